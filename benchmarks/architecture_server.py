@@ -15,14 +15,14 @@ _IMPORTED_ONCE = ("deepspeed.runtime.zero.stage3", "deepspeed.runtime.zero.stage
 
 def _serve(folder: str, world: int, accelerator: str) -> None:
     from gonogo.evidence.environment.hardware import find_accelerator
-    from gonogo.virtual.patching.garbage import collect_seldom
+    from gonogo.virtual.patching.garbage import raise_gc_thresholds
     from gonogo.virtual.protocol.plan import WorkerPlan
     from gonogo.virtual.ranks.session import Session
 
     del os.environ["CUDA_VISIBLE_DEVICES"]  # torch is imported: from now on the devices are virtual ones
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the program prints is no answer
-    collect_seldom()
+    raise_gc_thresholds()
     record = os.path.join(folder, "record")
     os.makedirs(record, exist_ok=True)
     plan = WorkerPlan(
@@ -88,7 +88,7 @@ def _rehearse(session, job) -> None:  # type: ignore[no-untyped-def]
         session.started = time.monotonic()
         worker._write_on_signal(session)
         record = session.run()
-        if session.wants_trace(record):  # a second run tells where the failing autograd node was made
+        if session.should_trace_autograd(record):  # a second run tells where the failing autograd node was made
             print("wants a trace of autograd", file=sys.stderr)
         if record.failure is not None:
             print(session.raw_traceback, file=sys.stderr)

@@ -31,9 +31,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gonogo.evidence.log.failure_log import GENERIC_WORDS
+from gonogo.evidence.log.failure_log import GENERIC_ERROR_WORDS
 from gonogo.hazards.index import all_hazards
-from gonogo.judge.log_findings import CONFIDENT
+from gonogo.judge.log_findings import CONFIDENT_CERTAINTIES
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import log_cuts
@@ -100,7 +100,7 @@ def measured(command: list[str], environment: dict[str, str] | None = None) -> t
 
 def speed(megabytes: int) -> dict[str, Any]:
     """The seconds and the memory that diagnose and grep take for a generated log, each the best of three runs."""
-    words = sorted({*GENERIC_WORDS, *(word for hazard in all_hazards() for word in hazard.log_words)})
+    words = sorted({*GENERIC_ERROR_WORDS, *(word for hazard in all_hazards() for word in hazard.log_words)})
     alternation = "|".join("".join(f"\\{c}" if c in r".[]{}()*+?|^$\\" else c for c in word) for word in words)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "run.log")
@@ -141,7 +141,9 @@ def names_found(case: dict[str, Any]) -> tuple[list[str], bool]:
                 command += [option, str(Path(folder, name))]
         run = subprocess.run(command, capture_output=True, text=True)
     findings = json.loads(run.stdout)["findings"]
-    return [finding["hazard"] for finding in findings], any(finding["certainty"] in CONFIDENT for finding in findings)
+    return [finding["hazard"] for finding in findings], any(
+        finding["certainty"] in CONFIDENT_CERTAINTIES for finding in findings
+    )
 
 
 def rest_of(log: str, cut: str) -> str:

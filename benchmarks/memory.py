@@ -33,10 +33,10 @@ import msgspec
 from memory_cells import STEPS, Cell, all_cells
 
 from gonogo.rehearse.launch.python_start import python_module
-from gonogo.rehearse.launch.worker_environment import fixed_environment
+from gonogo.rehearse.launch.worker_environment import reproducible_environment
 from gonogo.report.atomic import write_atomically
-from gonogo.trials.plan.choice import BANDS
-from gonogo.trials.plan.extend import extended, peak_of
+from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE
+from gonogo.trials.plan.extrapolation import extrapolate, peak_of
 from gonogo.virtual.measuring.jobs import JobEnded, Measured, MeasurementJob
 from gonogo.virtual.measuring.server import ServerSettings
 
@@ -72,7 +72,7 @@ class Rehearsals:
             self._process = subprocess.Popen(
                 python_module(sys.executable, "gonogo.virtual.measuring.server", dies_with_parent=True),
                 cwd=folder, stderr=log, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                env=fixed_environment(os.environ, folder / "caches") | place,
+                env=reproducible_environment(os.environ, folder / "caches") | place,
             )  # fmt: skip
         self._ask(ServerSettings(self._accelerator, str(folder), 1))
         return self
@@ -114,8 +114,8 @@ def predicted(rehearsals: Rehearsals, cell: Cell) -> dict[str, Any]:
     found = figures(rehearsals.rehearse(cell))
     if cell.depths is not None:
         first, second = (peak_of(rehearsals.rehearse(cell, depth), cell.accumulation) for depth in cell.depths)
-        line = extended(first, second, cell.depths, cell.layers)
-        found["extended"] = {"allocated": line.allocated, "reserved": line.reserved, "host": line.host}
+        line = extrapolate(first, second, cell.depths, cell.layers)
+        found["extrapolate"] = {"allocated": line.allocated, "reserved": line.reserved, "host": line.host}
     return found
 
 
@@ -254,9 +254,9 @@ def keep(row: Row) -> None:
 # -- telling -------------------------------------------------------------------------------------------------------
 
 TOOLS: dict[str, Callable[[Row], tuple[float, float] | None]] = {
-    "gonogo, rehearsed": lambda row: (_of_truth(row, row["predicted"]), BANDS["rehearsed"]),
+    "gonogo, rehearsed": lambda row: (_of_truth(row, row["predicted"]), UNCERTAINTY_BY_SOURCE["rehearsed"]),
     "gonogo, extended from two depths": lambda row: (
-        (_extended(row), BANDS["extended"]) if "extended" in row["predicted"] else None
+        (_extended(row), UNCERTAINTY_BY_SOURCE["extrapolate"]) if "extrapolate" in row["predicted"] else None
     ),
     "DeepSpeed estimate_zero*_mem_needs": lambda row: (row["deepspeed"]["accelerator"], 0.0),
     "accelerate estimate-memory": lambda row: (row["accelerate"]["accelerator"], 0.0),
@@ -270,7 +270,7 @@ def _of_truth(row: Row, said: dict[str, Any]) -> float:
 
 
 def _extended(row: Row) -> float:
-    line, whole = row["predicted"]["extended"], row["predicted"]
+    line, whole = row["predicted"]["extrapolate"], row["predicted"]
     if row["truth"]["kind"] == "cuda":
         return float(line["reserved"])
     return float(line["allocated"] * whole["accelerator"] / whole["allocated"])  # without the allocator's rounding
@@ -330,7 +330,7 @@ def print_table(kept: list[Row]) -> None:
         dates = sorted({row["date"] for row in group})
         print(f"\n{how}\n{group[0]['truth']['device']}; {dates[0]} to {dates[-1]}; "
               + ", ".join(f"{name} {version}" for name, version in group[-1]["versions"].items()))  # fmt: skip
-        print(f"\n{'cell':<64}{'real MiB':>10}{'gonogo':>9}{'extended':>10}{'DeepSpeed':>11}{'accelerate':>12}"
+        print(f"\n{'cell':<64}{'real MiB':>10}{'gonogo':>9}{'extrapolate':>10}{'DeepSpeed':>11}{'accelerate':>12}"
               f"{'host MiB':>10}{'gonogo':>9}{'DeepSpeed':>11}")  # fmt: skip
         for row in group:
             said = [ask(row) for ask in TOOLS.values()]

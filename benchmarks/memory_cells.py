@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gonogo.trials.plan.strategy import Family, Place, Strategy, Tune, deepspeed_config
+from gonogo.trials.plan.strategy import Family, Place, Strategy, TuningMethod, deepspeed_config
 from gonogo.virtual.measuring.depth import depth_of, with_depth
 
 STEPS = 2
@@ -57,7 +57,7 @@ class Cell:
     micro_batch: int = 1
     seq_len: int = 256
     accumulation: int = 1
-    tune: Tune = "full"
+    tune: TuningMethod = "full"
     world: int = 1
     bucket: int = 8_000_000
     """Elements of ``reduce_bucket_size`` (and of ZeRO-1's and 2's ``allgather_bucket_size``)."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.diagnose.findings import read_failure
-from gonogo.diagnose.pack.pack import MAX_TOKENS, ReaderPack, pack_of
+from gonogo.diagnose.pack.pack import MAX_TOKENS, ReaderPack, make_reader_pack
 
 ROOT = Path(__file__).parents[1]
 Count = Callable[[str], int]
@@ -54,7 +54,7 @@ def packed(case: dict[str, Any], folder: Path) -> ReaderPack:
             given[option] = folder / f"{name}.txt"
             given[option].write_text(text if isinstance(text, str) else json.dumps(text))
     failure = read_failure([str(log)], **given)
-    return pack_of(failure.log, failure.report(), failure.files)
+    return make_reader_pack(failure.log, failure.report(), failure.files)
 
 
 def tokenizers(qwen: Path | None) -> dict[str, Count]:

@@ -32,7 +32,7 @@ import numpy as np
 from packaging.version import Version
 from safetensors.numpy import save_file
 
-from gonogo.prepare.packages.index import releases_of
+from gonogo.prepare.packages.index import available_releases
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -174,7 +174,7 @@ def measure(program: str, options: list[str]) -> dict[str, Any]:
 
 def wanted(package: str) -> list[str]:
     """The releases to try: all of DeepSpeed's, the last of every minor of transformers'."""
-    releases = [v for v in releases_of(package) if v >= Version(OLDEST[package])]
+    releases = [v for v in available_releases(package) if v >= Version(OLDEST[package])]
     if package == "deepspeed":
         return [str(version) for version in releases]
     return [str(version) for version in {version.release[:2]: version for version in releases}.values()]

@@ -27,7 +27,7 @@ from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
-from gonogo.judge.similar.features import Features, features_of, hashed, of_message
+from gonogo.judge.similar.features import Features, features_of, hashed, message_features
 from gonogo.judge.similar.index import PATH, IssueThread, ThreadIndex, packed
 from gonogo.report.untrusted import clean_line
 
@@ -56,7 +56,7 @@ def features(texts: list[bytes], words: list[str], title: str = "") -> Features:
             opened, _ = sources([str(log)])
             for key, weight in features_of(read_logs(opened, words, Setup())).items():
                 found[key] = max(weight, found.get(key, 0.0))
-    for key, weight in hashed(of_message(title)).items():
+    for key, weight in hashed(message_features(title)).items():
         found.setdefault(key, weight * OF_TITLE)
     return found
 

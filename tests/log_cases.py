@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gonogo.diagnose.findings import read_failure
 from gonogo.finding import Finding
-from gonogo.judge.similar.cases import logs_in
+from gonogo.judge.similar.cases import case_logs
 
 _BESIDE = {
     "deepspeed_config": ".config.json",
@@ -51,7 +51,7 @@ class LogCase:
 
 def log_cases(folder: Path) -> list[LogCase]:
     """A hazard's logs, by name. Raises ValueError where a line has no name, or a name is there twice."""
-    cases = [LogCase(folder, name, text) for name, text in logs_in(folder)]
+    cases = [LogCase(folder, name, text) for name, text in case_logs(folder)]
     if len({case.name for case in cases}) < len(cases):
         raise ValueError(f"{folder.name}: two logs have one name")
     return sorted(cases, key=lambda case: case.name)

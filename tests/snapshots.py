@@ -97,7 +97,7 @@ def _lines_of(finding: Finding) -> Iterator[str]:
     yield from _text("cause", finding.cause)
     for cure in finding.cure:
         yield from _text("cure", cure)
-    for confirm in finding.left_to_confirm:
+    for confirm in finding.remaining_confirmations:
         yield from _text("confirm", confirm)
     for fix in finding.fixes:
         yield from _text(f"fix ({fix.applicability.value})", fix.title)

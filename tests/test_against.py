@@ -13,7 +13,7 @@ import pytest
 from gonogo.finding import Report, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.rehearsal import NodeMemory, Rehearsal
-from gonogo.rehearse.baseline import BaselineReport, compare_with_baseline, read_earlier
+from gonogo.rehearse.baseline import BaselineReport, compare_with_baseline, read_baseline
 
 EXPECTED = Path(__file__).parent / "report/expected"
 GIB = 1 << 30
@@ -39,7 +39,7 @@ def earlier(tmp_path: Path, verdict: str, peaks: dict[int, int], host: int = GIB
     ranks = [{"rank": rank, "peak_reserved_bytes": peak} for rank, peak in peaks.items()]
     rehearsal = {"accelerator": "H100-80G", "world_size": 8, "ranks": ranks, "host_per_node": {"peak_bytes": host}}
     path.write_text(json.dumps({"schema": "gonogo.report/1", "verdict": verdict, "rehearsal": rehearsal}))
-    return read_earlier(path)
+    return read_baseline(path)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,10 @@ def test_reports_of_rehearsals_are_read_and_others_refused(name: str) -> None:
     assert paths
     for path in paths:
         if name.startswith("rehearse"):
-            assert read_earlier(path).rehearsal.ranks
+            assert read_baseline(path).rehearsal.ranks
         else:
             with pytest.raises(UserError):
-                read_earlier(path)
+                read_baseline(path)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "other/1"}', "[" * 9000])

@@ -94,11 +94,11 @@ def test_the_number_that_is_left_never_grows_while_nothing_is_skipped(
 ) -> None:
     releases, good, bad = way
     search = BisectionSearch(releases, good, bad)
-    left = search.most_left
+    left = search.max_remaining_trials
     while (release := search.next()) is not None:
         search.note(release, Judgement.BAD)
-        assert search.most_left < left
-        left = search.most_left
+        assert search.max_remaining_trials < left
+        left = search.max_remaining_trials
     assert left == 0
 
 

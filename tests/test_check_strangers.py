@@ -11,7 +11,7 @@ from gonogo.check.findings import check
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.reading import read_launches
 from gonogo.evidence.script.project import Project
-from gonogo.evidence.script.reachability import Reached
+from gonogo.evidence.script.reachability import ReachableCode
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Certainty, Finding
 
@@ -152,7 +152,7 @@ def test_code_that_no_name_leads_to_is_not_reached() -> None:
         }
     )
     scripts = Project(Path("."), SourceFile.read("train.py")).all_scripts()
-    reached = Reached(scripts)
+    reached = ReachableCode(scripts)
     path = scripts[1].source.path
     assert reached.holds("train.py", 3)
     assert all(reached.holds(path, line) for line in (4, 9, 12))
@@ -204,7 +204,7 @@ def test_the_parser_of_another_program_says_nothing_of_this_ones_options() -> No
 
 def test_a_method_of_an_object_is_no_function_of_a_module() -> None:
     write({"library.py": _LIBRARY, "entry.py": "from library import answer\nanswer(1, 2)\n"})
-    reached = Reached(Project.around(SourceFile.read("entry.py")).all_scripts())
+    reached = ReachableCode(Project.around(SourceFile.read("entry.py")).all_scripts())
     assert reached.holds("library.py", 3)
     assert not reached.holds("library.py", 5)
 
@@ -307,7 +307,7 @@ def test_a_script_that_launches_nothing_is_followed_once(monkeypatch: pytest.Mon
 
 def test_many_findings_of_one_hazard_are_told_once_with_their_places() -> None:
     from gonogo.finding import Report, Severity, Span, Text, Verdict
-    from gonogo.finding.alike import group_alike
+    from gonogo.finding.finding_groups import group_findings
     from gonogo.report import render
 
     def found(number: int, hazard: str = "ds-a") -> Finding:
@@ -315,8 +315,8 @@ def test_many_findings_of_one_hazard_are_told_once_with_their_places() -> None:
         return Finding(hazard, Certainty.POSSIBLE, Severity.ERROR, Text("t", "t"), Text("c", "c"), spans=(span,))
 
     many = tuple(found(number) for number in range(1, 31))
-    assert [len(one.others) for one in group_alike((*many, found(1, "ds-b")))] == [29, 0]
-    assert [one.others for one in group_alike(many[:3])] == [()] * 3
+    assert [len(one.others) for one in group_findings((*many, found(1, "ds-b")))] == [29, 0]
+    assert [one.others for one in group_findings(many[:3])] == [()] * 3
     report = Report("check", Verdict.GO, many)
     for name in ("text", "markdown", "html"):
         shown = render(report, name, "en")

@@ -14,8 +14,8 @@ import pytest
 
 from gonogo.finding import Certainty, Finding, Report, Severity, Span, Text, Verdict
 from gonogo.finding.errors import UserError
-from gonogo.finding.rehearsal import Assumption, curve_of
-from gonogo.rehearse.baseline import compare_files, compare_with_baseline, read_earlier
+from gonogo.finding.rehearsal import Assumption, downsample_timeline
+from gonogo.rehearse.baseline import compare_files, compare_with_baseline, read_baseline
 from gonogo.report import FORMATS, render
 from gonogo.report.html.curves import curve_data
 
@@ -68,7 +68,7 @@ def test_against_judges_alike_and_says_it_first(tmp_path: Path) -> None:
     now = rehearsed(1.4)
     (tmp_path / "before.json").write_text(render(rehearsed(), "json", "en"))
     (tmp_path / "after.json").write_text(render(now, "json", "en"))
-    gate = compare_with_baseline(now, read_earlier(tmp_path / "before.json"), 2.0)
+    gate = compare_with_baseline(now, read_baseline(tmp_path / "before.json"), 2.0)
     alone = compare_files(tmp_path / "before.json", tmp_path / "after.json", 2.0)
     assert gate.comparison is not None
     assert alone.comparison is not None
@@ -122,7 +122,7 @@ def test_what_came_and_went(tmp_path: Path) -> None:
 
 def test_reports_in_two_languages_are_not_all_new(tmp_path: Path) -> None:
     (tmp_path / "before.json").write_text(render(rehearsed(), "json", "zh"))
-    gate = compare_with_baseline(rehearsed(), read_earlier(tmp_path / "before.json"), 2.0)
+    gate = compare_with_baseline(rehearsed(), read_baseline(tmp_path / "before.json"), 2.0)
     assert gate.comparison is not None
     assert gate.comparison.differences == ()
     (tmp_path / "after.json").write_text(render(rehearsed(), "json", "en"))
@@ -133,7 +133,7 @@ def test_reports_in_two_languages_are_not_all_new(tmp_path: Path) -> None:
 
 def test_curves_keep_their_peaks_and_lie_phase_upon_phase(tmp_path: Path) -> None:
     line = rehearsed().rehearsal.ranks[0].timelines[0]  # type: ignore[union-attr]
-    curve = curve_of(line)
+    curve = downsample_timeline(line)
     totals = [sum(column) for column in zip(*curve.held_mib.values(), strict=True)]
     assert len(totals) <= 256
     assert max(totals) == max(map(sum, zip(*line.by_category.values(), strict=True))) >> 20
@@ -160,7 +160,7 @@ def test_a_list_of_figures_takes_one_line_and_json_is_json() -> None:
     report = rehearsed()
     text = render(report, "json", "en")
     curve = json.loads(text)["rehearsal"]["ranks"][0]["memory_over_time"][0]
-    assert curve == msgspec.to_builtins(curve_of(report.rehearsal.ranks[0].timelines[0])) | {  # type: ignore[union-attr]
+    assert curve == msgspec.to_builtins(downsample_timeline(report.rehearsal.ranks[0].timelines[0])) | {  # type: ignore[union-attr]
         "phases": [list(run) for run in curve["phases"]]
     }
     assert sum(len(line) > 500 for line in text.splitlines()) >= 3
@@ -177,7 +177,7 @@ def test_bad_input_is_one_line(tmp_path: Path, language: str) -> None:
         assert len(done.stderr.splitlines()) == 1
         assert other in done.stderr
     with pytest.raises(UserError, match=r"check\.json: not a rehearsal report"):
-        read_earlier(tmp_path / "check.json", "")
+        read_baseline(tmp_path / "check.json", "")
 
 
 def test_the_command_exits_with_what_it_says(tmp_path: Path) -> None:

@@ -560,9 +560,9 @@ Weighted(model, TrainingArguments("out"), train_dataset=rows()).train()
         )
         run = SimpleNamespace(scripts=())
         frame = Frame(str(Path("net.py").resolve()), 4, "forward", "x = part(x)", "user")
-        assert leaf_modules._looping_class(cast("Run", run), frame) == ("Block" if is_found else None)
+        assert leaf_modules._class_with_looping_forward(cast("Run", run), frame) == ("Block" if is_found else None)
 
     def test_a_program_s_guard_is_its_name(self) -> None:
         example = "if __name__ == '__main__':\n    load()\nif model.__name__ == 'Net':\n    load()\n"
         script = read_script(SourceFile("a.py", example.encode()))
-        assert [named_inputs._is_example(script, node) for node in script.nodes(ast.Call)] == [True, False]
+        assert [named_inputs._is_under_main_guard(script, node) for node in script.nodes(ast.Call)] == [True, False]

@@ -20,10 +20,10 @@ from gonogo.check.environment import environment_findings
 from gonogo.evidence import private
 from gonogo.evidence.environment import machine, this_machine
 from gonogo.evidence.environment.environment import Environment, Gpu, Package, field_names
-from gonogo.evidence.environment.machine import gpus_in_csv, npus_in_table
+from gonogo.evidence.environment.machine import parse_npu_smi, parse_nvidia_smi
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.field import Field
-from gonogo.evidence.private import recorded_variables, without_private
+from gonogo.evidence.private import recorded_variables, redact_private
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.report import render
@@ -174,7 +174,7 @@ def test_secrets_and_names_are_never_recorded(monkeypatch: pytest.MonkeyPatch) -
         "TOKENIZERS_PARALLELISM": "false",
         "TORCH_HOME": "/mnt/***",
     }
-    assert without_private("/usr/local/cuda-12.1/lib64") == "/usr/local/cuda-12.1/lib64"
+    assert redact_private("/usr/local/cuda-12.1/lib64") == "/usr/local/cuda-12.1/lib64"
 
 
 def test_a_program_that_hangs_or_fails_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def test_a_program_that_hangs_or_fails_is_unknown(tmp_path: Path, monkeypatch: p
 
 
 def test_older_nvidia_smi_and_npu_smi() -> None:
-    gpus, driver = gpus_in_csv("Tesla V100-SXM2-32GB, 32510, 450.80.02\n")
+    gpus, driver = parse_nvidia_smi("Tesla V100-SXM2-32GB, 32510, 450.80.02\n")
     assert (gpus, driver) == ((Gpu("Tesla V100-SXM2-32GB", 32510 << 20),), "450.80.02")
     table = """
 | NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|
@@ -206,14 +206,14 @@ def test_older_nvidia_smi_and_npu_smi() -> None:
 | 0                         | 0000:C1:00.0  | 0           0    / 0          3311 / 65536         |
 +===========================+===============+====================================================+
 """
-    assert npus_in_table(table) == (Gpu("Ascend910B2", 65536 << 20),)
+    assert parse_npu_smi(table) == (Gpu("Ascend910B2", 65536 << 20),)
 
 
 @given(st.text(max_size=200))
 def test_any_output_of_those_programs_has_an_answer(text: str) -> None:
-    gpus_in_csv(text)
-    npus_in_table(text)
-    without_private(text)
+    parse_nvidia_smi(text)
+    parse_npu_smi(text)
+    redact_private(text)
 
 
 def test_torch_is_read_and_not_imported(tmp_path: Path) -> None:
@@ -225,12 +225,12 @@ def test_torch_is_read_and_not_imported(tmp_path: Path) -> None:
     (tmp_path / "torch" / "version.py").write_text(
         "__version__ = '2.1.0+cu118'\ncuda: Optional[str] = '11.8'\nhip: Optional[str] = None\ngit_version = 'abc'\n"
     )
-    assert dict(this_machine.installed_in(str(tmp_path))) == {
+    assert dict(this_machine.installed_distributions(str(tmp_path))) == {
         "torch": "2.1.0+cu118",
         "flash-attn": "2.5.8",
         "mine": "3.4",
     }
-    assert this_machine.build_of_torch(str(tmp_path / "torch")) == {"cuda": "11.8", "hip": None, "git": "abc"}
+    assert this_machine.torch_build_info(str(tmp_path / "torch")) == {"cuda": "11.8", "hip": None, "git": "abc"}
     script = "import sys; from gonogo.check.environment import environment_report as r; "
     script += "from gonogo.evidence.environment.this_machine import this_machine; r(this_machine(deep=True)); "
     script += "print([m for m in ('torch', 'transformers', 'deepspeed') if m in sys.modules])"

@@ -81,7 +81,7 @@ def test_a_package_that_this_python_lacks_is_only_possibly_missing(monkeypatch: 
     Path("run.sh").write_text(LAUNCH)
     Path("ds_config.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}))
     assert found(use_installed=True) == {}  # a laptop on which files are checked
-    monkeypatch.setattr("gonogo.hazards.version_rule.accelerator_here", lambda: True)
+    monkeypatch.setattr("gonogo.hazards.version_rule.has_accelerator_driver", lambda: True)
     assert found(use_installed=True)["deepspeed-not-installed"].certainty is Certainty.POSSIBLE
 
 
@@ -156,4 +156,4 @@ def test_every_release_table_is_in_order() -> None:
 def test_versions_that_there_are_not(package: str, version: str, answer: object) -> None:
     parsed = parse_version(version)
     assert parsed is not None
-    assert pinned_version_never_released.never_released(package, parsed) == answer
+    assert pinned_version_never_released.find_unreleased(package, parsed) == answer

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.check.fixes import apply, diff_of, diff_of_plan, edited, planned, with_diffs
+from gonogo.check.fixes import apply, apply_edits_to, diff_of, diff_of_plan, planned, with_diffs
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Text
 from gonogo.finding.errors import UserError
@@ -195,7 +195,7 @@ def test_the_diff_is_one_that_patch_takes(here: Path) -> None:
     subprocess.run(["git", "apply", "--check", "-"], input=diff.encode(), check=True, cwd=here)
     subprocess.run(["git", "apply", "-"], input=diff.encode(), check=True, cwd=here)
     for name, edits in plan.edits.items():
-        assert Path(name).read_bytes() == edited(before[name], edits)
+        assert Path(name).read_bytes() == apply_edits_to(before[name], edits)
 
 
 def test_each_fix_shows_its_own_diff() -> None:

@@ -10,7 +10,7 @@ import pytest
 from log_cases import LogCase, log_cases
 from test_hazards import FIXTURES, HAZARDS, assert_readable
 
-from gonogo.judge.log_findings import CONFIDENT
+from gonogo.judge.log_findings import CONFIDENT_CERTAINTIES
 
 CASES = [case for folder in sorted(FIXTURES.iterdir()) if folder.is_dir() for case in log_cases(folder)]
 BAD = [case for case in CASES if case.is_bad]
@@ -26,7 +26,7 @@ def test_a_bad_log_is_explained(case: LogCase) -> None:
     name = case.folder.name
     findings = case.findings()
     assert [finding.hazard for finding in findings][:1] == [name]
-    assert (findings[0].certainty in CONFIDENT) != case.name.startswith("bad_possible")
+    assert (findings[0].certainty in CONFIDENT_CERTAINTIES) != case.name.startswith("bad_possible")
     assert [finding.hazard for finding in findings].count(name) == 1
     assert findings[0].spans
     assert findings[0].spans[0].path.endswith(f"/{case.name}.log")
@@ -45,5 +45,7 @@ def test_a_bad_log_is_explained_in_the_midst_of_a_long_one(case: LogCase) -> Non
 @pytest.mark.parametrize("case", GOOD, ids=str)
 def test_a_good_log_is_left_alone(case: LogCase) -> None:
     findings = case.findings()
-    assert case.folder.name not in [finding.hazard for finding in findings if finding.certainty in CONFIDENT]
+    assert case.folder.name not in [
+        finding.hazard for finding in findings if finding.certainty in CONFIDENT_CERTAINTIES
+    ]
     assert case.folder.name not in [finding.hazard for finding in findings[:1]]

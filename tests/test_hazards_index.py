@@ -13,13 +13,13 @@ from log_cuts import DRESSED, SHORTENED, only_the_last_line
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.setup import Setup
 from gonogo.hazards import index
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
-from gonogo.hazards.letters import of_pattern
+from gonogo.hazards.letters import literals_of_pattern
 from gonogo.hazards.pack import stages_of
 
 ROOT = Path(__file__).parent.parent
@@ -51,25 +51,29 @@ def test_hazards_that_are_left_out_find_nothing(case: LogCase, monkeypatch: pyte
 
     def asked(log: FailureLog) -> tuple[Hazard, ...]:
         asked_of.append(log)
-        return index.met_in_log(log)
+        return index.hazards_possible_in_log(log)
 
-    monkeypatch.setattr("gonogo.judge.log_findings.met_in_log", asked)
+    monkeypatch.setattr("gonogo.judge.log_findings.hazards_possible_in_log", asked)
     text = case.text.decode("utf-8", "replace")
     for cut in AS_GIVEN_AND_CUT[:: 1 if case.name.startswith("bad") else len(AS_GIVEN_AND_CUT)]:
         case.findings((text if cut is None else cut(text)).encode())
     for log in asked_of:
-        met = index.met_in_log(log)
-        assert [one.name for one in index.met_in("log") if one not in met and any(one.in_log(log))] == []
-        left = index.left_in_log(log)
+        met = index.hazards_possible_in_log(log)
+        assert [one.name for one in index.hazards_at_stages("log") if one not in met and any(one.in_log(log))] == []
+        left = index.hazards_possible_in_cut_log(log)
         others = [one for one in all_hazards() if one not in left]
-        assert [one.name for one in others if one.ends_at and cut_in(log, *one.ends_at, within=4)] == []
+        assert [
+            one.name for one in others if one.ends_at and find_truncated_error(log, *one.ends_at, max_frames=4)
+        ] == []
         assert [one.name for one in others if any(log.has(trace) for trace in one.traces)] == []
 
 
 def test_a_long_log_is_asked_of_all() -> None:
-    few = index.met_in_log(log_of("loss: 0.1"))
+    few = index.hazards_possible_in_log(log_of("loss: 0.1"))
     assert 0 < len(few) < 60
-    assert index.met_in_log(log_of("loss: 0.1\n" * (index.SHORT // 9 + 1))) == index.met_in("log")
+    assert index.hazards_possible_in_log(
+        log_of("loss: 0.1\n" * (index.MAX_SHORT_LOG_CHARS // 9 + 1))
+    ) == index.hazards_at_stages("log")
 
 
 def test_a_start_imports_the_hazards_that_may_be_met(tmp_path: Path) -> None:
@@ -104,4 +108,4 @@ def test_a_start_imports_the_hazards_that_may_be_met(tmp_path: Path) -> None:
     ],
 )
 def test_letters_of_a_pattern(pattern: str, letters: set[str]) -> None:
-    assert of_pattern(Pattern(pattern)) == letters
+    assert literals_of_pattern(Pattern(pattern)) == letters

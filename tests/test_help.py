@@ -15,7 +15,7 @@ import pytest
 from typer.main import get_group
 
 from gonogo.cli import app as application
-from gonogo.cli.app import speak
+from gonogo.cli.app import translate_help
 from gonogo.cli.help import overview
 from gonogo.cli.help.chinese import HELP_ZH
 from gonogo.report.page import Page, cells
@@ -26,7 +26,7 @@ CHINESE = re.compile("[\u4e00-\u9fff]")
 @pytest.fixture
 def commands() -> Iterator[dict[str, Any]]:
     every = list(application.app.registered_commands)
-    application._register_later(None)
+    application._register_lazy_commands(None)
     try:
         yield dict(get_group(application.app).commands)
     finally:
@@ -44,10 +44,10 @@ def test_the_overview_fits_a_terminal_and_cuts_nothing_off(language: str) -> Non
     written = buffer.getvalue()
     assert "…" not in written
     assert "..." not in written
-    examples = [command.example for _, group in overview.GROUPS for command in group]
+    examples = [command.example for _, group in overview.COMMAND_GROUPS for command in group]
     for line in written.splitlines():
         assert cells(line) <= 80 or line.strip() in examples
-    for _, group in overview.GROUPS:
+    for _, group in overview.COMMAND_GROUPS:
         for command in group:
             said = command.says.in_language(language)
             assert said.endswith("." if language == "en" else "。")
@@ -55,7 +55,7 @@ def test_the_overview_fits_a_terminal_and_cuts_nothing_off(language: str) -> Non
 
 
 def test_examples_name_their_command_and_options_that_there_are(commands: dict[str, Any]) -> None:
-    for _, group in overview.GROUPS:
+    for _, group in overview.COMMAND_GROUPS:
         for command in group:
             words = shlex.split(command.example.rpartition("-- gonogo ")[2] or command.example)
             words = words[words.index("gonogo") + 1 :] if "gonogo" in words else words
@@ -77,7 +77,7 @@ def test_every_option_is_told_in_chinese_and_the_table_has_no_other(commands: di
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_commands_help_speaks_one_language(commands: dict[str, Any], language: str) -> None:
     for command in commands.values():
-        speak(command, language)
+        translate_help(command, language)
         first = (command.help or "").strip().splitlines()[0]
         assert bool(CHINESE.search(first)) is (language == "zh"), command.name
         if language == "en":

@@ -18,7 +18,7 @@ import pytest
 from lsprotocol import types as lsp
 from pygls.lsp.client import LanguageClient
 
-from gonogo.cli.lsp.config_at import cursor_at, is_deepspeed, offers
+from gonogo.cli.lsp.config_at import completions_at, cursor_at, is_deepspeed
 
 CONFIG = {
     "train_micro_batch_size_per_gpu": 1,
@@ -241,7 +241,7 @@ def test_values_are_offered_by_release() -> None:
     def values(text: str, release: str) -> list[str]:
         cursor = cursor_at(text, len(text))
         assert cursor is not None
-        return [offer.label for offer in offers(cursor, release, "en")]
+        return [offer.label for offer in completions_at(cursor, release, "en")]
 
     assert values('{"zero_optimization": {"stage": ', "0.19.8") == ["0", "1", "2", "3"]
     assert '"AdamW"' in values('{"optimizer": {"type": ', "0.19.8")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gonogo.check.static_findings import StaticFindings, check_project, dump, load
 from gonogo.diagnose.findings import read_failure
-from gonogo.evidence.rehearsal.chain import chain_of
+from gonogo.evidence.rehearsal.chain import exception_chain
 from gonogo.evidence.rehearsal.failures import failure_places
 from gonogo.evidence.rehearsal.record import Failure, Frame, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
@@ -168,7 +168,7 @@ def lazy_import() -> RehearsalRecord:
 def test_a_chain_is_followed_to_its_first_cause() -> None:
     failure = lazy_import().ranks[0].failure
     assert failure is not None
-    first, last = chain_of(failure)
+    first, last = exception_chain(failure)
     assert (first.type, first.message) == ("RuntimeError", "operator torchvision::nms does not exist")
     assert [frame.owner for frame in first.frames] == ["library", "library", "library", "torch"]
     assert last.frames == failure.frames
@@ -194,7 +194,7 @@ def test_versions_explain_nothing_that_is_raised_elsewhere(project: Path) -> Non
 def test_what_is_laid_over_is_what_the_run_has(project: Path) -> None:
     (project / "requirements.txt").write_text("torch==2.13.0\ntorchvision==0.29.0\n")
     assert "torchvision-of-other-torch" in [one.hazard for one in check_project(COMMAND).findings]
-    files = check_project(COMMAND, laid_over={"torchvision": "0.28.0"})
+    files = check_project(COMMAND, file_overrides={"torchvision": "0.28.0"})
     assert "torchvision-of-other-torch" not in [one.hazard for one in files.findings]
 
 
@@ -226,9 +226,9 @@ def test_another_version_that_was_rehearsed_says_nothing_of_it(project: Path) ->
 
 def test_versions_that_no_file_tells_are_a_risk_where_what_they_lack_was_put_in_its_place(project: Path) -> None:
     laid = {"deepspeed": "0.14.0", "numpy": "2.4.6"}
-    found = check_project(COMMAND, laid_over=laid).findings
+    found = check_project(COMMAND, file_overrides=laid).findings
     assert ("deepspeed-torch-api-mismatch", "likely") in [(one.hazard, one.certainty.value) for one in found]
-    report = rehearsal_report(completed(), str(project), files=check_project(COMMAND, laid_over=laid))
+    report = rehearsal_report(completed(), str(project), files=check_project(COMMAND, file_overrides=laid))
     [finding] = [one for one in report.findings if one.hazard == "deepspeed-torch-api-mismatch"]
     assert (finding.certainty.value, report.verdict) == ("possible", Verdict.GO)
     assert "Whether the real run has the same versions is not known" in finding.cause.en

@@ -19,7 +19,7 @@ from gonogo.cli.explain import find_hazard
 from gonogo.finding.errors import UserError
 from gonogo.hazards import pack
 from gonogo.hazards.index import all_hazards
-from gonogo.hazards.loader import hazard_of_page
+from gonogo.hazards.loader import load_hazard
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.page import HazardPage, read_page
 from gonogo.judge.similar.index import ThreadIndex
@@ -99,7 +99,7 @@ def read(text: str = PAGE, *, has_code: bool = False) -> HazardPage:
 
 def check(text: str) -> None:
     page = read(text)
-    page.check(hazard_of_page(page).declares)
+    page.check(load_hazard(page).declares)
 
 
 def refused(text: str) -> str:
@@ -111,7 +111,7 @@ def refused(text: str) -> str:
 
 
 def test_what_a_page_declares_is_the_hazard() -> None:
-    hazard = hazard_of_page(read())
+    hazard = load_hazard(read())
     assert isinstance(hazard, LoggedHazard)
     assert (hazard.name, hazard.theme, hazard.sources) == ("frobnicator-stops", "loop", ("https://example.com/frob",))
     (sign,) = hazard.signs
@@ -121,14 +121,14 @@ def test_what_a_page_declares_is_the_hazard() -> None:
 
 
 def test_cause_and_cures_are_the_pages_own_where_its_head_has_none() -> None:
-    hazard = hazard_of_page(read())
+    hazard = load_hazard(read())
     assert isinstance(hazard, LoggedHazard)
     assert hazard.cause.en == "The frobnicator stops. It is `worn` out, and old."
     assert hazard.cause.zh == "frobnicator 停止。它已经磨损，而且旧了。"
     assert [cure.en for cure in hazard.cures] == ["Replace frob by another", "Or wait"]
     assert [cure.zh for cure in hazard.cures] == ["换掉 frob，用另一个", "或等待"]
     own = PAGE.replace("[[signs]]", 'cause.en = "By {step}"\ncause.zh = "到 {step}"\n\n[[signs]]', 1)
-    hazard = hazard_of_page(read(own))
+    hazard = load_hazard(read(own))
     assert isinstance(hazard, LoggedHazard)
     assert hazard.cause.en == "By {step}"
 

@@ -16,7 +16,7 @@ from gonogo.check.findings import check
 from gonogo.check.runs import gather
 from gonogo.check.settings import CheckSettings
 from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.launch.jobs.workload import Workload, script_of, unfilled
+from gonogo.evidence.launch.jobs.workload import Workload, script_of, unfilled_variables
 from gonogo.evidence.launch.manifest import workloads
 from gonogo.evidence.launch.reading import read_launches
 from gonogo.evidence.source_file import SourceFile
@@ -187,7 +187,7 @@ spec:
 
 def test_what_envsubst_is_to_fill_in_is_not_known(project: Path) -> None:
     work = written(TEMPLATE)
-    assert (work.nodes, work.gpus, unfilled(work)) == (None, None, ["NUM_NODES", "GPU_PER_NODE"])
+    assert (work.nodes, work.gpus, unfilled_variables(work)) == (None, None, ["NUM_NODES", "GPU_PER_NODE"])
     (launch,) = read_launches(SourceFile.read("job.yaml"))
     assert not launch.nodes.known
     assert not launch.processes_per_node.known
@@ -200,7 +200,7 @@ def test_what_envsubst_is_to_fill_in_is_not_known(project: Path) -> None:
     assert (written(filled).nodes, unpacked(RehearsalRequest(["job.yaml"])).gpus) == (2, "8")
     words = f"command: [bash, -c, '{SHELL}']"
     shell = filled.replace(filled[filled.index("command: ") : filled.index("\n            resources")], words)
-    assert unfilled(written(shell)) == [], "a shell may know it"
+    assert unfilled_variables(written(shell)) == [], "a shell may know it"
 
 
 def test_a_template_is_to_be_rendered_first(project: Path) -> None:

@@ -13,11 +13,11 @@ import jsonschema
 import pytest
 
 from gonogo.evidence.config.deepspeed_keys import releases
-from gonogo.evidence.config.deepspeed_schema import meaning, schema_of
+from gonogo.evidence.config.deepspeed_schema import config_schema, meaning
 from gonogo.evidence.tables import TABLES
 
 ROOT = Path(__file__).parents[1]
-NEWEST = jsonschema.Draft7Validator(schema_of(releases()[-1], "en"))
+NEWEST = jsonschema.Draft7Validator(config_schema(releases()[-1], "en"))
 
 
 def gonogo(*words: str) -> subprocess.CompletedProcess[str]:
@@ -37,7 +37,7 @@ def healthy_configs() -> Iterator[tuple[Path, dict[str, Any]]]:
 @pytest.mark.parametrize("release", releases())
 def test_every_release_has_a_valid_schema_in_both_languages(release: str) -> None:
     for language in ("en", "zh"):
-        jsonschema.Draft7Validator.check_schema(schema_of(release, language))
+        jsonschema.Draft7Validator.check_schema(config_schema(release, language))
 
 
 def test_public_configs_that_work_are_valid() -> None:
@@ -69,13 +69,13 @@ def test_what_deepspeed_refuses_is_refused(config: dict[str, Any]) -> None:
 def test_a_release_has_its_own_keys() -> None:
     config = {"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}
     assert NEWEST.is_valid(config)
-    assert not jsonschema.Draft7Validator(schema_of("0.9.5", "en")).is_valid(config)
-    between = schema_of("0.10.1", "en")["properties"]["zero_optimization"]["properties"]
+    assert not jsonschema.Draft7Validator(config_schema("0.9.5", "en")).is_valid(config)
+    between = config_schema("0.10.1", "en")["properties"]["zero_optimization"]["properties"]
     assert "zero_hpz_partition_size" in between  # it came between two releases that were read
 
 
 def test_meanings_are_of_keys_that_there_are() -> None:
-    properties = schema_of(releases()[-1], "en")["properties"]
+    properties = config_schema(releases()[-1], "en")["properties"]
     for path in json.loads((TABLES / "deepspeed_meanings.json").read_text(encoding="utf-8")):
         here: Any = {"properties": properties}
         for name in path.split("."):
@@ -87,7 +87,7 @@ def test_meanings_are_of_keys_that_there_are() -> None:
 
 def test_the_command_prints_and_writes(tmp_path: Path) -> None:
     printed = json.loads(gonogo("deepspeed", "--version", "0.16.9", "--lang", "zh").stdout)
-    assert printed == json.loads(json.dumps(schema_of("0.16.9", "zh")))
+    assert printed == json.loads(json.dumps(config_schema("0.16.9", "zh")))
     path = tmp_path / "report.json"
     assert gonogo("report", "--output", str(path)).returncode == 0
     assert json.loads(path.read_text())["title"] == "gonogo.report/1"

@@ -14,7 +14,7 @@ from gonogo.evidence.setup import Setup
 from gonogo.finding import Certainty, Verdict
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.similar import find
-from gonogo.judge.similar.cases import build, index_of_cases
+from gonogo.judge.similar.cases import build, case_index
 from gonogo.judge.similar.features import Features, features_of
 from gonogo.judge.similar.index import PATH, IssueThread, ThreadIndex, packed
 from gonogo.report import FORMATS, render
@@ -151,7 +151,7 @@ def test_the_shipped_index_is_small_and_its_threads_can_be_shown() -> None:
 def test_the_index_of_cases_is_small_and_of_hazards() -> None:
     assert len(build()) <= 300_000
     known = {hazard.name for hazard in all_hazards() if not hazard.fallback}
-    threads = index_of_cases().threads
+    threads = case_index().threads
     assert len(threads) > 400
     assert {thread.hazard for thread in threads} <= known
     assert all(thread.address.startswith(f"{thread.hazard}/bad") for thread in threads)
@@ -178,7 +178,7 @@ def test_a_part_of_a_case_is_known_by_what_it_has() -> None:
         )
     )
     assert [number for _, number in index.containing({2: 1.0, 3: 1.0})] == [0]
-    assert index.containing({2: 1.0, 3: 1.0}, without={0}) == []
+    assert index.containing({2: 1.0, 3: 1.0}, excluded={0}) == []
     assert index.containing({1: 0.5}) == []
     ((part, number),) = index.containing({2: 1.0, 9: 1.0})
     assert number == 0
@@ -195,6 +195,6 @@ def test_an_index_gives_back_what_was_put_into_it() -> None:
     assert index.features_of() == [own for _, own in threads]
     assert [number for _, number in index.alike({9: 40.0, 1: 0.1})] == [1]
     assert index.alike({9: 1.0}) == []
-    assert index.alike({9: 40.0}, without={1}) == []
+    assert index.alike({9: 40.0}, excluded={1}) == []
     with pytest.raises(ValueError, match="65535"):
         packed([(IssueThread(""), {})] * 65_536)

@@ -111,4 +111,4 @@ def test_shown_and_refused_in_one_line(tmp_path: Path) -> None:
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError):
-        install("text", str(tmp_path / "file"), everywhere=False, force=False)
+        install("text", str(tmp_path / "file"), install_globally=False, force=False)

@@ -10,7 +10,7 @@ from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.log.exit_summary import exits, first_failure
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.stall import stall_of
+from gonogo.evidence.log.stall import find_stall
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Certainty
 
@@ -43,22 +43,22 @@ def test_a_log_that_ends_on_another_order_of_modules(tmp_path: Path) -> None:
     ],
 )
 def test_ranks_in_different_collectives(works: tuple[str, str], diverged: bool) -> None:
-    stall = stall_of(log_of(*(time_out(rank, work) for rank, work in enumerate(works))))
+    stall = find_stall(log_of(*(time_out(rank, work) for rank, work in enumerate(works))))
     assert stall is not None
     assert [one.rank for one in stall.time_outs] == [0, 1]
     assert stall.diverged is diverged
 
 
 def test_older_wordings_are_read() -> None:
-    stall = stall_of(log_of(time_out(1, "SeqNum=4, OpType=ALLREDUCE, TensorShape=[2, 3]")))
+    stall = find_stall(log_of(time_out(1, "SeqNum=4, OpType=ALLREDUCE, TensorShape=[2, 3]")))
     assert stall is not None
     assert (stall.time_outs[0].sequence, stall.time_outs[0].numel) == (4, 6)
 
 
 def test_a_fault_of_the_device_is_no_time_out() -> None:
     line = "Process group watchdog thread terminated with exception: CUDA error: an illegal memory access"
-    assert stall_of(log_of(line)) is None
-    stall = stall_of(log_of(line, time_out(0, "SeqNum=4, OpType=ALLREDUCE, NumelIn=1")))
+    assert find_stall(log_of(line)) is None
+    stall = find_stall(log_of(line, time_out(0, "SeqNum=4, OpType=ALLREDUCE, NumelIn=1")))
     assert stall is not None
     assert stall.another_failure
 

@@ -16,7 +16,7 @@ from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.report import render
-from gonogo.report.answer.headline import headline_of
+from gonogo.report.answer.headline import make_headline
 from gonogo.trials.what_if.changed_run import rehearse_with
 from gonogo.trials.what_if.setting_changes import read_settings
 
@@ -78,7 +78,7 @@ def test_settings_are_changed_where_the_run_says_them_and_the_users_files_stay(f
     assert {path.name: path.read_text() for path in folder.iterdir()} == before
     assert report.rehearsal is not None
     assert report.rehearsal.command == ("bash", "launch.sh")
-    assert headline_of(report).next.what.en == (
+    assert make_headline(report).next.what.en == (
         "to keep it, set micro-batch=4, seq-len=4096, stage=2, offload-optimizer=none in launch.sh, ds.json"
     )
     assert "gonogo-" not in render(report, "json", "en"), "no path of the copy"

@@ -38,7 +38,7 @@ __all__ = [
     "rehearse_command",
 ]
 
-_PLACES = {
+_LAZY_EXPORTS = {
     "DeviceGuard": "gonogo.guard.device_guard",
     "GonogoCallback": "gonogo.guard.rank.callback",
     "MixedDevicesError": "gonogo.guard.tensors.devices",
@@ -64,6 +64,6 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'gonogo' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_PLACES.get(name, "gonogo.finding")), name)
+    value = getattr(import_module(_LAZY_EXPORTS.get(name, "gonogo.finding")), name)
     globals()[name] = value
     return value

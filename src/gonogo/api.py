@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gonogo.finding import Report
 from gonogo.finding.call import Invocation, machine_options
-from gonogo.finding.language import chosen_language
-from gonogo.report.answer.invoked import called
+from gonogo.finding.language import choose_language
+from gonogo.report.answer.command_placeholders import called
 
 Words = str | Sequence[str]
 """A command: as typed, or word by word."""
@@ -32,7 +32,7 @@ class DisplayedReport(Report, frozen=True):
         """The report in a format of ``--format``. Raises UserError for one that there is not."""
         from gonogo.report import render
 
-        return render(self, format_name, chosen_language(language, os.environ))
+        return render(self, format_name, choose_language(language, os.environ))
 
 
 def check_files(*paths: str | Path, command: Words = (), environment: str | Path | None = None) -> DisplayedReport:
@@ -49,8 +49,8 @@ def check_files(*paths: str | Path, command: Words = (), environment: str | Path
     settings = read_settings(first if first.is_dir() else first.parent)
     if environment is not None:
         settings = replace(settings, environment=Path(environment))
-    words, files = _words(command), [str(path) for path in paths]
-    return _answer(check(files, words, settings=settings).report, Invocation(tuple(words), files=tuple(files)))
+    words, files = _split_command(command), [str(path) for path in paths]
+    return _to_displayed(check(files, words, settings=settings).report, Invocation(tuple(words), files=tuple(files)))
 
 
 def rehearse_command(
@@ -72,9 +72,9 @@ def rehearse_command(
     from gonogo.rehearse.display import live_display, progress_lines
     from gonogo.rehearse.request import RehearsalRequest
 
-    language = chosen_language(None, os.environ)
+    language = choose_language(None, os.environ)
     request = RehearsalRequest(
-        _words(command),
+        _split_command(command),
         gpus=gpus,
         nodes=nodes,
         host_memory=host_memory,
@@ -86,22 +86,22 @@ def rehearse_command(
     say = progress_lines(language)
     with live_display(language) as shown:
         _, report = prepare_and_rehearse(request, shown or (lambda status: say(status.activity)))
-    return _answer(report, Invocation(tuple(request.command), machine_options(gpus, nodes, host_memory, env=env)))
+    return _to_displayed(report, Invocation(tuple(request.command), machine_options(gpus, nodes, host_memory, env=env)))
 
 
 def diagnose_logs(*logs: str | Path, command: Words = ()) -> DisplayedReport:
     """``gonogo diagnose LOGS -- COMMAND``. Raises UserError for a log that is not there or can't be read."""
     from gonogo.diagnose.findings import read_failure
 
-    words, files = _words(command), [str(log) for log in logs]
-    return _answer(read_failure(files, command=words).report(), Invocation(tuple(words), files=tuple(files)))
+    words, files = _split_command(command), [str(log) for log in logs]
+    return _to_displayed(read_failure(files, command=words).report(), Invocation(tuple(words), files=tuple(files)))
 
 
-def _words(command: Words) -> list[str]:
+def _split_command(command: Words) -> list[str]:
     return shlex.split(command) if isinstance(command, str) else list(command)
 
 
-def _answer(report: Report, call: Invocation) -> DisplayedReport:
+def _to_displayed(report: Report, call: Invocation) -> DisplayedReport:
     sys.stderr.flush()
     report = called(report, call)
     return DisplayedReport(**{name: getattr(report, name) for name in report.__struct_fields__})

@@ -22,7 +22,7 @@ from gonogo.confinement import world as world_module
 from gonogo.confinement.confinement import FORCED, Confinement
 from gonogo.confinement.trees import remove_tree
 from gonogo.confinement.untrusted_files import read_untrusted, write_shared
-from gonogo.confinement.world import LAYER_LIMIT, World
+from gonogo.confinement.world import LAYER_LIMIT_VARIABLE, World
 from gonogo.finding.errors import UserError
 
 Needs = Callable[[str, str], None]
@@ -365,8 +365,12 @@ def test_few_files_may_be_open(world_of: Any) -> None:
     ("module_limit", "value", "script"),
     [
         ("_MAX_PROCESSES", 60, "for i in $(seq 200); do sleep 100 & done; wait"),
-        ("_MIN_MEMORY", 1 << 50, "sleep 100"),
-        ("_MIN_MEMORY", 1 << 50, "while :; do (true &); done"),  # the world's first process always has one to reap
+        ("_MIN_MEMORY_BYTES", 1 << 50, "sleep 100"),
+        (
+            "_MIN_MEMORY_BYTES",
+            1 << 50,
+            "while :; do (true &); done",
+        ),  # the world's first process always has one to reap
     ],
 )
 @pytest.mark.parametrize("means", ["namespaces", "landlock"])
@@ -384,7 +388,7 @@ def test_a_limit_ends_the_world(
 
 
 def test_what_is_written_is_limited(world_of: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(LAYER_LIMIT, "0.01")
+    monkeypatch.setenv(LAYER_LIMIT_VARIABLE, "0.01")
     with world_of("namespaces") as world:
         shell(world, "truncate -s 1T sparse; echo still", cwd=str(tmp_path))
         time.sleep(1.2)
@@ -396,8 +400,8 @@ def test_what_is_written_is_limited(world_of: Any, monkeypatch: pytest.MonkeyPat
         assert world.limit is not None
         assert "0.01 GiB" in world.limit.en
     for wrong in ("much", "-1", "nan", "0"):
-        monkeypatch.setenv(LAYER_LIMIT, wrong)
-        with pytest.raises(UserError, match=LAYER_LIMIT), world_of("namespaces"):
+        monkeypatch.setenv(LAYER_LIMIT_VARIABLE, wrong)
+        with pytest.raises(UserError, match=LAYER_LIMIT_VARIABLE), world_of("namespaces"):
             pass
 
 

@@ -75,7 +75,7 @@ def test_another_word_is_not_its_name(text: str) -> None:
 def test_what_speaks_for_the_user_is_handed_on_only_where_the_option_names_it() -> None:
     names = ["SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "BASH_ENV"]
     assert program_environment(WITHHELD, texts=names).environment == {}
-    assert program_environment(WITHHELD, named=names).environment == {name: WITHHELD[name] for name in names}
+    assert program_environment(WITHHELD, env_options=names).environment == {name: WITHHELD[name] for name in names}
 
 
 def test_a_shell_function_counts_by_its_own_name() -> None:
@@ -187,14 +187,14 @@ def test_settings_are_no_secrets(name: str, value: str) -> None:
 
 def test_the_option_hands_on_and_sets() -> None:
     environ = {"MY_DATA": "/data", "MY_TOKEN": HF, "PATH": "/bin"}
-    given_ = program_environment(environ, named=["MY_DATA", "MY_TOKEN", "NEW=a=b", "PATH=/usr/bin", "EMPTY="])
+    given_ = program_environment(environ, env_options=["MY_DATA", "MY_TOKEN", "NEW=a=b", "PATH=/usr/bin", "EMPTY="])
     assert given_.environment["MY_DATA"] == "/data"
     assert re.fullmatch(r"hf_[A-Za-z]{34}", given_.environment["MY_TOKEN"])  # a name alone lets no secret out
     assert given_.environment["MY_TOKEN"] != HF
     assert given_.environment["NEW"] == "a=b"
     assert given_.environment["EMPTY"] == ""
     assert given_.environment["PATH"] == "/usr/bin"
-    typed = program_environment(environ, named=["MY_TOKEN=hunter2"])
+    typed = program_environment(environ, env_options=["MY_TOKEN=hunter2"])
     assert typed.environment["MY_TOKEN"] == "hunter2"  # what was typed is what is wanted
     assert typed.typed == ("hunter2",)
     assert typed.withheld == ("MY_DATA",)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gonogo.check.findings import check
 from gonogo.evidence.rehearsal.record import Frame, Phase, Shortage
 from gonogo.trials.cure.candidate import Candidate
-from gonogo.trials.cure.in_code import in_code_candidates
+from gonogo.trials.cure.loop_edits import loop_candidates
 from gonogo.trials.cure.memory import memory_candidates
 from gonogo.trials.cure.trial import Trial
 
@@ -133,7 +133,7 @@ def test_a_loop_of_the_users_own_is_changed_in_one_value(
     frame = Frame(str(tmp_path / "train.py"), line, "<module>", "", "user")
     short = Shortage("cuda:0", GIB, 78 * GIB, 79 * GIB, 79 * GIB, phase, 0, frames=(frame,))
     run = check([], ["torchrun", "--nproc_per_node", "8", "train.py"]).gathered.runs[0]
-    found = list(in_code_candidates(error("gpu-oom-activations"), short, run))
+    found = list(loop_candidates(error("gpu-oom-activations"), short, run))
     written = [apply_edits(tmp_path, one) for one in found]
     assert len(written) == len(expected)
     for text, part in zip(written, expected, strict=True):

@@ -15,7 +15,7 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.report import FORMATS, render
 from gonogo.trials.cure.apply import apply_cure, write_patch
-from gonogo.trials.cure.cure import Cured, cure
+from gonogo.trials.cure.cure import CureResult, cure
 from gonogo.trials.cure.request import CureRequest
 
 
@@ -28,7 +28,9 @@ def replacing(path: str, old: str, new: str, *, safe: bool = False) -> Fix:
     return Fix(title, Applicability.SAFE if safe else Applicability.UNSAFE, edits=(edit,))
 
 
-def search(folder: Path, rehearsals: Rehearsals, monkeypatch: pytest.MonkeyPatch, *command: str, **asked: Any) -> Cured:
+def search(
+    folder: Path, rehearsals: Rehearsals, monkeypatch: pytest.MonkeyPatch, *command: str, **asked: Any
+) -> CureResult:
     monkeypatch.chdir(folder)
     rehearsal = RehearsalRequest(list(command) or ["bash", "launch.sh"])
     scratch = folder.parent / f"{folder.name}-scratch"

@@ -42,7 +42,7 @@ def _trial(folder: Path, line: int, said: str, library_line: int, phases: tuple[
 
 
 def _cured(trial: Trial) -> Finding:
-    return trial.in_the_way[0]
+    return trial.blocking_findings[0]
 
 
 _EARLY: tuple[Phase, ...] = ("load",)

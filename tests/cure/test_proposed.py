@@ -12,7 +12,7 @@ from gonogo.finding import Finding
 from gonogo.finding.second_opinion.model_reading import Proof
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.trials.cure.proposed import Proposal, prove
-from gonogo.trials.cure.proposed_code import refusal_of
+from gonogo.trials.cure.proposed_code import rejection_reason
 from gonogo.trials.cure.request import CureRequest
 
 LAUNCH = "#!/bin/bash\ntorchrun --nproc_per_node 2 train.py --deepspeed ds.json --logging_steps 512\n"
@@ -133,4 +133,4 @@ def test_what_is_hostile_is_refused(
     ],
 )
 def test_a_change_of_code_only_gives_other_settings(before: str, after: str, allowed: bool) -> None:
-    assert (refusal_of(before, after) is None) == allowed
+    assert (rejection_reason(before, after) is None) == allowed

@@ -12,7 +12,7 @@ from gonogo.evidence.script import rewriting
 from gonogo.evidence.script.project import read_script
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
-from gonogo.trials.cure.copy import edited
+from gonogo.trials.cure.copy import apply_edits_to
 
 
 def rewritten(before: str, change: Callable[[Script], rewriting.Edits]) -> str | None:
@@ -21,7 +21,7 @@ def rewritten(before: str, change: Callable[[Script], rewriting.Edits]) -> str |
     edits = change(read_script(source))
     if edits is None:
         return None
-    after = edited(source.data, sorted(edits, key=lambda edit: (edit.start, edit.end))).decode()
+    after = apply_edits_to(source.data, sorted(edits, key=lambda edit: (edit.start, edit.end))).decode()
     ast.parse(after)
     return after
 
@@ -30,7 +30,7 @@ def branch(script: Script) -> ast.If:
     return next(iter(script.nodes(ast.If)))
 
 
-def out_of_branch(name: str) -> Callable[[Script], rewriting.Edits]:
+def hoist_from_branch(name: str) -> Callable[[Script], rewriting.Edits]:
     """The statement that calls ``name`` leaves the branch."""
 
     def change(script: Script) -> rewriting.Edits:
@@ -44,7 +44,7 @@ def out_of_branch(name: str) -> Callable[[Script], rewriting.Edits]:
         ):
             parent = script.parent(statement)
             statement = parent if isinstance(parent, ast.stmt) else None
-        return rewriting.out_of_branch(script, inner, statement) if statement is not None else None
+        return rewriting.hoist_from_branch(script, inner, statement) if statement is not None else None
 
     return change
 
@@ -81,7 +81,7 @@ def out_of_branch(name: str) -> Callable[[Script], rewriting.Edits]:
     ],
 )
 def test_what_one_rank_does_all_do(before: str, name: str, after: str) -> None:
-    assert rewritten(before, out_of_branch(name)) == after
+    assert rewritten(before, hoist_from_branch(name)) == after
 
 
 def test_a_call_inside_of_another_gets_a_name() -> None:
@@ -89,7 +89,7 @@ def test_a_call_inside_of_another_gets_a_name() -> None:
 
     def change(script: Script) -> rewriting.Edits:
         call = next(script.calls("*evaluate"))
-        return rewriting.bound_before(script, branch(script), call.node, "evaluated")
+        return rewriting.hoist_call(script, branch(script), call.node, "evaluated")
 
     assert rewritten(before, change) == "evaluated = evaluate(engine)\nif rank == 0:\n    print(step, evaluated)\n"
     made_there = "if rank == 0:\n    data = load()\n    print(evaluate(data))\n"
@@ -106,7 +106,7 @@ def test_a_call_inside_of_another_gets_a_name() -> None:
     ],
 )
 def test_a_term_is_computed_on_all_ranks(before: str, after: str | None) -> None:
-    assert rewritten(before, lambda script: rewriting.times_test(script, branch(script))) == after
+    assert rewritten(before, lambda script: rewriting.multiply_by_test(script, branch(script))) == after
 
 
 def test_ranks_decide_together() -> None:
@@ -119,7 +119,7 @@ def test_ranks_decide_together() -> None:
             continue
         step(batch)
     """
-    after = rewritten(before, lambda script: rewriting.decided_together(script, branch(script), "engine.device"))
+    after = rewritten(before, lambda script: rewriting.synchronize_test(script, branch(script), "engine.device"))
     assert after is not None
     assert "    on_any_rank = torch.tensor(float(bool(bad(batch))), device=engine.device)\n" in after
     assert "    dist.all_reduce(on_any_rank, op=dist.ReduceOp.MAX)\n    if on_any_rank.item():\n" in after
@@ -131,7 +131,7 @@ def test_loops_of_the_same_length_and_order() -> None:
     def longest(script: Script) -> rewriting.Edits:
         loop = script.loops[0]
         assert isinstance(loop, ast.For)
-        return rewriting.as_long_as_the_longest(script, loop, "engine.device")
+        return rewriting.cycle_to_longest_loader(script, loop, "engine.device")
 
     after = rewritten(before, longest)
     assert after is not None
@@ -142,7 +142,7 @@ def test_loops_of_the_same_length_and_order() -> None:
     def ordered(script: Script) -> rewriting.Edits:
         loop = script.loops[0]
         assert isinstance(loop, ast.For)
-        return rewriting.in_sorted_order(script, loop)
+        return rewriting.sort_iteration(script, loop)
 
     assert rewritten("for k, v in d.items():\n    f(k)\n", ordered) == "for k, v in sorted(d.items()):\n    f(k)\n"
     assert rewritten("for k in range(3):\n    f(k)\n", ordered) is None
@@ -153,7 +153,7 @@ def test_neighbours_send_and_receive_at_once() -> None:
 
     def change(script: Script) -> rewriting.Edits:
         first, second = list(script.nodes(ast.Expr))[-2:]
-        return rewriting.exchanged_at_once(script, first, second)
+        return rewriting.batch_send_recv(script, first, second)
 
     after = rewritten(before, change)
     assert after is not None

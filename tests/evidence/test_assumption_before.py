@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gonogo.evidence.rehearsal.failures import assumption_before
+from gonogo.evidence.rehearsal.failures import assumption_behind_failure
 from gonogo.evidence.rehearsal.record import Assumption, Failure, Frame, RankRecord
 
 READ = "values that the program reads are zero"
@@ -26,7 +26,7 @@ def test_an_assumption_weakens_what_it_may_have_chosen(what: str, line: int, mes
     frame = Frame(path="/home/user/train.py", line=43, function="<module>", owner="user")
     failure = Failure(type="TypeError", message=message, frames=(frame,), phase="evaluate", step=1)
     rank = RankRecord(0, 0, "cuda:0", "raised", assumptions=[Assumption(what, f"/home/user/train.py:{line}")])
-    assert (assumption_before(rank, failure) is not None) is weakens
+    assert (assumption_behind_failure(rank, failure) is not None) is weakens
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_order_of_a_scalers_calls_hangs_on_no_value(what: str, message: str,
     )
     failure = Failure(type="RuntimeError", message=message, frames=frames, phase="step", step=1)
     rank = RankRecord(0, 0, "cuda:0", "raised", assumptions=[Assumption(what, "/home/user/train.py:43")])
-    assert (assumption_before(rank, failure) is not None) is weakens
+    assert (assumption_behind_failure(rank, failure) is not None) is weakens
 
 
 _AS_WRITTEN = "what torch.compile compiles runs as it is written: it compiles, and takes no more memory"
@@ -66,4 +66,4 @@ def test_no_value_of_a_tensor_is_a_reason_for_the_compilers_refusal(kind: str, a
     frame = Frame(path="/home/user/train.py", line=43, function="clip", owner="user")
     failure = Failure(type=kind, message="Data-dependent branching", frames=(frame,), phase="forward", step=0)
     rank = RankRecord(0, 0, "cuda:0", "raised", assumptions=[Assumption(assumed, "/home/user/train.py:41")])
-    assert (assumption_before(rank, failure) is not None) is weakens
+    assert (assumption_behind_failure(rank, failure) is not None) is weakens

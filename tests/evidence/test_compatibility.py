@@ -11,19 +11,19 @@ import pytest
 from gonogo.evidence.environment import compatibility
 from gonogo.evidence.environment.compatibility import (
     architecture,
-    capability_of_gpu,
-    cuda_of_bitsandbytes,
-    cuda_of_torch_on_pypi,
+    bitsandbytes_cuda_versions,
     first_release_with_model,
+    gpu_compute_capability,
     known_bad,
     minimum_driver,
-    required_by,
-    runs_on,
+    pypi_torch_cuda,
+    requirements_of_release,
+    supports_compute_capability,
     torch_build,
     torch_release,
 )
 from gonogo.evidence.environment.hardware import all_accelerators
-from gonogo.evidence.environment.version_range import parse_version, versions_in
+from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.tables import TABLES
 
 ROWS = sorted((TABLES / "compatibility").glob("*.json"))
@@ -42,14 +42,14 @@ def test_every_row_has_a_source(path: Path) -> None:
 @pytest.mark.parametrize("path", ROWS, ids=lambda path: path.stem)
 def test_every_specifier_is_one(path: Path) -> None:
     for word in re.findall(r'"([<>=!~][^"]*)"', path.read_text(encoding="utf-8")):
-        assert versions_in(word) is not None, word
+        assert parse_specifier(word) is not None, word
 
 
 def test_torch() -> None:
-    assert cuda_of_torch_on_pypi("2.1.0") == "12.1"
-    assert cuda_of_torch_on_pypi("2.5.1") == "12.4"
-    assert cuda_of_torch_on_pypi("2.99") is None
-    assert cuda_of_torch_on_pypi("2.4.0.dev20240501") is None
+    assert pypi_torch_cuda("2.1.0") == "12.1"
+    assert pypi_torch_cuda("2.5.1") == "12.4"
+    assert pypi_torch_cuda("2.99") is None
+    assert pypi_torch_cuda("2.4.0.dev20240501") is None
     release = torch_release("2.3.1+cu118")
     assert release is not None
     assert release.python == ("3.8", "3.12")
@@ -59,11 +59,11 @@ def test_cards_and_builds() -> None:
     old, new = torch_build("11.7"), torch_build("12.8", "2.8.0")
     assert old is not None
     assert new is not None
-    assert runs_on(old, (8, 0))
-    assert runs_on(old, (8, 9)), "kernels of 8.6 run on 8.9"
-    assert not runs_on(old, (9, 0))
-    assert runs_on(new, (12, 0))
-    assert not runs_on(new, (6, 1))
+    assert supports_compute_capability(old, (8, 0))
+    assert supports_compute_capability(old, (8, 9)), "kernels of 8.6 run on 8.9"
+    assert not supports_compute_capability(old, (9, 0))
+    assert supports_compute_capability(new, (12, 0))
+    assert not supports_compute_capability(new, (6, 1))
     assert torch_build("12.8") is None, "not the same for all releases of torch"
     assert torch_build("10.2") is None
 
@@ -95,13 +95,13 @@ def test_drivers() -> None:
     ],
 )
 def test_capability_by_name(name: str, capability: tuple[int, int] | None) -> None:
-    assert capability_of_gpu(name) == capability
+    assert gpu_compute_capability(name) == capability
 
 
 def test_capability_agrees_with_the_accelerators() -> None:
     for accelerator in all_accelerators():
         if accelerator.device_type == "cuda":
-            assert capability_of_gpu(accelerator.product) == accelerator.compute_capability, accelerator.product
+            assert gpu_compute_capability(accelerator.product) == accelerator.compute_capability, accelerator.product
 
 
 def test_architectures() -> None:
@@ -123,20 +123,20 @@ def test_model_types() -> None:
     assert llama is not None
     assert llama.oldest
     assert first_release_with_model("no_such_model") is None
-    assert parse_version(compatibility.newest_transformers_looked_at()) is not None
+    assert parse_version(compatibility.newest_known_transformers()) is not None
 
 
 def test_requirements_of_packages() -> None:
-    [row] = required_by("transformers", "4.41.2")
+    [row] = requirements_of_release("transformers", "4.41.2")
     assert row.requires["accelerate"] == ">=0.21.0"
     assert row.requires["tokenizers"] == ">=0.19,<0.20"
-    assert required_by("transformers", "4.0.0") == ()
-    [flash] = required_by("flash-attn", "2.8.1")
+    assert requirements_of_release("transformers", "4.0.0") == ()
+    [flash] = requirements_of_release("flash-attn", "2.8.1")
     assert flash.capability == "8.0"
-    cuda = cuda_of_bitsandbytes("0.43.1")
+    cuda = bitsandbytes_cuda_versions("0.43.1")
     assert cuda is not None
     assert "12.1" in cuda[0]
-    assert cuda_of_bitsandbytes("9.9") is None
+    assert bitsandbytes_cuda_versions("9.9") is None
 
 
 def test_known_faults() -> None:

@@ -18,7 +18,7 @@ from gonogo.evidence.config.deepspeed import (
     is_deepspeed_config,
     read_deepspeed_config,
 )
-from gonogo.evidence.config.deepspeed_keys import is_remark, known
+from gonogo.evidence.config.deepspeed_keys import is_comment_key, known
 from gonogo.evidence.config.deepspeed_presets import _releases, preset_config
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import SourceFile
@@ -319,7 +319,9 @@ def test_presets_are_faultless(framework: str) -> None:
         config = preset_config(framework, name)
         assert config is not None
         assert config.problems == ()
-        unknown = {".".join(keys) for keys, _ in config.entries() if known(keys) is None and not is_remark(keys[-1])}
+        unknown = {
+            ".".join(keys) for keys, _ in config.entries() if known(keys) is None and not is_comment_key(keys[-1])
+        }
         # LLaMA-Factory's fp8 example has these, which DeepSpeed passes over.
         assert {one for one in unknown if not one.startswith(("comms_config", "monitor_config"))} == set()
 

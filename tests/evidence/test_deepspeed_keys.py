@@ -12,7 +12,7 @@ import pytest
 from gonogo.evidence.config.deepspeed_keys import (
     KeyInfo,
     children,
-    is_remark,
+    is_comment_key,
     known,
     nearest,
     optimizers,
@@ -164,9 +164,9 @@ def test_nearest(wrong: str, meant: str | None) -> None:
 
 
 def test_remarks() -> None:
-    assert is_remark("_comment")
-    assert is_remark("//")
-    assert not is_remark("stage")
+    assert is_comment_key("_comment")
+    assert is_comment_key("//")
+    assert not is_comment_key("stage")
 
 
 def test_no_key_is_offered_that_has_gone() -> None:

@@ -81,8 +81,8 @@ def test_sides() -> None:
     across = mismatch_in_message(f"{SAME}, but found at least two devices, cuda:7 and cuda:0!")
     assert host is not None
     assert across is not None
-    assert (host.with_host, host.between_accelerators) == (True, False)
-    assert (across.with_host, across.between_accelerators) == (False, True)
+    assert (host.involves_cpu, host.is_between_accelerators) == (True, False)
+    assert (across.involves_cpu, across.is_between_accelerators) == (False, True)
 
 
 def test_operands_tell_the_devices_and_numbers_on_the_cpu_do_not_count() -> None:

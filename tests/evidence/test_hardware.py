@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gonogo.evidence.environment.hardware import all_accelerators, find_accelerator, machine_from
+from gonogo.evidence.environment.hardware import all_accelerators, find_accelerator, parse_machine
 from gonogo.finding.errors import UserError
 
 GIB = 1 << 30
@@ -69,7 +69,7 @@ def test_unknown_names_offer_the_nearest(name: str, in_message: str) -> None:
     ],
 )
 def test_machine(gpus: str | None, count: int, name: str) -> None:
-    machine = machine_from(gpus, None, None, default_count=4)
+    machine = parse_machine(gpus, None, None, default_count=4)
     assert (machine.count, machine.accelerator.name, machine.nodes, machine.host_bytes) == (count, name, 1, None)
 
 
@@ -78,22 +78,22 @@ def test_machine(gpus: str | None, count: int, name: str) -> None:
     [("1T", 1024 * GIB), ("512G", 512 * GIB), ("1.5TiB", 1536 * GIB), ("900 gb", 900 * GIB), ("2048M", 2 * GIB)],
 )
 def test_host_memory(text: str, size: int) -> None:
-    assert machine_from(None, 2, text, default_count=8).host_bytes == size
+    assert parse_machine(None, 2, text, default_count=8).host_bytes == size
 
 
 @pytest.mark.parametrize("text", ["512", "a lot", "-1T", "0G", "1P", ""])
 def test_unreadable_host_memory(text: str) -> None:
     with pytest.raises(UserError, match="512G"):
-        machine_from(None, None, text, default_count=1)
+        parse_machine(None, None, text, default_count=1)
 
 
 def test_impossible_counts() -> None:
     with pytest.raises(UserError, match="at least one GPU"):
-        machine_from("0xH100", None, None, default_count=1)
+        parse_machine("0xH100", None, None, default_count=1)
     with pytest.raises(UserError, match="--nodes"):
-        machine_from(None, 0, None, default_count=1)
+        parse_machine(None, 0, None, default_count=1)
     with pytest.raises(UserError, match="unknown GPU"):
-        machine_from("8xH1000", None, None, default_count=1)
+        parse_machine("8xH1000", None, None, default_count=1)
 
 
 def test_table_is_sound() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
 from gonogo.evidence.rehearsal.record import (
-    FIRST_RANK_READS,
+    FIRST_RANK_READS_ASSUMPTION,
     AcceleratorFacts,
     HostMemory,
     Phase,
@@ -67,7 +67,7 @@ def test_each_rank_loads_by_itself() -> None:
 
 def test_the_first_rank_alone_reads_where_the_library_says_so() -> None:
     loaded = record((0, 30, 10, "load"))
-    loaded.ranks[0].events.append(FIRST_RANK_READS)
+    loaded.ranks[0].events.append(FIRST_RANK_READS_ASSUMPTION)
     (node,) = host_memory_by_node(loaded)
     assert node.peak_bytes == 30 + 7 * 10
 

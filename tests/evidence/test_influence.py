@@ -62,13 +62,13 @@ def places(folder: Path, text: str) -> tuple[ProgramLine, ProgramLine]:
 @pytest.mark.parametrize("how", LEADS)
 def test_what_is_decided_is_followed(tmp_path: Path, how: str) -> None:
     start, end = places(tmp_path, LEADS[how])
-    assert Influence(start, may_raise=True).has_part_in(end)
+    assert Influence(start, may_raise=True).is_influenced(end)
 
 
 @pytest.mark.parametrize("how", LEADS_NOT)
 def test_what_is_not_is_left(tmp_path: Path, how: str) -> None:
     start, end = places(tmp_path, LEADS_NOT[how])
-    assert not Influence(start, may_raise=True).has_part_in(end)
+    assert not Influence(start, may_raise=True).is_influenced(end)
 
 
 def test_other_files_are_followed_too(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_other_files_are_followed_too(tmp_path: Path) -> None:
     loader.write_text("def get():\n    return ask()\n")
     path = tmp_path / "train.py"
     path.write_text("from loader import get\nrows = get()\nfail(rows)\n")
-    assert Influence(ProgramLine(str(loader), 2), [str(path)]).has_part_in(ProgramLine(str(path), 3))
-    assert not Influence(ProgramLine(str(loader), 2)).has_part_in(ProgramLine(str(path), 3))
+    assert Influence(ProgramLine(str(loader), 2), [str(path)]).is_influenced(ProgramLine(str(path), 3))
+    assert not Influence(ProgramLine(str(loader), 2)).is_influenced(ProgramLine(str(path), 3))
 
 
 def test_a_loop_that_is_left_has_another_number_of_rounds(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_loop_that_is_left_has_another_number_of_rounds(tmp_path: Path) -> Non
 def test_what_is_no_program_decides_nothing(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.py"
     path.write_bytes(data)
-    assert not Influence(ProgramLine(str(path), 1)).has_part_in(ProgramLine(str(path), 1))
-    assert not Influence(ProgramLine(str(tmp_path / "none.py"), 1)).has_part_in(
+    assert not Influence(ProgramLine(str(path), 1)).is_influenced(ProgramLine(str(path), 1))
+    assert not Influence(ProgramLine(str(tmp_path / "none.py"), 1)).is_influenced(
         ProgramLine(str(tmp_path / "none.py"), 1)
     )

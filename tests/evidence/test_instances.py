@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gonogo.evidence.environment.hardware import find_accelerator, machine_from
+from gonogo.evidence.environment.hardware import find_accelerator, parse_machine
 from gonogo.evidence.environment.instances import all_instances, rented
 from gonogo.finding.errors import UserError
 
@@ -39,12 +39,12 @@ def test_every_instance_has_an_accelerator_a_size_and_a_source() -> None:
     ],
 )
 def test_an_instance_is_its_machine(gpus: str, nodes: int | None, machine: tuple[str, int, int, int]) -> None:
-    found = machine_from(gpus, nodes, None, 1)
+    found = parse_machine(gpus, nodes, None, 1)
     assert (found.accelerator.name, found.count, found.nodes, (found.host_bytes or 0) // GIB) == machine
 
 
 def test_host_memory_that_is_given_wins() -> None:
-    assert machine_from("p5.48xlarge", None, "512G", 1).host_bytes == 512 * GIB
+    assert parse_machine("p5.48xlarge", None, "512G", 1).host_bytes == 512 * GIB
 
 
 @pytest.mark.parametrize(
@@ -57,5 +57,5 @@ def test_host_memory_that_is_given_wins() -> None:
 )
 def test_what_contradicts_or_is_unknown_is_said(gpus: str, nodes: int | None, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        machine_from(gpus, nodes, None, 1)
+        parse_machine(gpus, nodes, None, 1)
     assert said in caught.value.text.en

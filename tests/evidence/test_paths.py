@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.paths import folders_upward
+from gonogo.evidence.paths import iter_parent_folders
 
 
 def names(start: Path, *, outside: bool = False) -> str:
-    return " ".join(place.name for place in folders_upward(start, outside=outside))
+    return " ".join(place.name for place in iter_parent_folders(start, outside=outside))
 
 
 def test_folders_upward_end_at_the_repository(tmp_path: Path) -> None:

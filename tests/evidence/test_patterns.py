@@ -14,7 +14,7 @@ import re2
 
 import gonogo.evidence
 import gonogo.hazards
-from gonogo.evidence.patterns import Pattern, needed_words
+from gonogo.evidence.patterns import Pattern, required_literals
 from gonogo.hazards.index import all_hazards
 
 HAZARD_CASES = Path(__file__).parents[1] / "hazards"
@@ -75,7 +75,7 @@ def test_a_hostile_text_takes_linear_time() -> None:
     ],
 )
 def test_needed_words(pattern: str, words: tuple[str, ...]) -> None:
-    assert needed_words(pattern) == words
+    assert required_literals(pattern) == words
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_every_match_has_a_needed_word() -> None:
     logs = "\n".join(path.read_text(errors="replace") for path in sorted(HAZARD_CASES.glob("**/*.log")))
     matched = 0
     for pattern in patterns:
-        words = needed_words(pattern.text)
+        words = required_literals(pattern.text)
         if words == ("",):
             continue
         for match in islice(re2.compile(f"(?m){pattern.text}").finditer(logs), 50):

@@ -173,7 +173,7 @@ def test_what_cant_be_edited_safely_is_not(data: bytes) -> None:
 
 
 def test_a_typed_command_is_never_edited() -> None:
-    script = read_script(SourceFile.of_text("<stdin>", "f(k=1)"))
+    script = read_script(SourceFile.from_text("<stdin>", "f(k=1)"))
     assert script.removing_keyword(next(script.calls()), "k") is None
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from script_text import script_of
 
-from gonogo.check.fixes import edited
+from gonogo.check.fixes import apply_edits_to
 from gonogo.evidence.script.parameters import ParameterUse, parameter_uses
 from gonogo.evidence.script.project import read_script
 from gonogo.evidence.script.script import Script
@@ -21,7 +21,7 @@ def without(script: Script, use: ParameterUse) -> str:
     assert use.zero is not None
     edits = use.zero.removal(script)
     assert edits
-    return edited(script.source.data, sorted(edits, key=lambda edit: edit.start)).decode()
+    return apply_edits_to(script.source.data, sorted(edits, key=lambda edit: edit.start)).decode()
 
 
 def test_the_dummy_loss_of_the_example_is_found_and_removed() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.setup import MAX_FILE_BYTES, Setup, parsed_config, read_setup
+from gonogo.evidence.setup import MAX_FILE_BYTES, Setup, parse_deepspeed_config, read_setup
 from gonogo.finding.errors import UserError
 
 
@@ -75,12 +75,12 @@ class TestConfig:
         ],
     )
     def test_stage(self, text: str, launch: str, stage: int | None) -> None:
-        setup = Setup(deepspeed_config=parsed_config(text), deepspeed_config_text=text, launch=launch)
+        setup = Setup(deepspeed_config=parse_deepspeed_config(text), deepspeed_config_text=text, launch=launch)
         assert setup.zero_stage == stage
 
     def test_a_deep_config_is_none(self) -> None:
-        assert parsed_config("[" * 100_000) is None
-        assert parsed_config("[1]") is None
+        assert parse_deepspeed_config("[" * 100_000) is None
+        assert parse_deepspeed_config("[1]") is None
 
 
 @pytest.mark.parametrize(

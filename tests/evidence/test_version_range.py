@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from gonogo.evidence.environment.version_range import parse_version, versions_in
+from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 
 RELEASES = st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)).map(lambda t: ".".join(map(str, t)))
 OPERATORS = st.sampled_from(["==", "!=", "<=", ">=", "<", ">", "~="])
@@ -20,14 +20,14 @@ SPECIFIERS = st.lists(CLAUSES, max_size=3).map(",".join)
 
 @given(RELEASES, st.sampled_from(["", "+cu118", "+cpu"]), SPECIFIERS)
 def test_a_release_is_in_a_specifier_as_packaging_says(release: str, local: str, specifier: str) -> None:
-    found = versions_in(specifier)
+    found = parse_specifier(specifier)
     assert found is not None
     assert found.has(Version(release + local)) is SpecifierSet(specifier).contains(release + local)
 
 
 @given(SPECIFIERS, SPECIFIERS, RELEASES)
 def test_a_range_is_sure_only_where_every_release_agrees(told: str, asked: str, release: str) -> None:
-    have, want = versions_in(told, released=True), versions_in(asked)
+    have, want = parse_specifier(told, released_only=True), parse_specifier(asked)
     assert have is not None
     assert want is not None
     answer = want.holds(have)
@@ -50,7 +50,7 @@ def test_a_range_is_sure_only_where_every_release_agrees(told: str, asked: str, 
     ],
 )
 def test_ranges(told: str, asked: str, answer: bool | None) -> None:
-    have, want = versions_in(told, released=True), versions_in(asked)
+    have, want = parse_specifier(told, released_only=True), parse_specifier(asked)
     assert have is not None
     assert want is not None
     assert want.holds(have) is answer
@@ -74,12 +74,12 @@ def test_ranges(told: str, asked: str, answer: bool | None) -> None:
     ],
 )
 def test_local_versions_and_those_before_a_release(version: str, asked: str, answer: bool | None) -> None:
-    want = versions_in(asked)
+    want = parse_specifier(asked)
     assert want is not None
     assert want.has(Version(version)) is answer
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_specifier_or_none(text: str) -> None:
-    versions_in(text)
+    parse_specifier(text)
     parse_version(text)

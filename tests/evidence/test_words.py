@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from gonogo.evidence.launch.command_words import python_command, without_prefix
+from gonogo.evidence.launch.command_words import python_command, strip_prefix
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from gonogo.evidence.launch.command_words import python_command, without_prefix
     ],
 )
 def test_what_stands_before_a_command_is_taken_off(line: str, words: str, environment: dict[str, str] | None) -> None:
-    plain = without_prefix(shlex.split(line))
+    plain = strip_prefix(shlex.split(line))
     if environment is None:  # an option after an assignment is env's command, as in env itself
         assert plain.words[0] == "-u"
         return
@@ -34,7 +34,7 @@ def test_what_stands_before_a_command_is_taken_off(line: str, words: str, enviro
 
 
 def test_env_removes_clears_and_changes_folder() -> None:
-    plain = without_prefix(["env", "-i", "-u", "A", "--unset=B", "-C", "/x", "C=1", "python", "t.py"])
+    plain = strip_prefix(["env", "-i", "-u", "A", "--unset=B", "-C", "/x", "C=1", "python", "t.py"])
     assert (plain.cleared, plain.removed, plain.chdir, plain.environment) == (True, ("A", "B"), "/x", {"C": "1"})
 
 

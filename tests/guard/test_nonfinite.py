@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gonogo.evidence.guarded.files import read_run
-from gonogo.evidence.guarded.records import NonFinite, Warned
+from gonogo.evidence.guarded.records import NonFinite, WarningRecord
 from gonogo.guard.common.writer import RecordWriter
 from gonogo.guard.injection import GuardOptions
 from gonogo.guard.rank.worker import Guard
@@ -52,11 +52,11 @@ def guard(tmp_path: Path) -> Guard:
     return one
 
 
-def found(guard: Guard, model: nn.Module, *batches: torch.Tensor) -> tuple[list[NonFinite], list[Warned]]:
+def found(guard: Guard, model: nn.Module, *batches: torch.Tensor) -> tuple[list[NonFinite], list[WarningRecord]]:
     look_for_nonfinite(guard, model)
     for batch in batches:
         loss = model(batch).mean()
-        guard.look_at_loss(loss)
+        guard.check_loss(loss)
         loss.backward()
         guard.stepped(guard.step + 1)
     guard._look_for_loss()

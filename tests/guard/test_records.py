@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gonogo.evidence.guarded.files import BEAT, BEAT_MARK, beat_path, encode, read_run, records_path
+from gonogo.evidence.guarded.files import (
+    HEARTBEAT_MAGIC,
+    HEARTBEAT_STRUCT,
+    encode,
+    heartbeat_path,
+    read_run,
+    records_path,
+)
 from gonogo.evidence.guarded.records import End, ExceptionRecord, StartRecord, Step
 
 
@@ -30,8 +37,8 @@ def test_what_a_killed_rank_left_is_read(tmp_path: Path) -> None:
     Path(records_path(str(tmp_path), 0)).write_bytes(
         whole + b'{"kind": "from-the-future"}\n{"kind": "\xff"}\n' + encode(End(3.0))[:9]
     )
-    beat = BEAT.pack(BEAT_MARK, 2.5, 8, 2, 1, 4321, 99)
-    Path(beat_path(str(tmp_path), 0)).write_bytes(beat + bytes(4096 - len(beat)))
+    beat = HEARTBEAT_STRUCT.pack(HEARTBEAT_MAGIC, 2.5, 8, 2, 1, 4321, 99)
+    Path(heartbeat_path(str(tmp_path), 0)).write_bytes(beat + bytes(4096 - len(beat)))
     [rank] = read_run(tmp_path).ranks
     assert rank.unreadable == 3
     assert rank.end is None

@@ -16,9 +16,9 @@ import pytest
 from guard.launched import environment, gonogo_run, launched
 
 from gonogo.evidence.guarded.files import encode, read_run, records_path
-from gonogo.evidence.guarded.launch import Launched, launch_path, read_children, read_launches
+from gonogo.evidence.guarded.launch import LaunchRecord, launch_path, read_children, read_launches
 from gonogo.evidence.guarded.records import StartRecord
-from gonogo.guard.child import CannotStart, run_child
+from gonogo.guard.child import CommandStartError, run_child
 from gonogo.guard.parent import default_folder
 from gonogo.guard.rank.machine_memory import memory_limit, oom_kills
 from gonogo.guard.watch import Watch
@@ -214,7 +214,7 @@ class TestFolders:
 
     def test_one_that_an_earlier_run_was_given_tells_of_the_last(self, tmp_path: Path) -> None:
         for started, status in ((1000.0, 1), (2000.0, 0)):
-            launch = Launched("a", int(started), started=started, ended=started + 500, exit_status=status)
+            launch = LaunchRecord("a", int(started), started=started, ended=started + 500, exit_status=status)
             launch_path(str(tmp_path), "a", launch.pid).write_bytes(msgspec.json.encode(launch))
         records = [StartRecord(1010.0, rank=1), StartRecord(1010.0, rank=0), StartRecord(2010.0, rank=0)]
         for record in records:
@@ -285,7 +285,7 @@ class TestAroundIt:
         assert kills is None or kills >= 0
 
     def test_a_command_that_is_nowhere_says_so(self) -> None:
-        with pytest.raises(CannotStart, match="command not found"):
+        with pytest.raises(CommandStartError, match="command not found"):
             run_child(["/nowhere/at/all"], {})
 
     def test_trouble_is_told_of_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gonogo.evidence.guarded.files import read_run
-from gonogo.evidence.guarded.records import Joined, Memory, Step
+from gonogo.evidence.guarded.records import JoinRecord, Memory, Step
 from gonogo.guard.common import faults, memory
 from gonogo.guard.common.faults import harmless
 from gonogo.guard.common.memory import Trend
@@ -76,7 +76,7 @@ def test_memory_is_sampled() -> None:
 def test_what_ranks_differ_in() -> None:
     config = {rank: {"lr": "0.1", "stage": "3" if rank != 2 else "2"} for rank in range(4)}
     stated = {
-        rank: Joined(0.0, facts={"torch": "2.6", "config": str(rank == 2)}, details={"config": config[rank]})
+        rank: JoinRecord(0.0, facts={"torch": "2.6", "config": str(rank == 2)}, details={"config": config[rank]})
         for rank in range(4)
     }
     stated[3].facts["NCCL_ALGO"] = "Ring"
@@ -96,7 +96,7 @@ def no_faults(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_faults")
 def test_a_fault_switches_its_part_off_and_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     heard: list[str] = []
-    faults.on_fault(lambda part, error: heard.append(f"{part}: {error}"))
+    faults.add_fault_listener(lambda part, error: heard.append(f"{part}: {error}"))
     calls = []
 
     @harmless("counting")
@@ -155,7 +155,7 @@ def test_memory_that_will_be_used_up_is_warned_of_once(tmp_path: Path) -> None:
         guard.steps.ended(2.0 * step)
         held = (3 << 30) + step * (100 << 20)
         guard.steps.sampled(step, Memory(0.0, held, (16 << 30) - held, held, held, held, 12 << 30))
-        guard.tell_steps()
+        guard.write_pending_steps()
     assert guard.writer is not None
     guard.writer.flush()
     [rank] = read_run(tmp_path).ranks
@@ -175,7 +175,7 @@ def test_memory_that_grows_but_lasts_is_not_warned_of(tmp_path: Path) -> None:
         guard.step = step
         guard.steps.ended(2.0 * step)
         guard.steps.sampled(step, Memory(0.0, (3 << 30) + step * (1 << 20), 16 << 30))
-        guard.tell_steps()
+        guard.write_pending_steps()
     assert guard.writer is not None
     guard.writer.flush()
     assert read_run(tmp_path).ranks[0].warnings == []

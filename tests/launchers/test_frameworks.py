@@ -19,9 +19,9 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.answer import rehearsal_report
-from gonogo.rehearse.launch.capture import captured
-from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Started, launcher_of
+from gonogo.rehearse.launch.capture import capture_launch
+from gonogo.rehearse.launch.launch import LaunchMachine
+from gonogo.rehearse.launch.launchers import StartedProgram, find_launcher
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 
@@ -103,15 +103,15 @@ def rehearsed(
     return record
 
 
-def started(words: list[str], folder: Path, gpus: int) -> Started:
+def started(words: list[str], folder: Path, gpus: int) -> StartedProgram:
     """What a launcher would start on nodes of so many H100."""
-    found = launcher_of(words)
+    found = find_launcher(words)
     assert found is not None
     with a_world() as world:
-        return captured(
+        return capture_launch(
             found[0],
             words,
-            Surroundings("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, gpus),
+            LaunchMachine("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, gpus),
             environment=os.environ,
             cwd=str(folder),
             python=sys.executable,

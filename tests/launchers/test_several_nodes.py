@@ -15,13 +15,13 @@ from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.answer import rehearsal_report
-from gonogo.rehearse.launch.capture import captured
-from gonogo.rehearse.launch.launch import LaunchedProcess, Surroundings
-from gonogo.rehearse.launch.launchers import launcher_of
+from gonogo.rehearse.launch.capture import capture_launch
+from gonogo.rehearse.launch.launch import LaunchedProcess, LaunchMachine
+from gonogo.rehearse.launch.launchers import find_launcher
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 
-H100 = Surroundings("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, 4)
+H100 = LaunchMachine("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, 4)
 _ACCELERATE = """
 compute_environment: LOCAL_MACHINE
 distributed_type: {kind}
@@ -99,10 +99,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def launched(folder: Path, line: str) -> tuple[LaunchedProcess, ...]:
     words = shlex.split(line)
-    found = launcher_of(words)
+    found = find_launcher(words)
     assert found is not None
     with a_world() as world:
-        started = captured(
+        started = capture_launch(
             found[0],
             words,
             H100,

@@ -10,7 +10,13 @@ from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.evidence.rehearsal.lives import HeldState, RankLife, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.lives import StageCommands, add_files_of_other_ranks, check_alone, check_life, second_command
+from gonogo.rehearse.lives import (
+    StageCommands,
+    add_files_of_other_ranks,
+    check_life,
+    check_life_options,
+    second_command,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +65,7 @@ def test_options_that_do_not_go_together() -> None:
     with pytest.raises(UserError, match="--resume-with needs --life"):
         check_life(None, None, "--resume")
     with pytest.raises(UserError, match="--ray"):
-        check_alone(("save",), "auto", viewers=False)
+        check_life_options(("save",), "auto", has_viewer_output=False)
     with pytest.raises(UserError, match="No closing quotation"):
         second_command(["python", "a.py"], "'out", None)
 

@@ -14,7 +14,7 @@ from gonogo.evidence.rehearsal.lives import HeldState, LifePart, RankLife, Saved
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.judge.rehearsal_summary import rehearsal_summary
-from gonogo.rehearse.life_answer import skipped_of_life
+from gonogo.rehearse.life_answer import skipped_life_checks
 from gonogo.rehearse.lives import usual_command
 from gonogo.report.lives.result_tables import result_tables
 
@@ -122,7 +122,7 @@ def test_a_stage_that_fails_leaves_the_resume_known() -> None:
     report = life_report(failed)
     assert report is not None
     assert [row.name for row in report.states] == ["a.weight"]
-    (skipped,) = skipped_of_life(failed)
+    (skipped,) = skipped_life_checks(failed)
     assert (skipped.what.en, skipped.why.en) == ("loading the result", "not reached: merging the adapter failed")
     failed.second_life = None
     assert life_report(failed) is None

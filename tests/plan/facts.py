@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gonogo.evidence.environment.hardware import machine_from
+from gonogo.evidence.environment.hardware import parse_machine
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.virtual.measuring.jobs import Facts
 
@@ -32,4 +32,4 @@ def model_in(folder: Path, **changes: Any) -> Path:
 def request(model: Path, gpus: str = "8xA100-80G", nodes: int = 1, **settings: Any) -> PlanRequest:
     """A request for a machine with 1 TiB of host memory."""
     settings = {"seq_len": 4096, **settings}
-    return PlanRequest(model=model, name=str(model), machine=machine_from(gpus, nodes, "1T", 1), **settings)
+    return PlanRequest(model=model, name=str(model), machine=parse_machine(gpus, nodes, "1T", 1), **settings)

@@ -9,7 +9,7 @@ from plan.facts import SEVEN_BILLION
 
 from gonogo.evidence.rehearsal.record import DeviceMemory, HostMemory, RankRecord
 from gonogo.trials.plan.measure import Measurement, NotMeasured
-from gonogo.trials.plan.strategy import BUCKET
+from gonogo.trials.plan.strategy import BUCKET_ELEMENTS
 from gonogo.virtual.measuring.jobs import Facts, Measured, PhasePeak, PhaseWork
 
 GIB = 1 << 30
@@ -27,7 +27,7 @@ def allocated(cell: Measurement, buckets: float = 0.0) -> float:
     states += 16.0 / cell.world_size if family.optimizer == "gpu" else 0.0
     of_layer = 0.02 if cell.strategy.checkpointing else 0.3
     activations = of_layer * depth + 1.0
-    of_buckets = buckets * family.bucket / BUCKET if family.zero == 2 else 0.0
+    of_buckets = buckets * family.bucket / BUCKET_ELEMENTS if family.zero == 2 else 0.0
     return (of_buckets + states * 0.25 * depth + activations * cell.strategy.micro_batch * cell.seq_len / 4096) * GIB
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gonogo.trials.plan.extend import Peak, Work, extended
+from gonogo.trials.plan.extrapolation import Peak, Work, extrapolate
 from gonogo.virtual.measuring.depth import depth_of, depths, period_of, with_depth
 from gonogo.virtual.measuring.jobs import PhasePeak
 
@@ -75,7 +75,7 @@ def peak(layers: int) -> Peak:
 
 
 def test_what_is_linear_in_depth_is_told_exactly() -> None:
-    told, true = extended(peak(4), peak(6), (4, 6), 28), peak(28)
+    told, true = extrapolate(peak(4), peak(6), (4, 6), 28), peak(28)
     assert told.allocated == pytest.approx(true.allocated)
     assert told.forward.seconds == pytest.approx(true.forward.seconds)
     assert told.backward.sent == pytest.approx(true.backward.sent)
@@ -85,7 +85,7 @@ def test_what_is_linear_in_depth_is_told_exactly() -> None:
 
 def test_another_phase_may_be_the_highest_in_the_whole_model() -> None:
     assert peak(6).highest == peak(6).phases["backward"]
-    told = extended(peak(4), peak(6), (4, 6), 28)
+    told = extrapolate(peak(4), peak(6), (4, 6), 28)
     assert told.allocated == told.phases["init"].allocated == 84.0
 
 
@@ -98,7 +98,7 @@ def test_twice_the_samples_take_twice_the_activations() -> None:
 
 def test_what_samples_take_is_told_where_another_phase_takes_most() -> None:
     assert peak(28).highest.by_category.get("activations") is None
-    assert peak(28).of_samples == 10.0
+    assert peak(28).sample_bytes == 10.0
 
 
 def test_short_operators_wait_for_their_launch_however_many_samples() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.environment.hardware import MATMUL_SHARE
+from gonogo.evidence.environment.hardware import MATMUL_EFFICIENCY
 from gonogo.trials.plan import roofline
-from gonogo.trials.plan.choice import BANDS
+from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE
 from gonogo.virtual.tracing import operator_time
 
 ROOT = Path(__file__).parents[2]
@@ -36,11 +36,11 @@ def test_every_option_is_documented(document: str, help_text: str) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_numbers_are_those_of_the_code(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
-    for share in (*BANDS.values(), MATMUL_SHARE, roofline.MEMORY_SHARE, roofline.LINK_SHARE,
+    for share in (*UNCERTAINTY_BY_SOURCE.values(), MATMUL_EFFICIENCY, roofline.MEMORY_SHARE, roofline.LINK_SHARE,
                   roofline.HOST_LINK_SHARE):  # fmt: skip
         assert f"{share * 100:.0f} %" in text
     assert f"{operator_time.LAUNCH_SECONDS * 1e6:.0f} µs" in text
-    assert f"{roofline.HOST_MEMORY_BYTES / 1e9:.0f} GB/s" in text
-    assert f"{roofline.NVME_BYTES / 1e9:.0f} GB/s" in text
-    assert re.search(rf"\b{roofline.ADAM_HOST_BYTES} (bytes|字节)", text)
-    assert re.search(rf"\b{roofline.ADAM_NVME_BYTES} (bytes|字节)", text)
+    assert f"{roofline.HOST_MEMORY_BYTES_PER_SECOND / 1e9:.0f} GB/s" in text
+    assert f"{roofline.NVME_BYTES_PER_SECOND / 1e9:.0f} GB/s" in text
+    assert re.search(rf"\b{roofline.ADAM_HOST_BYTES_PER_PARAMETER} (bytes|字节)", text)
+    assert re.search(rf"\b{roofline.ADAM_NVME_BYTES_PER_PARAMETER} (bytes|字节)", text)

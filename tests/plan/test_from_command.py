@@ -12,7 +12,7 @@ from plan.facts import model_in
 
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.from_command import TrainingCommand, read_training_command
-from gonogo.trials.plan.request import PlanOptions, request_of
+from gonogo.trials.plan.request import PlanOptions, build_plan_request
 from gonogo.trials.plan.task.settings import TaskOptions
 
 SCRIPT = """
@@ -79,7 +79,7 @@ def test_a_script_of_ones_own(folder: Path) -> None:
 
 def test_options_win_over_the_command(folder: Path) -> None:
     told = launched(folder, "deepspeed --num_gpus 4 train.py")
-    request, notes = request_of(PlanOptions(gpus="H200", seq_len=512, tune="full"), told)
+    request, notes = build_plan_request(PlanOptions(gpus="H200", seq_len=512, tune="full"), told)
     assert (request.machine.accelerator.name, request.machine.count) == ("H200", 4)
     assert (request.seq_len, request.tune, request.global_batch) == (512, "full", 32)
     assert "4 GPUs, 32 samples per step" in notes[0].en
@@ -87,35 +87,35 @@ def test_options_win_over_the_command(folder: Path) -> None:
 
 def test_another_number_of_gpus_is_another_batch(folder: Path) -> None:
     told = launched(folder, "deepspeed --num_gpus 4 train.py")
-    request, _ = request_of(PlanOptions(gpus="8xH200", seq_len=512), told)
+    request, _ = build_plan_request(PlanOptions(gpus="8xH200", seq_len=512), told)
     assert (request.machine.count, request.global_batch) == (8, None)
 
 
 def test_what_is_not_told_is_asked_for(folder: Path) -> None:
     told = launched(folder, "deepspeed --num_gpus 4 train.py")
     with pytest.raises(UserError, match="how long its samples are: add --seq-len"):
-        request_of(PlanOptions(), told)
+        build_plan_request(PlanOptions(), told)
     with pytest.raises(UserError, match="which model it trains"):
-        request_of(PlanOptions(seq_len=512), TrainingCommand())
+        build_plan_request(PlanOptions(seq_len=512), TrainingCommand())
     with pytest.raises(UserError, match="no model: give its folder"):
-        request_of(PlanOptions(), None)
+        build_plan_request(PlanOptions(), None)
     with pytest.raises(UserError, match="starts no"):
         read_training_command(["bash", "-c", "echo nothing"])
 
 
 def test_what_is_said_wrong_is_named(folder: Path) -> None:
     with pytest.raises(UserError, match="--tune half: must be one of full, lora, qlora, freeze-vision"):
-        request_of(PlanOptions(model="model", tune="half"), None)
+        build_plan_request(PlanOptions(model="model", tune="half"), None)
     with pytest.raises(UserError, match="--nvme 'much' is not a size"):
-        request_of(PlanOptions(model="model", nvme="much"), None)
+        build_plan_request(PlanOptions(model="model", nvme="much"), None)
     with pytest.raises(UserError, match="nowhere: no such folder"):
-        request_of(PlanOptions(model="nowhere"), None)
+        build_plan_request(PlanOptions(model="nowhere"), None)
 
 
 def test_older_gpus_train_in_fp16(folder: Path) -> None:
-    assert request_of(PlanOptions(model="model", gpus="2xT4"), None)[0].dtype == "fp16"
-    assert request_of(PlanOptions(model="model", gpus="2xA10"), None)[0].dtype == "bf16"
-    assert request_of(PlanOptions(model="model", gpus="8xAscend-910B2"), None)[0].dtype == "bf16"
+    assert build_plan_request(PlanOptions(model="model", gpus="2xT4"), None)[0].dtype == "fp16"
+    assert build_plan_request(PlanOptions(model="model", gpus="2xA10"), None)[0].dtype == "bf16"
+    assert build_plan_request(PlanOptions(model="model", gpus="8xAscend-910B2"), None)[0].dtype == "bf16"
 
 
 def test_the_task_that_it_trains_by(folder: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_task_that_it_trains_by(folder: Path) -> None:
     )
     told = launched(folder, "torchrun --nproc_per_node 8 grpo.py")
     assert told.task == TaskOptions("grpo", completion_len=256, generations=4)
-    request, _ = request_of(PlanOptions(model="model"), told)
+    request, _ = build_plan_request(PlanOptions(model="model"), told)
     assert request.task is not None
     assert (request.task.prompt_len, request.task.completion_len, request.task.generations) == (512, 256, 4)
     told = launched(
@@ -145,8 +145,8 @@ def test_the_task_that_it_trains_by(folder: Path) -> None:
 def test_a_task_that_no_plan_knows_is_not_planned_for_as_another(folder: Path) -> None:
     told = launched(folder, "swift rlhf --rlhf_type orpo --model model --max_length 700")
     with pytest.raises(UserError, match="trains with orpo, which can't be planned"):
-        request_of(PlanOptions(), told)
-    request, _ = request_of(PlanOptions(task=TaskOptions("dpo", beta=0.0)), told)
+        build_plan_request(PlanOptions(), told)
+    request, _ = build_plan_request(PlanOptions(task=TaskOptions("dpo", beta=0.0)), told)
     assert request.task is not None
     assert request.task.references("full") == ("",)
 
@@ -155,21 +155,21 @@ def test_published_model_that_is_not_here(tmp_path: Path, monkeypatch: pytest.Mo
     """Its configuration comes from gonogo's table, and the plan says so; what no table has is refused."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    request, notes = request_of(PlanOptions(model="Qwen/Qwen2-7B"), None)
+    request, notes = build_plan_request(PlanOptions(model="Qwen/Qwen2-7B"), None)
     assert json.loads((request.model / "config.json").read_text())["hidden_size"] == 3584
     assert request.model.is_relative_to(tmp_path / "cache")
     assert request.name == "Qwen/Qwen2-7B"
     assert "published config was used" in str(notes[-1])
-    again, _ = request_of(PlanOptions(model="qwen/qwen2-7b"), None)
+    again, _ = build_plan_request(PlanOptions(model="qwen/qwen2-7b"), None)
     assert again.model == request.model
     with pytest.raises(UserError, match="gonogo's table of published models"):
-        request_of(PlanOptions(model="nobody/Qwen2-7B-none"), None)
+        build_plan_request(PlanOptions(model="nobody/Qwen2-7B-none"), None)
 
 
 def test_own_folder_wins_over_a_published_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     model_in(tmp_path / "Qwen" / "Qwen2-7B")
-    request, notes = request_of(PlanOptions(model="Qwen/Qwen2-7B"), None)
+    request, notes = build_plan_request(PlanOptions(model="Qwen/Qwen2-7B"), None)
     assert request.model.resolve() == tmp_path / "Qwen" / "Qwen2-7B"
     assert not notes
 
@@ -183,5 +183,5 @@ def test_nothing_half_written_of_a_published_model(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(UserError, match=r"No space left on device.*XDG_CACHE_HOME"):
-        request_of(PlanOptions(model="Qwen/Qwen2-7B"), None)
+        build_plan_request(PlanOptions(model="Qwen/Qwen2-7B"), None)
     assert not list((tmp_path / "cache" / "gonogo" / "models").iterdir())

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from plan.facts import model_in
 
-from gonogo.evidence.environment.hardware import MATMUL_SHARE, Machine, find_accelerator
+from gonogo.evidence.environment.hardware import MATMUL_EFFICIENCY, Machine, find_accelerator
 from gonogo.finding import Report, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.planned import Model, Plan, StrategySummary
 from gonogo.finding.text import Text
 from gonogo.report import FORMATS, render
-from gonogo.trials.plan.answer import uncovered
-from gonogo.trials.plan.price import SLOWEST, priced, read_price, tokens_of
+from gonogo.trials.plan.answer import skipped_checks
+from gonogo.trials.plan.price import MAX_SLOWDOWN, read_price, tokens_of, with_costs
 from gonogo.trials.plan.request import PlanRequest
 
 
@@ -76,10 +76,10 @@ def a_plan(accelerator: str) -> Plan:
 
 def test_hours_and_cost_are_a_range_in_every_format(tmp_path: Path) -> None:
     price = read_price(table(tmp_path, "currency: USD\nH100-80G: [2, 4]\n"), None, "H100-80G")
-    plan = priced(a_plan("H100-80G"), price, 16 * 1000 * 3600 * 10)
+    plan = with_costs(a_plan("H100-80G"), price, 16 * 1000 * 3600 * 10)
     (cost,) = plan.costs
-    assert (cost.hours_at_least, cost.hours_at_most) == (10 * MATMUL_SHARE, 10 * SLOWEST)
-    assert (cost.cost_at_least, cost.cost_at_most) == (10 * MATMUL_SHARE * 16 * 2, 10 * SLOWEST * 16 * 4)
+    assert (cost.hours_at_least, cost.hours_at_most) == (10 * MATMUL_EFFICIENCY, 10 * MAX_SLOWDOWN)
+    assert (cost.cost_at_least, cost.cost_at_most) == (10 * MATMUL_EFFICIENCY * 16 * 2, 10 * MAX_SLOWDOWN * 16 * 4)
     report = Report(command="plan", verdict=Verdict.GO, plan=plan)
     for format_name in set(FORMATS) - {"github", "junit", "sarif"}:
         for language in ("en", "zh"):
@@ -107,7 +107,7 @@ def test_the_command_says_what_is_wrong_with_prices(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("gpu", "share"), [("H100-80G", 0.6), ("B200", 0.45)])
 def test_the_least_time_is_by_what_the_gpu_is_taken_to_reach(tmp_path: Path, gpu: str, share: float) -> None:
     price = read_price(table(tmp_path, f"currency: USD\n{gpu}: 2\n"), None, gpu)
-    (cost,) = priced(a_plan(gpu), price, 16 * 1000 * 3600 * 10).costs
+    (cost,) = with_costs(a_plan(gpu), price, 16 * 1000 * 3600 * 10).costs
     assert cost.hours_at_least == pytest.approx(10 * share)
     request = PlanRequest(tmp_path, "m", Machine(find_accelerator(gpu), 8), 4096)
-    assert any(f"{share:.0%} of matmul FLOP/s" in one.why.en for one in uncovered([], request))
+    assert any(f"{share:.0%} of matmul FLOP/s" in one.why.en for one in skipped_checks([], request))

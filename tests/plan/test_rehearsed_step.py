@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gonogo.evidence.environment.hardware import find_accelerator
-from gonogo.evidence.rehearsal.work import PhaseWork, collective_key, read_collective_key
+from gonogo.evidence.rehearsal.work import PhaseWork, collective_key, parse_collective_key
 from gonogo.trials.plan import rehearsed_step
 from gonogo.trials.plan.rehearsed_step import last_whole_step, seconds_of
 
@@ -28,7 +28,7 @@ def _part(phase: str = "forward", step: int = 1, seconds: float = 1.0, **more: o
     ],
 )
 def test_a_collectives_name_says_its_group(key: str, read: tuple[object, ...]) -> None:
-    assert read_collective_key(key) == read
+    assert parse_collective_key(key) == read
 
 
 def test_only_a_step_that_was_run_whole_is_timed() -> None:
@@ -41,7 +41,7 @@ def test_a_small_model_waits_for_python() -> None:
     assert SPEED is not None
     busy = seconds_of([_part(seconds=1e-4, operators=1000)], SPEED, ALONE)
     assert busy == pytest.approx(1000 * rehearsed_step.OPERATOR_SECONDS, rel=0.01)
-    hooked = seconds_of([_part(seconds=1e-4, operators=1000)], SPEED, ALONE, gathers=True)
+    hooked = seconds_of([_part(seconds=1e-4, operators=1000)], SPEED, ALONE, is_zero3=True)
     assert hooked > 2 * busy
 
 

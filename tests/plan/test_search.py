@@ -14,11 +14,11 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.planned import SolutionSummary
 from gonogo.trials.plan.answer import plan_report
 from gonogo.trials.plan.answer_solved import solved_report
-from gonogo.trials.plan.choice import BANDS, Choice, capacity_of
+from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, Choice, capacity_of
 from gonogo.trials.plan.measure import Measurement, Meter
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import PlanResult, check_batch, search
-from gonogo.trials.plan.solve import Solved, Unknown, check_unknown, solve
+from gonogo.trials.plan.solve import SolveResult, Unknown, check_unknown, solve
 from gonogo.trials.plan.strategy import Family
 
 MODEL = Path("model")
@@ -28,7 +28,7 @@ def planned(asked: PlanRequest, meter: FakeMeter | None = None) -> PlanResult:
     return search(asked, cast(Meter, meter or FakeMeter()), lambda text: None)
 
 
-def solved(unknown: Unknown, asked: PlanRequest, meter: FakeMeter | None = None) -> Solved:
+def solved(unknown: Unknown, asked: PlanRequest, meter: FakeMeter | None = None) -> SolveResult:
     return solve(unknown, asked, cast(Meter, meter or FakeMeter()), lambda text: None)
 
 
@@ -68,7 +68,7 @@ def test_nothing_that_is_said_to_fit_does_not(gpus: str) -> None:
             assert really_takes(choice, asked) * 1.05 <= capacity_of(asked)
     for choice in plan.too_large:
         if choice.source != "formula":
-            assert really_takes(choice, asked) * (1 + BANDS["extended"]) > capacity_of(asked)
+            assert really_takes(choice, asked) * (1 + UNCERTAINTY_BY_SOURCE["extended"]) > capacity_of(asked)
 
 
 def test_what_is_measured_short_is_told_exactly_for_the_whole() -> None:
@@ -112,7 +112,7 @@ def most(unknown: Unknown, asked: PlanRequest, family: Family, value: int) -> bo
     length = value if unknown == "seq-len" else asked.seq_len
     world = value if unknown == "gpus" else asked.world_size
     taken = allocated(Measurement(Strategy(family, True, samples, 1), 0, length, world)) * 1.05
-    return taken * (1 + BANDS["rehearsed"]) <= capacity_of(asked)
+    return taken * (1 + UNCERTAINTY_BY_SOURCE["rehearsed"]) <= capacity_of(asked)
 
 
 @pytest.mark.parametrize("unknown", ["micro-batch", "seq-len", "gpus"])

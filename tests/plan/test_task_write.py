@@ -19,13 +19,13 @@ from plan.test_tasks import ENGINES
 
 from gonogo.check.findings import check
 from gonogo.finding import Verdict
-from gonogo.trials.plan.choice import by_formula
-from gonogo.trials.plan.closed_form import NOTHING_KNOWN
-from gonogo.trials.plan.request import PlanOptions, request_of
+from gonogo.trials.plan.choice import estimate_by_formula
+from gonogo.trials.plan.closed_form import NO_CALIBRATION
+from gonogo.trials.plan.request import PlanOptions, build_plan_request
 from gonogo.trials.plan.strategy import Family, Strategy
 from gonogo.trials.plan.task.rollout import RolloutChoice
 from gonogo.trials.plan.task.settings import TaskOptions
-from gonogo.trials.plan.write import to_change, write
+from gonogo.trials.plan.write import required_changes, write
 
 COLOCATED = RolloutChoice("colocate", share=0.3, sleep=True)
 SERVED = RolloutChoice("server", gpus=1)
@@ -55,12 +55,12 @@ def written(
     tune = "lora" if chosen.get("reference") == "adapter" else "full"
     lengths = {"prompt_len": 96, "completion_len": 16, **({"generations": 4} if "rollout" in chosen else {})}
     options = PlanOptions(model="model", gpus=gpus, tune=tune, task=TaskOptions(**lengths, **given))
-    asked, _ = request_of(options, None)
+    asked, _ = build_plan_request(options, None)
     strategy = Strategy(Family(3), True, 4, 2, **chosen)
     facts = replace(SEVEN_BILLION, hidden_size=width, engine=ENGINES)
-    choice = by_formula(asked.without(strategy.rollout.gpus), facts, strategy, NOTHING_KNOWN)
+    choice = estimate_by_formula(asked.without(strategy.rollout.gpus), facts, strategy, NO_CALIBRATION)
     write(folder / "written", choice, asked, facts)
-    assert to_change(choice, asked, facts)
+    assert required_changes(choice, asked, facts)
     return folder / "written"
 
 

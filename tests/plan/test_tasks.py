@@ -15,10 +15,10 @@ from gonogo.finding.errors import UserError
 from gonogo.trials.plan.answer import plan_report
 from gonogo.trials.plan.answer_solved import solved_report
 from gonogo.trials.plan.candidates import Candidates
-from gonogo.trials.plan.choice import by_formula
-from gonogo.trials.plan.closed_form import NOTHING_KNOWN
+from gonogo.trials.plan.choice import estimate_by_formula
+from gonogo.trials.plan.closed_form import NO_CALIBRATION
 from gonogo.trials.plan.reasons import shortfall
-from gonogo.trials.plan.request import PlanOptions, PlanRequest, request_of
+from gonogo.trials.plan.request import PlanOptions, PlanRequest, build_plan_request
 from gonogo.trials.plan.search import search
 from gonogo.trials.plan.sizing import engine_layouts
 from gonogo.trials.plan.sizing.batches import global_batch, measured_accumulation, measured_generations
@@ -45,7 +45,7 @@ def asked(tmp_path: Path, gpus: str = "8xH100-80G", **given: Any) -> PlanRequest
     """The request that the command line makes."""
     plain = {name: given.pop(name) for name in ("seq_len", "tune", "global_batch") if name in given}
     options = PlanOptions(model=str(model_in(tmp_path / "model")), gpus=gpus, task=TaskOptions(**given), **plain)
-    return request_of(options, None)[0]
+    return build_plan_request(options, None)[0]
 
 
 class Meter(FakeMeter):
@@ -134,11 +134,11 @@ def test_what_an_engine_takes_in_each_phase() -> None:
     engine = memory_of(ENGINES[0], rollout, 64, 80 * GIB)
     awake = engine.weights + engine.cache + engine.graphs
     assert awake + engine.profiled == pytest.approx(40 * GIB, rel=1e-3)
-    assert engine.in_phase("load") == 0
-    assert engine.in_phase("generate") == awake
-    assert engine.in_phase("sync") == engine.weights + engine.graphs
-    assert engine.in_phase("backward") == engine.graphs
-    assert memory_of(ENGINES[0], replace(rollout, sleep=False), 64, 80 * GIB).in_phase("backward") == awake
+    assert engine.bytes_in_phase("load") == 0
+    assert engine.bytes_in_phase("generate") == awake
+    assert engine.bytes_in_phase("sync") == engine.weights + engine.graphs
+    assert engine.bytes_in_phase("backward") == engine.graphs
+    assert memory_of(ENGINES[0], replace(rollout, sleep=False), 64, 80 * GIB).bytes_in_phase("backward") == awake
 
 
 def test_it_starts_only_where_share_and_cache_are_surely_there() -> None:
@@ -157,13 +157,13 @@ def test_a_trainer_is_put_beside_another_engine_than_it_was_rehearsed_with() -> 
     found = with_engine(measured, engine)
     assert found.phases["forward"].allocated == 15 * GIB + engine.graphs
     assert found.highest is found.phases["generate"]
-    assert found.highest.by_category["rollout"] == engine.in_phase("generate")
+    assert found.highest.by_category["rollout"] == engine.bytes_in_phase("generate")
     assert found.reserved - found.allocated == 2 * GIB
 
 
 def peak_of(phases: dict[str, tuple[float, float]], reserved: float) -> Any:
     """Phases by GiB in all, and of it the engine's."""
-    from gonogo.trials.plan.extend import NOTHING, Peak
+    from gonogo.trials.plan.extrapolation import NOTHING, Peak
 
     held = {
         name: PhasePeak(all_ * GIB, {"rollout": engine * GIB, "parameters": (all_ - engine) * GIB})
@@ -178,7 +178,14 @@ def test_generating_reads_weights_and_cache_for_each_token(tmp_path: Path) -> No
 
     def seconds(cache: float, completions: int = 64, tp: int = 0) -> float:
         return generation_seconds(
-            FACTS, ENGINES[tp], speed, cache=cache, completions=completions, generations=8, prompt=512, completion=1024
+            FACTS,
+            ENGINES[tp],
+            speed,
+            cache=cache,
+            completions=completions,
+            generations=8,
+            prompt=512,
+            completion_tokens=1024,
         )
 
     least = 1024 * ENGINES[0].weights / (speed.memory_bytes * 0.8)
@@ -222,8 +229,8 @@ def test_kto_takes_no_micro_batch_of_one(tmp_path: Path) -> None:
 
 def test_a_preference_trains_two_sequences(tmp_path: Path) -> None:
     dpo, kto = asked(tmp_path, task="dpo", seq_len=1536), asked(tmp_path, task="kto", seq_len=1536)
-    assert dpo.tokens_of_sample == 2 * kto.tokens_of_sample == 3072
-    assert request(model_in(tmp_path / "plain")).tokens_of_sample == 4096
+    assert dpo.tokens_per_sample == 2 * kto.tokens_per_sample == 3072
+    assert request(model_in(tmp_path / "plain")).tokens_per_sample == 4096
 
 
 def test_settings_are_none_for_plain_fine_tuning(tmp_path: Path) -> None:
@@ -276,7 +283,7 @@ def test_the_most_that_fits_beside_an_engine(unknown: Unknown, tmp_path: Path) -
 def test_where_the_engine_may_not_start_it_is_ruled_out_and_said(tmp_path: Path) -> None:
     one = asked(tmp_path, "1xA100-40G", task="grpo")
     strategy = Strategy(Family(2, "cpu"), True, 1, 64, rollout=RolloutChoice("colocate", share=0.7, sleep=True))
-    choice = by_formula(one, FACTS, strategy, NOTHING_KNOWN)
+    choice = estimate_by_formula(one, FACTS, strategy, NO_CALIBRATION)
     assert not choice.room.fits
     assert choice.room.engine is not None
     assert choice.room.engine < 0

@@ -18,28 +18,28 @@ from plan.facts import SEVEN_BILLION, model_in, request
 from gonogo.check.findings import check
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError
-from gonogo.trials.plan.choice import by_formula
-from gonogo.trials.plan.closed_form import NOTHING_KNOWN
-from gonogo.trials.plan.strategy import TUNES, Family, Strategy, Tune
-from gonogo.trials.plan.write import check_folder, to_change, write
+from gonogo.trials.plan.choice import estimate_by_formula
+from gonogo.trials.plan.closed_form import NO_CALIBRATION
+from gonogo.trials.plan.strategy import TUNING_METHODS, Family, Strategy, TuningMethod
+from gonogo.trials.plan.write import check_folder, required_changes, write
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "swift", "llamafactory")
 
 
-def written(folder: Path, family: Family, *, nodes: int = 1, tune: Tune = "full") -> Path:
+def written(folder: Path, family: Family, *, nodes: int = 1, tune: TuningMethod = "full") -> Path:
     asked = request(model_in(folder / "model"), nodes=nodes, tune=tune)
     strategy = Strategy(family, family.zero == 3, 2, 4)
-    write(folder / "written", by_formula(asked, SEVEN_BILLION, strategy, NOTHING_KNOWN), asked, SEVEN_BILLION)
+    write(folder / "written", estimate_by_formula(asked, SEVEN_BILLION, strategy, NO_CALIBRATION), asked, SEVEN_BILLION)
     return folder / "written"
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-@pytest.mark.parametrize("tune", TUNES)
+@pytest.mark.parametrize("tune", TUNING_METHODS)
 @pytest.mark.parametrize(
     "family", [Family(2), Family(3, "cpu", "cpu"), Family(3, "nvme", "cpu")], ids=lambda family: family.label.en
 )
 def test_check_finds_nothing_in_it(
-    family: Family, tune: Tune, nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    family: Family, tune: TuningMethod, nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = written(tmp_path, family, nodes=nodes, tune=tune)
     monkeypatch.chdir(folder)
@@ -60,8 +60,10 @@ def test_the_sizes_of_the_batch_agree_with_each_other(tmp_path: Path) -> None:
 
 def test_what_only_the_user_knows_is_said(tmp_path: Path) -> None:
     asked = request(model_in(tmp_path), nodes=2)
-    said = to_change(
-        by_formula(asked, SEVEN_BILLION, Strategy(Family(3, "nvme"), True, 1, 4), NOTHING_KNOWN), asked, SEVEN_BILLION
+    said = required_changes(
+        estimate_by_formula(asked, SEVEN_BILLION, Strategy(Family(3, "nvme"), True, 1, 4), NO_CALIBRATION),
+        asked,
+        SEVEN_BILLION,
     )
     assert [word for word in ("data.jsonl", "hostfile", "nvme_path") if any(word in text.zh for text in said)] == [
         "data.jsonl", "hostfile", "nvme_path",
@@ -90,11 +92,11 @@ def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
     ],
     ids=["zero2", "offload", "zero3", "swift"],
 )
-def test_it_rehearses_go(family: Family, tune: Tune, launcher: str, tmp_path: Path) -> None:
+def test_it_rehearses_go(family: Family, tune: TuningMethod, launcher: str, tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
     make_project(tmp_path)
     asked = request(tmp_path / "model", "2xA100-80G", tune=tune)
-    choice = by_formula(asked, SEVEN_BILLION, Strategy(family, family.zero == 3, 2, 4), NOTHING_KNOWN)
+    choice = estimate_by_formula(asked, SEVEN_BILLION, Strategy(family, family.zero == 3, 2, 4), NO_CALIBRATION)
     folder = tmp_path / "written"
     write(folder, choice, asked, replace(SEVEN_BILLION, hidden_size=64))
     shutil.copy(tmp_path / "data" / "train.jsonl", folder / "data.jsonl")

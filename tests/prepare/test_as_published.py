@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prepare.published import all_models
 
-from gonogo.evidence.published.models import FOLDER, published_model, whole_config
+from gonogo.evidence.published.models import FOLDER, full_config, published_model
 from gonogo.prepare.generated.model_folder import model_files
 
 
@@ -38,7 +38,7 @@ def test_a_configuration_has_the_keys_that_the_library_wrote(name: str, key: str
 
 def test_what_tells_a_model_apart_is_not_overwritten() -> None:
     for model in all_models():
-        whole = whole_config(model)
+        whole = full_config(model)
         assert {key: whole[key] for key in model.config} == model.config
 
 

@@ -17,7 +17,7 @@ from gonogo.prepare.required_inputs import RequiredInput
 def listed(command: list[str], tokens: int | None = 32) -> dict[str, RequiredInput]:
     done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
     given = InEnvironment(as_installed=True)
-    found = prepare(command, options_of(64, tokens, ()), given, write=True, look=lambda: done)
+    found = prepare(command, options_of(64, tokens, ()), given, write=True, probe=lambda: done)
     return {one.name: one for one in found.wanted if one.kind == "data"}
 
 

@@ -23,9 +23,9 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.prepare import prompts
 from gonogo.prepare.packages import build_overlay, consent, packages_for
-from gonogo.prepare.packages.building import TO_BUILD_WITH
-from gonogo.prepare.packages.consent import NotAgreed
-from gonogo.prepare.packages.environment_build import OF_GONOGO
+from gonogo.prepare.packages.building import BUILD_PACKAGES
+from gonogo.prepare.packages.consent import InstallNotConfirmed
+from gonogo.prepare.packages.environment_build import GONOGO_DEPENDENCIES
 from gonogo.prepare.packages.full_environment import build_full_environment, existing_environment
 from gonogo.prepare.packages.installers import surroundings
 from gonogo.prepare.packages.overlay import PackageOverlay
@@ -46,7 +46,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     with served(tmp_path / "index") as index:
         monkeypatch.setenv("PIP_INDEX_URL", f"{index.address}/simple/")
         needed = [Requirement(text) for text in metadata.requires("torch") or []]
-        for requirement in (*map(Requirement, (*TO_BUILD_WITH, *OF_GONOGO)), *needed):
+        for requirement in (*map(Requirement, (*BUILD_PACKAGES, *GONOGO_DEPENDENCIES)), *needed):
             wheel(index.files, requirement.name, "80.9")
         wheel(index.files, "filler", "22.1")
         index.publish()
@@ -393,7 +393,7 @@ def asked_for(project: Path, *, yes: bool = False) -> PackageOverlay:
 
 def forget_environments(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "xdg_cache_home" / "gonogo" / "environments")
-    consent._AGREED_NOW.clear()
+    consent._CONFIRMED_PROJECTS.clear()
 
 
 @pytest.mark.slow
@@ -401,7 +401,7 @@ def test_without_a_terminal_nothing_is_installed_unless_it_was_agreed_to(
     index: Index, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     requirements(project, "filler==22.1\n")
-    with pytest.raises(NotAgreed) as error:
+    with pytest.raises(InstallNotConfirmed) as error:
         asked_for(project)
     assert "packages that are not installed (1)" in error.value.text.en
     assert "add --yes" in error.value.text.en
@@ -414,7 +414,7 @@ def test_without_a_terminal_nothing_is_installed_unless_it_was_agreed_to(
     assert "filler" in installed(asked_for(project))  # as agreed to
     requirements(project, "filler==22.1\nmsgspec\n")
     forget_environments(tmp_path)
-    with pytest.raises(NotAgreed):
+    with pytest.raises(InstallNotConfirmed):
         asked_for(project)
 
 
@@ -429,7 +429,7 @@ def test_at_a_terminal_the_user_is_asked(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    consent._AGREED_NOW.clear()
+    consent._CONFIRMED_PROJECTS.clear()
     monkeypatch.setattr(prompts, "_is_terminal", lambda _stream: True)
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     address = f"git+http://127.0.0.1:{nobody()}/some/coolpkg"
@@ -437,7 +437,7 @@ def test_at_a_terminal_the_user_is_asked(
     if agreed:
         assert "filler" in installed(asked_for(project))
     else:
-        with pytest.raises(NotAgreed, match="--environment none"):
+        with pytest.raises(InstallNotConfirmed, match="--environment none"):
             asked_for(project)
     said = capsys.readouterr().err
     assert "from 127.0.0.1: filler 22.1" in said
@@ -461,7 +461,7 @@ def test_a_display_is_paused_while_the_user_is_told() -> None:
         yield
         done.append("goes on")
 
-    with prompts.paused_for_questions(pause):
+    with prompts.paused_during_prompts(pause):
         prompts.print_lines([Text("a", "甲")])
     prompts.print_lines([Text("b", "乙")])
     assert done == ["paused", "goes on"]

@@ -15,14 +15,14 @@ from gonogo.evidence.rehearsal.record import (
     FailedLookup,
     Failure,
     Frame,
-    Missed,
+    MissingInput,
     RankRecord,
     RehearsalRecord,
 )
 from gonogo.prepare.prepare import InEnvironment, options_of, prepare
 from gonogo.prepare.unset_variables import unset_variable
 from gonogo.rehearse.limits.certificate import apply_limits
-from gonogo.rehearse.limits.synthetic_data_failures import why_of_data
+from gonogo.rehearse.limits.synthetic_data_failures import explain_data_failure
 from gonogo.rehearse.limits.world import ProjectWorld
 
 PROGRAM = """\
@@ -68,7 +68,7 @@ def prepared_after(folder: Path, *records: RankRecord) -> None:
     done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
     worker = iter([*records, done, done, done])
     given = InEnvironment(as_installed=True)
-    prepare(["python", "train.py"], options_of(8, 32, ()), given, write=True, look=lambda: next(worker))
+    prepare(["python", "train.py"], options_of(8, 32, ()), given, write=True, probe=lambda: next(worker))
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_what_comes_of_missing_and_made_data_is_no_error_of_the_program(project:
 
 def test_a_model_that_a_program_names_by_itself_is_made(project: Path) -> None:
     said = "the model gpt2-xl is not in the Hugging Face cache, and a rehearsal does not use the network"
-    prepared_after(project, failed(project, "gonogo.virtual.weights.places.NotFetched", said, 8))
+    prepared_after(project, failed(project, "gonogo.virtual.weights.model_folders.ModelNotDownloaded", said, 8))
     table = read_prepared(project / "gonogo-prepared")
     assert table is not None
     assert list(table.models) == ["gpt2-xl"]
@@ -284,13 +284,13 @@ def test_what_a_program_raises_of_its_own_when_it_caught_the_networks_refusal_is
     said = "The dataset could not be loaded. Check the path (someone/rows)."
     caught = failed(project, "ValueError", said, 3, "main")
     assert rehearsed(failed(project, "ValueError", said, 3, "main"), project).outcome == "raised"
-    caught.missed = [Missed("data", "someone/rows")]
+    caught.missed = [MissingInput("data", "someone/rows")]
     assert "someone/rows" in rehearsed(caught, project).unsupported[0].why
     unnamed = failed(project, "ValueError", "no rows were loaded", 3, "main")
-    unnamed.missed = [Missed("data", "someone/rows")]
+    unnamed.missed = [MissingInput("data", "someone/rows")]
     assert "someone/rows" in rehearsed(unnamed, project).unsupported[0].why
     trained = failed(project, "ValueError", "no rows were loaded", 3, "main")
-    trained.missed, trained.phases = [Missed("data", "someone/rows")], ["load", "forward", "backward"]
+    trained.missed, trained.phases = [MissingInput("data", "someone/rows")], ["load", "forward", "backward"]
     assert rehearsed(trained, project).outcome == "raised"
 
 
@@ -323,7 +323,7 @@ def test_where_a_pass_over_made_rows_has_no_batch_there_are_more(project: Path, 
 
 def test_the_files_of_a_folder_of_data_are_made_that_are_asked_for_there(project: Path) -> None:
     lacks = failed(project, "FileNotFoundError", f"Couldn't find any data file at {project}/data/Generated.", 3)
-    lacks.missed = [Missed("data", str(project / "data" / "Generated"), files=("train.jsonl", "dev.jsonl"))]
+    lacks.missed = [MissingInput("data", str(project / "data" / "Generated"), files=("train.jsonl", "dev.jsonl"))]
     (project / "train.py").write_text('rows = load(sys.argv[1])\nprint(rows[0]["messages"])\n')
     prepared_after(project, lacks)
     table = read_prepared(project / "gonogo-prepared")
@@ -359,7 +359,7 @@ def test_a_made_rows_text_that_is_sought_in_vain_is_no_error_of_the_program(proj
 def test_a_file_at_an_address_is_made_in_its_form(project: Path) -> None:
     address = "https://example.org/texts/input.txt"
     missed = failed(project, "ConnectionError", "no network", 8)
-    missed.missed = [Missed("data", address)]
+    missed.missed = [MissingInput("data", address)]
     prepared_after(project, missed)
     table = read_prepared(project / "gonogo-prepared")
     assert table is not None
@@ -443,5 +443,5 @@ def test_a_variable_that_nothing_sets_is_no_column_of_a_row(project: Path, line:
     assert ("ENTITY" in made.read_text()) != of_environment
     table = read_prepared(project / "gonogo-prepared") or Prepared()
     whole = RehearsalRecord(["python"], str(project), 1, 1, 1, AcceleratorFacts("H100", "cuda", 80, 0), 1, None)
-    why = why_of_data(record, table, whole, project)
+    why = explain_data_failure(record, table, whole, project)
     assert (why is None) == of_environment

@@ -18,19 +18,19 @@ from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import (
     TokenizerLayout,
-    close_names,
     processor_files,
     published_model,
+    similar_model_names,
     tokenizer_layout,
 )
 from gonogo.finding.errors import UserError
 from gonogo.prepare.folder import write_folder
-from gonogo.prepare.generated.data_files import data_file, hub_folder, picture
+from gonogo.prepare.generated.data_files import encode_rows, hub_dataset_files, picture
 from gonogo.prepare.generated.model_folder import model_files
 from gonogo.prepare.generated.rows import FORMATS, Maker, format_from_columns, text
 from gonogo.prepare.generated.sentencepiece import sentencepiece_model
 from gonogo.prepare.generated.tokenizer import tokenizer_files
-from gonogo.prepare.generated.vocabulary import merges_of, tokens_by_id
+from gonogo.prepare.generated.vocabulary import merges_for_layout, tokens_by_id
 
 LAYOUTS = sorted({model.tokenizer for model in all_models() if model.tokenizer})
 
@@ -68,7 +68,7 @@ def test_models_are_known_by_hub_names_and_by_folders() -> None:
         assert published_model(name) == known, name
     for name in ("someone/Qwen2.5-7B", "/data/models/mine", "Qwen/Qwen-7B", ""):
         assert published_model(name) is None, name
-    assert "Qwen/Qwen2.5-7B" in close_names("Qwen2.5-7")
+    assert "Qwen/Qwen2.5-7B" in similar_model_names("Qwen2.5-7")
 
 
 def test_a_mirror_of_modelscope_is_the_model_that_it_holds() -> None:
@@ -85,7 +85,7 @@ def test_a_mirror_of_modelscope_is_the_model_that_it_holds() -> None:
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_special_tokens_stand_where_they_are_published(name: str) -> None:
     layout = tokenizer_layout(name)
-    tokens = tokens_by_id(layout, merges_of(layout)[0])
+    tokens = tokens_by_id(layout, merges_for_layout(layout)[0])
     assert len(tokens) == layout.size == len(set(tokens))
     special = layout.special_tokens()
     assert all(tokens[number] == token for number, token in special.items())
@@ -142,7 +142,7 @@ def _fields(data: bytes) -> list[tuple[int, bytes | int]]:
 
 def test_the_file_of_sentencepiece_holds_all_tokens() -> None:
     layout = tokenizer_layout("llama2")
-    singles, merges = merges_of(layout)
+    singles, merges = merges_for_layout(layout)
     tokens = tokens_by_id(layout, [*singles, *("".join(merge) for merge in merges)])
     fields = _fields(sentencepiece_model(layout, tokens))
     pieces = [dict(_fields(value)) for field, value in fields if field == 1 and isinstance(value, bytes)]
@@ -198,7 +198,7 @@ def test_data_files_are_read_by_datasets(tmp_path: Path, suffix: str) -> None:
 
     maker = Maker(FORMATS["alpaca"], 30, {})
     path = tmp_path / f"rows{suffix}"
-    path.write_bytes(data_file(path.name, [maker.row(number) for number in range(3)]))
+    path.write_bytes(encode_rows(path.name, [maker.row(number) for number in range(3)]))
     kind = {".jsonl": "json", ".txt": "text"}.get(suffix, suffix[1:])
     rows = load_dataset(kind, data_files=str(path), split="train", cache_dir=str(tmp_path / "cache"))
     assert len(rows) == 3 or (suffix == ".txt" and len(rows) > 3)  # of which one text has several lines
@@ -212,7 +212,7 @@ def test_a_data_set_of_the_hub_has_its_splits_subsets_and_pictures(tmp_path: Pat
     assert known is not None
     (tmp_path / "picture.png").write_bytes(picture(8, 6))
     maker = Maker(known.columns, 20, {"image": str(tmp_path / "picture.png")})
-    for name, content in hub_folder(known.columns, [maker.row(0)], known.splits, ("small", "full")).items():
+    for name, content in hub_dataset_files(known.columns, [maker.row(0)], known.splits, ("small", "full")).items():
         path = tmp_path / "data set" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -229,7 +229,7 @@ def first_made_row(folder: Path, dataset: str, tokens: int) -> Any:
     assert known is not None
     (folder / "picture.png").write_bytes(picture(8, 6))
     maker = Maker(known.columns, tokens, {"image": str(folder / "picture.png")})
-    for name, content in hub_folder(known.columns, [maker.row(0)], known.splits, ()).items():
+    for name, content in hub_dataset_files(known.columns, [maker.row(0)], known.splits, ()).items():
         path = folder / "data set" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -284,7 +284,7 @@ def test_a_base_model_has_the_chat_template_that_it_was_published_with() -> None
 
 
 def test_a_file_of_token_numbers_has_small_ones_at_either_width() -> None:
-    data = data_file("data/train.bin", [{"text": "of to in it is be as at"} for _ in range(100)])
+    data = encode_rows("data/train.bin", [{"text": "of to in it is be as at"} for _ in range(100)])
     for width in ("H", "I"):
         numbers = [number for (number,) in struct.iter_unpack(f"<{width}", data)]
         assert len(set(numbers)) > 10

@@ -8,7 +8,7 @@ import pytest
 from test_packages import wheel
 
 from gonogo.finding.errors import UserError
-from gonogo.prepare.packages.index import releases_in, releases_of
+from gonogo.prepare.packages.index import available_releases, parse_releases
 
 
 @pytest.fixture
@@ -31,21 +31,21 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_releases_are_listed_from_the_configured_index(index: Path) -> None:
-    assert [str(version) for version in releases_of("trl")] == ["0.9.1", "0.9.3", "0.10.0"]
+    assert [str(version) for version in available_releases("trl")] == ["0.9.1", "0.9.3", "0.10.0"]
 
 
 def test_a_package_that_is_not_there(index: Path) -> None:
     with pytest.raises(UserError, match=r"no releases of no-such-package .*No matching distribution"):
-        releases_of("no-such-package")
+        available_releases("no-such-package")
 
 
 def test_an_index_that_does_not_answer(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gonogo.prepare.packages.index._LISTING_TIMEOUT", 0.0)
     with pytest.raises(UserError, match=r"no releases of trl .*no answer"):
-        releases_of("trl")
+        available_releases("trl")
 
 
 def test_what_pip_prints_is_read() -> None:
     listing = "trl (1.2)\nAvailable versions: 1.10, 1.2+cpu, 1.2, 1.3.dev1, not a version\n  INSTALLED: 1.4\n"
-    assert [str(version) for version in releases_in(listing)] == ["1.2", "1.10"]
-    assert releases_in("") == []
+    assert [str(version) for version in parse_releases(listing)] == ["1.2", "1.10"]
+    assert parse_releases("") == []

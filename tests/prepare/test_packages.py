@@ -236,7 +236,7 @@ def test_an_old_deepspeed_is_laid_over(version: str, tmp_path: Path, monkeypatch
     """From the package index; its launcher works as it is, though its package no longer imports with this torch."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     said: list[str] = []
-    overlay = build_overlay((f"deepspeed=={version}",), say=lambda text: said.append(text.en))
+    overlay = build_overlay((f"deepspeed=={version}",), report_progress=lambda text: said.append(text.en))
     assert str(overlay.versions["deepspeed"]) == version
     assert any(line.startswith(("installing deepspeed", "building deepspeed")) for line in said)
     code = "from importlib.metadata import version; print(version('deepspeed'))"

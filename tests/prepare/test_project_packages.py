@@ -18,16 +18,16 @@ from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, RankReco
 from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
 from gonogo.prepare.output import write as show
 from gonogo.prepare.packages.requested import requested_by_file
-from gonogo.prepare.prepare import InEnvironment, beside_others, launches_of, lay_scripts, prepare
-from gonogo.prepare.project_requirements import FILE, Packages, packages_of
-from gonogo.prepare.provided_files import AS_INSTALLED, ON_PATH, with_own_package
+from gonogo.prepare.prepare import InEnvironment, distribution_files, link_own_modules, prepare, runs_of_command
+from gonogo.prepare.project_requirements import FILE, ProjectPackages, project_packages
+from gonogo.prepare.provided_files import AS_INSTALLED, PATH_VARIABLE, environment_with_project_package
 from gonogo.prepare.required_inputs import PrepareOptions
 from gonogo.prepare.stub_packages import absent
 from gonogo.rehearse.launch.worker_environment import with_packages
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
 from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
-from gonogo.rehearse.resolve import _own_on_path, unset_variables
+from gonogo.rehearse.resolve import _find_project_command, unset_variables
 
 SETUP = """\
 import re
@@ -66,9 +66,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def asked(folder: Path, *command: str) -> Packages:
-    runs, _ = launches_of(command)
-    return packages_of(runs, folder)
+def asked(folder: Path, *command: str) -> ProjectPackages:
+    runs, _ = runs_of_command(command)
+    return project_packages(runs, folder)
 
 
 def test_a_setup_file_is_read_and_not_run(project: Path) -> None:
@@ -155,8 +155,8 @@ def test_an_engine_that_is_stood_in_for_is_absent_where_nothing_names_it(
     monkeypatch.chdir(tmp_path)
 
     def without(*command: str) -> tuple[str, ...]:
-        runs, _ = launches_of(command)
-        return absent(packages_of(runs, Path.cwd()), command, runs)
+        runs, _ = runs_of_command(command)
+        return absent(project_packages(runs, Path.cwd()), command, runs)
 
     assert without("torchrun", "train.py") == ("vllm", "xformers")
     assert without("torchrun", "train.py", "--use_vllm") == ("xformers",)
@@ -165,7 +165,7 @@ def test_an_engine_that_is_stood_in_for_is_absent_where_nothing_names_it(
     assert without("bash", "train.sh") == ("xformers",)
     (tmp_path / "requirements.txt").write_text("trl[vllm]\nxformers==0.0.30\n")
     assert without("torchrun", "train.py") == ()
-    assert absent(Packages(), ["torchrun", "train.py"], []) == ()
+    assert absent(ProjectPackages(), ["torchrun", "train.py"], []) == ()
 
 
 def test_a_worker_that_needs_the_engine_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_a_worker_that_needs_the_engine_has_it(tmp_path: Path, monkeypatch: pyte
         asked.append(table.absent if table is not None else ())
         return lacks if len(asked) == 1 else done
 
-    prepare(["torchrun", "train.py"], PrepareOptions(8, 64, {}), InEnvironment(), write=True, look=look)
+    prepare(["torchrun", "train.py"], PrepareOptions(8, 64, {}), InEnvironment(), write=True, probe=look)
     assert asked == [("vllm", "xformers"), ("xformers",)]
 
 
@@ -196,13 +196,13 @@ def test_a_worker_that_needs_the_engine_has_it(tmp_path: Path, monkeypatch: pyte
     ],
 )
 def test_a_package_that_no_file_lists_goes_with_the_torch_that_one_pins(torch: str, written: str) -> None:
-    found = Packages(lines={"torch": torch})
+    found = ProjectPackages(lines={"torch": torch})
     assert found.add("triton")
     assert found.text().decode().splitlines()[-1] == written
 
 
 def test_only_a_name_that_something_vouches_for_is_added() -> None:
-    found = Packages(lines={"torch": "torch"}, asked={"decord": "decord>=0.6"})
+    found = ProjectPackages(lines={"torch": "torch"}, asked={"decord": "decord>=0.6"})
     assert found.add("decord")
     assert found.add("wandb")
     assert not found.add("wandb")
@@ -212,7 +212,7 @@ def test_only_a_name_that_something_vouches_for_is_added() -> None:
 
 
 def test_prepared_packages_are_taken_unless_others_are_named(project: Path) -> None:
-    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=True, look=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=True, probe=None)
     assert done.folder == FOLDER
     assert (project / FOLDER / FILE).read_text().splitlines()[1:] == [
         "accelerate==1.4.0", "torch==2.6.0", "trl[vllm]==0.18.0", "# What the launch needs beside:", "jieba",
@@ -229,16 +229,16 @@ def test_prepared_packages_are_taken_unless_others_are_named(project: Path) -> N
 
 
 def test_the_projects_own_package_is_found_with_its_commands(project: Path) -> None:
-    prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(as_installed=True), write=True, look=None)
+    prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(as_installed=True), write=True, probe=None)
     assert not (project / FOLDER / FILE).exists()
-    environment = with_packages(with_own_package(os.environ, project), ())
+    environment = with_packages(environment_with_project_package(os.environ, project), ())
     code = "import open_r1, importlib.metadata as m; print(open_r1.__version__, m.version('open-r1'))"
     shown = subprocess.run([sys.executable, "-c", code], env=environment, cwd="/", capture_output=True, text=True)
     assert shown.stdout == "9 0.1.0.dev0\n", shown.stderr
     ran = subprocess.run(["open-r1"], env=environment, cwd="/", capture_output=True, text=True)
     assert ran.stdout == "ran\n", ran.stderr
     # What a launch script makes of PYTHONPATH does not lose it.
-    assert with_packages({"PYTHONPATH": "x", ON_PATH: "y"}, [Path("z")])["PYTHONPATH"] == "z:x:y"
+    assert with_packages({"PYTHONPATH": "x", PATH_VARIABLE: "y"}, [Path("z")])["PYTHONPATH"] == "z:x:y"
 
 
 @pytest.mark.parametrize(
@@ -269,8 +269,8 @@ def test_a_vendored_package_does_not_hide_the_installed_one(tmp_path: Path) -> N
     })  # fmt: skip
     own = own_package(tmp_path)
     assert own is not None
-    assert beside_others(own, lambda name: False) == {}
-    files = {**lay_scripts(own), **beside_others(own, lambda name: name == "trl")}
+    assert link_own_modules(own, lambda name: False) == {}
+    files = {**distribution_files(own), **link_own_modules(own, lambda name: name == "trl")}
     assert "project/code/trl/__init__.py" not in files
     for name, content in files.items():
         write(tmp_path / "made", {name: content.decode()})
@@ -302,12 +302,12 @@ def test_an_older_table_is_read_too(tmp_path: Path) -> None:
 def test_variables_that_nothing_sets_are_missing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = "NAME=x\ntorchrun --nproc_per_node $GPUS_THERE src/open_r1/sft.py --run_name $NAME --seed ${SEED:-1}\n"
     write(project, {"launch.sh": script})
-    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, look=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, probe=None)
     assert [(one.name, one.state) for one in done.wanted if one.kind == "variable"] == [("GPUS_THERE", "missing")]
     assert unset_variables(["bash", "launch.sh"], str(project), {}) == ["GPUS_THERE"]
     assert unset_variables(["bash", "launch.sh"], str(project), {"GPUS_THERE": "8"}) == []
     monkeypatch.setenv("GPUS_THERE", "8")
-    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, look=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, probe=None)
     assert not [one for one in done.wanted if one.state == "missing"]
 
 
@@ -315,7 +315,7 @@ def test_no_model_is_made_for_a_function_that_nothing_calls(project: Path) -> No
     code = "from transformers import AutoModel\n\ndef used():\n    AutoModel.from_pretrained('gpt2')\n\n"
     code += "def unused():\n    AutoModel.from_pretrained('facebook/opt-125m')\n\nused()\n"
     write(project, {"src/open_r1/sft.py": code})
-    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, look=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, probe=None)
     assert [one.name for one in done.wanted if one.kind == "model"] == ["gpt2"]
 
 
@@ -334,7 +334,7 @@ def test_what_a_projects_page_has_pip_install_is_asked_for_where_it_has_no_list(
         '- `pip install llama-recipes fastcore "transformers!=4.38.*" --extra-index-url https://a.b/c` first\n'
         "```\npip install -U wandb  # to log\npip install git+https://a.b/c -r more.txt\n```\n"
     )
-    packages = packages_of([], tmp_path)
+    packages = project_packages([], tmp_path)
     assert packages.files == ["README.md"]
     assert packages.lines == {
         "llama-recipes": "llama-recipes",
@@ -343,13 +343,13 @@ def test_what_a_projects_page_has_pip_install_is_asked_for_where_it_has_no_list(
         "wandb": "wandb",
     }
     (tmp_path / "requirements.txt").write_text("torch\n")
-    packages = packages_of([], tmp_path)
+    packages = project_packages([], tmp_path)
     assert packages.files == ["requirements.txt"]
     assert list(packages.lines) == ["torch"]
     assert packages.add("fastcore")
     assert not packages.add("somebody-elses")
     (tmp_path / "setup.sh").write_text("pip install python-Levenshtein\n")
-    packages = packages_of([], tmp_path)
+    packages = project_packages([], tmp_path)
     assert packages.add("levenshtein")
     assert packages.added == ["python-levenshtein"]
 
@@ -370,10 +370,10 @@ def test_the_projects_own_command_is_prepared_and_never_taken_for_anothers(
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "own package, which is not installed: run gonogo prepare -- COMMAND" in refused.stderr
-    done = prepare(["tune", "run"], PrepareOptions(), InEnvironment(as_installed=True), write=True, look=None)
+    done = prepare(["tune", "run"], PrepareOptions(), InEnvironment(as_installed=True), write=True, probe=None)
     assert (tmp_path / FOLDER / "project" / "bin" / "tune").exists()
-    laid = with_own_package(os.environ, tmp_path)["PATH"]
-    assert _own_on_path("tune", "tuner.cli:main", laid) == str(tmp_path / FOLDER / "project" / "bin" / "tune")
+    laid = environment_with_project_package(os.environ, tmp_path)["PATH"]
+    assert _find_project_command("tune", "tuner.cli:main", laid) == str(tmp_path / FOLDER / "project" / "bin" / "tune")
     assert [one.name for one in done.wanted if one.kind == "model"] == ["gpt2"]
 
 
@@ -394,7 +394,7 @@ def test_a_package_that_the_program_says_is_to_be_installed_is_taken(
     said = ("Please install tensorboard.", lightning, "No module named 'triton'", "Please install the latest release.")
     worker = iter([*map(told, said), done, done])
     found = prepare(
-        ["torchrun", "train.py"], PrepareOptions(8, 64, {}), InEnvironment(), write=True, look=lambda: next(worker)
+        ["torchrun", "train.py"], PrepareOptions(8, 64, {}), InEnvironment(), write=True, probe=lambda: next(worker)
     )
     assert found.packages.added == ["tensorboard", "tensorboardx", "triton"]  # torch's CUDA build brings Triton
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
@@ -434,8 +434,8 @@ def test_addresses_stay_and_index_lines_are_said(project: Path) -> None:
         '      install_requires=["trl @ git+https://host/trl", "coolpkg==1.0", "peft>=0.9"])\n',
         "requirements-more.txt": "extra-one @ git+https://host/extra-one\n",
     })  # fmt: skip
-    runs, _ = launches_of(["python", "src/open_r1/sft.py"])
-    packages = packages_of(runs, project)
+    runs, _ = runs_of_command(["python", "src/open_r1/sft.py"])
+    packages = project_packages(runs, project)
     assert packages.lines["coolpkg"] == "coolpkg @ git+https://host/o/coolpkg.git"
     assert packages.lines["peft"] == "peft @ git+https://host/o/peft@main"
     assert packages.lines["trl"] == "trl @ git+https://host/trl"
@@ -445,7 +445,7 @@ def test_addresses_stay_and_index_lines_are_said(project: Path) -> None:
     wanted = requested_by_file(project / "environment.txt")
     assert wanted.addresses.keys() == {"coolpkg", "peft", "trl", "extra-one"}
     assert "jieba" in wanted.specifiers
-    done = prepare(["python", "src/open_r1/sft.py"], PrepareOptions(), InEnvironment(), write=False, look=None)
+    done = prepare(["python", "src/open_r1/sft.py"], PrepareOptions(), InEnvironment(), write=False, probe=None)
     out = io.StringIO()
     show(out, done, ["python"], "text", "en", False)
     assert "coolpkg from git+https://host/o/coolpkg.git" in out.getvalue()

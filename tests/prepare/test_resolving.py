@@ -9,7 +9,7 @@ import pytest
 
 from gonogo.finding import Text
 from gonogo.prepare.packages import resolving, torch_family
-from gonogo.prepare.packages.resolving import LOCK, Resolving
+from gonogo.prepare.packages.resolving import LOCK_FILE_NAME, PackageResolver
 from gonogo.prepare.packages.torch_family import install_for_torch
 from gonogo.prepare.packages.uv import UvFailed
 
@@ -34,11 +34,11 @@ def asked(
         turns.append((lines, "--exclude-newer" in words))
         if refuses(*turns[-1]):
             raise UvFailed(OF_ALL)
-        (folder / LOCK).write_text("")
+        (folder / LOCK_FILE_NAME).write_text("")
         return ""
 
     monkeypatch.setattr(resolving, "run_uv", run_uv)
-    Resolving(
+    PackageResolver(
         ["matplotlib==3.1.3", "librosa==0.7.2"], ["librosa==0.7.2", "matplotlib==3.1.3"], {}, [], "2020-12-02", folder,
         NOTHING, print, unconfined=True,
     ).resolve()  # fmt: skip
@@ -98,15 +98,15 @@ def test_no_older_release_is_taken_for_want_of_a_wheel(tmp_path: Path, monkeypat
         if "==2.3.0" in lines and not newest:
             raise UvFailed(NO_WHEEL)
         version = "2.3.0" if newest else "2.0.6"
-        (tmp_path / LOCK).write_text(f'[[packages]]\nname = "omegaconf"\nversion = "{version}"\n')
+        (tmp_path / LOCK_FILE_NAME).write_text(f'[[packages]]\nname = "omegaconf"\nversion = "{version}"\n')
         return ""
 
-    def build(self: Resolving, error: UvFailed) -> bool:
+    def build(self: PackageResolver, error: UvFailed) -> bool:
         built_here.extend(error.without_wheels)
         return bool(error.without_wheels)
 
     monkeypatch.setattr(resolving, "run_uv", run_uv)
-    monkeypatch.setattr(Resolving, "_build_one", build)
-    found = Resolving(["omegaconf"], [], {}, [], None, tmp_path, NOTHING, print, unconfined=True).resolve()
+    monkeypatch.setattr(PackageResolver, "_build_one", build)
+    found = PackageResolver(["omegaconf"], [], {}, [], None, tmp_path, NOTHING, print, unconfined=True).resolve()
     assert [one.version for one in found] == ["2.3.0"]
     assert built_here == ["antlr4-python3-runtime"]

@@ -21,7 +21,7 @@ def _listed(folder: Path, program: str, *words: str) -> dict[str, tuple[str, str
     (folder / "train.py").write_text(program)
     found = prepare(
         ["torchrun", "--nproc_per_node", "2", "train.py", *words], options_of(8, None, []), InEnvironment(),
-        write=False, look=None,
+        write=False, probe=None,
     )  # fmt: skip
     return {one.name: (one.kind, one.state) for one in found.wanted}
 

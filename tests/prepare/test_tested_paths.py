@@ -76,7 +76,7 @@ def prepared(folder: Path, command: list[str], *records: RankRecord) -> list[str
     done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
     worker = iter([*records, done, done])
     given = InEnvironment(as_installed=True)
-    prepare(command, options_of(8, 32, ()), given, write=True, look=lambda: next(worker))
+    prepare(command, options_of(8, 32, ()), given, write=True, probe=lambda: next(worker))
     table = read_prepared(folder / "gonogo-prepared")
     return sorted(table.paths) if table is not None else []
 

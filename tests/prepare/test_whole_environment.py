@@ -16,12 +16,12 @@ from wheels import wheel
 
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
 from gonogo.finding.errors import UserError
-from gonogo.prepare.packages.building import TO_BUILD_WITH
-from gonogo.prepare.packages.environment_build import OF_GONOGO
+from gonogo.prepare.packages.building import BUILD_PACKAGES
+from gonogo.prepare.packages.environment_build import GONOGO_DEPENDENCIES
 from gonogo.prepare.packages.full_environment import build_full_environment
 from gonogo.prepare.packages.overlay import PackageOverlay
-from gonogo.prepare.packages.torch_family import releases_beside
-from gonogo.rehearse.limits.version_mismatch import why_of_releases
+from gonogo.prepare.packages.torch_family import companion_releases
+from gonogo.rehearse.limits.version_mismatch import explain_version_mismatch
 
 TORCH = metadata.version("torch").partition("+")[0]
 
@@ -32,7 +32,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "wheels"
     folder.mkdir()
     needed = [Requirement(text) for text in metadata.requires("torch") or []]
-    for requirement in (*map(Requirement, (*TO_BUILD_WITH, *OF_GONOGO)), *needed):
+    for requirement in (*map(Requirement, (*BUILD_PACKAGES, *GONOGO_DEPENDENCIES)), *needed):
         wheel(folder, requirement.name, "80.9")
     for version in ("0.9.1", "0.9.3", "0.9.4", "0.10.0"):
         wheel(folder, "trl", version, ("evaluate>=0.4", "torch>=1", "tyro; extra == 'cli'"))
@@ -220,7 +220,7 @@ def failed(type_: str, message: str, *frames: Frame) -> RankRecord:
     ],
 )
 def test_a_failure_that_another_torch_may_have_caused_is_no_verdict(record: RankRecord, spared: bool) -> None:
-    assert (why_of_releases(record, ("torch", "flash-attn")) is not None) is spared
+    assert (explain_version_mismatch(record, ("torch", "flash-attn")) is not None) is spared
 
 
 @pytest.mark.parametrize(
@@ -238,11 +238,11 @@ def test_a_package_that_calls_its_own_function_wrongly_does_so_with_any_torch(
     (builder := packages / "lib" / "builder.py").write_text(f"{caller}\n")
     refused = "CsvConfig.__init__() got an unexpected keyword argument 'use_auth_token'"
     record = failed("TypeError", refused, Frame(str(builder), 1, "f", "", "library"))
-    assert (why_of_releases(record, ("torch",)) is not None) is spared
+    assert (explain_version_mismatch(record, ("torch",)) is not None) is spared
 
 
 def test_releases_beside_a_torch_are_those_that_pytorch_publishes_for_it() -> None:
-    assert releases_beside("torchvision", "==0.22.1", "==2.7.1", "2.13.0") == ["==0.22.1", "==0.22.*", "==0.28.*"]
-    assert releases_beside("torchvision", "", None, "2.13.0+cpu") == ["==0.28.*"]
-    assert releases_beside("torchaudio", "", "==2.4.*", "2.13.0") == ["==2.4.*", "==2.11.*"]
-    assert releases_beside("torchvision", "", ">=2.4", "2.6.0") == ["==0.21.*"]
+    assert companion_releases("torchvision", "==0.22.1", "==2.7.1", "2.13.0") == ["==0.22.1", "==0.22.*", "==0.28.*"]
+    assert companion_releases("torchvision", "", None, "2.13.0+cpu") == ["==0.28.*"]
+    assert companion_releases("torchaudio", "", "==2.4.*", "2.13.0") == ["==2.4.*", "==2.11.*"]
+    assert companion_releases("torchvision", "", ">=2.4", "2.6.0") == ["==0.21.*"]

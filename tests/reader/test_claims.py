@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gonogo.diagnose.findings import LoggedFailure, read_failure
-from gonogo.diagnose.pack.pack import pack_of
+from gonogo.diagnose.pack.pack import make_reader_pack
 from gonogo.diagnose.reader.claims import checked
 from gonogo.diagnose.reader.model_answer import INSTRUCTIONS, ClaimedPlace, ModelAnswer, NumberClaim
 from gonogo.finding.second_opinion.model_reading import CheckedClaim
@@ -25,7 +25,7 @@ def failure(tmp_path_factory: pytest.TempPathFactory) -> LoggedFailure:
 
 
 def claims(failure: LoggedFailure, answer: ModelAnswer) -> tuple[CheckedClaim, ...]:
-    return checked(answer, failure.log, failure.files, pack_of(failure.log, failure.report(), failure.files))
+    return checked(answer, failure.log, failure.files, make_reader_pack(failure.log, failure.report(), failure.files))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gonogo.diagnose.findings import read_failure
-from gonogo.diagnose.pack.budget import PackSection, laid_out
-from gonogo.diagnose.pack.pack import MAX_TOKENS, ReaderPack, pack_of
+from gonogo.diagnose.pack.budget import PackSection, lay_out_sections
+from gonogo.diagnose.pack.pack import MAX_TOKENS, ReaderPack, make_reader_pack
 from gonogo.diagnose.pack.privacy import Privacy
 from gonogo.diagnose.pack.tokens import count_tokens
 from gonogo.finding import Text
@@ -23,7 +23,7 @@ CASES = sorted((Path(__file__).parents[1] / "hazards").glob("*/bad*.log"))
 
 def pack(path: Path, **given: Path | None) -> ReaderPack:
     failure = read_failure([str(path)], **given)  # type: ignore[arg-type]
-    return pack_of(failure.log, failure.report(), failure.files)
+    return make_reader_pack(failure.log, failure.report(), failure.files)
 
 
 @pytest.mark.parametrize("path", CASES[::40], ids=lambda path: path.parent.name)
@@ -34,7 +34,10 @@ def test_every_pack_is_within_its_limit_and_has_the_error(path: Path) -> None:
     for error in failure.log.errors[:1]:
         assert error.message.partition("\n")[0][:40] in made.text or "<" in made.text
     for language in ("en", "zh"):
-        assert count_tokens(pack_of(failure.log, failure.report(), failure.files, language=language).text) <= MAX_TOKENS
+        assert (
+            count_tokens(make_reader_pack(failure.log, failure.report(), failure.files, language=language).text)
+            <= MAX_TOKENS
+        )
 
 
 @pytest.mark.slow
@@ -147,7 +150,7 @@ def test_sections_share_what_is_left() -> None:
     for number in range(200):
         large.add(number, f"line {number} of many words")
     small.add(0, "one line")
-    text = laid_out("head", [large, small], 400, "en")
+    text = lay_out_sections("head", [large, small], 400, "en")
     assert count_tokens(text) <= 400
     assert "one line" in text
     assert text.index("line 0 of") < text.index("line 1 of")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from stub_server import Reply, drips, endless, hangs_up, only_plain, says, serving, silent, status
 
-from gonogo.cli.reader import read_by
+from gonogo.cli.reader import read_with_model
 from gonogo.diagnose.findings import read_failure
-from gonogo.diagnose.pack.pack import pack_of
+from gonogo.diagnose.pack.pack import make_reader_pack
 from gonogo.diagnose.reader.client import ModelServer
 
 pytest.importorskip("openai")
@@ -154,11 +154,11 @@ def test_nothing_is_sent_before_the_user_agrees(folder: Path) -> None:
 )
 def test_what_goes_wrong_is_one_line(folder: Path, reply: Reply, why: str) -> None:
     failure = read_failure([str(folder / "train.log")])
-    pack = pack_of(failure.log, failure.report())
+    pack = make_reader_pack(failure.log, failure.report())
     begun = time.monotonic()
     with serving(reply) as (url, _):
         server = ModelServer("stub", url, timeout=2.0)
-        reading, answer = read_by("stub", server.host, server.ask, pack, failure.log, failure.files)
+        reading, answer = read_with_model("stub", server.host, server.ask, pack, failure.log, failure.files)
     assert time.monotonic() - begun < 15
     assert answer is None
     assert reading.failed is not None

@@ -23,7 +23,7 @@ from unittest import mock
 
 import msgspec
 
-from gonogo.virtual.protocol.plan import LINE_TO_EXCHANGE
+from gonogo.virtual.protocol.plan import EXCHANGE_DESCRIPTOR
 
 _IMPORTED_ONCE = (
     "deepspeed.runtime.zero.stage3", "deepspeed.runtime.zero.stage_1_and_2", "deepspeed.runtime.bf16_optimizer",
@@ -129,9 +129,9 @@ def _serve(rank: int, ranks: int, accelerator: str, own: Path) -> None:
     os.rename(own / "line.partial", own / "line")
     hidden = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
     os.environ.update(dict.fromkeys(hidden, ""))
-    from gonogo.virtual.patching.garbage import collect_seldom
+    from gonogo.virtual.patching.garbage import raise_gc_thresholds
 
-    collect_seldom()
+    raise_gc_thresholds()
     from gonogo.evidence.environment.hardware import find_accelerator
     from gonogo.virtual.protocol.plan import ExchangeAddress, WorkerPlan
     from gonogo.virtual.ranks import session as sessions
@@ -176,7 +176,7 @@ def _next_job(line: socket.socket) -> tuple[str, str, dict[str, str]]:
             os.dup2(output, 1)
             os.dup2(output, 2)
             for line_to_exchange in more:
-                os.dup2(line_to_exchange, LINE_TO_EXCHANGE)
+                os.dup2(line_to_exchange, EXCHANGE_DESCRIPTOR)
             plan, cwd, environment = json.loads(told)
             return plan, cwd, environment
         for descriptor in (output, *more):

@@ -251,7 +251,7 @@ def rehearsed_lacking(folder: Path, imported: dict[str, str]) -> RehearsalRecord
         if error is None:
             return None
         handed = [path for one in chain(error) for path in missing_paths(one)]
-        absent = [one for link in chain(error) for one in asked_in_vain.before_failure(asked, link, handed)]
+        absent = [one for link in chain(error) for one in asked_in_vain.lookups_before_failure(asked, link, handed)]
     rank = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="raised", versions={"python": "3.11.0"})
     kind = type(error)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -12,15 +12,15 @@ import pytest
 import samples
 
 from gonogo.evidence.prepared import FOLDER, read_prepared
-from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, RehearsalRecord
 from gonogo.finding import Verdict
-from gonogo.prepare.prepare import launches_of
-from gonogo.prepare.provided_files import note_on, prepared_beside
+from gonogo.prepare.prepare import runs_of_command
+from gonogo.prepare.provided_files import describe_substitutes, find_prepared_folder
 from gonogo.rehearse.automatic_preparation import automatically_prepared, prepare_and_rehearse
-from gonogo.rehearse.ranks.auto import ranks_for
+from gonogo.rehearse.ranks.auto import resolve_auto_ranks
 from gonogo.rehearse.ranks.rank_options import FIRST_AND_LAST
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.rehearse.workers.keep import check_keep
+from gonogo.rehearse.workers.keep import check_keep_folder
 
 TRAIN = """\
 from transformers import AutoModelForCausalLM
@@ -57,7 +57,7 @@ def rehearsals(monkeypatch: pytest.MonkeyPatch) -> list[RehearsalRequest]:
     def rehearse(request: RehearsalRequest, on_progress: object = None) -> RehearsalRecord:
         asked.append(request)
         made = samples.rehearsal_record(rank(), world_size=8)
-        made.notes = [(note.en, note.zh) for note in note_on(Path.cwd())]
+        made.notes = [(note.en, note.zh) for note in describe_substitutes(Path.cwd())]
         return made
 
     monkeypatch.setattr("gonogo.rehearse.run.rehearse", rehearse)
@@ -72,7 +72,7 @@ def test_what_is_not_here_is_made_in_the_cache_and_said(project: Path, rehearsal
     assert "data: made" in said
     assert "meta-llama/llama-3.2-1b" in said
     assert sorted(os.listdir(project)) == [".git", "train.py"]  # the user's folder stays as it is
-    assert prepared_beside(project) is None
+    assert find_prepared_folder(project) is None
     assert len(rehearsals) == 1
 
 
@@ -90,13 +90,13 @@ def test_what_the_first_pass_missed_is_made_for_a_second(
     passes: list[set[str]] = []
 
     def rehearse(request: RehearsalRequest, on_progress: object = None) -> RehearsalRecord:
-        prepared = prepared_beside(Path.cwd())
+        prepared = find_prepared_folder(Path.cwd())
         table = read_prepared(prepared) if prepared is not None else None
         made = set(table.datasets) if table is not None else set()
         passes.append(made)
         if "databricks/databricks-dolly-15k" in made:
             return samples.rehearsal_record(rank(), world_size=8)
-        missed = Missed("data", "databricks/databricks-dolly-15k")
+        missed = MissingInput("data", "databricks/databricks-dolly-15k")
         return samples.rehearsal_record(rank("unsupported", missed=[missed]), world_size=8)
 
     monkeypatch.setattr("gonogo.rehearse.run.rehearse", rehearse)
@@ -116,10 +116,10 @@ def test_a_package_that_the_first_pass_lacked_is_there_in_a_second(
     passes: list[str] = []
 
     def rehearse(request: RehearsalRequest, on_progress: object = None) -> RehearsalRecord:
-        prepared = prepared_beside(Path.cwd())
+        prepared = find_prepared_folder(Path.cwd())
         assert prepared is not None
         passes.append((prepared / "environment.txt").read_text())
-        check_keep(request.keep)
+        check_keep_folder(request.keep)
         (project / "kept" / "rank-0").mkdir(parents=True)
         if ABSENT in passes[-1]:
             return samples.rehearsal_record(rank(), world_size=8)
@@ -201,12 +201,12 @@ def test_the_projects_packages_are_offered_where_nobody_can_be_asked(
 
 def test_a_cure_has_what_a_rehearsal_of_the_same_has(project: Path) -> None:
     with automatically_prepared(RehearsalRequest(LAUNCH)):
-        prepared = prepared_beside(project)
+        prepared = find_prepared_folder(project)
         assert prepared is not None
         table = read_prepared(prepared)
         assert table is not None
         assert "meta-llama/llama-3.2-1b" in table.models
-    assert prepared_beside(project) is None
+    assert find_prepared_folder(project) is None
 
 
 PLAIN = "import torch\nprint(1)\n"
@@ -231,10 +231,10 @@ def test_a_second_rank_is_run_where_ranks_may_part(
     project: Path, program: str, launch: list[str], second: bool
 ) -> None:
     (project / "train.py").write_text(program)
-    ranks, note = ranks_for("auto", launches_of(launch)[0])
+    ranks, note = resolve_auto_ranks("auto", runs_of_command(launch)[0])
     assert ranks == (FIRST_AND_LAST if second else "0")
     assert (note is not None) is second
-    assert ranks_for("0,3", launches_of(launch)[0]) == ("0,3", None)
+    assert resolve_auto_ranks("0,3", runs_of_command(launch)[0]) == ("0,3", None)
 
 
 def test_a_missing_package_is_told_within_a_second_and_with_the_users_command(project: Path) -> None:

@@ -15,7 +15,7 @@ from gonogo.finding import Verdict
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
 from gonogo.rehearse.answer import rehearsal_report
-from gonogo.rehearse.limits.certificate import NAMES, apply_limits, obligations_of
+from gonogo.rehearse.limits.certificate import NAMES, apply_limits, hazard_obligations
 from gonogo.rehearse.limits.world import ProjectWorld
 
 WORLDS = all_worlds()
@@ -145,7 +145,7 @@ def test_each_imported_package_is_of_the_release_that_is_asked_for(tmp_path: Pat
     why = record.ranks[0].unsupported[0].why
     assert "requires einops==0.4.1, but einops 0.8.2 was imported before this failure: run gonogo prepare" in why
     record = record_of(tmp_path, imported=imported)
-    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path, whole=True)) == ["packages"]
+    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path, is_complete=True)) == ["packages"]
     why = record.ranks[0].unsupported[0].why  # that command has been run
     assert "but einops 0.8.2 was installed here instead" in why
     assert "gonogo prepare" not in why
@@ -232,12 +232,12 @@ def test_the_report_shows_why_it_is_certain(tmp_path: Path) -> None:
 
 def test_a_hazard_needs_all_unless_it_judges_the_record_itself() -> None:
     hazards = {hazard.name: hazard for hazard in all_hazards()}
-    assert obligations_of(hazards["program-raises"]) == NAMES
+    assert hazard_obligations(hazards["program-raises"]) == NAMES
     for hazard in hazards.values():
-        assert obligations_of(hazard) <= NAMES
-        assert {"assumed", "ranks"} <= obligations_of(hazard)
+        assert hazard_obligations(hazard) <= NAMES
+        assert {"assumed", "ranks"} <= hazard_obligations(hazard)
         if type(hazard).in_rehearsal is Hazard.in_rehearsal:
-            assert obligations_of(hazard) == NAMES
+            assert hazard_obligations(hazard) == NAMES
 
 
 def test_the_cases_are_of_several_kinds() -> None:

@@ -7,13 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.rehearsal.record import AcceleratorFacts, Confined, Failure, Frame, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import (
+    AcceleratorFacts,
+    ConfinementKind,
+    Failure,
+    Frame,
+    RankRecord,
+    RehearsalRecord,
+)
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
 
 
 def rehearsed(
-    folder: Path, kind: str, message: str, confinement: Confined, code: str = "", traceback: str = ""
+    folder: Path, kind: str, message: str, confinement: ConfinementKind, code: str = "", traceback: str = ""
 ) -> RankRecord:
     rank = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="raised", confinement=confinement)
     frames = (Frame("train.py", 3, "main", code, "user"),)
@@ -43,7 +50,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("confinement", ["landlock", "namespaces", "none", ""])
 @pytest.mark.parametrize("who", REFUSALS)
-def test_a_refusal_is_no_failure_of_the_program(tmp_path: Path, who: str, confinement: Confined) -> None:
+def test_a_refusal_is_no_failure_of_the_program(tmp_path: Path, who: str, confinement: ConfinementKind) -> None:
     rank = rehearsed(tmp_path, *REFUSALS[who], confinement)
     assert rank.outcome == "unsupported"
     (unsupported,) = rank.unsupported
@@ -108,7 +115,7 @@ def test_what_a_world_does_not_show(tmp_path: Path, kind: str, message: str, cod
     ],
 )
 @pytest.mark.parametrize("confinement", ["namespaces", "none"])
-def test_other_failures_stay(tmp_path: Path, kind: str, message: str, confinement: Confined) -> None:
+def test_other_failures_stay(tmp_path: Path, kind: str, message: str, confinement: ConfinementKind) -> None:
     assert rehearsed(tmp_path, kind, message, confinement, "open(path)").outcome == "raised"
 
 
@@ -128,7 +135,7 @@ def test_a_refusal_that_the_program_wrapped_in_an_error_of_its_own(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("confinement", "outcome"), [("landlock", "unsupported"), ("namespaces", "raised")])
-def test_under_landlock_no_failure_is_certain(tmp_path: Path, confinement: Confined, outcome: str) -> None:
+def test_under_landlock_no_failure_is_certain(tmp_path: Path, confinement: ConfinementKind, outcome: str) -> None:
     """The refusal may lie before it: `rm -rf output` in the script, and then a program that finds the folder there."""
     rank = rehearsed(tmp_path, "FileExistsError", "[Errno 17] File exists: 'output'", confinement)
     assert rank.outcome == outcome

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from gonogo.finding import Text
-from gonogo.rehearse.display import _rendered, live_display
+from gonogo.rehearse.display import _render, live_display
 from gonogo.rehearse.progress import RankStatus, RehearsalStatus
 from gonogo.virtual.protocol.plan import Progress
 
@@ -23,7 +23,7 @@ _STATUS = RehearsalStatus(
 
 def printed(status: RehearsalStatus, language: str, width: int = 120) -> str:
     console = Console(file=io.StringIO(), width=width)
-    console.print(_rendered(status, language, width))
+    console.print(_render(status, language, width))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 

@@ -23,8 +23,8 @@ from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 from gonogo.virtual.collectives.call_sites import frame_of
-from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, connect_over_network
-from gonogo.virtual.protocol.messages import Message, ThreadCall, Waits
+from gonogo.virtual.collectives.peers import Peers, PeerStepLimitReached, RanksDiverged, connect_over_network
+from gonogo.virtual.protocol.messages import Message, ThreadCall, WaitMode
 from gonogo.virtual.protocol.plan import ExchangeAddress
 
 WORLD = (0, 1)
@@ -60,7 +60,7 @@ def test_known_values_are_exchanged(host: str | None) -> None:
 
     def run(peers: Peers) -> None:
         for _ in range(100):
-            peers.call("world", WORLD, "allreduce", waits=Waits.NO)
+            peers.call("world", WORLD, "allreduce", wait_mode=WaitMode.NO)
         got[peers.rank] = peers.call("world", WORLD, "allreduce", payload=b"%d" % peers.rank)
         assert peers.ask("a question", b"x") == [b"x", b"x"]
         peers.ended("completed", 1)
@@ -77,7 +77,7 @@ def test_ranks_that_part_are_stopped_and_their_lines_known() -> None:
         with pytest.raises(RanksDiverged):
             peers.call("world", WORLD, "barrier")
         assert peers.over
-        assert not peers.are_in(WORLD)
+        assert not peers.has_rehearsed_peer(WORLD)
         peers.ended("stopped", 0)
 
     def second(peers: Peers) -> None:
@@ -109,7 +109,7 @@ def test_a_rank_that_dies_without_a_word_lets_the_others_go() -> None:
 
 def test_a_rank_that_was_stopped_after_its_steps_stops_the_others() -> None:
     def first(peers: Peers) -> None:
-        with pytest.raises(EnoughRehearsed):
+        with pytest.raises(PeerStepLimitReached):
             peers.call("world", WORLD, "barrier")
 
     def second(peers: Peers) -> None:
@@ -140,7 +140,7 @@ def test_a_daemon_threads_collective_counts_where_the_program_waits_for_it(joins
     try:
 
         def reduce() -> None:
-            peers.note_call_of_thread("world", WORLD, "allreduce", None)
+            peers.record_thread_collective("world", WORLD, "allreduce", None)
             done.set()
 
         thread = threading.Thread(target=reduce, daemon=True)

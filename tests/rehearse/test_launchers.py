@@ -13,14 +13,14 @@ import msgspec
 import pytest
 from confined import a_world
 
-from gonogo.evidence.launch.command_words import without_prefix
+from gonogo.evidence.launch.command_words import strip_prefix
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.launch.capture import captured
-from gonogo.rehearse.launch.launch import UNSTATED, Surroundings, is_unstated
-from gonogo.rehearse.launch.launchers import Started, all_launchers, launcher_of
+from gonogo.rehearse.launch.capture import capture_launch
+from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, is_unspecified_count
+from gonogo.rehearse.launch.launchers import StartedProgram, all_launchers, find_launcher
 
-H100 = Surroundings("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, 8)
-ASCEND = Surroundings("npu", "Ascend910B4", (0, 0), 32 << 30, 8)
+H100 = LaunchMachine("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, 8)
+ASCEND = LaunchMachine("npu", "Ascend910B4", (0, 0), 32 << 30, 8)
 _NOT_INHERITED = ("CUDA_VISIBLE_DEVICES", "HF_HOME", "XDG_CACHE_HOME")
 
 
@@ -28,13 +28,13 @@ _NOT_INHERITED = ("CUDA_VISIBLE_DEVICES", "HF_HOME", "XDG_CACHE_HOME")
 def launch(tmp_path: Path):
     """What a command line starts, in ``tmp_path``."""
 
-    def run(line: str, surroundings: Surroundings = H100, **environment: str) -> Started:
+    def run(line: str, surroundings: LaunchMachine = H100, **environment: str) -> StartedProgram:
         words = shlex.split(line)
-        found = launcher_of(words)
+        found = find_launcher(words)
         assert found is not None
         clean = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
         with a_world() as world:
-            return captured(
+            return capture_launch(
                 found[0],
                 words,
                 surroundings,
@@ -69,13 +69,13 @@ def launch(tmp_path: Path):
     ],
 )
 def test_a_call_of_a_launcher_is_recognised(line: str, name: str | None) -> None:
-    found = launcher_of(shlex.split(line))
+    found = find_launcher(shlex.split(line))
     assert (found[0].described.name if found else None) == name
 
 
 def test_every_launcher_gives_an_example_that_it_recognises_itself() -> None:
     for launcher in all_launchers():
-        assert launcher.arguments(without_prefix(shlex.split(launcher.described.example)).words) is not None
+        assert launcher.arguments(strip_prefix(shlex.split(launcher.described.example)).words) is not None
 
 
 def test_deepspeed_passes_local_rank_and_devices(launch) -> None:
@@ -96,7 +96,9 @@ def test_deepspeed_passes_local_rank_and_devices(launch) -> None:
 
 def test_deepspeed_takes_all_devices_of_the_machine_where_nothing_is_said(launch) -> None:
     assert len(launch("deepspeed train.py").processes) == 8
-    assert is_unstated(len(launch("deepspeed train.py", msgspec.structs.replace(H100, count=UNSTATED)).processes))
+    assert is_unspecified_count(
+        len(launch("deepspeed train.py", msgspec.structs.replace(H100, count=UNSPECIFIED_GPU_COUNT)).processes)
+    )
 
 
 def test_deepspeed_include_and_visible_devices(launch) -> None:

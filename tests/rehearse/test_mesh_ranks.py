@@ -6,7 +6,7 @@ import pytest
 
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
-from gonogo.rehearse.ranks.mesh import Mesh, mesh_of, mesh_ranks
+from gonogo.rehearse.ranks.mesh import Mesh, mesh_ranks, parse_mesh
 
 
 def _launch(arguments: str, world: int = 64) -> ResolvedLaunch:
@@ -33,7 +33,7 @@ def test_one_rank_of_each_role(arguments: str, ranks: set[int]) -> None:
 def test_a_launch_without_sizes_is_told_what_to_use_instead(arguments: str) -> None:
     with pytest.raises(UserError, match="--ranks sample"):
         mesh_ranks(_launch(arguments))
-    assert mesh_of(("--tensor-model-parallel-size", "3"), 64) is None
+    assert parse_mesh(("--tensor-model-parallel-size", "3"), 64) is None
 
 
 def test_places_are_numbered_as_megatron_numbers_them() -> None:

@@ -82,7 +82,7 @@ def test_every_track_has_its_own_and_no_peak_is_lost(tmp_path: Path) -> None:
 def test_the_counters_reach_the_peak(tmp_path: Path) -> None:
     trace, allocator = recorded("")
     with open(tmp_path / "trace.json", "wb") as file:
-        trace_events.write(file, {0: trace}, compressed=False)
+        trace_events.write(file, {0: trace}, compress=False)
     faults, peaks = in_perfetto(tmp_path / "trace.json", FAULTS, PEAKS)
     assert faults == []
     assert dict(map(tuple, peaks))["memory of cuda:0 reserved"] == allocator.peak_reserved

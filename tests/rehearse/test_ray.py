@@ -23,7 +23,7 @@ from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 from gonogo.rehearse.workers import ray_shipment
 from gonogo.rehearse.workers.ray_cluster import connected
-from gonogo.rehearse.workers.ray_pool import _share
+from gonogo.rehearse.workers.ray_pool import _cpu_fraction_per_rank
 
 TWO_RANKS = """
 import os, sys, time
@@ -143,7 +143,7 @@ def test_the_deadline_and_ctrl_c_end_the_tasks(cluster: Any, folder: Path, outco
 def test_a_rank_whose_nodes_are_lost_each_time_is_killed(
     cluster: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gonogo.rehearse.workers.ray_pool.TIMES_AGAIN", 0)
+    monkeypatch.setattr("gonogo.rehearse.workers.ray_pool.MAX_NODE_RETRIES", 0)
     (folder / "train.py").write_text("import time\ntime.sleep(600)")
     node = started(lambda: cluster.add_node(**_NODE))
     occupied = _occupy_the_head(cluster)
@@ -246,4 +246,4 @@ def test_ranks_in_touch_all_fit_at_once(cpus: list[float], ranks: int, share: fl
 
         available_resources = cluster_resources
 
-    assert _share(Ray, ranks) == share
+    assert _cpu_fraction_per_rank(Ray, ranks) == share

@@ -255,7 +255,7 @@ def test_a_program_that_never_trains_times_out(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_worker_that_does_not_listen_is_killed_with_its_children(project: Project, monkeypatch) -> None:
-    monkeypatch.setattr("gonogo.rehearse.workers.workers._TO_WRITE", 0.5)
+    monkeypatch.setattr("gonogo.rehearse.workers.workers._WRITE_TIMEOUT_SECONDS", 0.5)
     project.write(
         "train.py",
         """\
@@ -348,7 +348,7 @@ def test_keep_holds_records_plans_and_logs(project: Project, tmp_path: Path) -> 
 
 def test_a_long_log_is_cut(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gonogo.rehearse.workers.workers._MAX_BYTES", 1 << 16)
-    monkeypatch.setattr("gonogo.rehearse.workers.workers._LAST", 1 << 12)
+    monkeypatch.setattr("gonogo.rehearse.workers.workers._MAX_TAIL_BYTES", 1 << 12)
     project.write("train.py", "for i in range(100000): print('line', i)\n")
     project.rehearse("python", "train.py", keep=tmp_path / "kept")
     log = (tmp_path / "kept/rank-0/output.log").read_text()

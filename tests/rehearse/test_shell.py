@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gonogo.confinement.confinement import Confinement, means_here
+from gonogo.confinement.confinement import Confinement, detect_means
 from gonogo.finding.errors import UserError
 from gonogo.rehearse import resolve
-from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.launch.launch import LaunchMachine
 from gonogo.rehearse.shell import unreached
 from gonogo.rehearse.shell.run_script import ScriptRun, run_script
 
-H100 = Surroundings("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, 8)
+H100 = LaunchMachine("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, 8)
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -48,7 +48,7 @@ class Project:
         path.chmod(mode)
 
     def run(
-        self, *words: str, surroundings: Surroundings = H100, timeout: float = 60.0, **environment: str
+        self, *words: str, surroundings: LaunchMachine = H100, timeout: float = 60.0, **environment: str
     ) -> ScriptRun:
         before = snapshot(self.folder)
         try:
@@ -225,7 +225,7 @@ while True:
 @pytest.fixture
 def reaching(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program of no known name, ``interpreter reach.py HOST``, that reaches for a host."""
-    if means_here().means != "namespaces":
+    if detect_means().means != "namespaces":
         pytest.skip("this kernel allows no user namespaces")
     monkeypatch.setattr(unreached, "_PATIENCE", 0.5)
     (project.folder / "interpreter").symlink_to(os.path.realpath(sys.executable))
@@ -275,7 +275,7 @@ def test_a_launch_that_is_no_utf_8_is_one_line() -> None:
 
 
 def test_what_a_daemon_starts_is_taken_down(project: Project) -> None:
-    if shutil.which("tmux") is None or means_here().means != "namespaces":
+    if shutil.which("tmux") is None or detect_means().means != "namespaces":
         pytest.skip("tmux is not here, or this kernel allows no user namespaces")
     words = project.launch("tmux new-session -d -s train 'torchrun train.py'\n")
     assert words == ["torchrun", "train.py"]
@@ -390,7 +390,7 @@ def test_ascend_is_asked_with_its_own_program(project: Project) -> None:
         "launch.sh",
         "N=$(npu-smi info -l | grep 'Total Count' | awk '{print $4}')\ntorchrun x $N; nvidia-smi || torchrun no\n",
     )
-    ascend = Surroundings("npu", "Ascend910B4", (0, 0), 32 << 30, 8)
+    ascend = LaunchMachine("npu", "Ascend910B4", (0, 0), 32 << 30, 8)
     assert [c.words for c in project.run("bash", "launch.sh", surroundings=ascend).calls] == [
         ["torchrun", "x", "8"],
         ["torchrun", "no"],
@@ -451,7 +451,7 @@ def test_software_of_the_training_machine_may_be_missing(project: Project) -> No
 
 
 def test_a_script_that_waits_after_launching_is_not_waited_for(project: Project, monkeypatch) -> None:
-    monkeypatch.setattr("gonogo.rehearse.shell.run_script._AFTER_LAUNCH", 1.0)
+    monkeypatch.setattr("gonogo.rehearse.shell.run_script._SECONDS_AFTER_LAUNCH", 1.0)
     project.write("launch.sh", "torchrun train.py &\nwhile true; do sleep 10; done\n")
     assert project.run("bash", "launch.sh", timeout=60.0).calls[0].words == ["torchrun", "train.py"]
 
@@ -518,8 +518,8 @@ def test_a_script_that_can_not_be_run(project: Project, words: list[str], said: 
 
 
 def test_a_count_that_nobody_stated_is_recognised(project: Project) -> None:
-    from gonogo.rehearse.launch.launch import UNSTATED, is_unstated
+    from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, is_unspecified_count
 
     project.write("launch.sh", "torchrun --nproc_per_node=$(nvidia-smi -L | wc -l) t.py\n")
-    run = project.run("bash", "launch.sh", surroundings=msgspec.structs.replace(H100, count=UNSTATED))
-    assert is_unstated(int(run.calls[0].words[1].partition("=")[2]))
+    run = project.run("bash", "launch.sh", surroundings=msgspec.structs.replace(H100, count=UNSPECIFIED_GPU_COUNT))
+    assert is_unspecified_count(int(run.calls[0].words[1].partition("=")[2]))

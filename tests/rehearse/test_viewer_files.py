@@ -23,7 +23,7 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.viewer_files import ViewerFiles
 from gonogo.rehearse.viewers import memory_viz, trace_events
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
-from gonogo.virtual.tracing.parts import traced_components
+from gonogo.virtual.tracing.components import traced_components
 from gonogo.virtual.tracing.recorder import Recorder
 
 MIB = 1 << 20
@@ -113,7 +113,7 @@ def not_nested(events: list[dict[str, Any]]) -> int:
 def test_a_counter_keeps_the_peaks(tmp_path: Path) -> None:
     trace, allocator = recorded("")
     with open(tmp_path / "trace.json", "wb") as file:
-        trace_events.write(file, {0: trace}, compressed=False)
+        trace_events.write(file, {0: trace}, compress=False)
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     counters = [event["args"] for event in events if event["ph"] == "C"]
     assert max(one["reserved"] for one in counters) == allocator.peak_reserved

@@ -17,7 +17,7 @@ from gonogo.confinement.variables import program_environment
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, Outcome, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.launch.launch_texts import own_texts
+from gonogo.rehearse.launch.launch_texts import launch_source_texts
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.workers import keep
@@ -48,7 +48,7 @@ def failed(kind: str, message: str, *frames: Frame, outcome: Outcome = "raised")
 
 
 def settled(rank: RankRecord, *named: str) -> RankRecord:
-    given = program_environment(ENVIRON, named=named)
+    given = program_environment(ENVIRON, env_options=named)
     return ProgramVariables(given, ENVIRON).settled(record_of(copy.deepcopy(rank))).ranks[0]
 
 
@@ -171,7 +171,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_launch_s_texts_are_those_that_it_leads_to(project: Path) -> None:
-    texts = list(own_texts(["bash", "run.sh", "--data=x"], str(project)))
+    texts = list(launch_source_texts(["bash", "run.sh", "--data=x"], str(project)))
     assert texts[0] == "bash\nrun.sh\n--data=x"
     led_to = {name for name, text in FILES.items() if text and text in texts}
     assert led_to == {name for name, text in FILES.items() if text and "UNRELATED" not in text}
@@ -187,7 +187,7 @@ def test_a_launch_s_texts_are_those_that_it_leads_to(project: Path) -> None:
     ],
 )
 def test_a_module_and_a_path_are_found(project: Path, command: list[str]) -> None:
-    assert "MAKE = 1\n" in list(own_texts(command, str(project)))
+    assert "MAKE = 1\n" in list(launch_source_texts(command, str(project)))
 
 
 def test_what_is_no_text_or_has_no_end_costs_nothing(tmp_path: Path) -> None:
@@ -197,7 +197,9 @@ def test_what_is_no_text_or_has_no_end_costs_nothing(tmp_path: Path) -> None:
         "bash loop.sh; source loop.sh\n" + "$ROOT/" * 100_000 + ".sh\n" + "\n \t" * 300_000
     )
     (tmp_path / "big.py").write_text("import a\n" * 600_000)
-    texts = list(own_texts(["bash", "loop.sh", "pipe.sh", "binary", "big.py", "\0.sh", "x" * 10_000], str(tmp_path)))
+    texts = list(
+        launch_source_texts(["bash", "loop.sh", "pipe.sh", "binary", "big.py", "\0.sh", "x" * 10_000], str(tmp_path))
+    )
     assert not any("ELF" in text for text in texts)
     assert sum(map(len, texts[1:])) <= 4 << 20
 
@@ -354,7 +356,7 @@ def test_what_prepare_lists_has_none(tmp_path: Path) -> None:
 def test_no_secret_stands_in_what_is_kept_of_a_programs_files(tmp_path: Path) -> None:
     """Those of variables, their placeholders, and tokens of the project's own: in text, in bytes, in names."""
     environ = {"HF_TOKEN": HF, "WANDB_API_KEY": "swordfish99swordfish", "MY_SECRET": "tr0ub4dor&3", "WORLD_SIZE": "8"}
-    given = program_environment(environ, named=["MY_SECRET", "TYPED_KEY=hunter2hunter2"])
+    given = program_environment(environ, env_options=["MY_SECRET", "TYPED_KEY=hunter2hunter2"])
     kept = ProgramVariables(given, environ).kept
     secrets = [HF, "swordfish99swordfish", "tr0ub4dor&3", "hunter2hunter2", *given.replaced.values()]
     tree, target = tmp_path / "tree", tmp_path / "kept" / "changed"
@@ -369,7 +371,7 @@ def test_no_secret_stands_in_what_is_kept_of_a_programs_files(tmp_path: Path) ->
         for number, at in enumerate((0, (4 << 20) - 5, 1 << 39)):
             file.seek(at)
             file.write(secrets[number].encode())
-    keep._keep_changes(tree, target, kept)
+    keep._copy_changes(tree, target, kept)
     assert sorted(os.listdir(target)) == ["HF_***", "args.bin", "config.json", "link", "weights"]
     assert os.readlink(target / "link") == "***"
     assert json.loads((target / "config.json").read_text())["size"] == 8

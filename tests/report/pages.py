@@ -14,12 +14,12 @@ from gonogo.evidence.rehearsal.record import CATEGORIES, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text, Verdict
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.call import Invocation
-from gonogo.finding.rehearsal import AlsoRehearsed, GpuModel, MemoryTimeline, ModuleMemory, curve_of
+from gonogo.finding.rehearsal import AlsoRehearsed, GpuModel, MemoryTimeline, ModuleMemory, downsample_timeline
 from gonogo.guard.report import report_of
 from gonogo.rehearse.answer import rehearsal_report
-from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
+from gonogo.rehearse.baseline import compare_with_baseline, read_baseline
 from gonogo.report import render
-from gonogo.report.answer.invoked import called
+from gonogo.report.answer.command_placeholders import called
 from gonogo.virtual.memory.timeline import Moment, Timeline
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e"
@@ -86,7 +86,7 @@ def what_if_report() -> Report:
     lines = tuple(msgspec.structs.replace(one, phases=("backward",) * len(one.phases)) for one in rank.timelines)
     rank = msgspec.structs.replace(rank, peak_allocated_bytes=PEAK, devices=(device,), timelines=lines)
     also = AlsoRehearsed({"stage": "3"}, "GO", None, 40 << 30, 44 << 30, 1 << 37, 3.0, 2000.0, 2, 2048, 2,
-                         curve_of(rank.timelines[0]))  # fmt: skip
+                         downsample_timeline(rank.timelines[0]))  # fmt: skip
     gpus = (GpuModel("H100-80G", 80 << 30, 1 << 30, True), GpuModel("V100-16G", 16 << 30, 1 << 30, False))
     ranks = (rank, *(msgspec.structs.replace(one, peak_allocated_bytes=0) for one in others))
     rehearsal = msgspec.structs.replace(report.rehearsal, ranks=ranks, also=(also,), gpus=gpus)
@@ -99,7 +99,7 @@ def what_if_report() -> Report:
 def compared_report(folder: Path) -> Report:
     """A rehearsal whose activations have grown since the one that it is held against: on its page is all there is."""
     (folder / "before.json").write_text(render(rehearsed_report(), "json", "en"), encoding="utf-8")
-    return compare_with_baseline(rehearsed_report(1.5), read_earlier(folder / "before.json"), 2.0)
+    return compare_with_baseline(rehearsed_report(1.5), read_baseline(folder / "before.json"), 2.0)
 
 
 def roomy_report() -> Report:

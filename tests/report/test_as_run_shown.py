@@ -15,7 +15,7 @@ from gonogo.rehearse.answer import rehearsal_report
 from gonogo.report import render
 from gonogo.report.as_run import as_run_table
 from gonogo.report.page import Page
-from gonogo.report.parts import parts_of
+from gonogo.report.parts import largest_parts
 from gonogo.report.text import print_report
 
 GIB = samples.GIB
@@ -121,7 +121,7 @@ MODULES = [
 
 @pytest.mark.parametrize("rows", [1, 3, 5, 8, 100])
 def test_parts_hold_what_the_modules_hold(rows: int) -> None:
-    parts = parts_of(MODULES, rows)
+    parts = largest_parts(MODULES, rows)
     assert sum(part.bytes for part in parts) == sum(each.bytes for each in MODULES)
     assert len(parts) <= max(rows, 4)  # the model, its head, what is outside: without them there is no division
     assert [part.bytes for part in parts] == sorted((part.bytes for part in parts), reverse=True)
@@ -129,8 +129,13 @@ def test_parts_hold_what_the_modules_hold(rows: int) -> None:
 
 
 def test_the_largest_part_is_divided_first() -> None:
-    assert [part.module for part in parts_of(MODULES, 4)] == ["model.layers.*", "lm_head", "model.embed_tokens", ""]
-    assert [part.module for part in parts_of(MODULES, 6)][:3] == [
+    assert [part.module for part in largest_parts(MODULES, 4)] == [
+        "model.layers.*",
+        "lm_head",
+        "model.embed_tokens",
+        "",
+    ]
+    assert [part.module for part in largest_parts(MODULES, 6)][:3] == [
         "model.layers.*.mlp.up_proj",
         "model.layers.*.self_attn.q_proj",
         "model.layers.*.mlp",  # its own: what it has of its parts stands with them

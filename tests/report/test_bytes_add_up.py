@@ -14,9 +14,9 @@ from gonogo.finding import Report
 from gonogo.finding.rehearsal import Device, ModuleMemory
 from gonogo.finding.words import size
 from gonogo.rehearse.answer import rehearsal_report
-from gonogo.report.answer.headline import headline_of
-from gonogo.report.parts import parts_of
-from gonogo.report.rehearsal import MODULES_SHOWN
+from gonogo.report.answer.headline import make_headline
+from gonogo.report.parts import largest_parts
+from gonogo.report.rehearsal import MAX_MODULES_SHOWN
 
 RECORDS = sorted((Path(__file__).parent.parent / "hazards").glob("*/*.record.json"))
 _ROUNDING = 0.002
@@ -48,8 +48,8 @@ def test_every_byte_of_a_report_is_named_and_counted_once(path: Path) -> None:
         used.append(device.total_bytes - device.free_bytes)
         if device.modules:
             assert summed(device.modules) == +Counter(device.by_category)
-            assert summed(parts_of(device.modules, MODULES_SHOWN)) == summed(device.modules)
-    told = next((one.value.en for one in headline_of(report).figures if one.name.en == "GPU memory used"), None)
+            assert summed(largest_parts(device.modules, MAX_MODULES_SHOWN)) == summed(device.modules)
+    told = next((one.value.en for one in make_headline(report).figures if one.name.en == "GPU memory used"), None)
     if used:
         assert told is not None
         assert told.startswith(f"{size(max(used))} / {size(capacity)} ")

@@ -18,8 +18,8 @@ from gonogo.prepare.output import write
 from gonogo.prepare.prepare import Preparation
 from gonogo.prepare.required_inputs import RequiredInput
 from gonogo.report import render
-from gonogo.report.answer.headline import badge, headline_of
-from gonogo.report.answer.invoked import called
+from gonogo.report.answer.command_placeholders import called
+from gonogo.report.answer.headline import badge, make_headline
 
 
 def cured_report() -> Report:
@@ -55,7 +55,7 @@ def plain(line: str) -> str:
 @pytest.mark.parametrize("name", [*RUNS, *OWN])
 def test_verdict_reason_and_next_command_are_the_first_three_lines(name: str, language: str, tmp_path: Path) -> None:
     report = made(name, tmp_path)
-    answer = headline_of(report)
+    answer = make_headline(report)
     reason, verdict = answer.reason.in_language(language), badge(report, language)
     todo = answer.next.command or answer.next.what.in_language(language)
     for format_name in ("text", "markdown", "github"):

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from gonogo.finding import Applicability, Edit, Finding, Fix, Report, Span, Text, Verdict
 from gonogo.finding.errors import UserError
-from gonogo.report import FORMATS, PAGE_FORMATS, known_page_format, render
+from gonogo.report import FORMATS, PAGE_FORMATS, check_page_format, render
 
 EDITS = (Edit("ds.json", 4, 9, b"false", b"true\xff"),)
 
@@ -120,7 +120,7 @@ def test_advice_that_differs_is_told_each_time() -> None:
 
 
 def test_pages_have_no_findings_to_annotate() -> None:
-    assert all(known_page_format(name) == name for name in PAGE_FORMATS)
+    assert all(check_page_format(name) == name for name in PAGE_FORMATS)
     for name in (*(set(FORMATS) - set(PAGE_FORMATS)), "yaml"):
         with pytest.raises(UserError, match=f"'{name}'.*text, json, markdown"):
-            known_page_format(name)
+            check_page_format(name)

@@ -26,7 +26,7 @@ from whole_runs import CALLS, RUNS
 from gonogo.finding import Text
 from gonogo.finding.call import Invocation
 from gonogo.report import render
-from gonogo.report.answer.invoked import called
+from gonogo.report.answer.command_placeholders import called
 from gonogo.report.html.frame import framed
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text as OfRich
 
-from gonogo.report.page import Page, Styled, cells, colour_wanted, truncated, wrapped
+from gonogo.report.page import Page, Styled, cells, should_use_colour, truncated, wrapped
 from gonogo.report.table import Table
 
 _WORDS = st.text("abc .,(", max_size=80)
@@ -82,8 +82,8 @@ def test_colour_is_for_terminals_that_want_it(
     monkeypatch.setenv("TERM", "xterm")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert colour_wanted(_Terminal()) is wanted
-    assert not colour_wanted(io.StringIO())
+    assert should_use_colour(_Terminal()) is wanted
+    assert not should_use_colour(io.StringIO())
 
 
 def test_the_width_is_the_terminals_unless_columns_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, R
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Report, Severity, Span, Text, Verdict
 from gonogo.finding.redaction import MASK, Redactor, redact, redacted
 from gonogo.report import FORMATS, render
-from gonogo.report.untrusted import complain
+from gonogo.report.untrusted import print_error
 
 HF = "hf_" + "aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH"
 HEXADECIMAL = "0123456789abcdef0123456789abcdef01234567"
@@ -181,7 +181,7 @@ def test_a_report_has_none_in_any_format(format_name: str, language: str, tmp_pa
 
 
 def test_a_message_has_none(capsys: pytest.CaptureFixture[str]) -> None:
-    complain(Text(f"can't rehearse --hf_token {HF}", f"无法排练 --hf_token {HF}"), "zh")
+    print_error(Text(f"can't rehearse --hf_token {HF}", f"无法排练 --hf_token {HF}"), "zh")
     assert capsys.readouterr().err == "gonogo: 无法排练 --hf_token hf_***\n"
 
 

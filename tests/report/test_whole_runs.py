@@ -16,8 +16,8 @@ from gonogo.finding import Text, Verdict
 from gonogo.finding.call import Invocation
 from gonogo.finding.lives.life_report import LifeReport
 from gonogo.report import FORMATS, render
-from gonogo.report.answer.headline import headline_of
-from gonogo.report.answer.invoked import called
+from gonogo.report.answer.command_placeholders import called
+from gonogo.report.answer.headline import make_headline
 from gonogo.report.answer.next_step import next_step
 from gonogo.report.page import Page
 from gonogo.report.text import print_report
@@ -37,7 +37,7 @@ def test_the_answer_comes_first(name: str, language: str) -> None:
     buffer = io.StringIO()
     print_report(report, Page(buffer, width=400), language)
     first, second, third = buffer.getvalue().splitlines()[:3]
-    answer = headline_of(report)
+    answer = make_headline(report)
     assert first.startswith(f" {report.verdict.value} ")
     assert (answer.scope is not None) is (report.verdict is Verdict.GO)
     assert answer.scope is None or answer.scope.in_language(language) in first

@@ -29,7 +29,7 @@ from gonogo.guard.report import report_of
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.report import render
-from gonogo.report.answer.invoked import called
+from gonogo.report.answer.command_placeholders import called
 from gonogo.trials.bisect.bisect import BisectRequest, bisect
 from gonogo.trials.bisect.report import bisect_report
 from gonogo.trials.plan.answer import plan_report

@@ -17,7 +17,7 @@ from virtual.saved_models import LOAD, TINY, header, real_loads, save
 from virtual_worker import answers
 
 from gonogo.virtual.weights import skeleton
-from gonogo.virtual.weights.generated_weights import MadeWeights
+from gonogo.virtual.weights.generated_weights import GeneratedWeights
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_checkpoint_is_made_beside_a_huggingface_hub_that_can_not_split_it(mon
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", ModuleType("huggingface_hub"))
     monkeypatch.setattr(modeling, "shard_checkpoint", shard_checkpoint, raising=False)
-    skeleton._write_plainly(torch.nn.Linear(2, 3), str(tmp_path))
+    skeleton._write_with_safetensors(torch.nn.Linear(2, 3), str(tmp_path))
     assert set(header(tmp_path / "model.safetensors")) - {"__metadata__"} == {"weight", "bias"}
 
 
@@ -112,7 +112,7 @@ def test_ranks_that_are_rehearsed_together_make_them_once(tmp_path: Path) -> Non
         return "made"
 
     def rank(told: Path) -> None:
-        MadeWeights(str(tmp_path / "scratch"), True, lambda said: told.write_text(said) and None).once(
+        GeneratedWeights(str(tmp_path / "scratch"), True, lambda said: told.write_text(said) and None).once(
             str(weights), make
         )
 
@@ -128,7 +128,7 @@ def test_ranks_that_are_rehearsed_together_make_them_once(tmp_path: Path) -> Non
 
 def test_weights_that_are_here_are_told_of_by_none(tmp_path: Path) -> None:
     said: list[str] = []
-    MadeWeights(str(tmp_path), True, said.append).once(str(tmp_path / "model.safetensors"), lambda: None)
+    GeneratedWeights(str(tmp_path), True, said.append).once(str(tmp_path / "model.safetensors"), lambda: None)
     assert said == []
 
 
@@ -139,7 +139,7 @@ def test_a_copy_of_a_folder_is_used_where_it_can_not_be_written(
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     folder = str(tmp_path / "model")
-    made = MadeWeights(str(tmp_path / "scratch"), True, lambda said: None)
+    made = GeneratedWeights(str(tmp_path / "scratch"), True, lambda said: None)
     assert made.writable(folder) == made.place_of(folder) == folder
     assert sorted(os.listdir(folder)) == ["config.json"]
     opened = os.open
@@ -154,9 +154,9 @@ def test_a_copy_of_a_folder_is_used_where_it_can_not_be_written(
     assert os.path.basename(copy) == "model"
     assert Path(copy, "config.json").read_text() == "{}"
     assert made.writable(folder) == made.writable(copy) == made.place_of(folder) == made.place_of(copy) == copy
-    assert MadeWeights(made.scratch, True, made.tell).place_of(folder) == copy
+    assert GeneratedWeights(made.scratch, True, made.tell).place_of(folder) == copy
     monkeypatch.undo()
-    unconfined = MadeWeights(str(tmp_path / "other"), False, made.tell)
+    unconfined = GeneratedWeights(str(tmp_path / "other"), False, made.tell)
     assert unconfined.writable(folder) != folder, "what is really the user's is left alone"
 
 
@@ -166,7 +166,7 @@ def test_a_model_is_built_on_meta_by_a_transformers_that_has_no_contexts_for_it(
 
     monkeypatch.delattr(transformers.PreTrainedModel, "get_init_context")
     config = transformers.Qwen2Config(**TINY, dtype="bfloat16")
-    with skeleton.own_build():
+    with skeleton.isolated_model_build():
         model = skeleton.build(transformers.Qwen2ForCausalLM, config, "")
     assert {(str(p.device), str(p.dtype)) for p in model.parameters()} == {("meta", "torch.bfloat16")}
 

@@ -12,13 +12,13 @@ import msgspec
 import pytest
 import requests
 
-from gonogo.evidence.prepared import MANIFEST, Prepared, is_address_of_rows
-from gonogo.evidence.rehearsal.record import Missed
+from gonogo.evidence.prepared import MANIFEST, Prepared, is_data_file_url
+from gonogo.evidence.rehearsal.record import MissingInput
 from gonogo.virtual.sandbox import addresses
 
 TEXT = "https://raw.githubusercontent.com/somebody/texts/master/input.txt"
 OTHER = "https://example.org/rows.jsonl"
-Said = tuple[list[str], list[Missed]]
+Said = tuple[list[str], list[MissingInput]]
 
 
 def nowhere(host: object, *rest: object, **others: object) -> None:
@@ -32,7 +32,7 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Said]:
     (tmp_path / "data" / "it.txt").write_text("ab cd\n")
     (tmp_path / MANIFEST).write_bytes(msgspec.json.encode(Prepared(addresses={TEXT: "data/it.txt"})))
     assumed: list[str] = []
-    missed: list[Missed] = []
+    missed: list[MissingInput] = []
     monkeypatch.setattr("socket.getaddrinfo", nowhere)
     undo = addresses.install(str(tmp_path), lambda what: assumed.append(what.en), missed.append)
     yield assumed, missed
@@ -64,7 +64,7 @@ def test_what_was_made_is_read_and_assumed(said: Said, way: str) -> None:
 def test_what_was_not_made_is_refused_and_missed(said: Said, way: str) -> None:
     with pytest.raises(Exception, match=r"example\.org|aiohttp"):
         WAYS[way](OTHER)
-    assert said == ([], [Missed("data", OTHER)])
+    assert said == ([], [MissingInput("data", OTHER)])
 
 
 def test_a_file_that_is_kept_where_the_program_wants_it(said: Said, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_service_and_weights_are_no_rows(said: Said) -> None:
         "https://example.org/",
         "a.txt",
     ):
-        assert not is_address_of_rows(name)
+        assert not is_data_file_url(name)
     with pytest.raises(requests.ConnectionError):
         requests.get("https://example.org/api", timeout=3)
     with pytest.raises(requests.ConnectionError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gonogo.virtual.values.across_ranks import packed, reduced, results, unpacked
+from gonogo.virtual.values.collective_values import packed, reduced, results, unpacked
 
 
 def tensors(*values: list[float]) -> list[list[torch.Tensor]]:

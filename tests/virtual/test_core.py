@@ -19,7 +19,7 @@ from virtual.worlds import virtual_session
 from gonogo.virtual.ranks.session import Session
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.unsupported import UnsupportedOperator
-from gonogo.virtual.values.assumptions import FINITE
+from gonogo.virtual.values.assumptions import FINITE_ASSUMPTION
 
 GPU = torch.device("cuda", 0)
 HOST = torch.device("cpu")
@@ -232,7 +232,7 @@ def test_a_gradient_scaler_takes_its_steps(session: Session) -> None:
         scaler.update()
     assert [state["step"].item() for state in optimizer.state.values()] == [2, 2]
     assert scaler.get_scale() == 65536
-    assert FINITE.en in [one.what for one in session.ledger.entries()]
+    assert FINITE_ASSUMPTION.en in [one.what for one in session.ledger.entries()]
 
 
 @pytest.mark.slow

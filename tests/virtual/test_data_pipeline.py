@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from virtual.data_operations import CASES, made, outcome, outcomes
 from virtual.worlds import virtual_session
 
-from gonogo.evidence.rehearsal.loading import Loading
+from gonogo.evidence.rehearsal.loading import LoaderSharedMemory
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.ranks.session import Session
 
@@ -290,9 +290,9 @@ def test_what_workers_would_keep_in_shared_memory_is_told(session: Session) -> N
         assert batch["image"].shape == (4, 1000)
     assert session.life.loading is None
     next(iter(DataLoader(rows, batch_size=4, num_workers=3)))
-    assert session.life.loading == Loading(workers=3, ahead=6, batch_bytes=16384)
+    assert session.life.loading == LoaderSharedMemory(workers=3, ahead=6, batch_bytes=16384)
     assert session.life.loading.held_bytes == 6 * 16384
     next(iter(DataLoader(rows, batch_size=4, num_workers=1)))
     assert session.life.loading.workers == 3
     next(iter(DataLoader(rows, batch_size=20, num_workers=2, prefetch_factor=9)))
-    assert session.life.loading == Loading(workers=2, ahead=2, batch_bytes=81920)
+    assert session.life.loading == LoaderSharedMemory(workers=2, ahead=2, batch_bytes=81920)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from virtual.forked import output_of, rehearse_all
 
-from gonogo.evidence.rehearsal.failures import less_data_before
-from gonogo.virtual.hooks.training import is_of_no_batch
+from gonogo.evidence.rehearsal.failures import data_end_behind_failure
+from gonogo.virtual.hooks.training import has_no_batches
 
 EPOCHS = """
 import torch
@@ -146,7 +146,9 @@ def test_what_comes_after_is_rehearsed_and_what_fails_of_it_is_not_certain(tmp_p
     records = rehearse_all(tmp_path, programs, stack="import torch\n")
     assert records["epochs"].outcome == "completed", output_of(tmp_path, "epochs")
     assert records["epochs"].steps == 4  # two that were asked for, and one in each epoch that followed
-    less = {name: record.failure and less_data_before(record, record.failure) for name, record in records.items()}
+    less = {
+        name: record.failure and data_end_behind_failure(record, record.failure) for name, record in records.items()
+    }
     assert records["one_batch_ahead"].outcome == "completed"  # timm's loader; a pass without a batch was gonogo's doing
     assert records["looks_at_the_first"].outcome == "completed", output_of(tmp_path, "looks_at_the_first")
     assert records["after_one_batch_ahead"].outcome == "raised"
@@ -180,4 +182,4 @@ def test_a_loader_tells_of_no_batch_by_its_length_alone() -> None:
             return self.length
 
     lengths = (0, 8, TypeError("no length"), RuntimeError("the stream has not been opened"))
-    assert [is_of_no_batch(Loader(length)) for length in lengths] == [True, False, False, False]
+    assert [has_no_batches(Loader(length)) for length in lengths] == [True, False, False, False]

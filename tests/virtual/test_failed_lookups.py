@@ -90,7 +90,7 @@ def test_a_frame_that_has_returned_is_not_the_one_that_was_given_its_memory(tmp_
     kept = asked._by_user if asked._by_user else asked._by_libraries
     for stack in (one.stack, reused):
         kept[place] = one._replace(stack=stack)
-        (found,) = failed_lookups.before_failure(asked, failing, [])
+        (found,) = failed_lookups.lookups_before_failure(asked, failing, [])
         assert found.shared is not None
         assert found.shared.function == "outer"
 
@@ -99,7 +99,7 @@ def test_gonogos_own_look_for_a_models_folder_is_the_programs_only_where_the_hub
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gonogo.virtual.lookups import probe_reporting
-    from gonogo.virtual.weights.places import as_folder
+    from gonogo.virtual.weights.model_folders import find_model_folder
 
     cached = tmp_path / "snapshots" / "0" / "config.json"
     cached.parent.mkdir(parents=True)
@@ -111,9 +111,9 @@ def test_gonogos_own_look_for_a_models_folder_is_the_programs_only_where_the_hub
     asked = failed_lookups.FailedLookups()
     undo = [failed_lookups.install(asked), probe_reporting.install()]
     try:
-        assert as_folder("gpt2") == str(cached.parent)
+        assert find_model_folder("gpt2") == str(cached.parent)
         assert not list(asked.latest_first())
-        assert as_folder("checkpoints/last") is None
+        assert find_model_folder("checkpoints/last") is None
         assert [one.name for one in asked.latest_first()] == ["checkpoints/last"]
     finally:
         while undo:

@@ -7,7 +7,7 @@ import multiprocessing
 
 import pytest
 
-from gonogo.virtual.failure import _first_cause, _words_of_parser, exited_for
+from gonogo.virtual.failure import _argparse_message, _first_cause, unwrap_exit_cause
 
 
 def test_a_parsers_refusal_is_told_in_its_words() -> None:
@@ -16,14 +16,14 @@ def test_a_parsers_refusal_is_told_in_its_words() -> None:
     with pytest.raises(SystemExit) as ended:
         parser.parse_args(["--steps", "many"])
     assert str(ended.value) == "2"
-    assert _words_of_parser(ended.value) == "train.py: error: argument --steps: invalid int value: 'many'"
+    assert _argparse_message(ended.value) == "train.py: error: argument --steps: invalid int value: 'many'"
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), SystemExit("out of data"), ValueError("x")])
 def test_any_other_end_has_its_own(error: BaseException) -> None:
     with pytest.raises(type(error)) as ended:
         raise error
-    assert _words_of_parser(ended.value) is None
+    assert _argparse_message(ended.value) is None
 
 
 def test_the_first_cause_of_a_chain_is_told() -> None:
@@ -73,7 +73,7 @@ def test_an_exit_by_a_number_hides_what_was_printed_before_it(code: object, hidd
 
     with pytest.raises(SystemExit) as ended:
         main()
-    assert isinstance(exited_for(ended.value), KeyError if hidden else SystemExit)
+    assert isinstance(unwrap_exit_cause(ended.value), KeyError if hidden else SystemExit)
 
 
 def test_a_parsers_refusal_is_no_hidden_exception() -> None:
@@ -81,4 +81,4 @@ def test_a_parsers_refusal_is_no_hidden_exception() -> None:
     parser.add_argument("--steps", type=int)
     with pytest.raises(SystemExit) as ended:
         parser.parse_args(["--steps", "many"])
-    assert exited_for(ended.value) is ended.value
+    assert unwrap_exit_cause(ended.value) is ended.value

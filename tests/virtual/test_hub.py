@@ -33,7 +33,7 @@ def test_a_model_is_pushed(noted: list[str], tmp_path: Path) -> None:
     job = api.upload_folder(repo_id="somebody/model", folder_path=tmp_path, run_as_future=True)
     assert job.done()
     assert job.result().oid
-    assert set(noted) == {hub.SENT}
+    assert set(noted) == {hub.HUB_UPLOAD_ASSUMPTION}
 
 
 def test_by_the_modules_functions_as_libraries_do(noted: list[str], tmp_path: Path) -> None:
@@ -41,14 +41,14 @@ def test_by_the_modules_functions_as_libraries_do(noted: list[str], tmp_path: Pa
     hf_api.upload_file(path_or_fileobj=b"x", path_in_repo="a", repo_id="somebody/model")
     hf_api.create_branch("somebody/model", branch="step-2")
     assert hf_api.whoami()["name"] == "user"
-    assert set(noted) == {hub.SENT}
+    assert set(noted) == {hub.HUB_UPLOAD_ASSUMPTION}
 
 
 def test_what_is_fetched_is_refused_as_before(noted: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)  # as a rehearsal has it from the start
     with pytest.raises(Exception, match=r"[Oo]ffline|network"):
         huggingface_hub.HfApi().model_info("somebody/model")
-    assert hub.SENT not in noted
+    assert hub.HUB_UPLOAD_ASSUMPTION not in noted
 
 
 def test_a_folder_of_the_users_is_no_repository_of_the_hub(

@@ -12,7 +12,7 @@ from huggingface_hub import constants, hf_api
 
 from gonogo.evidence.prepared import MANIFEST, Prepared
 from gonogo.evidence.published.models import published_model
-from gonogo.evidence.rehearsal.record import Missed
+from gonogo.evidence.rehearsal.record import MissingInput
 from gonogo.prepare.generated.model_folder import model_files
 from gonogo.virtual.sandbox import network, prepared, questions
 
@@ -36,9 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def missed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Missed]]:
+def missed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[MissingInput]]:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)  # as a rehearsal has it: without, the hub's client waits
-    found: list[Missed] = []
+    found: list[MissingInput] = []
     refused = network.install(lambda host: None)
     undo = prepared.install(str(folder), lambda what: None, found.append, lambda name, place, file: place)
     yield found
@@ -46,7 +46,7 @@ def missed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Misse
     refused.undo()
 
 
-def test_a_repository_tells_of_itself(missed: list[Missed]) -> None:
+def test_a_repository_tells_of_itself(missed: list[MissingInput]) -> None:
     for ask in (huggingface_hub.model_info, hf_api.model_info, huggingface_hub.HfApi().model_info, hf_api.repo_info):
         info = ask(NAME, revision="main")
         assert (info.id, info.private) == (NAME, False)
@@ -58,7 +58,7 @@ def test_a_repository_tells_of_itself(missed: list[Missed]) -> None:
     assert not missed
 
 
-def test_its_files_are_listed(missed: list[Missed]) -> None:
+def test_its_files_are_listed(missed: list[MissingInput]) -> None:
     assert {"config.json", "model.safetensors"} <= set(huggingface_hub.list_repo_files(NAME))
     assert list(huggingface_hub.list_repo_files("somebody/rows", repo_type="dataset")) == ["train/0.jsonl"]
     tree = list(huggingface_hub.HfApi().list_repo_tree("somebody/rows", repo_type="dataset"))
@@ -68,7 +68,7 @@ def test_its_files_are_listed(missed: list[Missed]) -> None:
     assert [one.path for one in hf_api.get_paths_info(NAME, ["config.json", "no.json"])] == ["config.json"]
 
 
-def test_it_and_its_revisions_are_there(missed: list[Missed]) -> None:
+def test_it_and_its_revisions_are_there(missed: list[MissingInput]) -> None:
     assert huggingface_hub.repo_exists(NAME)
     assert huggingface_hub.revision_exists(NAME, "main")
     assert huggingface_hub.file_exists(NAME, "config.json")
@@ -76,14 +76,14 @@ def test_it_and_its_revisions_are_there(missed: list[Missed]) -> None:
 
 
 @pytest.mark.parametrize("ask", ["model_info", "list_repo_files", "repo_info"])
-def test_a_name_that_was_not_prepared_is_refused_and_noted(missed: list[Missed], ask: str) -> None:
+def test_a_name_that_was_not_prepared_is_refused_and_noted(missed: list[MissingInput], ask: str) -> None:
     with pytest.raises(Exception, match=r"[Oo]ffline|network"):
         getattr(huggingface_hub, ask)("somebody/model")
-    assert missed == [Missed("model", "somebody/model")]
+    assert missed == [MissingInput("model", "somebody/model")]
 
 
-def test_a_file_that_is_asked_for_in_vain_is_named(missed: list[Missed]) -> None:
+def test_a_file_that_is_asked_for_in_vain_is_named(missed: list[MissingInput]) -> None:
     with pytest.raises(Exception, match=r"[Oo]ffline|network|cache") as raised:
         huggingface_hub.hf_hub_download(repo_id="somebody/vocoder", filename="config.yaml")
     assert questions.asked_for(raised.value) == ("somebody/vocoder", "config.yaml")
-    assert missed == [Missed("model", "somebody/vocoder", files=("config.yaml",))]
+    assert missed == [MissingInput("model", "somebody/vocoder", files=("config.yaml",))]

@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gonogo.finding import Text
-from gonogo.virtual.kernels import _Missing, nvrtc
+from gonogo.virtual.kernels import _MissingKernel, nvrtc
 from gonogo.virtual.kernels.async_io import AsyncIo, NvmeTraffic
 from gonogo.virtual.kernels.cpu_optimizers import CpuAdagrad, CpuAdam, CpuLion
 from gonogo.virtual.kernels.fused_optimizers import FusedAdam, FusedLamb, FusedLion
@@ -406,6 +406,6 @@ def test_a_kernel_without_a_stand_in_says_what_to_turn_off() -> None:
         return NotImplementedError(what)
 
     with pytest.raises(NotImplementedError, match=r"transformer_inference\.softmax_context_fp16"):
-        _Missing("transformer_inference", unsupported).softmax_context_fp16(None)
+        _MissingKernel("transformer_inference", unsupported).softmax_context_fp16(None)
     assert "hybrid_engine" in said[0].en
     assert "hybrid_engine" in said[0].zh

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.virtual.hooks.advanced_loops import LedLoops
+from gonogo.virtual.hooks.advanced_loops import LoopAdvancer
 
 _AT_THE_END = """
 for step, row in enumerate(rows, start=1):
@@ -81,11 +81,11 @@ class _Ended(Exception):
     """The data is over, or the rehearsal's time."""
 
 
-def _run(folder: Path, source: str, steps: int = 2, **given: Any) -> tuple[LedLoops, list[tuple[str, int]]]:
+def _run(folder: Path, source: str, steps: int = 2, **given: Any) -> tuple[LoopAdvancer, list[tuple[str, int]]]:
     """Run a program that makes ``steps`` steps and as many more as are wanted; what it did, with its counter."""
     path = folder / "train.py"
     path.write_text(source)
-    leader, done, made = LedLoops(), [], [0]
+    leader, done, made = LoopAdvancer(), [], [0]
 
     def stepped() -> None:
         if made[0] >= steps and not leader.waiting:
@@ -169,11 +169,11 @@ for step in range(100):
 """
     for index, blamed in (("step", True), ("5", False)):
         path = tmp_path / f"{index}.py"
-        leader = LedLoops()
+        leader = LoopAdvancer()
         code = source.format(index=index)
         path.write_text(code)
         with pytest.raises(IndexError) as raised:
             exec(compile(code, str(path), "exec"), {"stepped": leader.after_step, "save": print})
         assert leader.led
-        assert leader.blames(raised.value) == blamed
-        assert not leader.blames(AttributeError())
+        assert leader.is_caused_by_advance(raised.value) == blamed
+        assert not leader.is_caused_by_advance(AttributeError())

@@ -38,7 +38,7 @@ def test_what_a_save_gathers_is_the_saves_even_while_it_lingers() -> None:
 
 
 def test_a_program_that_goes_on_far_beyond_its_steps_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "_SECONDS_WHERE_CHEAP", 0.0)
+    monkeypatch.setattr(lifecycle, "_MAX_CHEAP_CPU_SECONDS", 0.0)
     life, _ = life_on_host()
     for _ in range(life.target + 7):
         life.step_done("the optimizer")
@@ -111,7 +111,7 @@ def test_a_program_without_an_optimizer_has_none_to_step(
     life.has_optimizer, life.has_engine, life.empty_pass = has_optimizer, has_engine, empty
     for phase in ("forward", "backward") if backward else ("forward",):
         life.enter(phase)  # type: ignore[arg-type]
-    life.ended_by_itself()
+    life.on_program_end()
     assert ("step" in life.expected) == wants_step
 
 
@@ -150,7 +150,7 @@ def test_the_end_of_data_that_a_generator_hands_on_is_the_rehearsals(steps: int,
         life.step_done("the optimizer")
     error = _through_a_generator(life.ended if ended else StopIteration)
     assert error is not life.end
-    assert life.is_of_no_data(error) == is_of_it
+    assert life.is_caused_by_ended_data(error) == is_of_it
 
 
 def test_an_end_of_the_programs_own_after_the_datas_is_a_failure() -> None:
@@ -160,4 +160,4 @@ def test_an_end_of_the_programs_own_after_the_datas_is_a_failure() -> None:
     _through_a_generator(life.ended)
     with pytest.raises(StopIteration) as own:
         next(iter(()))
-    assert not life.is_of_no_data(own.value)
+    assert not life.is_caused_by_ended_data(own.value)

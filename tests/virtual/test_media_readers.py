@@ -129,7 +129,7 @@ def test_pictures_are_read_by_pillow(session: Session, tmp_path: Path) -> None:
     module: Any = types.ModuleType("torchvision.io.image")
     for name in ("decode_image", "decode_png", "decode_jpeg", "encode_png", "write_jpeg", "read_file", "write_file"):
         setattr(module, name, None)
-    torchvision._read_by_pillow(Patches(), module, lambda text: None)
+    torchvision._decode_with_pillow(Patches(), module, lambda text: None)
     picture = torch.arange(48, dtype=torch.uint8).reshape(3, 4, 4)
     data = module.encode_png(picture)
     assert module.decode_image(data).tolist() == picture.tolist()

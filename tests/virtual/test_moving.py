@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from confined import runs_of
 
-from gonogo.virtual.sandbox import moving
+from gonogo.virtual.sandbox import file_copies
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def across(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(os, "rename", refused(os.rename))
     monkeypatch.setattr(os, "replace", refused(os.replace))
-    undo = moving.install()
+    undo = file_copies.install()
     yield
     undo()
 
@@ -75,7 +75,7 @@ def test_a_folder_is_moved_with_all_that_it_is(below: Path, tmp_path: Path) -> N
     with open(weights, "rb") as file:
         file.seek(1 << 29)
         assert file.read(5001) == b"x" * 5000 + b"\0"
-    assert [name for name in os.listdir(tmp_path) if "moving" in name] == []
+    assert [name for name in os.listdir(tmp_path) if "file_copies" in name] == []
 
 
 @pytest.mark.usefixtures("across")
@@ -112,7 +112,7 @@ def test_what_can_not_be_replaced_is_said_as_of_a_move(below: Path, tmp_path: Pa
 
 @pytest.mark.usefixtures("across")
 def test_more_than_is_copied_stays_refused(below: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "_MAX_MOVED", 4096)
+    monkeypatch.setattr(file_copies, "_MAX_MOVED_BYTES", 4096)
     with pytest.raises(OSError, match="Invalid cross-device link"):
         os.rename(below, tmp_path / "moved")
     assert sorted(os.listdir(tmp_path)) == ["below"]

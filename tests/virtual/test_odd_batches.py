@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gonogo.virtual.hooks.batches.odd_batches import MAX_ODD, OddBatches
+from gonogo.virtual.hooks.batches.odd_batches import MAX_ODD_BATCHES, OddBatches
 
 
 def batch(rows: int, length: int, label: int) -> dict[str, torch.Tensor]:
@@ -26,7 +26,7 @@ def test_of_many_only_the_extreme_ones_are_kept() -> None:
     many = [[torch.full((1,), place == at, dtype=torch.int64) for place in range(9)] for at in range(9)]
     seen = OddBatches()
     seen.saw([torch.zeros(1, dtype=torch.int64)] * 9)
-    assert len(seen.among(many)) == MAX_ODD
+    assert len(seen.among(many)) == MAX_ODD_BATCHES
 
 
 def test_numbers_that_are_no_whole_ones_make_no_batch_odd() -> None:

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 from gonogo.evidence.rehearsal.record import CATEGORIES
-from gonogo.virtual.memory.owners import Shares, divided, part_of, placed, scaled, shares
+from gonogo.virtual.memory.owners import Shares, divided, owner_of_part, placed, scaled, shares
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 
 
@@ -14,8 +14,8 @@ def test_a_flat_buffer_is_shared_out_by_ranges() -> None:
     assert shares([(8, "a"), (8, "a"), (0, "b")]) == "a"
     flat = shares([(8, "a"), (4, "b"), (4, None)])
     assert flat == Shares(((8, "a"), (4, "b"), (4, None)))
-    assert part_of(flat, 4, 12) == Shares(((4, "a"), (4, "b")))
-    assert part_of(flat, 0, 8) == "a"
+    assert owner_of_part(flat, 4, 12) == Shares(((4, "a"), (4, "b")))
+    assert owner_of_part(flat, 0, 8) == "a"
     assert scaled(flat, 32) == Shares(((16, "a"), (8, "b"), (8, None)))  # a copy in fp32 of what was bf16
     assert divided(flat, 10) == [("a", 5), ("b", 2), (None, 3)]  # whatever the size, nothing is lost
     assert divided("a", 10) == [("a", 10)]

@@ -44,6 +44,6 @@ def test_operators_on_lists_have_shapes_where_torch_has_no_kernel() -> None:
 def test_a_marked_tensor_is_a_parameter_and_nothing_more() -> None:
     marked: Any = torch.empty(0)
     marked._is_param = True
-    is_one = private.marks_parameters_alone() or (lambda cls, instance: isinstance(instance, cls))
+    is_one = private.parameter_instance_check() or (lambda cls, instance: isinstance(instance, cls))
     assert is_one(torch.nn.Parameter, marked)
     assert not is_one(torch.nn.parameter.UninitializedParameter, marked)

@@ -101,11 +101,11 @@ def test_the_release_is_the_newest_that_the_trainer_drives(monkeypatch: pytest.M
 
     monkeypatch.setattr(package.metadata, "requires", requires)
     monkeypatch.setattr(package.metadata, "version", lambda name: str(requires(name)))
-    assert package.version_to_stand_for() == ("0.12.0", False)
+    assert package.stand_in_version() == ("0.12.0", False)
     installed["trl"] = ["vllm<=0.31.0,>=0.22.0; extra == 'vllm'"]
-    assert package.version_to_stand_for() == ("0.31.0", False)
+    assert package.stand_in_version() == ("0.31.0", False)
     installed.update({"ms-swift": [], "trl": ["vllm<0.13.0; extra == 'vllm'"]})
-    assert package.version_to_stand_for() == (package.NEWEST, False)  # it drives vLLM by itself
+    assert package.stand_in_version() == (package.NEWEST, False)  # it drives vLLM by itself
 
 
 @pytest.mark.slow
@@ -271,7 +271,7 @@ def test_ranks_of_an_engine_agree_on_the_smallest_cache(session: Session, monkey
     told: list[tuple[Any, ...]] = []
 
     class Others:
-        def are_in(self, members: tuple[int, ...]) -> bool:
+        def has_rehearsed_peer(self, members: tuple[int, ...]) -> bool:
             return len(members) > 1
 
         def call(self, group: str, members: tuple[int, ...], operator: str, **what: Any) -> list[bytes] | None:

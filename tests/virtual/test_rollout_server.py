@@ -11,7 +11,7 @@ import pytest
 from virtual.worlds import virtual_session
 
 from gonogo.virtual.ranks.session import Session
-from gonogo.virtual.rollout.meeting import MEETING
+from gonogo.virtual.rollout.meeting import WEIGHT_SYNC_GROUP
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 SGLANG = "http://localhost:8998"
@@ -110,7 +110,7 @@ def test_a_request_that_waits_for_its_own_thread_is_never_answered(session: Sess
     post("/init_weight_transfer_engine")
     with pytest.raises(RuntimeError, match="answered only when the trainer joins the group"):
         communicator()
-    MEETING.forget()
+    WEIGHT_SYNC_GROUP.forget()
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(post, "/init_weight_transfer_engine")
         group = communicator()

@@ -10,7 +10,7 @@ import torch
 from confined import runs_of
 from virtual_worker import answers
 
-from gonogo.virtual.weights.torch_archive import Record, expand, omitted_in, write_archive
+from gonogo.virtual.weights.torch_archive import Record, expand, omitted_records, write_archive
 
 
 @pytest.fixture
@@ -300,16 +300,16 @@ def test_archive_is_one_that_torch_reads(tmp_path: Path) -> None:
         ]  # fmt: skip
     records.insert(1, Record("data/large", 5 << 30, None))
     with (tmp_path / "holes.pt").open("wb") as file:
-        length = write_archive(file, "holes", records, holes=True)
+        length = write_archive(file, "holes", records, sparse=True)
     assert length == (tmp_path / "holes.pt").stat().st_size > 5 << 30
     assert (tmp_path / "holes.pt").stat().st_blocks * 512 < 1 << 20
     read = torch.load(tmp_path / "holes.pt", mmap=True)
     assert read["a"].tolist() == list(range(10))
     assert read["b"].sum() == 0
     stream = io.BytesIO()
-    write_archive(stream, "stream", records, holes=False)
+    write_archive(stream, "stream", records, sparse=False)
     stream.seek(0)
-    omitted = omitted_in(stream)
+    omitted = omitted_records(stream)
     assert omitted == {"data/large": 5 << 30, "data/1": 4000}
     stream.seek(0)
     expand(stream, str(tmp_path / "expanded.pt"), omitted)

@@ -49,7 +49,7 @@ def test_what_never_held_anything_is_left_out_and_the_last_moment_is_there() -> 
 def test_what_leaves_no_trace_leaves_none_here() -> None:
     record = device()
     kept = Cell(record, 512, 0, None)
-    with record.peak_kept():
+    with record.without_peak_update():
         passing = [Cell(record, GIB, 1, None) for _ in range(10)]
         del passing
     assert max(held(record)) == kept.nbytes

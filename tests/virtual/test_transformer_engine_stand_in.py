@@ -433,10 +433,10 @@ def test_what_is_not_covered_says_so(tex: Any) -> None:
 
 
 def test_the_package_of_its_python_alone_can_be_laid_over(tmp_path: Path) -> None:
-    from gonogo.prepare.packages.names import PYTHON_ALONE, can_overlay, needs_cuda
+    from gonogo.prepare.packages.names import PURE_PYTHON_REQUIREMENTS, can_overlay, needs_cuda
 
     assert can_overlay("transformer-engine")
-    assert "onnxscript" in PYTHON_ALONE["transformer-engine"]
+    assert "onnxscript" in PURE_PYTHON_REQUIREMENTS["transformer-engine"]
     for compiled in ("transformer-engine-torch", "transformer-engine-cu12"):
         assert not can_overlay(compiled)
         assert needs_cuda(compiled)

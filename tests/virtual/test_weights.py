@@ -199,7 +199,7 @@ def test_large_files_are_never_read(folder: Path) -> None:
         write_archive(
             archive, "big",
             [Record("data.pkl", len(data), data), Record("data/0", 4 * 10**10, None), Record("version", 2, b"3\n")],
-            holes=True,
+            sparse=True,
         )  # fmt: skip
     found = answers(
         folder,

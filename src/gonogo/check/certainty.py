@@ -13,63 +13,68 @@ from gonogo.evidence.script.identifiers import is_main_guard, is_option, last_na
 from gonogo.evidence.script.nodes import is_none
 from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text, translated
-from gonogo.hazards.facts.rank_tests import names_rank
+from gonogo.hazards.facts.rank_tests import contains_rank_name
 
 CERTAINTY_ORDER = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
 
 _NOT_REACHED = translated("as far as names can be traced, nothing that this launch starts calls this code")
 _CONDITION = translated("its condition `{test}` (line {line}) is true")
 _CONDITION_FAILS = translated("its condition `{test}` (line {line}) is false here")
-_OPENED = translated("The program opens the config itself (line {line}): check that it passes it on unchanged")
-_IN_TEST = translated("a launch runs this test file")
-_TEST = re.compile(r"(^|[/\\])(test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
+_CONFIG_OPENED_BY_PROGRAM = translated(
+    "The program opens the config itself (line {line}): check that it passes it on unchanged"
+)
+_IN_TEST_FILE = translated("a launch runs this test file")
+_TEST_FILE_PATTERN = re.compile(r"(^|[/\\])(test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
 """Files that a test runner starts, which skips and selects what stands in them."""
 _RANK_NAMES = ("should_save", "world_size", "is_initialized")
 """Tests that some rank passes, besides those of a rank: that not all do is what such findings are about."""
-_COUNTS = frozenset({"step", "steps", "epoch", "epochs", "iter", "iters", "iteration", "iterations", "itr", "idx"})
-_LIMITS = frozenset({"max", "min", "num", "warmup", "every", "per", "save", "log", "logging", "eval"})
+_COUNTER_WORDS = frozenset(
+    {"step", "steps", "epoch", "epochs", "iter", "iters", "iteration", "iterations", "itr", "idx"}
+)
+_LIMIT_WORDS = frozenset({"max", "min", "num", "warmup", "every", "per", "save", "log", "logging", "eval"})
 """Words of numbers of steps that are set beforehand, beside those that a loop counts."""
 _DEEPSPEED_NAMES = ("deepspeed", "zero_3", "zero_stage")
 
 
-def downgrade_unreached(found: Sequence[Finding], run: Run) -> list[Finding]:
+def downgrade_unreached(findings: Sequence[Finding], run: Run) -> list[Finding]:
     """What stands in code that the launch never reaches is merely possible; under a condition, likely at most."""
     scripts = {script.source.path: script for script in run.scripts}
     return [
-        _in_code(one, scripts[one.spans[0].path], run) if _may_be_downgraded(one, scripts) else one for one in found
+        _downgrade_by_conditions(one, scripts[one.spans[0].path], run) if _is_downgradable(one, scripts) else one
+        for one in findings
     ]
 
 
-def downgrade_rewritten_config(found: Sequence[Finding], run: Run) -> list[Finding]:
+def downgrade_rewritten_config(findings: Sequence[Finding], run: Run) -> list[Finding]:
     """Of a config that the program opens itself, what its usual reader would make of it is not certain."""
-    if run.launch is None or all(one.certainty is not Certainty.CERTAIN for one in found):
-        return list(found)
-    line = _opening(run)
+    if run.launch is None or all(one.certainty is not Certainty.CERTAIN for one in findings):
+        return list(findings)
+    line = _config_open_line(run)
     if line is None:
-        return list(found)
-    return [_downgrade(one, Certainty.LIKELY, _OPENED.format(line=line)) for one in found]
+        return list(findings)
+    return [_downgrade(one, Certainty.LIKELY, _CONFIG_OPENED_BY_PROGRAM.format(line=line)) for one in findings]
 
 
-def _may_be_downgraded(finding: Finding, scripts: dict[str, Script]) -> bool:
+def _is_downgradable(finding: Finding, scripts: dict[str, Script]) -> bool:
     return finding.certainty is not Certainty.POSSIBLE and bool(finding.spans) and finding.spans[0].path in scripts
 
 
-def _downgrade(finding: Finding, certainty: Certainty, why: Text) -> Finding:
+def _downgrade(finding: Finding, certainty: Certainty, reason: Text) -> Finding:
     if CERTAINTY_ORDER[finding.certainty] <= CERTAINTY_ORDER[certainty]:
         return finding
-    return replace(finding, certainty=certainty, confirm=(*finding.confirm, why))
+    return replace(finding, certainty=certainty, confirm=(*finding.confirm, reason))
 
 
-def _in_code(finding: Finding, script: Script, run: Run) -> Finding:
+def _downgrade_by_conditions(finding: Finding, script: Script, run: Run) -> Finding:
     line = finding.spans[0].line
-    if run.launch is None and _TEST.search(script.source.path):
-        return _downgrade(finding, Certainty.POSSIBLE, _IN_TEST)
+    if run.launch is None and _TEST_FILE_PATTERN.search(script.source.path):
+        return _downgrade(finding, Certainty.POSSIBLE, _IN_TEST_FILE)
     if run.launch is not None and not run.reached.holds(script.source.path, line):
         return _downgrade(finding, Certainty.POSSIBLE, _NOT_REACHED)
     if finding.certainty is not Certainty.CERTAIN:
         return finding
-    for test in _tests_of(script, line):
-        truth = _truth(script, test, run)
+    for test in _enclosing_conditions(script, line):
+        truth = _condition_holds(script, test, run)
         if truth is True:
             continue
         certainty, condition = (
@@ -79,7 +84,7 @@ def _in_code(finding: Finding, script: Script, run: Run) -> Finding:
     return finding
 
 
-def _tests_of(script: Script, line: int) -> Iterator[ast.expr]:
+def _enclosing_conditions(script: Script, line: int) -> Iterator[ast.expr]:
     """The tests that must hold for the statement on a line to run, within its function."""
     node: ast.AST | None = script.tree
     innermost: ast.stmt | None = None
@@ -100,37 +105,37 @@ def _statements_in(node: ast.AST) -> Iterator[ast.stmt]:
             yield from _statements_in(child)
 
 
-def _truth(script: Script, test: ast.expr, run: Run) -> bool | None:
+def _condition_holds(script: Script, test: ast.expr, run: Run) -> bool | None:
     """Whether a condition holds in this run; None where that depends on what the files do not tell."""
     known = script.field(test)
     if known.truth is not None:
         return known.truth
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return _falsity(script, test.operand, run)
+        return _negation_holds(script, test.operand, run)
     if isinstance(test, ast.BoolOp):
         return _combine_conditions(
-            [_truth(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.Or)
+            [_condition_holds(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.Or)
         )
-    if _some_rank_passes(test) or _is_of_steps(test):
+    if _depends_on_rank(test) or _tests_step_count(test):
         return True
-    if run.deepspeed_on and (asked := _asks_for_deepspeed(test)) is not None:
+    if run.deepspeed_on and (asked := _tests_for_deepspeed(test)) is not None:
         return asked
     name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
     return run.arguments.get(name).truth if name else None
 
 
-def _falsity(script: Script, test: ast.expr, run: Run) -> bool | None:
+def _negation_holds(script: Script, test: ast.expr, run: Run) -> bool | None:
     """Whether ``not test`` holds in this run, which some rank or some step passes as well as the test itself."""
     known = script.field(test).truth
     if known is None and isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return _truth(script, test.operand, run)
+        return _condition_holds(script, test.operand, run)
     if known is None and isinstance(test, ast.BoolOp):
         return _combine_conditions(
-            [_falsity(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.And)
+            [_negation_holds(script, one, run) for one in test.values], any_of=isinstance(test.op, ast.And)
         )
-    if known is None and (_some_rank_passes(test) or _is_of_steps(test)):
+    if known is None and (_depends_on_rank(test) or _tests_step_count(test)):
         return True
-    truth = _truth(script, test, run)
+    truth = _condition_holds(script, test, run)
     return None if truth is None else not truth
 
 
@@ -138,20 +143,20 @@ def _combine_conditions(parts: list[bool | None], *, any_of: bool) -> bool | Non
     return any_of if any_of in parts else None if None in parts else not any_of
 
 
-def _some_rank_passes(test: ast.expr) -> bool:
-    return names_rank(test) or uses_name(test, *_RANK_NAMES) or is_main_guard(test)
+def _depends_on_rank(test: ast.expr) -> bool:
+    return contains_rank_name(test) or uses_name(test, *_RANK_NAMES) or is_main_guard(test)
 
 
-def _is_of_steps(test: ast.expr) -> bool:
+def _tests_step_count(test: ast.expr) -> bool:
     """Whether it compares what a loop counts, so that the loop comes to it sooner or later."""
     return isinstance(test, ast.Compare) and any(
-        not _COUNTS.isdisjoint(named := words(last_name(each))) and _LIMITS.isdisjoint(named)
+        not _COUNTER_WORDS.isdisjoint(named := words(last_name(each))) and _LIMIT_WORDS.isdisjoint(named)
         for each in ast.walk(test)
         if isinstance(each, (ast.Name, ast.Attribute)) and not is_option(each)
     )
 
 
-def _asks_for_deepspeed(test: ast.expr) -> bool | None:
+def _tests_for_deepspeed(test: ast.expr) -> bool | None:
     """Whether a test holds where DeepSpeed is on; None where it has nothing to do with it, or asks for more."""
     texts = [each.value for each in ast.walk(test) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     by_value = any(says(text, *_DEEPSPEED_NAMES) for text in texts)
@@ -165,7 +170,7 @@ def _asks_for_deepspeed(test: ast.expr) -> bool | None:
     return True
 
 
-def _opening(run: Run) -> int | None:
+def _config_open_line(run: Run) -> int | None:
     """The line where the program opens the file that its option names, as in ``open(args.deepspeed)``."""
     if run.launch is None or run.config_field.place is None:
         return None
@@ -179,23 +184,23 @@ def _opening(run: Run) -> int | None:
     return None
 
 
-_OTHER_VERSIONS = translated(
+_ASSUMED_VERSIONS = translated(
     "no file says which versions the run uses, so those installed in this Python were assumed: set them with "
     "gonogo check --environment FILE"
 )
 
 
-def downgrade_undeclared_versions(found: Sequence[Finding], told: Sequence[Finding]) -> list[Finding]:
+def downgrade_undeclared_versions(findings: Sequence[Finding], told: Sequence[Finding]) -> list[Finding]:
     """What holds by this Python's versions alone is merely possible; ``told`` is what is found without them."""
     sure = {(finding.parameter, finding.cause.en, finding.spans[:1]): finding.certainty for finding in told}
     placed = {(finding.parameter, finding.spans[:1]): finding.certainty for finding in told}
     answers = []
-    for finding in found:
+    for finding in findings:
         place = (finding.parameter, finding.spans[:1])
         certainty = sure.get((finding.parameter, finding.cause.en, finding.spans[:1]), placed.get(place))
         if certainty is None:
             certainty = Certainty.POSSIBLE
         if CERTAINTY_ORDER[certainty] < CERTAINTY_ORDER[finding.certainty]:
-            finding = replace(finding, certainty=certainty, confirm=(*finding.confirm, _OTHER_VERSIONS))
+            finding = replace(finding, certainty=certainty, confirm=(*finding.confirm, _ASSUMED_VERSIONS))
         answers.append(finding)
     return answers

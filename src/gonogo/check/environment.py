@@ -6,8 +6,8 @@ from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.versions.environment_json import environment_facts
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Report, Skipped, Text, best_first, translated, verdict_of
-from gonogo.hazards.index import met_in
+from gonogo.finding import Finding, Report, Skipped, Text, sorted_findings, translated, verdict_of
+from gonogo.hazards.index import hazards_at_stages
 
 STACK = ("torch", "deepspeed", "transformers", "accelerate")
 _NO_STACK = translated(
@@ -24,20 +24,20 @@ def environment_findings(environment: Environment) -> tuple[Finding, ...]:
     """What the hazards find in an environment by itself, best first."""
     run = Run(environment)
     found: list[Finding] = []
-    for hazard in met_in("environment"):
+    for hazard in hazards_at_stages("environment"):
         found += hazard.in_environment(environment, run)
-    return best_first(list(dict.fromkeys(found)))
+    return sorted_findings(list(dict.fromkeys(found)))
 
 
-def environment_report(environment: Environment, about: tuple[Text, ...] = ()) -> Report:
+def environment_report(environment: Environment, extra_notes: tuple[Text, ...] = ()) -> Report:
     """The environment with a verdict on its own consistency; what could not be asked is said to be so.
 
-    ``about``: what else is to be said of this machine.
+    ``extra_notes``: what else is to be said of this machine.
     """
     findings = environment_findings(environment)
     skipped: list[Skipped] = []
     covered: list[Text] = []
-    notes: list[Text] = [*environment.sources, *about]
+    notes: list[Text] = [*environment.sources, *extra_notes]
     if any(environment.has(name) for name in STACK):
         covered.append(_VERSIONS)
     else:
@@ -51,7 +51,7 @@ def environment_report(environment: Environment, about: tuple[Text, ...] = ()) -
         skipped.append(Skipped(_DRIVER, environment.driver.reason))
     if environment.toolkit.known and environment.cuda.known:
         covered.append(_TOOLKIT)
-    elif (reason := _reason(environment.toolkit)) is not None:
+    elif (reason := _unknown_reason(environment.toolkit)) is not None:
         skipped.append(Skipped(_TOOLKIT, reason))
     return Report(
         command="env",
@@ -64,5 +64,5 @@ def environment_report(environment: Environment, about: tuple[Text, ...] = ()) -
     )
 
 
-def _reason(field: Field) -> Text | None:
+def _unknown_reason(field: Field) -> Text | None:
     return field.reason if field.unknown else None

@@ -19,12 +19,12 @@ from gonogo.check.certainty import (
 )
 from gonogo.check.fixes import with_diffs
 from gonogo.check.parallel import parallel_map
-from gonogo.check.runs import FAULT, Gathered, gather
+from gonogo.check.runs import FAULT, GatheredRuns, gather
 from gonogo.check.settings import CheckSettings, matches_any
 from gonogo.evidence.paths import is_folder, resolved
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.run import Run
-from gonogo.evidence.script.parse import without_collecting
+from gonogo.evidence.script.parse import gc_disabled
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import (
     Certainty,
@@ -34,28 +34,28 @@ from gonogo.finding import (
     Skipped,
     Text,
     Verdict,
-    best_first,
+    sorted_findings,
     translated,
     verdict_of,
 )
 from gonogo.hazards.hazard import Hazard
-from gonogo.hazards.index import FILES, met_in
+from gonogo.hazards.index import FILES, hazards_at_stages
 
 # In a shell script, YAML, Python, requirements after "#"; in a JSON with comments after "//".
-_ALLOW = compiled_when_used(rb"(?:#|//)\s*gonogo:\s*allow\s+([\w*?\[\]-]+(?:\s*,\s*[\w*?\[\]-]+)*)")
-_ONLY_A_COMMENT = compiled_when_used(rb"\s*(?:#|//)")
+_ALLOW_COMMENT_PATTERN = lazy_compile(rb"(?:#|//)\s*gonogo:\s*allow\s+([\w*?\[\]-]+(?:\s*,\s*[\w*?\[\]-]+)*)")
+_COMMENT_LINE_PATTERN = lazy_compile(rb"\s*(?:#|//)")
 
 _Evidence = TypeVar("_Evidence")
 _MAX_FINDINGS = 50
 """Findings of one hazard in one file: whoever has more makes the same mistake everywhere, and is shown enough."""
-_MORE = translated("{hazard}: more than {limit} findings in one file; the first {limit} are shown")
+_MORE_FINDINGS = translated("{hazard}: more than {limit} findings in one file; the first {limit} are shown")
 
 
 class Checked(msgspec.Struct, frozen=True):
     """A check's report, what it was made from, and whether the settings make it fail."""
 
     report: Report
-    gathered: Gathered
+    gathered: GatheredRuns
     seconds: float
     failing: bool
 
@@ -82,7 +82,7 @@ def check(
     files that are nothing to check are no gap. ``on_progress`` hears how many of how many runs have been looked at.
     Raises UserError for a path that isn't there.
     """
-    with without_collecting():  # trees that stay: to look through them for garbage takes a fifth of the time
+    with gc_disabled():  # trees that stay: to look through them for garbage takes a fifth of the time
         return _check(
             paths, command, settings or CheckSettings(), use_installed, laid_over, allow_no_files, on_progress
         )
@@ -102,7 +102,7 @@ def _check(
     findings: list[Finding] = []
     failed: dict[str, Skipped] = {}
     cut: set[str] = set()
-    hazards = [hazard for hazard in met_in(*FILES) if settings.chooses(names_of(hazard))]
+    hazards = [hazard for hazard in hazards_at_stages(*FILES) if settings.selects_hazard(names_of(hazard))]
     names = {hazard.name: names_of(hazard) for hazard in hazards}
     handlers = _Handlers(hazards)
     for found, faults, more in parallel_map(
@@ -119,9 +119,9 @@ def _check(
         finding
         for finding in _deduplicate(findings)
         if not is_allowed(finding, sources, names[finding.hazard])
-        and not any(settings.ignores_in(span.path, names[finding.hazard]) for span in finding.spans[:1])
+        and not any(settings.ignores_in_file(span.path, names[finding.hazard]) for span in finding.spans[:1])
     ]
-    shown = with_diffs(best_first(kept), {path: source.data for path, source in sources.items()})
+    shown = with_diffs(sorted_findings(kept), {path: source.data for path, source in sources.items()})
     gaps = skipped if allow_no_files else (*gathered.not_ours, *skipped)
     complete = bool(gathered.covered) and not gaps
     report = Report(
@@ -129,8 +129,8 @@ def _check(
         verdict_of(shown, complete=complete),
         shown,
         covered=gathered.covered,
-        skipped=(*gathered.not_ours, *skipped) or (() if gathered.covered else (_NOTHING,)),
-        notes=(*gathered.notes, *(_MORE.format(hazard=name, limit=_MAX_FINDINGS) for name in sorted(cut))),
+        skipped=(*gathered.not_ours, *skipped) or (() if gathered.covered else (_NOTHING_TO_CHECK,)),
+        notes=(*gathered.notes, *(_MORE_FINDINGS.format(hazard=name, limit=_MAX_FINDINGS) for name in sorted(cut))),
     )
     failing = any(
         finding.severity is Severity.ERROR and CERTAINTY_ORDER[finding.certainty] >= CERTAINTY_ORDER[settings.fail_on]
@@ -139,7 +139,7 @@ def _check(
     return Checked(report, gathered, time.perf_counter() - start, failing)
 
 
-_NOTHING = Skipped(
+_NOTHING_TO_CHECK = Skipped(
     translated("everything"),
     translated("no launch script, DeepSpeed or accelerate config, training script or requirements file found"),
 )
@@ -214,16 +214,16 @@ def _deduplicate(findings: Sequence[Finding]) -> list[Finding]:
         place = (first.path, first.line, first.column) if first else (finding.cause.en,)
         key = (finding.hazard, finding.parameter, *place)
         before = kept.get(key)
-        if before is None or _rank(finding) > _rank(before):
+        if before is None or _priority(finding) > _priority(before):
             kept[key] = finding
     return list(kept.values())
 
 
-def _rank(finding: Finding) -> tuple[int, int]:
+def _priority(finding: Finding) -> tuple[int, int]:
     return (finding.severity is Severity.ERROR, CERTAINTY_ORDER[finding.certainty])
 
 
-def roots_of(paths: Sequence[str], base: Path) -> tuple[Path, ...]:
+def fixable_roots(paths: Sequence[str], base: Path) -> tuple[Path, ...]:
     """The folders within which fixes may write: those that were named, and the one that gonogo was started in."""
     named = [Path(path) if is_folder(Path(path)) else Path(path).parent for path in paths]
     return tuple(dict.fromkeys(resolved(folder) for folder in (base, *named)))
@@ -237,11 +237,11 @@ def names_of(hazard: Hazard) -> tuple[str, ...]:
 def is_allowed(finding: Finding, files: Mapping[str, SourceFile], names: Sequence[str]) -> bool:
     """Whether a comment on one of the finding's lines, or on a line of its own directly above, allows it."""
     return any(
-        span.path in files and finding_is_allowed_at(names, files[span.path], span.line) for span in finding.spans[:1]
+        span.path in files and is_hazard_allowed_at(names, files[span.path], span.line) for span in finding.spans[:1]
     )
 
 
-def finding_is_allowed_at(names: Sequence[str], source: SourceFile, line: int) -> bool:
+def is_hazard_allowed_at(names: Sequence[str], source: SourceFile, line: int) -> bool:
     """Whether the hazard with these names is allowed at that line of the file (from 1)."""
     if b"gonogo:" not in source.data:
         return False
@@ -249,13 +249,13 @@ def finding_is_allowed_at(names: Sequence[str], source: SourceFile, line: int) -
     above = line - 1
     while above >= 1 and source.line_bytes(above).rstrip(b"\r\n").endswith(b"\\"):
         above -= 1  # no comment can stand inside a command that goes on over several lines
-    while above >= 1 and _ONLY_A_COMMENT.match(source.line_bytes(above)):
+    while above >= 1 and _COMMENT_LINE_PATTERN.match(source.line_bytes(above)):
         lines.append(source.line_bytes(above))
         above -= 1
-    return any(_allows(text, names) for text in lines)
+    return any(_comment_allows(text, names) for text in lines)
 
 
-def _allows(text: bytes, names: Sequence[str]) -> bool:
-    found = _ALLOW.search(text)
+def _comment_allows(text: bytes, names: Sequence[str]) -> bool:
+    found = _ALLOW_COMMENT_PATTERN.search(text)
     patterns = found.group(1).decode("ascii", "replace").split(",") if found else []
     return matches_any(names, [pattern.strip() for pattern in patterns])

@@ -20,16 +20,16 @@ from gonogo.finding import Applicability, Edit, Finding, Fix, Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.report.atomic import write_atomically
 
-_CHANGED = translated("{path} changed while gonogo was reading it; nothing was written: run the command again")
+_FILE_CHANGED = translated("{path} changed while gonogo was reading it; nothing was written: run the command again")
 _CANNOT_WRITE = translated("can't write {path}: {why}")
-_OUTSIDE = translated("it is a symlink that points outside {root}: fix {target} itself")
+_SYMLINK_OUTSIDE_ROOT = translated("it is a symlink that points outside {root}: fix {target} itself")
 
 
-_MAX_DIFFS = 1 << 20
+_MAX_TOTAL_DIFF_LENGTH = 1 << 20
 """Characters of all diffs that findings carry."""
-_MAX_DIFF = 1 << 16
+_MAX_DIFF_LENGTH = 1 << 16
 """Characters of one."""
-_CONTEXT = 3
+_CONTEXT_LINES = 3
 _HUNK = re.compile(r"@@ -(\d+)((?:,\d+)?) \+(\d+)((?:,\d+)?) @@")
 
 
@@ -87,7 +87,7 @@ def _clashes(edit: Edit, others: Sequence[Edit]) -> bool:
     return False
 
 
-def edited(data: bytes, edits: Sequence[Edit]) -> bytes:
+def apply_edits_to(data: bytes, edits: Sequence[Edit]) -> bytes:
     """The file's bytes with the edits made. Raises ValueError where the file isn't what the edits were made for."""
     parts = []
     position = 0
@@ -108,25 +108,25 @@ def diff_of(path: str, before: bytes, after: bytes) -> str:
     same = next((index for index in range(shortest) if old[index] != new[index]), shortest)
     left = shortest - same
     same_end = next((index for index in range(left) if old[-1 - index] != new[-1 - index]), left)
-    first, kept_end = max(same - _CONTEXT, 0), max(same_end - _CONTEXT, 0)
+    first, kept_end = max(same - _CONTEXT_LINES, 0), max(same_end - _CONTEXT_LINES, 0)
     before_part, after_part = (
         [line.decode("utf-8", "surrogateescape") for line in lines[first : len(lines) - kept_end]]
         for lines in (old, new)
     )
-    diff = difflib.unified_diff(before_part, after_part, f"a/{name}", f"b/{name}", n=_CONTEXT)
+    diff = difflib.unified_diff(before_part, after_part, f"a/{name}", f"b/{name}", n=_CONTEXT_LINES)
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in _shift_hunks(diff, first)
     )
 
 
-def _shift_hunks(diff: Iterable[str], by: int) -> Iterator[str]:
+def _shift_hunks(diff: Iterable[str], line_offset: int) -> Iterator[str]:
     """The diff of a part of a file as the file's: the lines of its hunks are counted from the file's first."""
     for line in diff:
         hunk = _HUNK.match(line)
         if hunk is None:
             yield line
         else:
-            yield f"@@ -{int(hunk[1]) + by}{hunk[2]} +{int(hunk[3]) + by}{hunk[4]} @@\n"
+            yield f"@@ -{int(hunk[1]) + line_offset}{hunk[2]} +{int(hunk[3]) + line_offset}{hunk[4]} @@\n"
 
 
 def _lines(data: bytes) -> list[bytes]:
@@ -141,12 +141,12 @@ def with_diffs(findings: Iterable[Finding], files: dict[str, bytes]) -> tuple[Fi
     In a file of few long lines each diff holds most of it: those that are longer than anyone reads are left out, and
     shown by ``--diff``.
     """
-    left = _MAX_DIFFS
+    left = _MAX_TOTAL_DIFF_LENGTH
     shown: list[Finding] = []
     for finding in findings:
         fixes = tuple(_with_diff(fix, files) if left > 0 else fix for fix in finding.fixes)
         # A diff that is left out for its length has cost as much to make.
-        left -= sum(len(fix.diff) or (_MAX_DIFF if fix.edits else 0) for fix in fixes)
+        left -= sum(len(fix.diff) or (_MAX_DIFF_LENGTH if fix.edits else 0) for fix in fixes)
         shown.append(replace(finding, fixes=fixes) if fixes else finding)
     return tuple(shown)
 
@@ -157,31 +157,35 @@ def _with_diff(fix: Fix, files: dict[str, bytes]) -> Fix:
     by_path: dict[str, list[Edit]] = {}
     for edit in sorted(fix.edits, key=lambda edit: (edit.path, edit.start)):
         by_path.setdefault(edit.path, []).append(edit)
-    diffs = [diff_of(path, files[path], edited(files[path], edits)) for path, edits in by_path.items() if path in files]
+    diffs = [
+        diff_of(path, files[path], apply_edits_to(files[path], edits))
+        for path, edits in by_path.items()
+        if path in files
+    ]
     diff = "".join(diffs)
-    return replace(fix, diff=diff) if len(diff) <= _MAX_DIFF else fix
+    return replace(fix, diff=diff) if len(diff) <= _MAX_DIFF_LENGTH else fix
 
 
 def diff_of_plan(plan: FixPlan) -> str:
     """One diff of all that the plan would change. Raises UserError where a file has changed meanwhile."""
-    return "".join(diff_of(path, *_before_and_after(path, edits)) for path, edits in sorted(plan.edits.items()))
+    return "".join(diff_of(path, *_read_and_edit(path, edits)) for path, edits in sorted(plan.edits.items()))
 
 
 def apply(
-    plan: FixPlan, roots: Sequence[Path], may_replace: Callable[[str], bool] = lambda path: False
+    plan: FixPlan, roots: Sequence[Path], may_overwrite: Callable[[str], bool] = lambda path: False
 ) -> tuple[tuple[str, ...], tuple[NotApplied, ...]]:
     """Change the files; answers which were, and what could not be.
 
     A link is followed to the file it names only within ``roots``, and stays a link. A file that is read-only is changed
-    only where ``may_replace`` says so. All new contents are worked out before the first file is written. Raises
+    only where ``may_overwrite`` says so. All new contents are worked out before the first file is written. Raises
     UserError where a file has changed since it was read, or can't be written.
     """
     kept: dict[str, Text] = {}
     for path in sorted(plan.edits):
         target = Path(os.path.realpath(path))
-        if not any(_within(target, root) for root in roots):
-            kept[path] = _OUTSIDE.format(root=roots[0] if roots else ".", target=target)
-        elif _is_read_only(target) and not may_replace(path):
+        if not any(_is_within(target, root) for root in roots):
+            kept[path] = _SYMLINK_OUTSIDE_ROOT.format(root=roots[0] if roots else ".", target=target)
+        elif _is_read_only(target) and not may_overwrite(path):
             kept[path] = READ_ONLY.format(path=path)
     refused = []
     left: dict[str, list[Edit]] = {}
@@ -198,7 +202,7 @@ def apply(
         edits.sort(key=lambda edit: (edit.start, edit.end))
         target = Path(os.path.realpath(path))
         if target not in contents:  # else the same file under another name, whose edits are the same
-            contents[target] = (path, _before_and_after(path, edits)[1])
+            contents[target] = (path, _read_and_edit(path, edits)[1])
     written = []
     for target, (path, data) in contents.items():
         try:
@@ -217,15 +221,15 @@ def _is_read_only(path: Path) -> bool:
         return False  # reading it says what is the matter
 
 
-def _within(target: Path, root: Path) -> bool:
+def _is_within(target: Path, root: Path) -> bool:
     return target.is_relative_to(os.path.realpath(root))
 
 
-def _before_and_after(path: str, edits: Sequence[Edit]) -> tuple[bytes, bytes]:
+def _read_and_edit(path: str, edits: Sequence[Edit]) -> tuple[bytes, bytes]:
     try:
         before = Path(path).read_bytes()
-        return before, edited(before, edits)
+        return before, apply_edits_to(before, edits)
     except OSError as error:
         raise UserError(_CANNOT_WRITE.format(path=path, why=error.strerror or error)) from None
     except ValueError:
-        raise UserError(_CHANGED.format(path=path)) from None
+        raise UserError(_FILE_CHANGED.format(path=path)) from None

@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
-_WORTH_IT = 64
+_MIN_PARALLEL_COUNT = 64
 """Fewer items than this are done sooner than processes are started for them."""
-_SHARES = 4
+_CHUNKS_PER_WORKER = 4
 """Parts of the work for each processor, so that none waits long for the last."""
 
 _work: Callable[[int], Any] | None = None
@@ -26,19 +26,19 @@ def processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def parallel_map(work: Callable[[int], _Answer], count: int, on_progress: Callable[[int], None]) -> list[_Answer]:
+def parallel_map(function: Callable[[int], _Result], count: int, on_progress: Callable[[int], None]) -> list[_Result]:
     """``[work(0), …, work(count - 1)]``; ``on_progress`` hears how many are done.
 
-    What ``work`` changes in memory may be lost: it must return all that matters, as something that can be pickled.
+    What ``function`` changes in memory may be lost: it must return all that matters, as something that can be pickled.
     """
-    if count < _WORTH_IT or processors() < 2:
+    if count < _MIN_PARALLEL_COUNT or processors() < 2:
         found = []
         for number in range(count):
-            found.append(work(number))
+            found.append(function(number))
             on_progress(number + 1)
         return found
     global _work
-    _work = work
+    _work = function
     try:
         return _run_forked(count, on_progress)
     finally:
@@ -50,14 +50,14 @@ def _run_forked(count: int, on_progress: Callable[[int], None]) -> list[Any]:
     from concurrent.futures import ProcessPoolExecutor, as_completed
 
     workers = processors()
-    parts = [range(first, count, workers * _SHARES) for first in range(workers * _SHARES)]
+    parts = [range(first, count, workers * _CHUNKS_PER_WORKER) for first in range(workers * _CHUNKS_PER_WORKER)]
     found: list[Any] = [None] * count
     done = 0
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork"))
     try:
         with warnings.catch_warnings():  # Python 3.12 warns of a fork beside a progress bar's thread, which is not used
             warnings.simplefilter("ignore", DeprecationWarning)
-            waiting = {pool.submit(_of_part, part): part for part in parts}
+            waiting = {pool.submit(_run_chunk, part): part for part in parts}
         for future in as_completed(waiting):
             for number, answer in zip(waiting[future], future.result(), strict=True):
                 found[number] = answer
@@ -68,6 +68,6 @@ def _run_forked(count: int, on_progress: Callable[[int], None]) -> list[Any]:
     return found
 
 
-def _of_part(numbers: Sequence[int]) -> list[Any]:
+def _run_chunk(indices: Sequence[int]) -> list[Any]:
     assert _work is not None
-    return [_work(number) for number in numbers]
+    return [_work(number) for number in indices]

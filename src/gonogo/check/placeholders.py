@@ -13,63 +13,63 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text, translated
 
-_STARTS = re.compile(
+_LAUNCH_COMMAND_PATTERN = re.compile(
     rb"(?m)^[ \t]*(?:\w+=\S*[ \t]+)*(?:torchrun|deepspeed|accelerate[ \t]+launch|llamafactory-cli|swift|axolotl|trl|"
     rb"python3?[ \t]+(?:-m[ \t]+torch|\S+\.py))\b(?:[^\n\\]|\\\r?\n|\\.)*"
 )
 """A command that starts a training, with the lines that it goes on over."""
-_PLACEHOLDER = re.compile(rb"<[A-Za-z](?:[\w ./:-]{0,60}[A-Za-z_])?>")
-_PATH = re.compile(r"(^|[/\\])path[/_]to[/_]")
+_PLACEHOLDER_PATTERN = re.compile(rb"<[A-Za-z](?:[\w ./:-]{0,60}[A-Za-z_])?>")
+_PATH_TO_PATTERN = re.compile(r"(^|[/\\])path[/_]to[/_]")
 _MAX_SHOWN = 5
-_NOTE = translated("not checked: placeholders that are still to be filled in ({what}): {places}")
-_ELSEWHERE = translated("not checked: programs that are only in an image or on a rented machine: {what}")
-_OF_REPOSITORY = re.compile(r"(?:git|hg|svn|bzr)\+")
-_REPOSITORIES = translated("not checked: builds from a repository whose release no file states: {what}")
+_UNFILLED_PLACEHOLDERS = translated("not checked: placeholders that are still to be filled in ({what}): {places}")
+_PROGRAMS_NOT_LOCAL = translated("not checked: programs that are only in an image or on a rented machine: {what}")
+_VCS_URL_PATTERN = re.compile(r"(?:git|hg|svn|bzr)\+")
+_VCS_BUILDS = translated("not checked: builds from a repository whose release no file states: {what}")
 _MORE = translated(" and {count} more")
 
 
 def placeholders_in(source: SourceFile, launches: Sequence[Launch]) -> Iterator[tuple[str, str]]:
     """The placeholders of a script, each with its place: ``<words>`` in commands that train, and files' paths."""
-    for command in _STARTS.finditer(source.data) if b"<" in source.data else ():
-        found = _PLACEHOLDER.search(command[0])
+    for command in _LAUNCH_COMMAND_PATTERN.finditer(source.data) if b"<" in source.data else ():
+        found = _PLACEHOLDER_PATTERN.search(command[0])
         if found is not None:
             line = source.data.count(b"\n", 0, command.start()) + 1
             yield found[0].decode("utf-8", "replace"), f"{source.path}:{line}"
     for launch in launches:
         for field in (launch.program, launch.deepspeed_config, launch.framework_config, launch.accelerate_config):
             path = launch.path_of(field)
-            if path is not None and _PATH.search(str(field.value)) and not exists(path):
+            if path is not None and _PATH_TO_PATTERN.search(str(field.value)) and not exists(path):
                 yield str(field.value), f"{launch.source.path}:{launch.line}"
 
 
-def placeholder_note(found: Sequence[tuple[str, str]]) -> Text | None:
+def placeholder_note(placeholders: Sequence[tuple[str, str]]) -> Text | None:
     """One line for all of them; None where there are none."""
-    if not found:
+    if not placeholders:
         return None
-    what = list(dict.fromkeys(f"`{name}`" for name, _ in found))
-    places = list(dict.fromkeys(place for _, place in found))
-    return _NOTE.format(what=_list_names(what), places=_list_names(places))
+    what = list(dict.fromkeys(f"`{name}`" for name, _ in placeholders))
+    places = list(dict.fromkeys(place for _, place in placeholders))
+    return _UNFILLED_PLACEHOLDERS.format(what=_list_names(what), places=_list_names(places))
 
 
-def elsewhere_note(launches: Sequence[Launch]) -> Text | None:
+def missing_programs_note(launches: Sequence[Launch]) -> Text | None:
     """The programs that queued jobs and containers start, and that are not here; None where all are."""
     found = []
     for launch in launches:
         path = launch.path_of(launch.program) if launch.program_kind == "script" and launch.heredoc is None else None
         if path is not None and not exists(path) and os.path.normpath(path) not in launch.written_files:
             found.append(f"{launch.program.value} ({launch.source.path}:{launch.line})")
-    return _ELSEWHERE.format(what=_list_names(list(dict.fromkeys(found)))) if found else None
+    return _PROGRAMS_NOT_LOCAL.format(what=_list_names(list(dict.fromkeys(found)))) if found else None
 
 
-def repositories_note(runs: Sequence[Run]) -> Text | None:
+def vcs_packages_note(runs: Sequence[Run]) -> Text | None:
     """The packages that are built of a repository, as no release of theirs is known by that; None where none is."""
     found = [
         f"{package.address} ({package.place.source.path}:{package.place.line})"
         for run in runs
         for package in run.environment.packages.values()
-        if package.place is not None and _OF_REPOSITORY.match(package.address)
+        if package.place is not None and _VCS_URL_PATTERN.match(package.address)
     ]
-    return _REPOSITORIES.format(what=_list_names(list(dict.fromkeys(found)))) if found else None
+    return _VCS_BUILDS.format(what=_list_names(list(dict.fromkeys(found)))) if found else None
 
 
 def _list_names(names: Sequence[str]) -> Text:

@@ -12,8 +12,8 @@ from pathlib import Path
 from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.evidence.environment.own_package import own_package
 from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.paths import folders_upward, is_file
-from gonogo.evidence.run import OffPath
+from gonogo.evidence.paths import is_file, iter_parent_folders
+from gonogo.evidence.run import ImportOutsideSysPath
 from gonogo.evidence.script.identifiers import identifiers, last_name
 from gonogo.evidence.script.module_search import PythonPath
 from gonogo.evidence.script.project import Project
@@ -22,7 +22,7 @@ from gonogo.evidence.script.script import Script
 _OTHER_KINDS = ("multi_gpu", "tpu", "use_fsdp", "use_megatron_lm", "cpu")
 _IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 _ENDING = frozenset({"exit", "_exit", "abort"})
-_ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
+_PROJECT_ROOT_MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
 
 
 def python_path_of(launch: Launch, program: Path | None, accelerate: AccelerateConfig | None = None) -> PythonPath:
@@ -38,7 +38,7 @@ def python_path_of(launch: Launch, program: Path | None, accelerate: AccelerateC
     with_deepspeed = _starts_deepspeed(launch, accelerate) if launch.launcher == "accelerate" else False
     if with_deepspeed:
         entries.append(cwd)  # accelerate's prepare_deepspeed_cmd_env
-    owned = (own_package(folder) for folder in _upward(launch, program))
+    owned = (own_package(folder) for folder in _ancestor_folders(launch, program))
     installed = tuple(dict.fromkeys(os.path.realpath(each.source) for each in owned if each is not None))
     complete = launch.python_path_complete and with_deepspeed is not None
     return PythonPath(tuple(dict.fromkeys((first, *entries))), installed, cwd, complete)
@@ -55,16 +55,16 @@ def _starts_deepspeed(launch: Launch, accelerate: AccelerateConfig | None) -> bo
 
 def project_root(launch: Launch, program: Path) -> Path:
     """The folder whose files are the project's own."""
-    for folder in folders_upward(program.parent):
-        if any((folder / name).exists() for name in _ROOTS):
+    for folder in iter_parent_folders(program.parent):
+        if any((folder / name).exists() for name in _PROJECT_ROOT_MARKERS):
             return folder
     shared = os.path.commonpath([os.path.realpath(launch.cwd), os.path.realpath(program.parent)])
     return Path(shared) if shared not in ("/", os.path.expanduser("~")) else program.parent
 
 
-def _upward(launch: Launch, program: Path | None) -> Iterator[Path]:
+def _ancestor_folders(launch: Launch, program: Path | None) -> Iterator[Path]:
     starts = [launch.cwd, *([program.parent] if program is not None else [])]
-    yield from dict.fromkeys(folder for start in starts for folder in folders_upward(Path(os.path.abspath(start))))
+    yield from dict.fromkeys(folder for start in starts for folder in iter_parent_folders(Path(os.path.abspath(start))))
 
 
 def module_file(launch: Launch, name: str) -> Path | None:
@@ -79,27 +79,29 @@ def module_file(launch: Launch, name: str) -> Path | None:
     return None
 
 
-def is_installed(top: str) -> bool:
+def is_installed(module_name: str) -> bool:
     """Whether the Python that gonogo runs in has a module or package of that name, not from a folder it stands in."""
     folders = [folder for folder in sys.path if os.path.basename(folder) in ("site-packages", "dist-packages")]
-    return top in sys.stdlib_module_names or PathFinder.find_spec(top, folders) is not None
+    return module_name in sys.stdlib_module_names or PathFinder.find_spec(module_name, folders) is not None
 
 
-def imports_off_path(launch: Launch, project: Project, scripts: Sequence[Script]) -> tuple[OffPath, ...]:
+def imports_not_on_path(
+    launch: Launch, project: Project, scripts: Sequence[Script]
+) -> tuple[ImportOutsideSysPath, ...]:
     """The imports of modules that lie in the project, where the launch's Python doesn't look."""
     path = project.search.path
     if path is None or launch.python_path_unread:
         return ()
-    found: dict[str, OffPath] = {}
+    found: dict[str, ImportOutsideSysPath] = {}
     places = list(dict.fromkeys((path.cwd, project.root)))
     for script in scripts:
         if script.tree is None:
             continue
-        for node, name in _imported(script):
+        for node, name in _absolute_imports(script):
             top = name.partition(".")[0]
             if (top in found and not found[top].optional) or project.search.knows(top, "") or is_installed(top):
                 continue
-            folder = next((place for place in places if _holds(place, top)), None)
+            folder = next((place for place in places if _has_module(place, top)), None)
             if folder is not None:
                 settled = (
                     "PYTHONPATH" not in os.environ
@@ -109,7 +111,7 @@ def imports_off_path(launch: Launch, project: Project, scripts: Sequence[Script]
                 )
                 own = script is scripts[0] and isinstance(script.index.parents.get(node), ast.Module)
                 optional = _does_without(script, node)
-                found[top] = OffPath(top, folder, script, node, surely=settled and own, optional=optional)
+                found[top] = ImportOutsideSysPath(top, folder, script, node, surely=settled and own, optional=optional)
     return tuple(found.values())
 
 
@@ -132,7 +134,7 @@ def _ends(handler: ast.ExceptHandler) -> bool:
     )
 
 
-def _imported(script: Script) -> Iterator[tuple[ast.Import | ast.ImportFrom, str]]:
+def _absolute_imports(script: Script) -> Iterator[tuple[ast.Import | ast.ImportFrom, str]]:
     statements = (*script.index.by_type.get(ast.Import, ()), *script.index.by_type.get(ast.ImportFrom, ()))
     for node in sorted(statements, key=lambda each: each.lineno):
         if isinstance(node, ast.Import):
@@ -141,8 +143,8 @@ def _imported(script: Script) -> Iterator[tuple[ast.Import | ast.ImportFrom, str
             yield node, node.module
 
 
-def _holds(folder: str, top: str) -> bool:
-    base = os.path.join(folder, top)
+def _has_module(folder: str, module_name: str) -> bool:
+    base = os.path.join(folder, module_name)
     if os.path.isfile(f"{base}.py") or os.path.isfile(os.path.join(base, "__init__.py")):
         return True
     try:

@@ -24,14 +24,14 @@ from gonogo.evidence.field import Field
 from gonogo.evidence.files import Files
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.paths import is_file, resolved
-from gonogo.evidence.run import OffPath, Run
+from gonogo.evidence.run import ImportOutsideSysPath, Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.evidence.training_arguments import ARGUMENT_CLASSES, Arguments, read_arguments
 from gonogo.finding import Skipped, Text, translated
 
 # accelerate's key under deepspeed_config, and DeepSpeed's: DeepSpeedPlugin.__post_init__ (utils/dataclasses.py).
-_KEYS = {
+_DEEPSPEED_KEYS = {
     "zero_stage": ("zero_optimization", "stage"),
     "offload_optimizer_device": ("zero_optimization", "offload_optimizer", "device"),
     "offload_param_device": ("zero_optimization", "offload_param", "device"),
@@ -48,19 +48,21 @@ if TYPE_CHECKING:
     from gonogo.evidence.script.project import Project
 
 # A file of a project is worth reading as a training script where it names one of these.
-_WORDS = (
+_FRAMEWORK_NAMES = (
     *(b"torch", b"transformers", b"deepspeed", b"accelerate", b"peft", b"trl", b"swift", b"llamafactory"),
     *(b"bitsandbytes", b"lightning", b"datasets"),
 )
 _PLACEHOLDER = re.compile(rb":\s*([A-Z][A-Z0-9_]{3,})\s*[,}\r\n]")
 """``"train_batch_size": BATCH_SIZE``: what a script puts a value in the place of, with sed for one."""
-_CONSTANTS = frozenset({b"TRUE", b"FALSE", b"NULL", b"NONE", b"INFINITY"})
+_CONSTANT_NAMES = frozenset({b"TRUE", b"FALSE", b"NULL", b"NONE", b"INFINITY"})
 _TEMPLATE = translated("{path} is a template that no launch reads as is; it was not checked")
-_OFF_PATH = translated("module {name} was not checked: {path}:{line} imports it, and it is not on Python's path")
-_PATH_UNREAD = translated(
+_MODULE_NOT_ON_PATH = translated(
+    "module {name} was not checked: {path}:{line} imports it, and it is not on Python's path"
+)
+_UNKNOWN_SYS_PATH_CHANGE = translated(
     "some modules may not have been checked: {path}:{line} changes sys.path in a way that its source doesn't show"
 )
-_UNTOLD = translated("can't determine which DeepSpeed config it uses: {why}")
+_UNKNOWN_DEEPSPEED_CONFIG = translated("can't determine which DeepSpeed config it uses: {why}")
 
 
 class RunMaker:
@@ -80,9 +82,9 @@ class RunMaker:
         self.notes += [note for note in launch.notes if note not in self.notes]
         accelerate = self._accelerate_of(launch)
         scripts, absent = self._scripts_of(launch, accelerate)
-        given, complete = _arguments_set_in(scripts)
+        given, complete = _training_arguments_in(scripts)
         arguments = read_arguments(launch, given, script_complete=complete)
-        model = _model_of(arguments, scripts, launch.cwd)
+        model = _loaded_model(arguments, scripts, launch.cwd)
         for field in (launch.framework_config,):
             if path := launch.path_of(field):
                 self._use(path)
@@ -109,38 +111,40 @@ class RunMaker:
             return Run(environment, accelerate=accelerate) if is_accelerate_config(accelerate) else None
         if not is_deepspeed_config(source):
             return None
-        if any(word[1] not in _CONSTANTS for word in _PLACEHOLDER.finditer(source.data)):
+        if any(word[1] not in _CONSTANT_NAMES for word in _PLACEHOLDER.finditer(source.data)):
             self.notes.append(_TEMPLATE.format(path=source.path))
             return None
         return Run(environment, config=read_deepspeed_config(source), config_field=Field.of(source.path))
 
     def runs_of_scripts(
-        self, sources: Sequence[SourceFile], environment: Environment, named: set[str]
+        self, sources: Sequence[SourceFile], environment: Environment, named_paths: set[str]
     ) -> Iterator[Run]:
         """The scripts that no launch starts or imports, each a run with what it hands over itself."""
         from gonogo.evidence.script.project import Project, read_script
 
-        loose = [one for one in sources if one.path not in self.used and any(word in one.data for word in _WORDS)]
+        loose = [
+            one for one in sources if one.path not in self.used and any(word in one.data for word in _FRAMEWORK_NAMES)
+        ]
         # Many scripts of one folder share what they import.
         folder = os.path.commonpath([os.path.dirname(os.path.abspath(one.path)) for one in loose]) if loose else ""
         project = Project(Path(folder)) if len(loose) > 1 else None
         for source in loose:
             script = read_script(source, project)
-            if self._has_tree(script) or source.path in named:
-                given, complete = _arguments_set_in((script,))
+            if self._is_parsed(script) or source.path in named_paths:
+                given, complete = _training_arguments_in((script,))
                 arguments = Arguments({"script": given}, complete=complete and bool(given))
                 run = Run(environment, arguments=arguments, scripts=(script,))
                 run.config = self._config_in((script,), run)
                 if run.config is not None:
                     run.config_field = Field.of(run.config.name)
-                run.model = _model_of(arguments, (script,), Path(source.path).parent)
+                run.model = _loaded_model(arguments, (script,), Path(source.path).parent)
                 yield run
 
     def _scripts_of(
         self, launch: Launch, accelerate: AccelerateConfig | None
-    ) -> tuple[tuple[Script, ...], tuple[OffPath, ...]]:
+    ) -> tuple[tuple[Script, ...], tuple[ImportOutsideSysPath, ...]]:
         """The program with the modules of the project that it imports, and which it would not find."""
-        from gonogo.check.python_path import imports_off_path, project_root, python_path_of
+        from gonogo.check.python_path import imports_not_on_path, project_root, python_path_of
         from gonogo.evidence.script.project import Project, read_script
 
         inline = launch.heredoc.source if launch.heredoc is not None else None
@@ -159,27 +163,30 @@ class RunMaker:
         own = path if b"sys" in source.data and b"path" in source.data else None  # what it adds is its own
         key = (resolved(root), looked_in, own)
         project = self._projects.setdefault(key, Project(root, path=looked_in))
-        entries = [project.script(source), *_packages_above(launch, path, project)]
+        entries = [project.script(source), *_parent_packages(launch, path, project)]
         scripts = tuple(dict.fromkeys(script for entry in entries for script in project.all_scripts(entry)))
         for script in scripts:
             script.source.path = self.files.display_path(script.source.path)
             self.files.sources.setdefault(script.source.path, script.source)
             self.used.add(script.source.path)
-            self._has_tree(script)
-        absent = imports_off_path(launch, project, scripts)
-        self._note_not_followed(absent, project, source)
+            self._is_parsed(script)
+        absent = imports_not_on_path(launch, project, scripts)
+        self._note_unresolved_imports(absent, project, source)
         return scripts, absent
 
-    def _note_not_followed(self, absent: tuple[OffPath, ...], project: Project, source: SourceFile) -> None:
+    def _note_unresolved_imports(
+        self, off_path_imports: tuple[ImportOutsideSysPath, ...], project: Project, source: SourceFile
+    ) -> None:
         """Say which modules were not looked at."""
         notes = [
-            _OFF_PATH.format(name=each.name, path=each.script.source.path, line=each.node.lineno) for each in absent
+            _MODULE_NOT_ON_PATH.format(name=each.name, path=each.script.source.path, line=each.node.lineno)
+            for each in off_path_imports
         ]
         if project.search.unread:
-            notes.append(_PATH_UNREAD.format(path=source.path, line=project.search.unread[0]))
+            notes.append(_UNKNOWN_SYS_PATH_CHANGE.format(path=source.path, line=project.search.unread[0]))
         self.notes += [note for note in notes if note not in self.notes]
 
-    def _has_tree(self, script: Script) -> bool:
+    def _is_parsed(self, script: Script) -> bool:
         problem = script.problem
         if problem is not None and not problem.is_fault:  # the reader's limit: not a pass
             path = script.source.path
@@ -210,12 +217,12 @@ class RunMaker:
         field = launch.deepspeed_config
         if field.known and isinstance(field.value, str):
             return field, self._named_config(field, launch, run)
-        if field.unknown and not _names_deepspeed(launch, run):
+        if field.unknown and not _involves_deepspeed(launch, run):
             return field, None  # arguments that aren't in the file, of a program that nothing ties to DeepSpeed
         if field.unknown:
             where = f"{launch.source.path}:{launch.line}"
             why = field.reason or translated("the value is not in the files")
-            self.files.skipped.append(Skipped(Text(where, where), _UNTOLD.format(why=why)))
+            self.files.skipped.append(Skipped(Text(where, where), _UNKNOWN_DEEPSPEED_CONFIG.format(why=why)))
             return field, None
         found = self._config_in(run.scripts, run, launch.cwd)
         if found is not None:
@@ -256,18 +263,18 @@ class RunMaker:
 
     def _config_in(self, scripts: Sequence[Script], run: Run, cwd: Path | None = None) -> DeepSpeedConfig | None:
         """The config that a script hands over: a dict of its own, or a path that it holds."""
-        from gonogo.evidence.script.deepspeed_dicts import dict_behind, tree_of_dict
+        from gonogo.evidence.script.deepspeed_dicts import dict_to_tree, resolve_dict
 
         world = run.launch.world_size if run.launch is not None else Field.not_known()
         hidden = _hidden_size(run.model)
         for script in scripts:
             for field, node in _config_arguments(script):
-                found = dict_behind(script, node)
+                found = resolve_dict(script, node)
                 if found is not None:
                     place = script.place(found)
                     name = f"{script.source.path}:{place.line}"
                     auto = AutoValues(run.arguments, world_size=world, hidden_size=hidden)
-                    return deepspeed_config_of(tree_of_dict(script, found), name=name, source=script.source, auto=auto)
+                    return deepspeed_config_of(dict_to_tree(script, found), name=name, source=script.source, auto=auto)
                 path = field.string
                 if path and path.endswith(".json"):
                     for folder in dict.fromkeys((cwd or Path.cwd(), Path(script.source.path).parent)):
@@ -277,9 +284,9 @@ class RunMaker:
 
 
 def _config_arguments(script: Script) -> Iterator[tuple[Field, ast.expr | None]]:
-    from gonogo.evidence.script.deepspeed_dicts import handed_over
+    from gonogo.evidence.script.deepspeed_dicts import deepspeed_configs_in
 
-    return handed_over(script)
+    return deepspeed_configs_in(script)
 
 
 def _hidden_size(model: ModelConfig | None) -> Field:
@@ -287,7 +294,7 @@ def _hidden_size(model: ModelConfig | None) -> Field:
     return Field.of(size) if size is not None else Field.not_known()
 
 
-def _arguments_set_in(scripts: Sequence[Script]) -> tuple[dict[str, Field], bool]:
+def _training_arguments_in(scripts: Sequence[Script]) -> tuple[dict[str, Field], bool]:
     """The training arguments that scripts set themselves, and whether these are all."""
     given: dict[str, Field] = {}
     complete = True
@@ -304,7 +311,7 @@ def _arguments_set_in(scripts: Sequence[Script]) -> tuple[dict[str, Field], bool
     return given, complete
 
 
-def _model_of(arguments: Arguments, scripts: Sequence[Script], folder: Path) -> ModelConfig | None:
+def _loaded_model(arguments: Arguments, scripts: Sequence[Script], folder: Path) -> ModelConfig | None:
     """The model that the run loads, by its arguments, else by the name that a script gives ``from_pretrained``."""
     if text := arguments.model.string:
         return read_model(text, folder)
@@ -316,7 +323,7 @@ def _model_of(arguments: Arguments, scripts: Sequence[Script], folder: Path) -> 
     return None
 
 
-def _packages_above(launch: Launch, program: Path, project: Project) -> list[Script]:
+def _parent_packages(launch: Launch, program: Path, project: Project) -> list[Script]:
     """The packages that ``-m a.b.c`` imports before the program runs."""
     name = launch.program.string if launch.program_kind == "module" else None
     parts = name.split(".")[:-1] if name else []
@@ -330,7 +337,7 @@ def _packages_above(launch: Launch, program: Path, project: Project) -> list[Scr
     return found[::-1]
 
 
-def _names_deepspeed(launch: Launch, run: Run) -> bool:
+def _involves_deepspeed(launch: Launch, run: Run) -> bool:
     """Whether anything of a run has to do with DeepSpeed: its launcher, its script, its program, a config."""
     if launch.launcher == "deepspeed" or launch.framework is not None or b"deepspeed" in launch.source.data.lower():
         return True
@@ -359,20 +366,20 @@ def _program_of(launch: Launch) -> Path | None:
 def config_of_accelerate(accelerate: AccelerateConfig) -> DeepSpeedConfig:
     """The config; its values have their places in the YAML."""
     root: dict[str, Member] = {}
-    for key, keys in _KEYS.items():
+    for key, keys in _DEEPSPEED_KEYS.items():
         field = accelerate.get("deepspeed_config", key)
         if field.absent:
             if key != "zero_stage":
                 continue
             field = Field.of(_DEFAULT_STAGE, accelerate.key_place("deepspeed_config"))
-        _put(root, keys, field, accelerate)
+        _set_member(root, keys, field, accelerate)
     precision = accelerate.get("mixed_precision")
     if precision.value in ("fp16", "bf16"):
-        _put(root, (precision.value, "enabled"), Field.of(True, precision.place), accelerate)
-    return deepspeed_config_of(_node(root), name=accelerate.source.path, source=accelerate.source)
+        _set_member(root, (precision.value, "enabled"), Field.of(True, precision.place), accelerate)
+    return deepspeed_config_of(_object_node(root), name=accelerate.source.path, source=accelerate.source)
 
 
-def _put(members: dict[str, Member], keys: tuple[str, ...], field: Field, accelerate: AccelerateConfig) -> None:
+def _set_member(members: dict[str, Member], keys: tuple[str, ...], field: Field, accelerate: AccelerateConfig) -> None:
     """Set a value; objects on the way have the place of accelerate's own ``deepspeed_config``."""
     name, *rest = keys
     if not rest:
@@ -380,11 +387,11 @@ def _put(members: dict[str, Member], keys: tuple[str, ...], field: Field, accele
         return
     before = members.get(name)
     inner = dict(before.node.members or {}) if before is not None else {}
-    _put(inner, tuple(rest), field, accelerate)
+    _set_member(inner, tuple(rest), field, accelerate)
     place = accelerate.key_place("deepspeed_config")
-    members[name] = Member(place, _node(inner, Field(None, place=place)))
+    members[name] = Member(place, _object_node(inner, Field(None, place=place)))
 
 
-def _node(members: dict[str, Member], field: Field | None = None) -> TreeNode:
+def _object_node(members: dict[str, Member], field: Field | None = None) -> TreeNode:
     value = {name: member.node.field.value for name, member in members.items()}
     return TreeNode(Field.of(value, field.place if field is not None else None), members)

@@ -11,19 +11,19 @@ from pathlib import Path
 import msgspec
 
 from gonogo.check.environment import STACK
-from gonogo.check.placeholders import elsewhere_note, placeholder_note, placeholders_in, repositories_note
+from gonogo.check.placeholders import missing_programs_note, placeholder_note, placeholders_in, vcs_packages_note
 from gonogo.check.run_of_launch import RunMaker
 from gonogo.check.settings import CheckSettings, matches_path
 from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.evidence.document.yaml_file import read_yaml
 from gonogo.evidence.environment.environment import Environment, Package
-from gonogo.evidence.environment.own_package import own_command
+from gonogo.evidence.environment.own_package import own_console_script
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import FileKind, Files, environment_files, kind_of, walk
 from gonogo.evidence.launch.command_words import SHELLS
 from gonogo.evidence.launch.job_file import file_of_command, notebook_source
-from gonogo.evidence.launch.jobs.workload import Workload, unfilled
+from gonogo.evidence.launch.jobs.workload import Workload, unfilled_variables
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.manifest import is_manifest, template_note
 from gonogo.evidence.notebook import SUFFIX as NOTEBOOK
@@ -33,19 +33,19 @@ from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.errors import UserError
 
-_SIZES = ("NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN")
+_LAUNCH_SIZE_VARIABLES = ("NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN")
 """Variables of the shell that a command is typed in, which ms-swift and LLaMA-Factory take their processes from."""
 _PROGRAM_FROM_INPUT = translated("its program is read from standard input")
 _PROGRAM_NOT_HERE = translated("no such file: the program that the command starts was not checked")
 _MODULE_NOT_HERE = translated("no such module in the project: the program that the command starts was not checked")
 FAULT = translated("internal error in gonogo ({what}); GONOGO_DEBUG=1 prints the traceback; please report it")
-_AT_LINE = translated("line {line}: {problem}")
-_MAX_ALIKE = 5
-_NOT_READ = translated("can't read {path}: {why}")
-_NO_SUCH = translated("{path}: no such file or folder")
+_PROBLEM_AT_LINE = translated("line {line}: {problem}")
+_MAX_DUPLICATE_LAUNCHES = 5
+_CANNOT_READ = translated("can't read {path}: {why}")
+_NO_SUCH_PATH = translated("{path}: no such file or folder")
 
 
-class Gathered(msgspec.Struct, frozen=True):
+class GatheredRuns(msgspec.Struct, frozen=True):
     """The runs with the files that were read for them; what was covered, and what was not and why."""
 
     runs: tuple[Run, ...]
@@ -64,16 +64,16 @@ def gather(
     settings: CheckSettings,
     use_installed: bool,
     laid_over: Mapping[str, str] | None = None,
-) -> Gathered:
+) -> GatheredRuns:
     """The runs that files, folders and a command come to; ``laid_over`` as for :func:`gonogo.check.findings.check`.
 
     Raises UserError for a path that isn't there, a file named that can't be read, or a command that starts nothing.
     """
     gatherer = _Gatherer(Files(Path.cwd()), settings, use_installed, laid_over)
     if command:
-        gatherer.take_command(command)
+        gatherer.add_command(command)
     for path in paths or ([] if command else ["."]):
-        gatherer.take_path(path)
+        gatherer.add_file_or_folder(path)
     return gatherer.gathered()
 
 
@@ -100,25 +100,29 @@ class _Gatherer:
         self.typed = False
         """A command was typed here: the Python that it is typed for is this one, as far as no file says otherwise."""
 
-    def take_command(self, command: Sequence[str]) -> None:
+    def add_command(self, command: Sequence[str]) -> None:
         """A command as it would be typed."""
         if (file := file_of_command(command)) is not None:
-            self.take_path(file)
+            self.add_file_or_folder(file)
             return
         self.typed = True
         from gonogo.evidence.launch.reading import launches_of_command
 
-        sizes = {name: os.environ[name] for name in _SIZES if name in os.environ}
+        sizes = {name: os.environ[name] for name in _LAUNCH_SIZE_VARIABLES if name in os.environ}
         launches = launches_of_command(command, self.files.base, sizes)
-        if not launches and (own := own_command(command[0], self.files.base)) is not None:
+        if not launches and (own := own_console_script(command[0], self.files.base)) is not None:
             words = ["python", "-m", own.partition(":")[0], *command[1:]]
             launches = launches_of_command(words, self.files.base, sizes)
         if not launches and Path(command[0]).name in SHELLS:
             script = next((word for word in command[1:] if not word.startswith("-")), None)
             if script is not None and "-c" not in command and not exists(self.files.base / script):
-                raise UserError(_NO_SUCH.format(path=script))
-            if script is not None and "-c" not in command and (gap := _gap_of(self.files.base / script)) is not None:
-                raise UserError(_NOT_READ.format(path=script, why=gap))
+                raise UserError(_NO_SUCH_PATH.format(path=script))
+            if (
+                script is not None
+                and "-c" not in command
+                and (gap := _unreadable_reason(self.files.base / script)) is not None
+            ):
+                raise UserError(_CANNOT_READ.format(path=script, why=gap))
         if not launches:
             raise UserError(
                 translated(
@@ -156,28 +160,28 @@ class _Gatherer:
         if module_file(launch, name) is None and not is_installed(name.partition(".")[0]):
             self.files.skipped.append(Skipped(Text(name, name), _MODULE_NOT_HERE))
 
-    def take_path(self, path: str) -> None:
+    def add_file_or_folder(self, path: str) -> None:
         """A file, or a folder with all below it."""
         place = Path(path)
         if is_folder(place):
-            for found, kind in walk(place, self._excluded, self.files.skipped):
-                self._take_file(found, kind)
+            for found, kind in walk(place, self._is_excluded, self.files.skipped):
+                self._add_file(found, kind)
         elif exists(place):
             self.named.add(self.files.display_path(place))
             kind_of_named = FileKind.PYTHON if path.endswith(NOTEBOOK) else kind_of(place)
             if kind_of_named is None:
-                self._not_ours(self.files.display_path(place))
+                self._skip_unsupported_file(self.files.display_path(place))
             else:
                 # Named by the user: that it can't be read is an error.
                 _ = notebook_source(path) if path.endswith(NOTEBOOK) else SourceFile.read(place)
-                self._take_file(place, kind_of_named)
+                self._add_file(place, kind_of_named)
         else:
-            raise UserError(_NO_SUCH.format(path=path))
+            raise UserError(_NO_SUCH_PATH.format(path=path))
 
-    def _excluded(self, path: str) -> bool:
+    def _is_excluded(self, path: str) -> bool:
         return any(matches_path(self.files.display_path(path), pattern) for pattern in self.settings.exclude)
 
-    def _take_file(self, path: Path, kind: FileKind) -> None:
+    def _add_file(self, path: Path, kind: FileKind) -> None:
         source = self.files.read(path)
         if source is None or source in self.found[kind]:
             return
@@ -188,22 +192,22 @@ class _Gatherer:
             launches = read_launches(source)
             self.launches += launches
             if kind is FileKind.YAML:
-                self._note_jobs(source, launches)
+                self._assign_jobs(source, launches)
             self.placeholders += placeholders_in(source, launches)
 
-    def _note_jobs(self, source: SourceFile, launches: Sequence[Launch]) -> None:
+    def _assign_jobs(self, source: SourceFile, launches: Sequence[Launch]) -> None:
         """Which job of a manifest each launch is of: a script's that one runs is that one's."""
         from gonogo.evidence.launch.manifest import workload_at, workloads
 
         jobs = workloads(source)
-        self.placeholders += [(f"${name}", source.path) for job in jobs for name in unfilled(job)]
+        self.placeholders += [(f"${name}", source.path) for job in jobs for name in unfilled_variables(job)]
         for launch in launches:
             at = workload_at(launch.place) if launch.place.source is source else None
             job = at or (jobs[0] if len(jobs) == 1 else None)
             if job is not None:
                 self._jobs[id(launch)] = job
 
-    def _not_ours(self, path: str, source: SourceFile | None = None) -> None:
+    def _skip_unsupported_file(self, path: str, source: SourceFile | None = None) -> None:
         why = translated("not a file type that gonogo checks")
         if source is not None and source in self.found[FileKind.JSON]:
             for problem in read_json(source).problems[:1]:
@@ -211,27 +215,27 @@ class _Gatherer:
                     why=why, line=problem.place.line, problem=problem.message
                 )
         if source is not None and source in self.found[FileKind.YAML]:
-            for problem_of_it in [template_note(source), *map(_at_line, read_yaml(source).broken_at)]:
+            for problem_of_it in [template_note(source), *map(_problem_text, read_yaml(source).fatal_problems)]:
                 if problem_of_it is not None:
                     why = translated("{why}; {problem}").format(why=why, problem=problem_of_it)
                     break
         self.not_ours.append(Skipped(Text(path, path), why))
 
-    def gathered(self) -> Gathered:
+    def gathered(self) -> GatheredRuns:
         maker = RunMaker(self.files)
-        runs = [run for launch in self._differing() if (run := self._run_of(maker, launch)) is not None]
-        runs += self._runs_of_the_rest(maker, [run.environment for run in runs])
+        runs = [run for launch in self._distinct_launches() if (run := self._run_of(maker, launch)) is not None]
+        runs += self._runs_of_unused_files(maker, [run.environment for run in runs])
         for source in self.files.sources.values():
             if source.gap is not None:
                 self.files.skipped.append(Skipped(Text(source.path, source.path), source.gap))
         covered = tuple(_covered_items(runs, self.launches))
         to_fill_in = placeholder_note(self.placeholders)
-        elsewhere = elsewhere_note([one for one in self.launches if one.in_container or id(one) in self._jobs])
-        unread = (to_fill_in, elsewhere, repositories_note(runs))
+        elsewhere = missing_programs_note([one for one in self.launches if one.in_container or id(one) in self._jobs])
+        unread = (to_fill_in, elsewhere, vcs_packages_note(runs))
         notes = (*maker.notes, *(note for note in unread if note is not None))
-        return Gathered(tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(self.not_ours), notes)
+        return GatheredRuns(tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(self.not_ours), notes)
 
-    def _differing(self) -> Iterator[Launch]:
+    def _distinct_launches(self) -> Iterator[Launch]:
         """The launches without those that repeat others word for word.
 
         What these would show is shown at the first places: a script that is one line many times costs no more.
@@ -241,13 +245,13 @@ class _Gatherer:
             variables = frozenset((name, str(field.value)) for name, field in launch.variables.items())
             alike = (launch.source.path, launch.cwd, tuple(word.value for word in launch.words), variables)
             met[alike] += 1
-            if met[alike] <= _MAX_ALIKE:
+            if met[alike] <= _MAX_DUPLICATE_LAUNCHES:
                 yield launch
 
-    def _run_of(self, maker: RunMaker, launch: Launch) -> Run | None:
+    def _run_of(self, run_maker: RunMaker, launch: Launch) -> Run | None:
         """The run of a launch; None where gonogo fails over it, which costs that launch alone and is reported."""
         try:
-            return maker.run_of(launch, self._environment_for(launch))
+            return run_maker.run_of(launch, self._environment_for(launch))
         except (UserError, MemoryError):
             raise
         except Exception as error:
@@ -258,24 +262,24 @@ class _Gatherer:
             self.files.skipped.append(Skipped(Text(where, where), FAULT.format(what=what)))
             return None
 
-    def _runs_of_the_rest(self, maker: RunMaker, of_launches: Sequence[Environment]) -> list[Run]:
+    def _runs_of_unused_files(self, run_maker: RunMaker, launch_environments: Sequence[Environment]) -> list[Run]:
         """Files that no launch uses: each a run of which nothing else is known."""
         environment = self._environment_for(None)
         runs: list[Run] = []
         for source in (*self.found[FileKind.JSON], *self.found[FileKind.YAML]):
-            if source.path in maker.used:
+            if source.path in run_maker.used:
                 continue
-            run = maker.run_of_config(source, environment)
+            run = run_maker.run_of_config(source, environment)
             if run is not None:
                 runs.append(run)
-                for broken in run.accelerate.broken_at if run.accelerate is not None else ():
-                    self.files.skipped.append(Skipped(Text(source.path, source.path), _at_line(broken)))
+                for broken in run.accelerate.fatal_problems if run.accelerate is not None else ():
+                    self.files.skipped.append(Skipped(Text(source.path, source.path), _problem_text(broken)))
             elif source.path in self.named:
-                self._not_ours(source.path, source)
-        runs += maker.runs_of_scripts(self.found[FileKind.PYTHON], environment, self.named)
+                self._skip_unsupported_file(source.path, source)
+        runs += run_maker.runs_of_scripts(self.found[FileKind.PYTHON], environment, self.named)
         for source in self.found[FileKind.ENVIRONMENT]:
             read = self._environment(Path(source.path))
-            used = (*of_launches, *(run.environment for run in runs))
+            used = (*launch_environments, *(run.environment for run in runs))
             if read.packages and not any(environment is read for environment in used):
                 runs.append(Run(read))
         if not runs and not self.launches and self.settings.environment is not None:
@@ -295,22 +299,22 @@ class _Gatherer:
         if launch is None and not any(self.found.values()):
             return self._environment(None)
         files = list(environment_files(folders))
-        stating = (path for path in files if any(self._declared(path).has(name) for name in STACK))
+        stating = (path for path in files if any(self._declared_environment(path).has(name) for name in STACK))
         file = next(stating, files[0] if files else None)
         found = self._environment(file)
         job = self._jobs.get(id(launch))
         image = launch.image if launch is not None and launch.in_container else None
         if job is None and image is None:
             return found
-        from gonogo.evidence.job_environment import as_queued, in_container
+        from gonogo.evidence.job_environment import in_container, job_environment_of
 
         if found.declared is None:  # of what was typed here; but it trains elsewhere
-            declared = self._declared(file) if file is not None else Environment.unknown()
+            declared = self._declared_environment(file) if file is not None else Environment.unknown()
             found = msgspec.structs.replace(found, declared=declared)
         if job is not None:
             elsewhere = launch is not None and launch.place.source is not job.container.source
             script = Place(launch.source, 0, len(launch.source.data)) if launch is not None and elsewhere else None
-            return as_queued(job, script, found)
+            return job_environment_of(job, script, found)
         return in_container(image or Field.missing(), launch.container_script if launch is not None else None, found)
 
     def _environment(self, path: Path | None) -> Environment:
@@ -320,24 +324,24 @@ class _Gatherer:
         return self._environments[key]
 
     def _read_environment(self, path: Path | None) -> Environment:
-        declared = self._declared(path) if path is not None else Environment.unknown()
-        if path is not None and self._is_asked_for(path) and self.laid_over is None:
+        declared = self._declared_environment(path) if path is not None else Environment.unknown()
+        if path is not None and self._is_requested_environment(path) and self.laid_over is None:
             return declared  # another machine's: this one says nothing of it
         found = declared.over(self._machine) if self.use_installed else declared
         if self.use_installed and not self.typed:
             found = msgspec.structs.replace(found, declared=declared)
-        return found.with_laid_over(self._laid_over) if self._laid_over else found
+        return found.with_overrides(self._laid_over) if self._laid_over else found
 
-    def _is_asked_for(self, path: Path) -> bool:
+    def _is_requested_environment(self, path: Path) -> bool:
         return self._asked_for is not None and path == Path(os.path.abspath(self._asked_for))
 
-    def _declared(self, path: Path) -> Environment:
+    def _declared_environment(self, path: Path) -> Environment:
         """What one file tells of the environment."""
         from gonogo.evidence.environment.reading import read_environment
 
         path = Path(os.path.abspath(path))
         if path not in self._declared_by:
-            source = SourceFile.read(path) if self._is_asked_for(path) else self.files.read(path)
+            source = SourceFile.read(path) if self._is_requested_environment(path) else self.files.read(path)
             if source is not None:
                 source.path = self.files.display_path(path)
                 self.files.sources.setdefault(source.path, source)
@@ -358,7 +362,7 @@ class _Gatherer:
         return {name: Package(name, f"=={version}", source=interpreter()) for name, version in wanted.items()}
 
 
-def _gap_of(path: Path) -> Text | None:
+def _unreadable_reason(path: Path) -> Text | None:
     """Why a shell script can't be read; None where it can."""
     from gonogo.evidence.shell.parse import parse_script
 
@@ -392,5 +396,5 @@ def _covered_items(runs: Sequence[Run], launches: Sequence[Launch]) -> list[Text
     return lines
 
 
-def _at_line(problem: ConfigProblem) -> Text:
-    return _AT_LINE.format(line=problem.place.line, problem=problem.message)
+def _problem_text(problem: ConfigProblem) -> Text:
+    return _PROBLEM_AT_LINE.format(line=problem.place.line, problem=problem.message)

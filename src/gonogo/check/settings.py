@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.paths import contents, is_file, may_be_read, resolved
+from gonogo.evidence.paths import contents, is_file, is_read_allowed, resolved
 from gonogo.finding import Certainty, Text, translated
 from gonogo.finding.errors import UserError
 
@@ -31,11 +31,11 @@ class CheckSettings(msgspec.Struct, frozen=True):
     """An error of at least this certainty makes exit status 1."""
     environment: Path | None = None
 
-    def chooses(self, names: Sequence[str]) -> bool:
+    def selects_hazard(self, names: Sequence[str]) -> bool:
         """Whether findings of the hazard that has these names, or had them, are wanted."""
         return not (self.select and not matches_any(names, self.select)) and not matches_any(names, self.ignore)
 
-    def ignores_in(self, path: str, names: Sequence[str]) -> bool:
+    def ignores_in_file(self, path: str, names: Sequence[str]) -> bool:
         """Whether findings of the hazard that has these names, or had them, are not wanted in that file."""
         return any(
             matches_path(path, pattern) and matches_any(names, ignored)
@@ -67,14 +67,14 @@ def read_settings(start: Path) -> CheckSettings:
     for parent in (folder, *folder.parents):
         for name in ("gonogo.toml", "pyproject.toml"):
             path = parent / name
-            if is_file(path) and may_be_read(path):  # a folder above those that a client may name is none of its
-                table = _table(path)
+            if is_file(path) and is_read_allowed(path):  # a folder above those that a client may name is none of its
+                table = _settings_table(path)
                 if table is not None:
-                    return _settings(path, table)
+                    return _parse_settings(path, table)
     return CheckSettings()
 
 
-def _table(path: Path) -> Mapping[str, Any] | None:
+def _settings_table(path: Path) -> Mapping[str, Any] | None:
     try:
         data = contents(path)
     except OSError as error:
@@ -105,7 +105,7 @@ def load_toml(data: bytes) -> dict[str, Any]:
     return document
 
 
-def _settings(path: Path, table: Mapping[str, Any]) -> CheckSettings:
+def _parse_settings(path: Path, table: Mapping[str, Any]) -> CheckSettings:
     for key in table:
         if key not in KEYS:
             near = difflib.get_close_matches(key.replace("_", "-"), KEYS, 1)
@@ -117,30 +117,36 @@ def _settings(path: Path, table: Mapping[str, Any]) -> CheckSettings:
             )
     per_file = table.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
-        raise _wrong(path, "per-file-ignores", per_file, translated("a table that maps globs to lists of names"))
+        raise _invalid_setting(
+            path, "per-file-ignores", per_file, translated("a table that maps globs to lists of names")
+        )
     fail_on = table.get("fail-on", Certainty.CERTAIN.value)
     if fail_on not in [one.value for one in Certainty]:
-        raise _wrong(path, "fail-on", fail_on, translated("certain, likely or possible"))
+        raise _invalid_setting(path, "fail-on", fail_on, translated("certain, likely or possible"))
     environment = table.get("environment")
     if environment is not None and not isinstance(environment, str):
-        raise _wrong(path, "environment", environment, translated("a path"))
+        raise _invalid_setting(path, "environment", environment, translated("a path"))
     return CheckSettings(
-        select=_names(path, "select", table.get("select", [])),
-        ignore=_names(path, "ignore", table.get("ignore", [])),
-        per_file_ignores={glob: _names(path, f"per-file-ignores.{glob}", names) for glob, names in per_file.items()},
-        exclude=_names(path, "exclude", table.get("exclude", [])),
+        select=_string_tuple(path, "select", table.get("select", [])),
+        ignore=_string_tuple(path, "ignore", table.get("ignore", [])),
+        per_file_ignores={
+            glob: _string_tuple(path, f"per-file-ignores.{glob}", names) for glob, names in per_file.items()
+        },
+        exclude=_string_tuple(path, "exclude", table.get("exclude", [])),
         fail_on=Certainty(fail_on),
         environment=path.parent / environment if environment is not None else None,
     )
 
 
-def _names(path: Path, key: str, value: object) -> tuple[str, ...]:
+def _string_tuple(path: Path, key: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise _wrong(path, key, value, translated("a list of strings"))
+        raise _invalid_setting(path, key, value, translated("a list of strings"))
     return tuple(value)
 
 
-def _wrong(path: Path, key: str, value: object, wanted: Text) -> UserError:
+def _invalid_setting(path: Path, key: str, value: object, requirement: Text) -> UserError:
     return UserError(
-        translated("{path}: {key} = {value!r}: must be {wanted}").format(path=path, key=key, value=value, wanted=wanted)
+        translated("{path}: {key} = {value!r}: must be {wanted}").format(
+            path=path, key=key, value=value, wanted=requirement
+        )
     )

@@ -22,8 +22,10 @@ if TYPE_CHECKING:  # what reads files is loaded where they are read
     from gonogo.check.findings import Checked
     from gonogo.evidence.run import Run
 
-_FILES = translated("the run's files")
-_FAULT = translated("internal error in gonogo ({what}); reproduce it with gonogo check -- COMMAND and please report it")
+_RUN_FILES = translated("the run's files")
+_INTERNAL_ERROR = translated(
+    "internal error in gonogo ({what}); reproduce it with gonogo check -- COMMAND and please report it"
+)
 
 
 class StaticFindings(msgspec.Struct, frozen=True):
@@ -52,12 +54,12 @@ def check_project(
     *,
     environment: Path | None = None,
     use_installed: bool = True,
-    laid_over: Mapping[str, str] | None = None,
+    file_overrides: Mapping[str, str] | None = None,
 ) -> StaticFindings:
     """What check finds in a command's files, or in a folder's; raises nothing.
 
     The settings of the folder count, as for ``gonogo check``. ``environment`` is a file of versions; ``use_installed``
-    and ``laid_over`` as for :func:`gonogo.check.findings.check`.
+    and ``file_overrides`` as for :func:`gonogo.check.findings.check`.
     """
     base = str(Path.cwd())
     try:
@@ -67,12 +69,12 @@ def check_project(
         settings = read_settings(Path(paths[0]) if paths and is_folder(Path(paths[0])) else Path.cwd())
         if environment is not None:
             settings = replace(settings, environment=environment)
-        checked = check(paths, command, settings=settings, use_installed=use_installed, laid_over=laid_over)
+        checked = check(paths, command, settings=settings, use_installed=use_installed, laid_over=file_overrides)
     except UserError as error:
-        return StaticFindings(skipped=(Skipped(_FILES, error.text),), base=base)
+        return StaticFindings(skipped=(Skipped(_RUN_FILES, error.text),), base=base)
     except Exception as error:
         what = f"{type(error).__name__}: {error}"[:200]
-        return StaticFindings(skipped=(Skipped(_FILES, _FAULT.format(what=what)),), base=base)
+        return StaticFindings(skipped=(Skipped(_RUN_FILES, _INTERNAL_ERROR.format(what=what)),), base=base)
     return files_of(checked, base)
 
 
@@ -92,7 +94,7 @@ def files_of(checked: Checked, base: str) -> StaticFindings:
     )
 
 
-class _Dumped(msgspec.Struct):
+class _StoredFindings(msgspec.Struct):
     """What is kept of a check beside a run's records."""
 
     findings: tuple[Finding, ...]
@@ -102,13 +104,13 @@ class _Dumped(msgspec.Struct):
 
 def dump(files: StaticFindings) -> bytes:
     """What was found, as JSON, for a report that is made later: :func:`load` reads it."""
-    return msgspec.json.encode(_Dumped(files.findings, files.packages, files.base))
+    return msgspec.json.encode(_StoredFindings(files.findings, files.packages, files.base))
 
 
 def load(path: Path) -> StaticFindings:
     """What was kept at a path, with the files that findings name as they are now; empty where nothing was kept."""
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=_Dumped)
+        kept = msgspec.json.decode(path.read_bytes(), type=_StoredFindings)
     except (OSError, msgspec.MsgspecError, UnicodeError):
         return NO_STATIC_FINDINGS
     sources = {}

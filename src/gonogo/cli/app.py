@@ -64,20 +64,20 @@ from gonogo.cli.options import (
     Trace,
     Unconfined,
     Yes,
-    before_and_after,
-    chosen_environment,
+    environment_option,
+    split_at_dashes,
 )
 from gonogo.cli.plan import plan
 from gonogo.cli.prepare import prepare
 from gonogo.cli.run import run
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.language import chosen_language, language_of_locale
-from gonogo.report.page import Page, colour_wanted
+from gonogo.finding.language import choose_language, language_of_locale
+from gonogo.report.page import Page, should_use_colour
 
-_IN_BRACES = re.compile(r"^\{([^|]*)\}$")  # of several words, {install|show}, they stay
+_BRACED_ARGUMENT_PATTERN = re.compile(r"^\{([^|]*)\}$")  # of several words, {install|show}, they stay
 _CHINESE = re.compile("[\u4e00-\u9fff]")
-_EXAMPLE = "For instance:"
+_EXAMPLE_MARKER = "For instance:"
 
 app = typer.Typer(
     name="gonogo",
@@ -89,8 +89,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"gonogo {__version__}")
         raise typer.Exit
 
@@ -195,17 +195,17 @@ def rehearse(
 
     不用 GPU、不用权重，把训练程序原样排练一遍。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.report import known_format
         from gonogo.report.output import check_writable, publish
 
         known_format(format_)
         check_writable(output)
-        environment = chosen_environment(environment)
-        from gonogo.rehearse.synthetic import Synthetic
+        environment = environment_option(environment)
+        from gonogo.rehearse.synthetic import SyntheticOptions
 
-        synthetic = Synthetic(synthetic_batch, deepspeed, seq_len, micro_batch, gradient_checkpointing)
+        synthetic = SyntheticOptions(synthetic_batch, deepspeed, seq_len, micro_batch, gradient_checkpointing)
         command = words_of(synthetic.command(command, gpus, nodes, steps) or [])
         if not command:
             raise UserError(
@@ -214,14 +214,14 @@ def rehearse(
         from gonogo.finding.call import Invocation, machine_options
         from gonogo.rehearse.answer import rehearsed, was_interrupted
         from gonogo.rehearse.automatic_preparation import prepare_and_rehearse
-        from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
+        from gonogo.rehearse.baseline import compare_with_baseline, read_baseline
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
-        from gonogo.rehearse.lives import StageCommands, check_alone, check_life
-        from gonogo.rehearse.ranks.rank_options import AUTO, OF_A_LIFE
+        from gonogo.rehearse.lives import StageCommands, check_life, check_life_options
+        from gonogo.rehearse.ranks.rank_options import AUTO, LIFE_DEFAULT
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.viewer_files import ViewerFiles
-        from gonogo.report.answer.invoked import called
+        from gonogo.report.answer.command_placeholders import called
         from gonogo.trials.what_if.changed_run import rehearse_with
         from gonogo.trials.what_if.setting_changes import read_settings
 
@@ -232,7 +232,7 @@ def rehearse(
             gpus=gpus,
             nodes=nodes,
             host_memory=host_memory,
-            ranks=OF_A_LIFE if stages and ranks.strip().lower() == AUTO else ranks,
+            ranks=LIFE_DEFAULT if stages and ranks.strip().lower() == AUTO else ranks,
             steps=steps,
             timeout=timeout,
             environment=environment,
@@ -252,9 +252,9 @@ def rehearse(
             kill_between_writes=kill_between_writes,
             stage_commands=commands,
         )
-        check_alone(stages, ray, viewers=bool(request.viewers))
+        check_life_options(stages, ray, has_viewer_output=bool(request.viewers))
         request = unpacked(request)
-        earlier = None if against is None else read_earlier(against)
+        earlier = None if against is None else read_baseline(against)
         changed, others = read_settings(set_ or (), "--set"), [read_settings([one], "--also") for one in also or ()]
         if (changed or others) and (stages or synthetic_batch is not None):
             raise UserError(translated("--set and --also change a run's files: not with --life or --synthetic-batch"))
@@ -357,7 +357,7 @@ def diagnose(
 
     训练挂了？从日志里找出根本原因、证据所在行和解决办法。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         import sys
 
@@ -374,7 +374,7 @@ def diagnose(
             server.check()
         elif reader_url is not None:
             raise UserError(translated("--reader-url needs --reader MODEL"))
-        logs, command = before_and_after(logs or [])
+        logs, command = split_at_dashes(logs or [])
         if not logs:
             if sys.stdin.isatty():
                 raise UserError(
@@ -383,12 +383,12 @@ def diagnose(
                     )
                 )
             logs = ["-"]
-        from gonogo.cli.reading_progress import reading_display
+        from gonogo.cli.reading_progress import log_read_progress
         from gonogo.diagnose.findings import read_failure
         from gonogo.finding.call import Invocation, machine_options
-        from gonogo.report.answer.invoked import called
+        from gonogo.report.answer.command_placeholders import called
 
-        with reading_display(logs, language) as on_bytes:
+        with log_read_progress(logs, language) as on_bytes:
             failure = read_failure(
                 logs,
                 deepspeed_config=deepspeed_config,
@@ -401,18 +401,18 @@ def diagnose(
             )
             report = failure.report()
         if upstream:
-            from gonogo.cli.reader import with_upstream
+            from gonogo.cli.reader import with_upstream_facts
 
-            report = with_upstream(failure, report, language)
+            report = with_upstream_facts(failure, report, language)
         if with_pack or format_ == PACK:
-            from gonogo.cli.reader import with_pack_of
+            from gonogo.cli.reader import with_reader_pack
 
-            report = with_pack_of(failure, report, language)
+            report = with_reader_pack(failure, report, language)
         if server is not None:
-            from gonogo.cli.reader import ReaderOptions, with_reading
+            from gonogo.cli.reader import ReaderOptions, with_model_reading
 
             options = ReaderOptions(server, yes, command, gpus, host_memory, environment, language)
-            report = with_reading(failure, report, options)
+            report = with_model_reading(failure, report, options)
         report = called(report, Invocation(tuple(command), machine_options(environment=environment), tuple(logs)))
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)
@@ -445,13 +445,13 @@ def explain(
 
     显示某个隐患的说明：现象、原因、解决办法、何时安全、来源。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.cli.explain import find_hazard, write_page
-        from gonogo.report import known_page_format
+        from gonogo.report import check_page_format
         from gonogo.report.output import check_writable, publish_text
 
-        known_page_format(format_)
+        check_page_format(format_)
         check_writable(output)
         hazard = find_hazard(name)
         publish_text(lambda stream: write_page(stream, hazard, format_, language), output)
@@ -485,20 +485,20 @@ def hazards(
 
     列出 gonogo 认识的全部隐患；或新建一个。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         if new is not None or code:
             from gonogo.cli.new_hazard import new_hazard
 
             sys.stdout.write(new_hazard(new, theme, code=code, language=language))
             return
-        from gonogo.cli.explain import chosen_hazards, write_list
-        from gonogo.report import known_page_format
+        from gonogo.cli.explain import filter_hazards, write_list
+        from gonogo.report import check_page_format
         from gonogo.report.output import check_writable, publish_text
 
-        known_page_format(format_)
+        check_page_format(format_)
         check_writable(output)
-        chosen = chosen_hazards(theme, stage)
+        chosen = filter_hazards(theme, stage)
         publish_text(lambda stream: write_list(stream, chosen, format_, language), output)
 
 
@@ -506,10 +506,10 @@ class _Command(TyperCommand):
     """A command whose usage line has required arguments as they are called; Typer puts them into braces."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return [_IN_BRACES.sub(r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
+        return [_BRACED_ARGUMENT_PATTERN.sub(r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
 
-_LATER = {
+_LAZY_COMMANDS = {
     "compare": "gonogo.cli.compare",
     "doctor": "gonogo.cli.doctor",
     "gpus": "gonogo.cli.gpus",
@@ -523,12 +523,12 @@ _LATER = {
 """Commands that are imported where they are called, or all are listed: the others' start does not pay for them."""
 
 
-def _register_later(called: str | None) -> None:
-    """Register the commands of :data:`_LATER`: that which is called; all of them, where none of the others is."""
-    others = {_name(command) for command in app.registered_commands}
-    for name, module in _LATER.items():
-        listed = called not in _LATER and called not in others
-        if name not in others and (called == name or listed):
+def _register_lazy_commands(command_name: str | None) -> None:
+    """Register that of :data:`_LAZY_COMMANDS` which is called; all of them, where none of the other commands is."""
+    others = {_command_name(command) for command in app.registered_commands}
+    for name, module in _LAZY_COMMANDS.items():
+        listed = command_name not in _LAZY_COMMANDS and command_name not in others
+        if name not in others and (command_name == name or listed):
             found = import_module(module)
             app.command(name=name, context_settings=getattr(found, "SETTINGS", None))(getattr(found, name))
     for command in app.registered_commands:
@@ -538,45 +538,45 @@ def _register_later(called: str | None) -> None:
 def main() -> None:
     """The entry point of the command ``gonogo``."""
     with exit_statuses(language_of_locale(os.environ)):
-        words, asked = _language_of(sys.argv[1:])
-        language = chosen_language(asked, os.environ)
+        words, asked = _extract_language_option(sys.argv[1:])
+        language = choose_language(asked, os.environ)
         if overview.wanted(words) and "_GONOGO_COMPLETE" not in os.environ:  # a shell asks for its completion script
             from gonogo.report.output import to_stdout
 
-            to_stdout(lambda stream: overview.print_overview(Page(stream, colour=colour_wanted(stream)), language))
+            to_stdout(lambda stream: overview.print_overview(Page(stream, colour=should_use_colour(stream)), language))
             return
-        _register_later(next(iter(sys.argv[1:2]), None))
+        _register_lazy_commands(next(iter(sys.argv[1:2]), None))
         every = app.registered_commands
-        called = [command for command in every if _name(command) in sys.argv[1:2]]
+        called = [command for command in every if _command_name(command) in sys.argv[1:2]]
         # Where a command is named, Typer is spared the making of the others: a tenth of a check's time.
         app.registered_commands = called or every
         try:
-            if {"-h", "--help"} & set(_before_command(words)):
-                _help(language)
+            if {"-h", "--help"} & set(_words_before_dashes(words)):
+                _localize_help(language)
             else:
                 app(prog_name="gonogo")
         finally:
             app.registered_commands = every
 
 
-def _help(language: str) -> None:
+def _localize_help(language: str) -> None:
     """``--help`` of the command that is called."""
     from typer.main import get_group
 
     group = get_group(app)
     for command in group.commands.values():
-        speak(command, language)
+        translate_help(command, language)
     group(prog_name="gonogo")
 
 
-def _before_command(words: list[str]) -> list[str]:
+def _words_before_dashes(words: list[str]) -> list[str]:
     """What stands before the user's own command."""
     return words[: words.index("--")] if "--" in words else words
 
 
-def _language_of(words: list[str]) -> tuple[list[str], str | None]:
+def _extract_language_option(words: list[str]) -> tuple[list[str], str | None]:
     """The words without ``--lang``, and what it says."""
-    before = _before_command(words)
+    before = _words_before_dashes(words)
     for number, word in enumerate(before):
         if word.startswith("--lang="):
             return [*words[:number], *words[number + 1 :]], word.partition("=")[2]
@@ -585,13 +585,13 @@ def _language_of(words: list[str]) -> tuple[list[str], str | None]:
     return words, None
 
 
-def _name(command: CommandInfo) -> str | None:
+def _command_name(command: CommandInfo) -> str | None:
     return command.name or getattr(command.callback, "__name__", None)
 
 
-def speak(command: Any, language: str) -> None:
+def translate_help(command: Any, language: str) -> None:
     """Have the ``--help`` of a command of click's, or of the copy that Typer brings, speak the language."""
-    command.help = _paragraphs(command.help or "", language)
+    command.help = _paragraphs_in_language(command.help or "", language)
     if language != "zh":
         return
     command.epilog = None  # exit statuses, which the report's documents tell in Chinese
@@ -601,13 +601,15 @@ def speak(command: Any, language: str) -> None:
             parameter.help = HELP_ZH.get(said, said)
 
 
-def _paragraphs(text: str, language: str) -> str:
+def _paragraphs_in_language(text: str, language: str) -> str:
     """In Chinese what it does, and the examples, which are commands; in English all but the Chinese sentence."""
     every = text.split("\n\n")
     chinese = [one for one in every if _CHINESE.search(one)]
     if language != "zh" or not chinese:
         return "\n\n".join(one for one in every if one not in chinese)
     examples = [
-        one.replace(f"{_EXAMPLE} ", "例如：").replace("    or: ", "    或：") for one in every if _EXAMPLE in one
+        one.replace(f"{_EXAMPLE_MARKER} ", "例如：").replace("    or: ", "    或：")
+        for one in every
+        if _EXAMPLE_MARKER in one
     ]
     return "\n\n".join([*chinese, *examples])

@@ -28,11 +28,11 @@ from gonogo.cli.options import (
     Unconfined,
     Upstream,
     Yes,
-    chosen_environment,
+    environment_option,
 )
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 if TYPE_CHECKING:
     from gonogo.finding import Report
@@ -81,7 +81,7 @@ def bisect(
 
     用排练做二分查找：哪个版本的软件包引入或修复了问题。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.report import known_format
         from gonogo.report.output import check_writable, publish
@@ -101,13 +101,13 @@ def bisect(
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
-        from gonogo.rehearse.workers.keep import check_keep
-        from gonogo.report.answer.invoked import called
+        from gonogo.rehearse.workers.keep import check_keep_folder
+        from gonogo.report.answer.command_placeholders import called
         from gonogo.trials.bisect.bisect import BisectRequest
         from gonogo.trials.bisect.bisect import bisect as run_bisection
         from gonogo.trials.bisect.report import bisect_report
 
-        check_keep(keep)
+        check_keep_folder(keep)
         rehearsal = RehearsalRequest(
             command=command,
             gpus=gpus,
@@ -116,7 +116,7 @@ def bisect(
             ranks=ranks,
             steps=steps,
             timeout=timeout,
-            environment=chosen_environment(environment),
+            environment=environment_option(environment),
             with_packages=tuple(with_ or ()),
             as_of=as_of,
             keep=keep,

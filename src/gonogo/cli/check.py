@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gonogo.cli.exit_status import exit_statuses
-from gonogo.cli.options import Format, Lang, Open, Output, before_and_after
+from gonogo.cli.options import Format, Lang, Open, Output, split_at_dashes
 from gonogo.evidence.paths import is_folder
 from gonogo.finding import translated
 from gonogo.finding.call import Invocation
 from gonogo.finding.errors import UserError
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 if TYPE_CHECKING:
     from gonogo.check.findings import Checked
     from gonogo.check.settings import CheckSettings
 
-_MAX_ROUNDS = 10
+_MAX_FIX_PASSES = 10
 """A fix may make room for another; more rounds than this is a fault of gonogo."""
 
 
@@ -79,54 +79,54 @@ def check(
     """
     # What is read is kept to the end: looking for garbage in it would cost a fifth of the time and find none.
     gc.disable()
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.report import known_format
         from gonogo.report.output import check_writable, publish, publish_text
 
         known_format(format_)
         check_writable(output)
-        paths, command = before_and_after(arguments or [])
+        paths, command = split_at_dashes(arguments or [])
         settings = _settings(paths, environment, select, ignore, fail_on)
         from gonogo.check.findings import check as check_files
         from gonogo.cli.check_output import (
             ReadOnlyFiles,
-            checking_display,
-            count_unsafe_fixes,
+            check_progress,
             fix_files,
+            report_hidden_unsafe_fixes,
             show_diff,
             write_statistics,
         )
 
         if fix and diff:
             raise UserError(translated("--fix changes files, --diff only shows the changes: use one of them"))
-        with checking_display(language) as on_progress:
+        with check_progress(language) as on_progress:
             checked = check_files(
                 paths, command, settings=settings, allow_no_files=allow_no_files, on_progress=on_progress
             )
         if diff:
             publish_text(lambda stream: show_diff(stream, checked, unsafe_fixes), output)
             if not unsafe_fixes:
-                count_unsafe_fixes(sys.stderr, checked, language)
+                report_hidden_unsafe_fixes(sys.stderr, checked, language)
             raise SystemExit(checked.exit_status)
         if fix:
             read_only = ReadOnlyFiles(language, sys.stderr)
-            for _ in range(_MAX_ROUNDS):
+            for _ in range(_MAX_FIX_PASSES):
                 if not fix_files(checked, paths, unsafe_fixes, language, sys.stderr, read_only):
                     break
                 checked = check_files(paths, command, settings=settings, allow_no_files=allow_no_files)
         if statistics:
             publish_text(lambda stream: write_statistics(stream, checked, format_, language), output)
         else:
-            from gonogo.report.answer.invoked import called
+            from gonogo.report.answer.command_placeholders import called
 
-            publish(called(checked.report, _call(checked, paths, command)), format_, output, language, open_)
+            publish(called(checked.report, _invocation(checked, paths, command)), format_, output, language, open_)
         if allow_no_files and not checked.gathered.runs:
             raise SystemExit(0)
         raise SystemExit(checked.exit_status)
 
 
-def _call(checked: Checked, paths: list[str], command: list[str]) -> Invocation:
+def _invocation(checked: Checked, paths: list[str], command: list[str]) -> Invocation:
     """What was asked; where no command was given, the one script that launches a run among the files."""
     launches = {run.launch.source.path for run in checked.gathered.runs if run.launch is not None}
     if not command and len(launches) == 1 and (script := launches.pop()).endswith(".sh"):

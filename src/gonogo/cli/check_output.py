@@ -10,25 +10,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from gonogo.check.findings import Checked, roots_of
+from gonogo.check.findings import Checked, fixable_roots
 from gonogo.check.fixes import NotApplied, apply, diff_of_plan, planned
 from gonogo.finding import Finding, Text, translated
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-_PATIENCE = 1.0
+_PROGRESS_DELAY_SECONDS = 1.0
 """Seconds before the bar is shown."""
 
 _CHECKING = translated("checking")
 _FIXED = translated("{path}: fixed {hazards}")
-_LEFT_OUT = translated("{count} fixes not shown because they change the run's behaviour (--unsafe-fixes shows them)")
+_UNSAFE_FIXES_HIDDEN = translated(
+    "{count} fixes not shown because they change the run's behaviour (--unsafe-fixes shows them)"
+)
 _READ_ONLY = translated("{path} is read-only. Change it anyway? [y/N] ")
 _NOT_FIXED = translated("{path}: {hazard} not fixed: {why}")
 
 
 @contextmanager
-def checking_display(language: str, stream: TextIO | None = None) -> Iterator[Callable[[int, int], None]]:
+def check_progress(language: str, stream: TextIO | None = None) -> Iterator[Callable[[int, int], None]]:
     """What to call with how many of how many are done: a bar on stderr, or nothing where that is no terminal."""
     stream = stream or sys.stderr
     if not stream.isatty():
@@ -39,7 +41,7 @@ def checking_display(language: str, stream: TextIO | None = None) -> Iterator[Ca
 
     def advance(done: int, total: int) -> None:
         nonlocal bar
-        if bar is None and time.monotonic() - begun > _PATIENCE:
+        if bar is None and time.monotonic() - begun > _PROGRESS_DELAY_SECONDS:
             bar = _bar(stream, language)
             bar.start()
         if bar is not None:
@@ -73,11 +75,11 @@ def show_diff(stream: TextIO, checked: Checked, unsafe: bool) -> None:
     stream.write(diff_of_plan(planned(checked.report.findings, unsafe=unsafe)))
 
 
-def count_unsafe_fixes(stream: TextIO, checked: Checked, language: str) -> None:
+def report_hidden_unsafe_fixes(stream: TextIO, checked: Checked, language: str) -> None:
     """Say how many fixes a diff without the unsafe ones leaves out; nothing where there are none."""
     all_, safe = (len(planned(checked.report.findings, unsafe=unsafe).fixes) for unsafe in (True, False))
     if all_ > safe:
-        _write_line(stream, _LEFT_OUT.format(count=all_ - safe), language)
+        _write_line(stream, _UNSAFE_FIXES_HIDDEN.format(count=all_ - safe), language)
 
 
 class ReadOnlyFiles:
@@ -118,7 +120,7 @@ def fix_files(
     if not plan.fixes and not plan.not_applied:
         return False
     read_only = read_only or ReadOnlyFiles(language, stream)
-    written, refused = apply(plan, roots_of(paths, checked.gathered.files.base), read_only.may_replace)
+    written, refused = apply(plan, fixable_roots(paths, checked.gathered.files.base), read_only.may_replace)
     for path in written:
         names = {finding.hazard for finding, fix in plan.fixes if any(edit.path == path for edit in fix.edits)}
         _write_line(stream, _FIXED.format(path=path, hazards=", ".join(sorted(names))), language)
@@ -129,8 +131,10 @@ def fix_files(
     return bool(written)
 
 
-def _write_not_applied(stream: TextIO, one: NotApplied, language: str) -> None:
-    _write_line(stream, _NOT_FIXED.format(path=one.path, hazard=one.hazard, why=one.why), language)
+def _write_not_applied(stream: TextIO, not_applied: NotApplied, language: str) -> None:
+    _write_line(
+        stream, _NOT_FIXED.format(path=not_applied.path, hazard=not_applied.hazard, why=not_applied.why), language
+    )
 
 
 def _write_line(stream: TextIO, text: Text, language: str) -> None:
@@ -155,10 +159,12 @@ def write_statistics(stream: TextIO, checked: Checked, format_name: str, languag
     for name, count in rows:
         mark = "*" if fixable[name] else " "
         stream.write(f"{count:>5}  [{mark}] {name:<{width}}  {titles[name]}\n")
-    stream.write(_summary(findings, len(checked.gathered.runs), checked.seconds).in_language(language) + "\n")
+    stream.write(
+        _statistics_summary(findings, len(checked.gathered.runs), checked.seconds).in_language(language) + "\n"
+    )
 
 
-def _summary(findings: Sequence[Finding], runs: int, seconds: float) -> Text:
+def _statistics_summary(findings: Sequence[Finding], runs: int, seconds: float) -> Text:
     fixable = sum(any(fix.edits for fix in finding.fixes) for finding in findings)
     return translated(
         "{findings} findings in {runs} runs and standalone files, {fixable} fixable [*], {seconds:.2f} s"

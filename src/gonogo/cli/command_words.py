@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-_OF_A_SHELL = re.compile(r"[|&;<>()$`\\\n*?~]|^\s*\w+=")
-_NOT_CLOSED = translated(
+_SHELL_SYNTAX_PATTERN = re.compile(r"[|&;<>()$`\\\n*?~]|^\s*\w+=")
+_UNCLOSED_QUOTE = translated(
     "the command {command} has a quote that is not closed: give it word by word, for example: bash launch.sh"
 )
 
@@ -31,5 +31,5 @@ def words_of(command: str | Sequence[str]) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError:
-        raise UserError(_NOT_CLOSED.format(command=command[:80])) from None
-    return ["bash", "-c", command] if _OF_A_SHELL.search(command) else words
+        raise UserError(_UNCLOSED_QUOTE.format(command=command[:80])) from None
+    return ["bash", "-c", command] if _SHELL_SYNTAX_PATTERN.search(command) else words

@@ -10,7 +10,7 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Format, Lang, Open, Output
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 
 def compare(
@@ -34,12 +34,12 @@ def compare(
 
     比较两次排练：相同、更好还是退步，以及内存、速度、发现与假设的变化。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.finding.call import Invocation
         from gonogo.rehearse.baseline import compare_files
         from gonogo.report import known_format
-        from gonogo.report.answer.invoked import called
+        from gonogo.report.answer.command_placeholders import called
         from gonogo.report.output import check_writable, publish
 
         known_format(format_)

@@ -28,7 +28,7 @@ from gonogo.cli.options import (
 )
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 if TYPE_CHECKING:
     from gonogo.evidence.rehearsal.record import RehearsalRecord
@@ -96,7 +96,7 @@ def cure(
 
     从 NO-GO 到 GO：在副本中逐个试验修复，给出经过排练验证的补丁。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.report import known_format
         from gonogo.report.output import check_writable, publish
@@ -114,7 +114,7 @@ def cure(
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.scratch import scratch_folder
-        from gonogo.report.answer.invoked import called
+        from gonogo.report.answer.command_placeholders import called
         from gonogo.trials.cure.apply import apply_cure, check_patch_file, write_patch
         from gonogo.trials.cure.cure import cure as search
         from gonogo.trials.cure.request import CureRequest

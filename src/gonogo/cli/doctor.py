@@ -13,26 +13,34 @@ from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang
 from gonogo.finding import Text, Verdict, translated
 from gonogo.finding.install import install_hint
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
-_CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "firefox", "xdg-open", "open")
-_INDEX = "pypi.org"
-_SECONDS = 3.0
+_BROWSER_COMMANDS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "firefox",
+    "xdg-open",
+    "open",
+)
+_DEFAULT_INDEX_HOST = "pypi.org"
+_CONNECT_TIMEOUT_SECONDS = 3.0
 _YES, _NO = translated("yes"), translated("no")
 _MISSING = translated("not installed: {how}")
-_TORCH = translated("rehearse, cure, plan")
-_DEEPSPEED = translated("rehearsals of DeepSpeed launches")
-_UV = translated("--environment: the packages that a project pins")
-_BROWSER = translated("--open, gonogo ui, pages of reports")
-_NETWORK = translated("installing packages for --environment, --with, bisect")
+_NEEDS_TORCH = translated("rehearse, cure, plan")
+_NEEDS_DEEPSPEED = translated("rehearsals of DeepSpeed launches")
+_NEEDS_UV = translated("--environment: the packages that a project pins")
+_NEEDS_BROWSER = translated("--open, gonogo ui, pages of reports")
+_NEEDS_NETWORK = translated("installing packages for --environment, --with, bisect")
 _NO_BROWSER = translated("none found; --format html --output report.html writes a page that any browser opens")
 _NO_NETWORK = translated(
     "{host} does not answer; point pip and uv to a mirror that does (PIP_INDEX_URL, UV_INDEX_URL), or go without"
 )
-_ANSWERS = translated("{host} answers")
+_HOST_REACHABLE = translated("{host} answers")
 
 
-class Need(NamedTuple):
+class RequirementStatus(NamedTuple):
     """One thing that parts of gonogo need: whether it is here, what of it, and for what."""
 
     name: Text
@@ -41,14 +49,14 @@ class Need(NamedTuple):
     needed_for: Text
 
 
-def lines_of() -> list[Need]:
+def lines_of() -> list[RequirementStatus]:
     """What there is, in the order in which one needs it."""
     return [
-        _package("torch", _TORCH),
-        _package("deepspeed", _DEEPSPEED, shown="DeepSpeed"),
-        _uv(),
-        _browser(),
-        _network(),
+        _package_status("torch", _NEEDS_TORCH),
+        _package_status("deepspeed", _NEEDS_DEEPSPEED, display_name="DeepSpeed"),
+        _uv_status(),
+        _browser_status(),
+        _network_status(),
     ]
 
 
@@ -61,12 +69,12 @@ def doctor(lang: Lang = None) -> None:
 
     说明 gonogo 的哪些功能在本机可用，其余的如何获得：torch、DeepSpeed、uv、浏览器、网络。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
-        from gonogo.report.page import Page, Styled, colour_wanted
+        from gonogo.report.page import Page, Styled, should_use_colour
 
         found = lines_of()
-        page = Page(sys.stdout, colour=colour_wanted(sys.stdout))
+        page = Page(sys.stdout, colour=should_use_colour(sys.stdout))
         for line in found:
             said = (_YES if line.here else _NO).in_language(language)
             mark = Styled.assemble(
@@ -78,7 +86,7 @@ def doctor(lang: Lang = None) -> None:
         raise SystemExit((Verdict.GO if needed else Verdict.CANNOT_TELL).exit_status)
 
 
-def _package(name: str, needed_for: Text, shown: str = "") -> Need:
+def _package_status(name: str, purpose: Text, display_name: str = "") -> RequirementStatus:
     from importlib import metadata
 
     try:
@@ -86,39 +94,41 @@ def _package(name: str, needed_for: Text, shown: str = "") -> Need:
         here = importlib.util.find_spec(name) is not None
     except (metadata.PackageNotFoundError, ValueError):
         here, version = False, ""
-    label = Text(shown or name, shown or name)
+    label = Text(display_name or name, display_name or name)
     if here:
-        return Need(label, True, Text(version, version), needed_for)
-    return Need(label, False, _MISSING.format(how=install_hint("rehearse")), needed_for)
+        return RequirementStatus(label, True, Text(version, version), purpose)
+    return RequirementStatus(label, False, _MISSING.format(how=install_hint("rehearse")), purpose)
 
 
-def _uv() -> Need:
+def _uv_status() -> RequirementStatus:
     label = translated("uv")
     path = shutil.which("uv")
     if path is None and importlib.util.find_spec("uv") is None:
-        return Need(label, False, _MISSING.format(how=install_hint("rehearse")), _UV)
+        return RequirementStatus(label, False, _MISSING.format(how=install_hint("rehearse")), _NEEDS_UV)
     where = path or "python -m uv"
-    return Need(label, True, Text(where, where), _UV)
+    return RequirementStatus(label, True, Text(where, where), _NEEDS_UV)
 
 
-def _browser() -> Need:
+def _browser_status() -> RequirementStatus:
     label = translated("browser")
-    found = os.environ.get("BROWSER") or next((name for name in _CHROMIUM if shutil.which(name)), None)
+    found = os.environ.get("BROWSER") or next((name for name in _BROWSER_COMMANDS if shutil.which(name)), None)
     if found is None:
-        return Need(label, False, _NO_BROWSER, _BROWSER)
-    return Need(label, True, Text(found, found), _BROWSER)
+        return RequirementStatus(label, False, _NO_BROWSER, _NEEDS_BROWSER)
+    return RequirementStatus(label, True, Text(found, found), _NEEDS_BROWSER)
 
 
-def _network() -> Need:
+def _network_status() -> RequirementStatus:
     """Whether the host answers from which pip installs: the one that it is set to, or the usual one."""
     from urllib.parse import urlsplit
 
     label = translated("network")
-    index = os.environ.get("UV_INDEX_URL") or os.environ.get("PIP_INDEX_URL") or f"https://{_INDEX}/simple"
+    index = os.environ.get("UV_INDEX_URL") or os.environ.get("PIP_INDEX_URL") or f"https://{_DEFAULT_INDEX_HOST}/simple"
     asked = urlsplit(os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY") or index)
-    host = asked.hostname or _INDEX
+    host = asked.hostname or _DEFAULT_INDEX_HOST
     try:
-        with socket.create_connection((host, asked.port or (80 if asked.scheme == "http" else 443)), _SECONDS):
-            return Need(label, True, _ANSWERS.format(host=host), _NETWORK)
+        with socket.create_connection(
+            (host, asked.port or (80 if asked.scheme == "http" else 443)), _CONNECT_TIMEOUT_SECONDS
+        ):
+            return RequirementStatus(label, True, _HOST_REACHABLE.format(host=host), _NEEDS_NETWORK)
     except (OSError, ValueError):
-        return Need(label, False, _NO_NETWORK.format(host=host), _NETWORK)
+        return RequirementStatus(label, False, _NO_NETWORK.format(host=host), _NEEDS_NETWORK)

@@ -10,7 +10,7 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Format, Lang, Open, Output
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 
 def env(
@@ -34,7 +34,7 @@ def env(
 
     查看当前 Python 与机器的环境，并检查是否自相矛盾。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.report import known_format
         from gonogo.report.output import check_writable, publish
@@ -49,8 +49,8 @@ def env(
         if environment is not None:
             report = environment_report(environment_in(environment))
         else:
-            from gonogo.confinement.confinement import means_here
+            from gonogo.confinement.confinement import detect_means
 
-            report = environment_report(this_machine(deep=True), (confined_by(*means_here()),))
+            report = environment_report(this_machine(deep=True), (confined_by(*detect_means()),))
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)

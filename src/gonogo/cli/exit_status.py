@@ -25,23 +25,23 @@ def exit_statuses(language: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        _end(error.text, language, UNUSABLE)
+        _exit_with(error.text, language, UNUSABLE)
     except KeyboardInterrupt:
-        _end(translated("interrupted"), language, INTERRUPTED)
+        _exit_with(translated("interrupted"), language, INTERRUPTED)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            _end(_disk_full(error), language, UNUSABLE)
-        _end(_fault(error), language, FAULT)
+            _exit_with(_disk_full_message(error), language, UNUSABLE)
+        _exit_with(_internal_error(error), language, FAULT)
 
 
-def _end(text: Text, language: str, status: int) -> NoReturn:
-    from gonogo.report.untrusted import complain
+def _exit_with(text: Text, language: str, status: int) -> NoReturn:
+    from gonogo.report.untrusted import print_error
 
-    complain(text, language)
+    print_error(text, language)
     raise SystemExit(status) from None
 
 
-def _disk_full(error: OSError) -> Text:
+def _disk_full_message(error: OSError) -> Text:
     import tempfile
 
     return translated("no space left on disk ({place}): free some, or point TMPDIR to a folder on another disk").format(
@@ -49,7 +49,7 @@ def _disk_full(error: OSError) -> Text:
     )
 
 
-def _fault(error: Exception) -> Text:
+def _internal_error(error: Exception) -> Text:
     """What to say of a fault of gonogo itself; its traceback goes into a file, to be sent along with a report of it."""
     import tempfile
     import traceback

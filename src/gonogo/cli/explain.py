@@ -32,7 +32,7 @@ def find_hazard(name: str) -> Hazard:
     raise UserError(translated("{name}: no hazard with this name; {hint}").format(name=repr(name), hint=hint))
 
 
-def chosen_hazards(theme: str | None, stage: str | None) -> list[Hazard]:
+def filter_hazards(theme: str | None, stage: str | None) -> list[Hazard]:
     """The hazards of a theme and a stage (all, where None). Raises UserError for one that there isn't."""
     hazards = list(all_hazards())
     themes = sorted({hazard.theme for hazard in hazards})
@@ -55,7 +55,7 @@ def page_of(hazard: Hazard, language: str) -> str:
     return f"# {title}\n\n`{hazard.name}`\n{body}\n"
 
 
-def hazard_object(hazard: Hazard, language: str) -> dict[str, Any]:
+def hazard_to_json(hazard: Hazard, language: str) -> dict[str, Any]:
     """The page as a JSON object: name, theme, title, stages, sections by their heading, sources."""
     page = page_of(hazard, language)
     sections = re.split(r"^## (.+)$", page, flags=re.MULTILINE)
@@ -74,7 +74,7 @@ def hazard_object(hazard: Hazard, language: str) -> dict[str, Any]:
 def write_page(stream: TextIO, hazard: Hazard, format_name: str, language: str) -> None:
     """Write a hazard's page: laid out on a terminal, else as Markdown or JSON."""
     if format_name == "json":
-        stream.write(json.dumps(hazard_object(hazard, language), ensure_ascii=False, indent=2) + "\n")
+        stream.write(json.dumps(hazard_to_json(hazard, language), ensure_ascii=False, indent=2) + "\n")
     elif format_name == "text" and stream.isatty():
         from rich.console import Console
         from rich.markdown import Markdown
@@ -88,7 +88,7 @@ def write_list(stream: TextIO, hazards: Sequence[Hazard], format_name: str, lang
     """Write the list of hazards: a table of names and titles by theme, or JSON."""
     if format_name == "json":
         listed = [
-            {key: value for key, value in hazard_object(hazard, language).items() if key not in ("page", "sections")}
+            {key: value for key, value in hazard_to_json(hazard, language).items() if key not in ("page", "sections")}
             for hazard in hazards
         ]
         document = {"schema": "gonogo.hazards/1", "hazards": listed}

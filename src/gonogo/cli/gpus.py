@@ -12,7 +12,7 @@ from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang, Output, PageFormat
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 if TYPE_CHECKING:
     from gonogo.evidence.environment.hardware import Accelerator
@@ -43,14 +43,14 @@ def gpus(
 
     列出 --gpus 接受的 GPU 和云实例。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.evidence.environment.hardware import all_accelerators
         from gonogo.evidence.environment.instances import all_instances
-        from gonogo.report import known_page_format
+        from gonogo.report import check_page_format
         from gonogo.report.output import check_writable, publish_text
 
-        known_page_format(format_)
+        check_page_format(format_)
         check_writable(output)
         asked = (name or "").lower()
         instances = [
@@ -68,16 +68,16 @@ def gpus(
                     name=repr(name)
                 )
             )
-        publish_text(lambda stream: _write(stream, accelerators, instances, format_, language), output)
+        publish_text(lambda stream: _write_gpus(stream, accelerators, instances, format_, language), output)
 
 
-def _write(
+def _write_gpus(
     stream: TextIO, accelerators: list[Accelerator], instances: list[Instance], format_name: str, language: str
 ) -> None:
     if format_name == "json":
         document = {
             "schema": "gonogo.gpus/1",
-            "accelerators": [_accelerator(one) for one in accelerators],
+            "accelerators": [_accelerator_to_json(one) for one in accelerators],
             "instances": [
                 {
                     "name": one.name,
@@ -117,32 +117,32 @@ def _write(
             _print_table(stream, heads, cells)
 
 
-def _print_table(stream: TextIO, heads: list[str], cells: list[tuple[str, ...]]) -> None:
+def _print_table(stream: TextIO, headers: list[str], rows: list[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     terminal = stream.isatty()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, head in enumerate(heads):
-        table.add_column(head, no_wrap=index < len(heads) - 1, overflow="fold")
-    for row in cells:
+    for index, head in enumerate(headers):
+        table.add_column(head, no_wrap=index < len(headers) - 1, overflow="fold")
+    for row in rows:
         table.add_row(*row)
     Console(file=stream, width=None if terminal else 140, force_terminal=terminal, highlight=False).print(table)
     stream.flush()
 
 
-def _accelerator(one: Accelerator) -> dict[str, Any]:
-    speed = one.speed
+def _accelerator_to_json(accelerator: Accelerator) -> dict[str, Any]:
+    speed = accelerator.speed
     return {
-        "name": one.name,
-        "aliases": list(one.aliases),
-        "product": one.product,
-        "device_type": one.device_type,
-        "memory_bytes": one.total_bytes,
+        "name": accelerator.name,
+        "aliases": list(accelerator.aliases),
+        "product": accelerator.product,
+        "device_type": accelerator.device_type,
+        "memory_bytes": accelerator.total_bytes,
         "matmul_tflops": speed.matmul_flops / 1e12 if speed else None,
         "memory_gbs": speed.memory_bytes / 1e9 if speed else None,
         "link_gbs": speed.link_bytes / 1e9 if speed else None,
         "host_link_gbs": speed.host_link_bytes / 1e9 if speed else None,
-        "source": one.source,
+        "source": accelerator.source,
         "speed_source": speed.source if speed else None,
     }

@@ -9,11 +9,11 @@ from gonogo.hazards.loader import class_name
 from gonogo.hazards.pack import FOLDER, NAME, SHIPPED
 from gonogo.hazards.page import CHINESE, ENGLISH, HEADINGS
 
-_HEAD = """\
+_FRONT_MATTER = """\
 title.en = "TODO: what fails, as one line of a report"
 title.zh = "待写：会失败的是什么，报告中的一行"
 """
-_SIGNS = """\
+_LOG_FRONT_MATTER = """\
 # Words of the lines that are looked for; a large log is searched for these alone.
 log_words = ["TODO: words of the error"]
 confirm.en = "TODO: what makes sure of it, where a sign is not certain"
@@ -34,7 +34,7 @@ _SECTIONS = {
     "Sources": translated("- https://example.com/TODO: what this public page shows"),
 }
 _SUMMARY = translated("TODO: one line that says what it is.")
-_CODE = '''\
+_MODULE_TEMPLATE = '''\
 from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 
 
@@ -60,11 +60,11 @@ Traceback (most recent call last):
     trainer.train()
 RuntimeError: replace this log by one that looks alike and has another cause
 """
-_LAUNCH = "torchrun --nproc_per_node 8 train.py\n"
+_LAUNCH_SCRIPT = "torchrun --nproc_per_node 8 train.py\n"
 _BAD_SCRIPT = "# Replace this by a short program in which the hazard is found.\n"
 _GOOD_SCRIPT = "# Replace this by one that looks alike and in which nothing is wrong.\n"
-_MADE = translated("made {file}")
-_NEXT = translated(
+_FILE_CREATED = translated("made {file}")
+_NEXT_STEPS = translated(
     "Next: fill in every TODO, in both languages; replace the cases; run\n    python -m pytest -q -k {name} "
     "tests/test_hazards.py tests/{tests}\nuntil it passes (nothing else is needed: gonogo looks for the new "
     "hazard from its next run on). The Chinese for the\ncode's messages goes into src/gonogo/finding/zh.json: "
@@ -83,9 +83,9 @@ def new_hazard(name: str | None, theme: str | None, *, code: bool, language: str
     page = FOLDER / theme / f"{name.replace('-', '_')}.md"
     files = {page: page_text(declared=not code)}
     if code:
-        files[page.with_suffix(".py")] = _CODE.format(name=class_name(name))
+        files[page.with_suffix(".py")] = _MODULE_TEMPLATE.format(name=class_name(name))
         for case, script in (("bad_train", _BAD_SCRIPT), ("good_train", _GOOD_SCRIPT)):
-            files |= {cases / case / "run.sh": _LAUNCH, cases / case / "train.py": script}
+            files |= {cases / case / "run.sh": _LAUNCH_SCRIPT, cases / case / "train.py": script}
     else:
         files |= {cases / "bad.log": _BAD_LOG, cases / "good.log": _GOOD_LOG}
     for path in files:
@@ -97,9 +97,9 @@ def new_hazard(name: str | None, theme: str | None, *, code: bool, language: str
             path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(translated("{path} can't be written: {why}").format(path=path, why=error.strerror)) from None
-    made = [_MADE.format(file=str(path.relative_to(root))).in_language(language) for path in files]
+    made = [_FILE_CREATED.format(file=str(path.relative_to(root))).in_language(language) for path in files]
     tests = "test_hazards_in_files.py" if code else "test_hazards_in_logs.py"
-    return "\n".join((*made, _NEXT.format(name=name, tests=tests).in_language(language))) + "\n"
+    return "\n".join((*made, _NEXT_STEPS.format(name=name, tests=tests).in_language(language))) + "\n"
 
 
 def _theme_of(name: str, theme: str | None) -> str:
@@ -134,7 +134,7 @@ def _theme_of(name: str, theme: str | None) -> str:
 
 def page_text(*, declared: bool) -> str:
     """A page to fill in; it has the form of one, so that gonogo goes on working."""
-    parts = ["+++\n" + _HEAD + (_SIGNS if declared else "") + "+++\n"]
+    parts = ["+++\n" + _FRONT_MATTER + (_LOG_FRONT_MATTER if declared else "") + "+++\n"]
     for language, start in (("en", ENGLISH), ("zh", CHINESE)):
         parts.append(f"{start}\n\n{_SUMMARY.in_language(language)}\n")
         texts = ((heading.in_language(language), _SECTIONS[heading.en].in_language(language)) for heading in HEADINGS)

@@ -17,12 +17,12 @@ from typing import Any
 
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 from gonogo.prepare.prompts import PROGRESS, PROGRESS_LINES
 
-_REPORTS = frozenset({"check", "env", "plan", "rehearse", "diagnose", "bisect", "cure"})
+_REPORT_COMMANDS = frozenset({"check", "env", "plan", "rehearse", "diagnose", "bisect", "cure"})
 """Commands whose answer is a page."""
-_BOTH = translated("%%gonogo: the cell itself is the launch script: remove what follows --")
+_CELL_AND_COMMAND = translated("%%gonogo: the cell itself is the launch script: remove what follows --")
 
 
 def load(shell: Any) -> None:
@@ -33,7 +33,7 @@ def load(shell: Any) -> None:
         try:
             _run(shlex.split(line), cell, in_terminal=type(shell).__name__ == "TerminalInteractiveShell")
         except UserError as error:
-            print(f"gonogo: {error.text.in_language(chosen_language(None, os.environ))}", file=sys.stderr)
+            print(f"gonogo: {error.text.in_language(choose_language(None, os.environ))}", file=sys.stderr)
 
     shell.register_magic_function(gonogo, magic_kind="line_cell")
 
@@ -42,9 +42,14 @@ def _run(words: list[str], cell: str | None, *, in_terminal: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="gonogo-") as folder:
         page = Path(folder, "report.html")
         if cell is not None:
-            words = _with_cell(words, cell, Path(folder))
+            words = _add_cell(words, cell, Path(folder))
         before = words[: words.index("--")] if "--" in words else words
-        as_page = not in_terminal and words[:1] and words[0] in _REPORTS and not {"--format", "--output"} & set(before)
+        as_page = (
+            not in_terminal
+            and words[:1]
+            and words[0] in _REPORT_COMMANDS
+            and not {"--format", "--output"} & set(before)
+        )
         if as_page:
             words = [words[0], "--format", "html", "--output", str(page), *words[1:]]
         _call(words)
@@ -56,13 +61,13 @@ def _run(words: list[str], cell: str | None, *, in_terminal: bool) -> None:
             display(HTML(framed(page.read_text(encoding="utf-8"))))
 
 
-def _with_cell(words: list[str], cell: str, folder: Path) -> list[str]:
+def _add_cell(words: list[str], cell: str, folder: Path) -> list[str]:
     if words[:1] == ["diagnose"]:
         log = folder / "cell.log"
         log.write_text(cell, encoding="utf-8")
         return [words[0], str(log), *words[1:]]
     if "--" in words:
-        raise UserError(_BOTH)
+        raise UserError(_CELL_AND_COMMAND)
     script = folder / "launch.sh"
     script.write_text(cell, encoding="utf-8")
     return [*words, "--", "bash", str(script)]
@@ -81,16 +86,16 @@ def _call(words: list[str]) -> None:
     )
     assert process.stdout is not None
     try:
-        _pass_on(process.stdout)
+        _forward_output(process.stdout)
     except KeyboardInterrupt:
         os.killpg(process.pid, signal.SIGINT)
-        _pass_on(process.stdout)
+        _forward_output(process.stdout)
     finally:
         process.stdout.close()
         process.wait()
 
 
-def _pass_on(lines: Any) -> None:
+def _forward_output(lines: Any) -> None:
     marker, doing = f"{PROGRESS}: ", ""
     for line in lines:
         if line.startswith(marker):

@@ -201,12 +201,12 @@ GradientCheckpointing = Annotated[
 ]
 
 
-def chosen_environment(given: Path | None) -> Path | None:
+def environment_option(path: Path | None) -> Path | None:
     """``--environment``; None for ``auto``, the default."""
-    return None if given == Path("auto") else given
+    return None if path == Path("auto") else path
 
 
-def before_and_after(words: list[str]) -> tuple[list[str], list[str]]:
+def split_at_dashes(words: list[str]) -> tuple[list[str], list[str]]:
     """What stands before and after ``--``, which the parser takes away: it is looked up in the process's own words."""
     typed = sys.argv[1:]
     if "--" not in typed:

@@ -13,10 +13,10 @@ import msgspec
 import typer
 
 from gonogo.cli.exit_status import exit_statuses
-from gonogo.cli.options import GPUS, Format, HostMemory, Lang, Open, Output, before_and_after
+from gonogo.cli.options import GPUS, Format, HostMemory, Lang, Open, Output, split_at_dashes
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 
 def plan(
@@ -116,7 +116,7 @@ def plan(
 
     给定模型和 GPU，找出放得下的方案并按速度排序，无需 GPU。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.report import known_format
         from gonogo.report.output import check_writable, publish
@@ -124,7 +124,7 @@ def plan(
         known_format(format_)
         check_writable(output)
         from gonogo.finding.call import Invocation
-        from gonogo.report.answer.invoked import called
+        from gonogo.report.answer.command_placeholders import called
         from gonogo.report.trials.plan_picture import check_picture, write_picture
 
         check_picture(picture)
@@ -134,18 +134,18 @@ def plan(
         from gonogo.trials.plan.answer_solved import solved_report
         from gonogo.trials.plan.from_command import read_training_command
         from gonogo.trials.plan.measure import Meter, NotMeasured
-        from gonogo.trials.plan.price import priced, read_price, tokens_of
-        from gonogo.trials.plan.request import PlanOptions, check_model, check_packages, request_of
+        from gonogo.trials.plan.price import read_price, tokens_of, with_costs
+        from gonogo.trials.plan.request import PlanOptions, build_plan_request, check_model, check_packages
         from gonogo.trials.plan.search import PlanResult, check_batch, search
         from gonogo.trials.plan.solve import check_unknown
         from gonogo.trials.plan.solve import solve as solve_for
         from gonogo.trials.plan.task.settings import TaskOptions
         from gonogo.trials.plan.write import check_folder, write_best
 
-        words, command = before_and_after(arguments or [])
-        gpus, nodes, host_memory = _machine_of(command, gpus, nodes, host_memory)
+        words, command = split_at_dashes(arguments or [])
+        gpus, nodes, host_memory = _machine_options(command, gpus, nodes, host_memory)
         asked = PlanOptions(
-            model=_one(words),
+            model=_single_model(words),
             gpus=gpus,
             nodes=nodes,
             host_memory=host_memory,
@@ -158,7 +158,7 @@ def plan(
             timeout=timeout,
             task=TaskOptions(task, prompt_len, completion_len, generations, beta, teacher, reward_model, engine),
         )
-        request, notes = request_of(asked, read_training_command(command) if command else None)
+        request, notes = build_plan_request(asked, read_training_command(command) if command else None)
         check_model(request.model, request.name)
         if request.task is not None and request.task.beside is not None:
             check_model(request.task.beside, request.task.beside_name)
@@ -172,7 +172,7 @@ def plan(
         check_packages(request.tune, "sft" if request.task is None else request.task.task)
         with (
             scratch_folder() as scratch,
-            _progress(language) as (say, on_done),
+            _progress_display(language) as (say, on_done),
             Meter(request, scratch, on_done) as meter,
         ):
             try:
@@ -183,7 +183,7 @@ def plan(
             notes += write_best(write, found)
         report = plan_report(found, notes) if isinstance(found, PlanResult) else solved_report(found, notes)
         if paid is not None and report.plan is not None:
-            report = msgspec.structs.replace(report, plan=priced(report.plan, paid, wanted))
+            report = msgspec.structs.replace(report, plan=with_costs(report.plan, paid, wanted))
         if picture is not None and report.plan is not None:
             note = write_picture(report.plan, picture, language)
             if note is not None:
@@ -196,7 +196,7 @@ def plan(
         raise SystemExit(report.verdict.exit_status)
 
 
-def _machine_of(
+def _machine_options(
     command: list[str], gpus: str | None, nodes: int | None, host_memory: str | None
 ) -> tuple[str | None, int | None, str | None]:
     """The options, and where they say nothing what a job's file names."""
@@ -208,7 +208,7 @@ def _machine_of(
     return gpus or named, nodes, job.host_memory
 
 
-def _one(words: list[str]) -> str | None:
+def _single_model(words: list[str]) -> str | None:
     if len(words) > 1:
         raise UserError(
             translated("only one model can be given, not {words}: a command goes after --").format(
@@ -219,7 +219,7 @@ def _one(words: list[str]) -> str | None:
 
 
 @contextlib.contextmanager
-def _progress(language: str) -> Iterator[tuple[Callable[[Text], None], Callable[[int, int], None]]]:
+def _progress_display(language: str) -> Iterator[tuple[Callable[[Text], None], Callable[[int, int], None]]]:
     """What to tell of the search's progress: shown on a terminal's stderr, else nowhere."""
     from gonogo.prepare.prompts import writes_lines
     from gonogo.rehearse.display import progress_lines

@@ -21,11 +21,11 @@ from gonogo.cli.options import (
     Output,
     Unconfined,
     Yes,
-    chosen_environment,
+    environment_option,
 )
 from gonogo.finding import Verdict, translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 
 def prepare(
@@ -76,7 +76,7 @@ def prepare(
 
     列出启动命令要打开的内容，并生成本机没有的部分：不含权重的模型、分词器、数据行。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.confinement.variables import check_named
         from gonogo.finding.redaction import redact
@@ -84,14 +84,14 @@ def prepare(
         from gonogo.prepare.prepare import Preparation
         from gonogo.report.output import check_writable, publish_text
 
-        def publish(done: Preparation) -> None:
+        def publish(preparation: Preparation) -> None:
             buffer = io.StringIO()
-            write(buffer, done, command or (), format_, language, not list_)
+            write(buffer, preparation, command or (), format_, language, not list_)
             publish_text(lambda stream: stream.write(redact(buffer.getvalue())), output)
 
         known_format(format_)
         check_writable(output)
-        environment = chosen_environment(environment)
+        environment = environment_option(environment)
         check_named(env or (), os.environ)
         if not command and model:
             from gonogo.prepare.prepare import prepare_models
@@ -140,7 +140,7 @@ def prepare(
                 options,
                 given,
                 write=not list_,
-                look=None if quiet else functools.partial(look, request, on_progress),
+                probe=None if quiet else functools.partial(look, request, on_progress),
             )
         publish(done)
         raise SystemExit((Verdict.GO if done.complete else Verdict.CANNOT_TELL).exit_status)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gonogo.check.static_findings import StaticFindings
 from gonogo.diagnose.findings import LoggedFailure
-from gonogo.diagnose.pack.pack import ReaderPack, pack_of
+from gonogo.diagnose.pack.pack import ReaderPack, make_reader_pack
 from gonogo.diagnose.reader.claims import checked
 from gonogo.diagnose.reader.client import NoAnswer
 from gonogo.diagnose.reader.model_answer import BrokenAnswer, ModelAnswer, parsed
@@ -22,8 +22,8 @@ from gonogo.finding import Report, Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.second_opinion.model_reading import ModelReading
 
-_BROKEN = translated("its answer can't be understood: {why}")
-_NO_JSON = {"no JSON object": translated("it has no JSON object"), "no cause": translated("it names no cause")}
+_UNUSABLE_ANSWER = translated("its answer can't be understood: {why}")
+_ANSWER_PROBLEMS = {"no JSON object": translated("it has no JSON object"), "no cause": translated("it names no cause")}
 
 if TYPE_CHECKING:
     from gonogo.diagnose.reader.client import ModelServer
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from gonogo.rehearse.progress import OnProgress
     from gonogo.rehearse.request import RehearsalRequest
 
-_SHOWN = translated("--reader sends this to {host} ({address}), about {tokens} tokens:")
+_DATA_TO_SEND = translated("--reader sends this to {host} ({address}), about {tokens} tokens:")
 _SENDING = translated("sending the evidence (about {tokens} tokens) to {model} at {host}")
-_QUESTION = translated("Send it to {host}? [y/N] ")
-_NOBODY = translated(
+_CONFIRM_SEND = translated("Send it to {host}? [y/N] ")
+_NO_TERMINAL_TO_ASK = translated(
     "--reader sends what the log shows to {host}, and there is no terminal to ask: look at it with --format pack, then "
     "add --yes"
 )
@@ -59,16 +59,16 @@ class ReaderOptions:
     language: str = "en"
 
 
-def with_pack_of(failure: LoggedFailure, report: Report, language: str) -> Report:
+def with_reader_pack(failure: LoggedFailure, report: Report, language: str) -> Report:
     """The report with the evidence for a reader."""
     return replace(report, pack=_pack(failure, report, language).text)
 
 
 def _pack(failure: LoggedFailure, report: Report, language: str) -> ReaderPack:
-    return pack_of(failure.log, report, failure.files, language=language)
+    return make_reader_pack(failure.log, report, failure.files, language=language)
 
 
-def with_reading(failure: LoggedFailure, report: Report, options: ReaderOptions) -> Report:
+def with_model_reading(failure: LoggedFailure, report: Report, options: ReaderOptions) -> Report:
     """The report with what a model made of the failure, where the user agrees to ask it.
 
     Raises UserError where nobody can be asked for leave.
@@ -80,42 +80,44 @@ def with_reading(failure: LoggedFailure, report: Report, options: ReaderOptions)
     pack = _pack(failure, report, "en")
     if not _may_send(pack, server, options):
         return replace(report, reading=ModelReading(server.model, server.host, failed=_DECLINED))
-    reading, answer = read_by(server.model, server.host, server.ask, pack, failure.log, failure.files)
+    reading, answer = read_with_model(server.model, server.host, server.ask, pack, failure.log, failure.files)
     if answer is not None and answer.changes and options.command:
-        reading = replace(reading, proof=_proof(answer, options))
+        reading = replace(reading, proof=_prove_change(answer, options))
     return replace(report, reading=reading)
 
 
 def _may_send(pack: ReaderPack, server: ModelServer, options: ReaderOptions) -> bool:
     """Whether the user agrees that the pack is sent there: asked the first time that a server is."""
-    from gonogo.prepare.prompts import ask, language_of_questions, print_lines
+    from gonogo.prepare.prompts import ask, print_lines, prompt_language
 
-    place = _place(server)
-    with language_of_questions(options.language):
+    place = _consent_file(server)
+    with prompt_language(options.language):
         if not (options.yes or place.is_file()):
-            head = _SHOWN.format(host=server.host, address=_bare(server.address), tokens=pack.tokens)
+            head = _DATA_TO_SEND.format(
+                host=server.host, address=_without_credentials(server.address), tokens=pack.tokens
+            )
             lines = [head, *(Text(f"  {line}", f"  {line}") for line in pack.text.splitlines())]
-            answer = ask(lines, _QUESTION.format(host=server.host), default=False)
+            answer = ask(lines, _CONFIRM_SEND.format(host=server.host), default=False)
             if answer is None:
-                raise UserError(_NOBODY.format(host=server.host))
+                raise UserError(_NO_TERMINAL_TO_ASK.format(host=server.host))
             if not answer:
                 return False
         else:
             print_lines([_SENDING.format(tokens=pack.tokens, model=server.model, host=server.host)])
     with contextlib.suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(f"{_bare(server.address)}\n", encoding="utf-8")
+        place.write_text(f"{_without_credentials(server.address)}\n", encoding="utf-8")
     return True
 
 
-def _place(server: ModelServer) -> Path:
+def _consent_file(server: ModelServer) -> Path:
     """Where it is kept that a server was agreed to."""
     from gonogo.prepare.packages.places import state_folder
 
-    return state_folder() / "readers" / hashlib.sha256(_bare(server.address).encode()).hexdigest()[:24]
+    return state_folder() / "readers" / hashlib.sha256(_without_credentials(server.address).encode()).hexdigest()[:24]
 
 
-def _bare(address: str) -> str:
+def _without_credentials(address: str) -> str:
     """An address without the credentials that it may have."""
     from urllib.parse import urlsplit, urlunsplit
 
@@ -123,7 +125,7 @@ def _bare(address: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
 
 
-def _proof(answer: ModelAnswer, options: ReaderOptions) -> Proof:
+def _prove_change(answer: ModelAnswer, options: ReaderOptions) -> Proof:
     """What rehearsals say of the proposed change; what keeps them from it is told as the outcome."""
     import msgspec
 
@@ -147,12 +149,12 @@ def _proof(answer: ModelAnswer, options: ReaderOptions) -> Proof:
             )
         )
         with scratch_folder() as scratch, live_display(options.language) as on_progress:
-            return prove(proposals, CureRequest(rehearsal), scratch, _rehearsed, on_progress)
+            return prove(proposals, CureRequest(rehearsal), scratch, _rehearse_once, on_progress)
     except UserError as error:
         return Proof(False, translated("it could not be rehearsed: {why}").format(why=error.text))
 
 
-def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
+def _rehearse_once(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
     """Raises KeyboardInterrupt where Ctrl-C ended the rehearsal."""
     from gonogo.rehearse.answer import rehearsed, was_interrupted
 
@@ -162,30 +164,30 @@ def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tup
     return record, report
 
 
-def with_upstream(failure: LoggedFailure, report: Report, language: str) -> Report:
+def with_upstream_facts(failure: LoggedFailure, report: Report, language: str) -> Report:
     """The report with what other releases of the failing package show."""
-    from gonogo.prepare.prompts import language_of_questions, print_lines
+    from gonogo.prepare.prompts import print_lines, prompt_language
     from gonogo.trials.upstream.compare import upstream_facts
 
     if report.failure is None or not report.failure.chain:
         return replace(report, notes=(*report.notes, _NOTHING_TO_COMPARE))
-    with language_of_questions(language):
+    with prompt_language(language):
         facts = upstream_facts(
-            report.failure.chain, failure.log.setup.version_texts, say=lambda text: print_lines([text])
+            report.failure.chain, failure.log.setup.version_texts, report_progress=lambda text: print_lines([text])
         )
     notes = report.notes if facts else (*report.notes, _NOTHING_TO_COMPARE)
     return replace(report, upstream=facts, notes=notes)
 
 
-def read_by(
-    model: str, server: str, ask: Callable[[str], str], pack: ReaderPack, log: FailureLog, files: StaticFindings
+def read_with_model(
+    model: str, server: str, ask_model: Callable[[str], str], pack: ReaderPack, log: FailureLog, files: StaticFindings
 ) -> tuple[ModelReading, ModelAnswer | None]:
     """What a model makes of a pack, with its answer; the answer is None where it gave none that can be understood."""
     try:
-        answer = parsed(ask(pack.text))
+        answer = parsed(ask_model(pack.text))
     except NoAnswer as error:
         return ModelReading(model, server, failed=error.why), None
     except BrokenAnswer as error:
-        return ModelReading(model, server, failed=_BROKEN.format(why=_NO_JSON[str(error)])), None
+        return ModelReading(model, server, failed=_UNUSABLE_ANSWER.format(why=_ANSWER_PROBLEMS[str(error)])), None
     claims = checked(answer, log, files, pack)
     return ModelReading(model, server, answer.cause, claims, answer.change, next_step=answer.next_step), answer

@@ -21,7 +21,7 @@ _READING = translated("reading logs")
 
 
 @contextmanager
-def reading_display(logs: list[str], language: str, stream: TextIO | None = None) -> Iterator[Callable[[int], None]]:
+def log_read_progress(logs: list[str], language: str, stream: TextIO | None = None) -> Iterator[Callable[[int], None]]:
     """What to call with the number of bytes just read: a bar on stderr, or nothing where that is no terminal."""
     stream = stream or sys.stderr
     if not stream.isatty():

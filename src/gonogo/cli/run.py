@@ -14,8 +14,8 @@ from gonogo.cli.options import Command, Format, Lang
 from gonogo.evidence.paths import is_folder
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.language import chosen_language
-from gonogo.report.untrusted import complain
+from gonogo.finding.language import choose_language
+from gonogo.report.untrusted import print_error
 
 if TYPE_CHECKING:
     from gonogo.check.findings import Checked
@@ -74,7 +74,7 @@ def run(
 
     在真实集群上带监护地启动训练：训练前核对各 rank，训练中监视，出错后指出是哪个 rank、为什么。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.report import known_format
         from gonogo.report.output import check_writable
@@ -82,7 +82,7 @@ def run(
         known_format(format_)
         check_writable(output)
         if report is not None:
-            _report_on(report, command, format_, output, language, open_)
+            _publish_report(report, command, format_, output, language, open_)
         if not command:
             raise UserError(translated("no command to run: put it after --, for example: gonogo run -- bash launch.sh"))
         from gonogo.check.static_findings import NO_STATIC_FINDINGS, files_of
@@ -91,12 +91,12 @@ def run(
 
         checked = _check_command(command, language) if check else None
         if checked is not None and checked.failing:
-            _show(checked.report, language)
+            _print_report(checked.report, language)
             if not force:
-                complain(_STOPPED, language)
+                print_error(_NOT_LAUNCHED, language)
                 raise SystemExit(1)
         elif checked is not None and checked.report.findings:
-            complain(_WARNED.format(count=len(checked.report.findings)), language)
+            print_error(_CHECK_HAS_FINDINGS.format(count=len(checked.report.findings)), language)
         request = GuardRequest(
             command,
             folder or default_folder(os.environ),
@@ -115,15 +115,15 @@ def run(
         try:
             _publish(request.folder, format_, output, language)
         except KeyboardInterrupt:
-            complain(translated("interrupted"), language)
+            print_error(translated("interrupted"), language)
         except Exception as error:
-            _complain_of_no_report(request.folder, error, language)
+            _complain_report_not_written(request.folder, error, language)
         raise SystemExit(ended.status)
 
 
-_STOPPED = translated("not launched: the check says NO-GO. --force launches anyway, --no-check skips the check")
+_NOT_LAUNCHED = translated("not launched: the check says NO-GO. --force launches anyway, --no-check skips the check")
 
-_WARNED = translated(
+_CHECK_HAS_FINDINGS = translated(
     "the check has findings that don't prevent the launch: {count}; gonogo check -- COMMAND shows them"
 )
 
@@ -132,75 +132,75 @@ def _check_command(command: list[str], language: str) -> Checked | None:
     """The check of the command; None where the check itself fails, which keeps nobody from launching."""
     from gonogo.check.findings import check as check_files
     from gonogo.check.settings import read_settings
-    from gonogo.cli.check_output import checking_display
+    from gonogo.cli.check_output import check_progress
 
     try:
-        with checking_display(language) as on_progress:
+        with check_progress(language) as on_progress:
             return check_files((), command, settings=read_settings(Path.cwd()), on_progress=on_progress)
     except UserError as error:
-        complain(translated("not checked: {why}").format(why=error.text), language)
+        print_error(translated("not checked: {why}").format(why=error.text), language)
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
-        complain(
+        print_error(
             translated("not checked (internal error in gonogo): {why}; launching the command").format(why=why), language
         )
     return None
 
 
-def _report_on(
-    folder: Path, command: list[str] | None, format_: str, output: Path | None, language: str, opened: bool
+def _publish_report(
+    folder: Path, command: list[str] | None, format_: str, output: Path | None, language: str, open_in_browser: bool
 ) -> None:
-    from gonogo.guard.parent import report_in
+    from gonogo.guard.parent import report_of_folder
     from gonogo.report.output import publish
 
     if command:
         raise UserError(translated("--report {folder} launches nothing: remove the command").format(folder=folder))
     try:
-        report = report_in(folder)
+        report = report_of_folder(folder)
     except OSError as error:
         raise UserError(
             translated("--report {folder}: {why}; give the folder that gonogo run printed when it ended").format(
                 folder=folder, why=error.strerror or error
             )
         ) from None
-    publish(report, format_, output, language, opened)
+    publish(report, format_, output, language, open_in_browser)
     raise SystemExit(report.verdict.exit_status)
 
 
 def _publish(folder: Path, format_: str, output: Path | None, language: str) -> None:
     """The report into the folder, and to standard error or the file; one line where nothing is wrong."""
-    from gonogo.guard.parent import keep_report, report_in
+    from gonogo.guard.parent import report_of_folder, write_report_files
     from gonogo.report.output import publish
 
     if not is_folder(folder):
         return  # there was nowhere to write, which has been said
-    report = report_in(folder)
+    report = report_of_folder(folder)
     kept = translated("{folder}").format(folder=folder / "report.txt")
     try:
-        keep_report(report, folder, language)
+        write_report_files(report, folder, language)
     except OSError as error:
         kept = translated("could not save to {folder}: {why}").format(folder=folder, why=error.strerror or error)
     if output is not None:
         publish(report, format_, output, language)
-    elif _is_one_of_many(os.environ):
+    elif _is_later_slurm_task(os.environ):
         pass  # the first task of the job step prints the report of all
     elif report.findings or format_ != "text" or report.verdict.value != "GO":
-        _show(report, language, format_)
-    complain(_closing(report).format(verdict=report.verdict.value, report=kept), language)
+        _print_report(report, language, format_)
+    print_error(_closing_line(report).format(verdict=report.verdict.value, report=kept), language)
 
 
-def _closing(report: Report) -> Text:
+def _closing_line(report: Report) -> Text:
     if report.verdict.value == "GO" and not report.findings:
         return translated("{verdict}: no problems found ({report})")
     return translated("{verdict} ({report})")
 
 
-def _is_one_of_many(environment: os._Environ[str]) -> bool:
+def _is_later_slurm_task(environment: os._Environ[str]) -> bool:
     """Whether a scheduler started one ``gonogo run`` for each task, and this is not the first of them."""
     return environment.get("SLURM_PROCID", "0") != "0" and environment.get("SLURM_NTASKS", "1") != "1"
 
 
-def _show(report: Report, language: str, format_name: str = "text") -> None:
+def _print_report(report: Report, language: str, format_name: str = "text") -> None:
     from gonogo.report import print_to
 
     try:
@@ -209,8 +209,8 @@ def _show(report: Report, language: str, format_name: str = "text") -> None:
         return
 
 
-def _complain_of_no_report(folder: Path, error: Exception, language: str) -> None:
-    complain(
+def _complain_report_not_written(folder: Path, error: Exception, language: str) -> None:
+    print_error(
         translated(
             "could not write the report of {folder} ({what}); try again with gonogo run --report {folder}"
         ).format(folder=folder, what=f"{type(error).__name__}: {error}"),

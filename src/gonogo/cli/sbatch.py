@@ -13,7 +13,7 @@ from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """What sbatch is given is its own: not even its options are looked at here."""
@@ -32,14 +32,14 @@ def sbatch(
 
     先检查作业及其用到的文件，再用 sbatch 提交；NO-GO 时不提交。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         import sys
 
         from gonogo.check.findings import check as check_files
         from gonogo.check.settings import read_settings
         from gonogo.report import print_to
-        from gonogo.report.untrusted import complain
+        from gonogo.report.untrusted import print_error
 
         if not arguments:
             raise UserError(translated("no job to submit: give one, for example: gonogo sbatch --nodes 2 train.sbatch"))
@@ -49,12 +49,12 @@ def sbatch(
         try:
             checked = check_files((), ["sbatch", *arguments], settings=read_settings(Path.cwd()))
         except UserError as error:  # a job that gonogo does not know keeps nobody from submitting it
-            complain(translated("not checked: {why}").format(why=error.text), language)
+            print_error(translated("not checked: {why}").format(why=error.text), language)
         else:
             if checked.report.findings:
                 print_to(sys.stderr, checked.report, "text", language)
             if checked.failing and not force:
-                complain(translated("not submitted: the check says NO-GO; --gonogo-force submits anyway"), language)
+                print_error(translated("not submitted: the check says NO-GO; --gonogo-force submits anyway"), language)
                 raise SystemExit(1)
         sys.stderr.flush()
         os.execv(program, ["sbatch", *arguments])

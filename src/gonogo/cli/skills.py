@@ -12,7 +12,7 @@ from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 _FOLDERS = {"claude": ".claude/skills", "codex": ".codex/skills", "opencode": ".opencode/skills"}
 """Where agents look for skills, in a project and in a home."""
@@ -35,14 +35,14 @@ def skills(
 
     安装或显示供编程助手使用的技能文件。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         if action == "show":
             from gonogo.report.output import publish_text
 
             publish_text(lambda stream: stream.write(skill(language)), None)
         elif action == "install":
-            path, is_new = install(skill(language), target, everywhere=everywhere, force=force)
+            path, is_new = install(skill(language), target, install_globally=everywhere, force=force)
             said = translated("wrote {path}") if is_new else translated("{path} already exists")
             typer.echo(said.format(path=path).in_language(language))
         else:
@@ -55,11 +55,11 @@ def skill(language: str) -> str:
     return (Path(__file__).parent / "skill" / name).read_text(encoding="utf-8")
 
 
-def install(text: str, target: str, *, everywhere: bool, force: bool) -> tuple[Path, bool]:
+def install(text: str, target: str, *, install_globally: bool, force: bool) -> tuple[Path, bool]:
     """Write the skill; its path, and whether that changed anything. Raises UserError."""
     from gonogo.report.atomic import write_atomically
 
-    base = Path.home() if everywhere else Path()
+    base = Path.home() if install_globally else Path()
     folder = base / _FOLDERS[target] if target in _FOLDERS else Path(target).expanduser()
     path = folder / "gonogo" / "SKILL.md"
     try:

@@ -22,8 +22,8 @@ from gonogo.finding.errors import UserError
 
 FORCED = "GONOGO_CONFINEMENT"
 """Environment variable: the only means that is tried."""
-_TRIED: tuple[Means, ...] = ("namespaces", "landlock")
-_MIN_SPACE = 256 << 20
+_MEANS_BY_PREFERENCE: tuple[Means, ...] = ("namespaces", "landlock")
+_MIN_FREE_BYTES = 256 << 20
 
 
 class Confinement:
@@ -65,16 +65,16 @@ class Confinement:
         refused: list[str] = []
         with contextlib.ExitStack() as stack:
             listening = stack.enter_context(SyscallListener(on_call)) if on_call is not None else None
-            world = stack.enter_context(self.worlds_of(below, prepared, listening, refused))
+            world = stack.enter_context(self.open_worlds(below, prepared, listening, refused))
             yield world
 
     @contextlib.contextmanager
-    def worlds_of(
-        self, below: Sequence[Path], prepared: Path | None, listening: SyscallListener | None, refused: list[str]
+    def open_worlds(
+        self, below: Sequence[Path], prepared: Path | None, listener: SyscallListener | None, refusals: list[str]
     ) -> Iterator[World]:
-        """As :meth:`world`; ``refused`` is told what the kernel refuses of the means that are tried first."""
+        """As :meth:`world`; ``refusals`` is told what the kernel refuses of the means that are tried first."""
         base_trees = self._without_ancestors([*([] if prepared is None else [prepared]), *below])
-        for means, door in self._ways():
+        for means, door in self._means_candidates():
             for layers in self._places() if means == "namespaces" else (self.scratch / "worlds",):
                 layers.mkdir(exist_ok=True)
                 elsewhere = () if layers.is_relative_to(self.scratch) else (str(layers),)
@@ -90,18 +90,18 @@ class Confinement:
                         door=door,
                         base_trees=base_trees,
                     ),
-                    None if listening is None else listening.add,
+                    None if listener is None else listener.add,
                 )
                 try:
                     world.__enter__()
                 except LayerRefused as why:
-                    refused.append(f"{means}: {why}")
+                    refusals.append(f"{means}: {why}")
                     continue
                 except WorldRefused as why:
-                    refused.append(f"{' by '.join((means, *map(os.path.basename, door[:1])))}: {why}")
+                    refusals.append(f"{' by '.join((means, *map(os.path.basename, door[:1])))}: {why}")
                     break
                 if self.means is None or self._door is None:
-                    self.reasons = list(refused)
+                    self.reasons = list(refusals)
                 self.means, self._door = means, door
                 if means == "namespaces":
                     self._layers = layers
@@ -114,10 +114,10 @@ class Confinement:
                 finally:
                     world.close()
                 return
-        reasons = "; ".join(refused) or (f"{FORCED}={os.environ.get(FORCED)}" if is_linux() else "not Linux")
+        reasons = "; ".join(refusals) or (f"{FORCED}={os.environ.get(FORCED)}" if is_linux() else "not Linux")
         raise UserError(CANNOT_CONFINE.format(why=reasons))
 
-    def _ways(self) -> Iterator[tuple[Means, tuple[str, ...]]]:
+    def _means_candidates(self) -> Iterator[tuple[Means, tuple[str, ...]]]:
         """The means to try, best first, and through what they are had."""
         if self.means is not None:
             yield self.means, self._door or ()
@@ -147,11 +147,11 @@ class Confinement:
             return
         yield self.scratch / "worlds"
         tried = {os.stat(self.scratch).st_dev}
-        for folder in _other_folders():
+        for folder in _temporary_folders():
             try:
                 device = os.stat(folder).st_dev
                 space = os.statvfs(folder)
-                if device in tried or space.f_bavail * space.f_frsize < _MIN_SPACE:
+                if device in tried or space.f_bavail * space.f_frsize < _MIN_FREE_BYTES:
                     continue
                 tried.add(device)
                 place = Path(os.path.realpath(tempfile.mkdtemp(prefix="gonogo-", dir=folder)))
@@ -161,7 +161,7 @@ class Confinement:
             yield place
 
 
-def _other_folders() -> Iterator[str]:
+def _temporary_folders() -> Iterator[str]:
     """Folders for temporary files that may be in another file system than TMPDIR is; memory last."""
     yield "/var/tmp"
     yield os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
@@ -188,7 +188,7 @@ def is_linux() -> bool:
     return sys.platform.startswith("linux")
 
 
-class MeansHere(NamedTuple):
+class AvailableMeans(NamedTuple):
     """What would confine a program on this machine."""
 
     means: Means
@@ -199,14 +199,14 @@ class MeansHere(NamedTuple):
     """The program through which the user namespaces are made; empty for none."""
 
 
-def means_here() -> MeansHere:
+def detect_means() -> AvailableMeans:
     """Try it: a world is made, in which nothing runs."""
     with tempfile.TemporaryDirectory(prefix="gonogo-", ignore_cleanup_errors=True) as folder:
         confinement = Confinement(Path(folder))
         refused: list[str] = []
-        with contextlib.suppress(UserError), confinement.worlds_of((), None, None, refused):
-            return MeansHere(confinement.means or "none", "; ".join(refused), confinement.door)
-        return MeansHere("none", "; ".join(refused), "")
+        with contextlib.suppress(UserError), confinement.open_worlds((), None, None, refused):
+            return AvailableMeans(confinement.means or "none", "; ".join(refused), confinement.door)
+        return AvailableMeans("none", "; ".join(refused), "")
 
 
 def raise_if_ended(world: World) -> None:
@@ -220,7 +220,7 @@ def _means_to_try() -> Sequence[Means]:
         return ()
     forced = os.environ.get(FORCED)
     if not forced:
-        return _TRIED
+        return _MEANS_BY_PREFERENCE
     known: tuple[Means, ...] = get_args(Means)
     found = [means for means in known if means == forced and means != "none"]
     if not found and forced != "none":

@@ -34,12 +34,12 @@ _CONFINED_BY: dict[Means, Text] = {
 }
 
 
-_BY_DOOR = translated(
+_NAMESPACES_BY_HELPER = translated(
     "{confined} (user namespaces are created by {door}, since this machine does not let gonogo create its own: {why})"
 )
 
 
-def confined_by(means: Means, refused: str, door: str = "") -> Text:
+def confined_by(means: Means, refusal_reason: str, door: str = "") -> Text:
     """By what programs are confined on this machine, for ``gonogo env``. ``door``: what makes the user namespaces."""
-    text = _CONFINED_BY[means].format(why=refused or "-")
-    return _BY_DOOR.format(confined=text, door=door, why=refused or "-") if door else text
+    text = _CONFINED_BY[means].format(why=refusal_reason or "-")
+    return _NAMESPACES_BY_HELPER.format(confined=text, door=door, why=refusal_reason or "-") if door else text

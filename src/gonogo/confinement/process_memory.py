@@ -8,7 +8,7 @@ import os
 import struct
 from collections.abc import Callable
 
-_PAGE = 4096
+_PAGE_BYTES = 4096
 
 
 class ProcessMemory:
@@ -16,27 +16,27 @@ class ProcessMemory:
 
     def __init__(self) -> None:
         self._readv = ctypes.CDLL(None, use_errno=True).process_vm_readv
-        self._buffer = ctypes.create_string_buffer(_PAGE)
+        self._buffer = ctypes.create_string_buffer(_PAGE_BYTES)
         self._local = (ctypes.c_size_t * 2)(ctypes.addressof(self._buffer), 0)
         self._remote = (ctypes.c_size_t * 2)()
 
     def __call__(self, pid: int, address: int, size: int) -> bytes:
         """So many bytes (a page at most), or fewer where no more can be read. Raises OSError."""
-        self._local[1] = self._remote[1] = min(size, _PAGE)
+        self._local[1] = self._remote[1] = min(size, _PAGE_BYTES)
         self._remote[0] = address
         count = self._readv(pid, self._local, 1, self._remote, 1, 0)
         if count < 0:
             raise OSError(ctypes.get_errno(), f"the memory of process {pid} can't be read")
         return self._buffer.raw[:count]
 
-    def write(self, pid: int, address: int, data: bytes, still_waits: Callable[[], bool]) -> None:
+    def write(self, pid: int, address: int, data: bytes, is_still_waiting: Callable[[], bool]) -> None:
         """Change the memory, also where the process itself may only read it. Raises OSError.
 
-        The number could be another process's by now: ``still_waits`` is asked once the memory is open.
+        The number could be another process's by now: ``is_still_waiting`` is asked once the memory is open.
         """
         descriptor = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
         try:
-            if not still_waits():
+            if not is_still_waiting():
                 raise ProcessLookupError(f"process {pid} has ended")
             os.pwrite(descriptor, data, address)
         finally:
@@ -45,8 +45,8 @@ class ProcessMemory:
     def text(self, pid: int, address: int) -> bytes:
         """The bytes up to a zero; read page by page, since the next one may not be there."""
         found = b""
-        while len(found) <= _PAGE:
-            block = self(pid, address, _PAGE - address % _PAGE)
+        while len(found) <= _PAGE_BYTES:
+            block = self(pid, address, _PAGE_BYTES - address % _PAGE_BYTES)
             text, zero, _ = block.partition(b"\0")
             found += text
             if zero:
@@ -56,6 +56,6 @@ class ProcessMemory:
 
     def pointers(self, pid: int, address: int) -> list[int]:
         """The addresses of a list that ends in a zero; no more of it than lies in its page."""
-        block = self(pid, address, _PAGE - address % _PAGE)
+        block = self(pid, address, _PAGE_BYTES - address % _PAGE_BYTES)
         found = struct.unpack(f"={len(block) // 8}Q", block[: len(block) // 8 * 8])
         return list(itertools.takewhile(bool, found))

@@ -21,8 +21,8 @@ from gonogo.confinement.process_memory import ProcessMemory
 
 _RECEIVE, _SEND, _IS_VALID, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40082104
 _NOTIFICATION, _RESPONSE = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
-_GO_ON = 1
-_SAME_PROCESSOR = 1
+_CONTINUE_FLAG = 1
+_SYNC_WAKE_UP_FLAG = 1
 _MACHINES = ("x86_64", "aarch64")
 """The processors for which ``COMMANDS`` has numbers."""
 
@@ -35,7 +35,7 @@ def _names() -> dict[int, str]:
     return {number: name for name, numbers in COMMANDS.items() if (number := numbers[index]) is not None}
 
 
-_NAMES = _names()
+_SYSCALL_NAMES = _names()
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ OnCall = Callable[[SystemCall], None]
 class SyscallListener:
     """Hands each call to ``on_call``, one at a time, from a thread. Use as a context manager."""
 
-    def __init__(self, on_call: OnCall) -> None:
+    def __init__(self, on_syscall: OnCall) -> None:
         self.failures: list[str] = []
         """What went wrong while a call was looked at: it went on all the same."""
-        self._on_call = on_call
+        self._on_call = on_syscall
         self._memory = ProcessMemory()
         self._new: list[int] = []
         self._wakes, self._wake = os.pipe()
@@ -81,7 +81,7 @@ class SyscallListener:
     def add(self, listener: int) -> None:
         """Listen at a descriptor of seccomp's, which is closed once all of its processes have ended."""
         with contextlib.suppress(OSError):  # kernels before 6.6 don't know it
-            fcntl.ioctl(listener, _SET_FLAGS, _SAME_PROCESSOR)
+            fcntl.ioctl(listener, _SET_FLAGS, _SYNC_WAKE_UP_FLAG)
         self._new.append(listener)
         os.write(self._wake, b"\0")
 
@@ -120,10 +120,10 @@ class SyscallListener:
                 return True
             return False
 
-        call = SystemCall(pid, _NAMES.get(number), arguments, self._memory, still_waits)
+        call = SystemCall(pid, _SYSCALL_NAMES.get(number), arguments, self._memory, still_waits)
         try:
             self._on_call(call)
         except Exception as error:  # a process must never be left waiting
             self.failures.append(repr(error))
         with contextlib.suppress(OSError):
-            fcntl.ioctl(listener, _SEND, _RESPONSE.pack(identity, 0, 0, _GO_ON))
+            fcntl.ioctl(listener, _SEND, _RESPONSE.pack(identity, 0, 0, _CONTINUE_FLAG))

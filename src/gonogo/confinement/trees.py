@@ -12,8 +12,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-_BLOCK = 1 << 20
-_ATTRIBUTES = "user."
+_BLOCK_BYTES = 1 << 20
+_XATTR_PREFIX = "user."
 OPAQUE = "user.overlay.opaque"
 
 
@@ -41,19 +41,19 @@ def copy_tree(source: Path, target: Path) -> None:
         inside = waiting.pop()
         here, there = Path(f"{source}/{inside}"), Path(f"{target}/{inside}")
         if not there.is_dir() or there.is_symlink():
-            _clear(there)
+            _remove_path(there)
             there.mkdir(parents=True)
         state = here.lstat()
         folders.append((here, there, state))
         _allow(here, state, 0o700)
-        for entry in _entries(str(here)):  # none of a folder whose path is longer than the kernel takes
+        for entry in _scan_folder(str(here)):  # none of a folder whose path is longer than the kernel takes
             name = entry.name
             path, place = here / name, there / name
             state = path.lstat()
             if stat.S_ISDIR(state.st_mode):
                 waiting.append(f"{inside}/{name}")
                 continue
-            _clear(place)
+            _remove_path(place)
             first = linked.get((state.st_dev, state.st_ino))
             if first is not None:
                 os.link(first, place, follow_symlinks=False)
@@ -62,10 +62,10 @@ def copy_tree(source: Path, target: Path) -> None:
                 linked[state.st_dev, state.st_ino] = place
             copy_entry(path, place, state)
     for here, there, state in reversed(folders):
-        _copy_facts(here, there, state)
+        _copy_file_metadata(here, there, state)
 
 
-def _clear(place: Path) -> None:
+def _remove_path(place: Path) -> None:
     if place.is_dir() and not place.is_symlink():
         remove_tree(place)
     else:
@@ -86,14 +86,14 @@ def copy_entry(path: Path, place: Path, state: os.stat_result) -> None:
         os.mkfifo(place)
     else:  # a socket: nobody listens any more
         return
-    _copy_facts(path, place, state)
+    _copy_file_metadata(path, place, state)
 
 
-def _copy_facts(path: Path, place: Path, state: os.stat_result) -> None:
+def _copy_file_metadata(path: Path, place: Path, state: os.stat_result) -> None:
     link = stat.S_ISLNK(state.st_mode)
     with contextlib.suppress(OSError):
         for name in os.listxattr(path, follow_symlinks=False):
-            if name.startswith(_ATTRIBUTES):
+            if name.startswith(_XATTR_PREFIX):
                 os.setxattr(place, name, os.getxattr(path, name, follow_symlinks=False), follow_symlinks=False)
     with contextlib.suppress(OSError):
         if os.geteuid() == 0:
@@ -117,17 +117,17 @@ def copy_with_holes(source: str | Path, target: str | Path) -> None:
         copy_data(reading, copy.fileno(), os.fstat(reading).st_size)
 
 
-def copy_data(reading: int, writing: int, size: int) -> None:
+def copy_data(source_fd: int, target_fd: int, size: int) -> None:
     """Copy what a file of ``size`` bytes holds to an empty one, and leave out its holes."""
-    for start, end in data_in(reading, size):
+    for start, end in data_in(source_fd, size):
         at = start
         while at < end:
-            block = os.pread(reading, min(end - at, _BLOCK), at)
+            block = os.pread(source_fd, min(end - at, _BLOCK_BYTES), at)
             if not block:
                 break
-            os.pwrite(writing, block, at)
+            os.pwrite(target_fd, block, at)
             at += len(block)
-    os.ftruncate(writing, size)
+    os.ftruncate(target_fd, size)
 
 
 def data_in(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
@@ -152,7 +152,7 @@ def files_below(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     """(path, lstat) of all regular files below a folder that can be read, no links followed."""
     waiting = [str(folder)]
     while waiting:
-        for entry in _entries(waiting.pop()):
+        for entry in _scan_folder(waiting.pop()):
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
             elif entry.is_file(follow_symlinks=False):
@@ -160,7 +160,7 @@ def files_below(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
                     yield entry.path, entry.stat(follow_symlinks=False)
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def _scan_folder(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return list(entries)
@@ -180,7 +180,7 @@ def remove_tree(folder: Path) -> None:
         path = waiting.pop()
         with contextlib.suppress(OSError):
             os.chmod(path, 0o700)
-        for entry in _entries(path):
+        for entry in _scan_folder(path):
             if not entry.is_dir(follow_symlinks=False):
                 with contextlib.suppress(OSError):
                     os.unlink(entry.path)

@@ -20,7 +20,7 @@ import msgspec
 Decoded = TypeVar("Decoded")
 
 _MAX_BYTES = 256 << 20
-_NOTHING_THERE = {
+_UNREADABLE_ERRNOS = {
     errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENXIO, errno.ENAMETOOLONG,
 }  # fmt: skip
 
@@ -31,10 +31,10 @@ def read_untrusted(path: Path | str, most: int = _MAX_BYTES, *, start: int = 0) 
     Raises OSError for a failure that is not the file's.
     """
     try:
-        with _folder_of(path) as (folder, name):
+        with _open_parent_folder(path) as (folder, name):
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError as error:
-        if error.errno in _NOTHING_THERE:
+        if error.errno in _UNREADABLE_ERRNOS:
             return None
         raise
     with open(descriptor, "rb") as file:
@@ -45,17 +45,17 @@ def read_untrusted(path: Path | str, most: int = _MAX_BYTES, *, start: int = 0) 
         return file.read(most)
 
 
-def decode_untrusted(written: bytes | None, kind: type[Decoded]) -> Decoded:
+def decode_untrusted(content: bytes | None, kind: type[Decoded]) -> Decoded:
     """The JSON that a program may have written, as ``kind``. Raises ValueError for anything else, and for nothing."""
     try:
-        return msgspec.json.decode(written or b"", type=kind)
+        return msgspec.json.decode(content or b"", type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from None
 
 
 def write_shared(path: Path | str, contents: bytes, mode: int = 0o644) -> None:
     """Write a file into a folder that programs write too, in place of whatever is there. Raises OSError."""
-    with _folder_of(path) as (folder, name):
+    with _open_parent_folder(path) as (folder, name):
         new = f".{name[:100]}-{secrets.token_hex(8)}"
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
         try:
@@ -69,7 +69,7 @@ def write_shared(path: Path | str, contents: bytes, mode: int = 0o644) -> None:
 
 
 @contextlib.contextmanager
-def _folder_of(path: Path | str) -> Iterator[tuple[int, str]]:
+def _open_parent_folder(path: Path | str) -> Iterator[tuple[int, str]]:
     """A descriptor of the folder that a file is in, reached without following a link; and the file's name."""
     if not os.path.isabs(path):
         raise ValueError(f"{path} is not absolute")

@@ -41,7 +41,7 @@ LOGLEVEL LOG_LEVEL TRUST_REMOTE_CODE MPLBACKEND QT_API EAGER_IMPORT CUDAHOSTCXX 
 MAX_PIXELS MIN_PIXELS SIZE_FACTOR FPS FPS_MAX_FRAMES FPS_MIN_FRAMES NFRAMES ROOT_IMAGE_DIR SEQUENCE_PARALLEL_SIZE
 USE_HF DISABLE_VERSION_CHECK DISABLE_TELEMETRY DEBUG
 """
-_BEGINNINGS = """
+_PASSED_PREFIXES = """
 # the shell, Python, its packages
 LC_ XDG_CACHE_ XDG_CONFIG_ XDG_DATA_ XDG_STATE_ PYTHON CONDA_ MAMBA_ PIP_ UV_ PY_ CLICOLOR LMOD_ MODULES_ _ModuleTable
 MPL NUMPY_ NPY_ NUMBA_ NUMEXPR_ PANDAS_ ARROW_ PYARROW_ FSSPEC_ TQDM_ PYDANTIC_ SETUPTOOLS_ DISTUTILS_ JUPYTER_
@@ -78,13 +78,13 @@ def _read_table(table: str) -> tuple[str, ...]:
 
 
 _NAMES = frozenset(_read_table(_PASSED_NAMES))
-_FAMILIES = _read_table(_BEGINNINGS)
-_ONLY_BY_OPTION = re.compile(
+_FAMILIES = _read_table(_PASSED_PREFIXES)
+_BLOCKED_PATTERN = re.compile(
     r"SSH_.*|SSHPASS|GPG_.*|GNUPG.*|DBUS_.*|XAUTHORITY|XDG_RUNTIME_DIR|XDG_SESSION.*|KRB5.*|SUDO_.*|VAULT_.*|DOCKER_.*"
     r"|KUBE.*|GIT_ASKPASS|BASH_ENV"
 )
 """Variables that lead to what speaks for the user (an agent's socket, a ticket), or that run files of the user's."""
-_FUNCTION = re.compile(r"BASH_FUNC_(.+?)(?:%%|\(\))")
+_BASH_FUNCTION_PATTERN = re.compile(r"BASH_FUNC_(.+?)(?:%%|\(\))")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -102,19 +102,19 @@ class ProgramEnvironment:
 
 
 def program_environment(
-    environ: Mapping[str, str], *, texts: Iterable[str] = (), named: Sequence[str] = ()
+    environ: Mapping[str, str], *, texts: Iterable[str] = (), env_options: Sequence[str] = ()
 ) -> ProgramEnvironment:
-    """The environment of a program. ``texts`` are the launch's own files; ``named`` is what ``--env`` was given.
+    """The environment of a program. ``texts`` are the launch's own files; ``env_options`` is what ``--env`` was given.
 
     Raises UserError for an ``--env`` that names nothing that is set, or that is no name.
     """
-    by_option, given = _by_option(named, environ)
-    asked = {name for name in environ if not _is_known(name) and name not in by_option}
-    in_texts = _named_in(texts, asked) if asked else set()
+    by_option, given = _parse_env_options(env_options, environ)
+    asked = {name for name in environ if not _is_passed_by_default(name) and name not in by_option}
+    in_texts = _variables_mentioned(texts, asked) if asked else set()
     environment: dict[str, str] = {}
     replaced: dict[str, str] = {}
     for name, value in environ.items():
-        if name in given or not (name in by_option or name in in_texts or _is_known(name)):
+        if name in given or not (name in by_option or name in in_texts or _is_passed_by_default(name)):
             continue
         environment[name] = without_secrets(name, value)
         if environment[name] != value:
@@ -128,19 +128,19 @@ def program_environment(
     )
 
 
-def check_named(named: Sequence[str], environ: Mapping[str, str]) -> None:
+def check_named(env_options: Sequence[str], environ: Mapping[str, str]) -> None:
     """Raise UserError for an ``--env`` that names nothing that is set, or that is no name."""
-    _by_option(named, environ)
+    _parse_env_options(env_options, environ)
 
 
-def _by_option(named: Sequence[str], environ: Mapping[str, str]) -> tuple[set[str], dict[str, str]]:
+def _parse_env_options(env_options: Sequence[str], environ: Mapping[str, str]) -> tuple[set[str], dict[str, str]]:
     """The names alone, and the names with values."""
     alone: set[str] = set()
     given: dict[str, str] = {}
-    for one in named:
+    for one in env_options:
         name, equals, value = one.partition("=")
         if not _NAME.fullmatch(name):
-            raise UserError(_NO_NAME.format(given=repr(name)))
+            raise UserError(_INVALID_NAME.format(given=repr(name)))
         if equals:
             given[name] = value
             alone.discard(name)
@@ -152,22 +152,22 @@ def _by_option(named: Sequence[str], environ: Mapping[str, str]) -> tuple[set[st
     return alone, given
 
 
-_NO_NAME = translated(
+_INVALID_NAME = translated(
     "--env {given}: not the name of an environment variable: --env NAME passes one on, --env NAME=VALUE sets it"
 )
 _NOT_SET = translated("--env {name}: {name} is not set here: export it first, or give its value, --env {name}=VALUE")
 
 
-def _is_known(name: str) -> bool:
-    return name in _NAMES or (name.startswith(_FAMILIES) and not _ONLY_BY_OPTION.fullmatch(name))
+def _is_passed_by_default(name: str) -> bool:
+    return name in _NAMES or (name.startswith(_FAMILIES) and not _BLOCKED_PATTERN.fullmatch(name))
 
 
-def _named_in(texts: Iterable[str], names: set[str]) -> set[str]:
+def _variables_mentioned(texts: Iterable[str], names: set[str]) -> set[str]:
     """Those of the variables that some text has as a word; a function of bash's counts by its own name."""
     sought: dict[str, set[str]] = {}
     for name in names:
-        if not _ONLY_BY_OPTION.fullmatch(name):
-            function = _FUNCTION.fullmatch(name)
+        if not _BLOCKED_PATTERN.fullmatch(name):
+            function = _BASH_FUNCTION_PATTERN.fullmatch(name)
             sought.setdefault(function[1] if function else name, set()).add(name)
     found: set[str] = set()
     for text in texts:

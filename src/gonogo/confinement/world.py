@@ -33,16 +33,16 @@ Means = Literal["namespaces", "landlock", "none"]
 OnListener = Callable[[int], None]
 """Takes the descriptor at which the calls of a program are heard."""
 
-_INSIDE = str(Path(__file__).with_name("inside"))
+_INSIDE_FOLDER = str(Path(__file__).with_name("inside"))
 _START_TIMEOUT = 20.0
 _MAX_PROCESSES = 8192
-_MIN_MEMORY = 96 << 20
-_MIN_FREE = 32 << 20
-LAYER_LIMIT = "GONOGO_LAYER_GIB"
+_MIN_MEMORY_BYTES = 96 << 20
+_MIN_FREE_DISK_BYTES = 32 << 20
+LAYER_LIMIT_VARIABLE = "GONOGO_LAYER_GIB"
 """Environment variable: how many GiB programs may write into a world's layer."""
-_LAYER_GIB = 16.0
+_DEFAULT_LAYER_GIB = 16.0
 _PREFIX = ":"  # as in inside/relay.py
-_LOOK = 0.5
+_CHECK_INTERVAL_SECONDS = 0.5
 
 TOO_MANY_PROCESSES = translated("the program started more than {limit} processes and was killed")
 OUT_OF_MEMORY = translated("this machine has less than {limit} MiB of memory left: the rehearsed programs were killed")
@@ -128,13 +128,14 @@ class World:
                 listener.listen(128)
                 ends = (theirs.fileno(), listener.fileno())
                 self._process = subprocess.Popen(
-                    [*self.spec.door, sys.executable, "-I", "-S", _INSIDE, "begin", *map(str, ends)],
-                    env=_own_libraries(), cwd="/", stdin=subprocess.DEVNULL, pass_fds=ends, start_new_session=True,
+                    [*self.spec.door, sys.executable, "-I", "-S", _INSIDE_FOLDER, "begin", *map(str, ends)],
+                    env=_library_path_variables(), cwd="/", stdin=subprocess.DEVNULL, pass_fds=ends,
+                    start_new_session=True,
                     stderr=subprocess.PIPE if self.spec.door else None,
                 )  # fmt: skip
             with contextlib.suppress(BrokenPipeError):
                 ours.send(marshal.dumps(self._message(layer)))
-            self._take_answer(ours)
+            self._receive_start_reply(ours)
         except BaseException:
             ours.close()
             self._reap()
@@ -157,10 +158,10 @@ class World:
             "hidden": list(dict.fromkeys(os.path.realpath(path) for path in spec.hidden if os.path.exists(path))),
             "umask": _umask(),
             "processes": _MAX_PROCESSES,
-            "least_memory": _MIN_MEMORY,
+            "least_memory": _MIN_MEMORY_BYTES,
         }
 
-    def _take_answer(self, control: socket.socket) -> None:
+    def _receive_start_reply(self, control: socket.socket) -> None:
         control.settimeout(_START_TIMEOUT)
         try:
             message = control.recv(1 << 20)
@@ -170,11 +171,11 @@ class World:
         what, _, rest = message.partition(b" ")
         if what != b"ready":
             kind = LayerRefused if what == b"layer" else WorldRefused
-            why = rest.decode(errors="replace") or self._said_by_door()
+            why = rest.decode(errors="replace") or self._helper_error()
             raise kind(why or "its first process ended without a word")
         self.notes = tuple(note for note in rest.decode(errors="replace").split("\0") if note)
 
-    def _said_by_door(self) -> str:
+    def _helper_error(self) -> str:
         """What the door said of why it does not open."""
         if self._process is None or self._process.stderr is None:
             return ""
@@ -221,7 +222,7 @@ class World:
         """
         handed = ",".join(f"{here}={there}" for here, there in (descriptors or {}).items())
         listen = "commands" if traced else ""
-        return [sys.executable, "-I", "-S", _INSIDE, "run", self._address, listen, handed, cwd, *words]
+        return [sys.executable, "-I", "-S", _INSIDE_FOLDER, "run", self._address, listen, handed, cwd, *words]
 
     @staticmethod
     def environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -230,7 +231,7 @@ class World:
         Their names are changed on the way: a stranger's LD_PRELOAD or LD_LIBRARY_PATH is none to what runs outside.
         """
         named = {_PREFIX + name: value for name, value in variables.items() if name and "=" not in name}
-        return {**_own_libraries(), **named, _PREFIX: "1"}
+        return {**_library_path_variables(), **named, _PREFIX: "1"}
 
     def signal(self, process: int, number: signal.Signals, *, group: bool = False) -> None:
         """Signal a process, by the number that it has in the world."""
@@ -243,9 +244,9 @@ class World:
     def _hear(self, control: socket.socket) -> None:
         poll = select.poll()
         poll.register(control, select.POLLIN)
-        next_look = time.monotonic() + _LOOK
+        next_look = time.monotonic() + _CHECK_INTERVAL_SECONDS
         while True:
-            if poll.poll(_LOOK * 1000):
+            if poll.poll(_CHECK_INTERVAL_SECONDS * 1000):
                 try:
                     message, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 4)
                 except OSError:
@@ -255,8 +256,8 @@ class World:
                 self._take_in(message.decode(errors="replace"), descriptors)
             if time.monotonic() >= next_look:
                 began = time.monotonic()
-                self._look_at_layer()
-                next_look = time.monotonic() + max(_LOOK, 20 * (time.monotonic() - began))
+                self._check_layer_size()
+                next_look = time.monotonic() + max(_CHECK_INTERVAL_SECONDS, 20 * (time.monotonic() - began))
 
     def _take_in(self, message: str, descriptors: Sequence[int]) -> None:
         what, _, rest = message.partition(" ")
@@ -273,7 +274,7 @@ class World:
             else:
                 self.limit = OUT_OF_MEMORY.format(limit=int(limit) >> 20)
 
-    def _look_at_layer(self) -> None:
+    def _check_layer_size(self) -> None:
         if self.limit is not None:
             return
         try:
@@ -282,7 +283,7 @@ class World:
             return
         folder, private = self.spec.folder, self.spec.private
         parent = str(private.parent if folder.is_relative_to(private) else folder.parent.parent)
-        if state.f_bavail * state.f_frsize < _MIN_FREE:
+        if state.f_bavail * state.f_frsize < _MIN_FREE_DISK_BYTES:
             self.limit = DISK_FULL.format(path=parent)
         elif bytes_below(self.tree) > self._most_bytes:
             self.limit = WROTE_TOO_MUCH.format(limit=f"{self._most_bytes / (1 << 30):g}", path=parent)
@@ -300,21 +301,23 @@ def _bind(listener: socket.socket, folder: Path, name: str) -> None:
         os.close(descriptor)
 
 
-def _own_libraries() -> dict[str, str]:
+def _library_path_variables() -> dict[str, str]:
     """What this Python may need to find its own libraries: gonogo's variable, and none of a stranger's."""
     value = os.environ.get("LD_LIBRARY_PATH")
     return {} if value is None else {"LD_LIBRARY_PATH": value}
 
 
 def _layer_limit() -> int:
-    value = os.environ.get(LAYER_LIMIT)
+    value = os.environ.get(LAYER_LIMIT_VARIABLE)
     try:
-        gib = float(value) if value else _LAYER_GIB
+        gib = float(value) if value else _DEFAULT_LAYER_GIB
     except ValueError:
         gib = math.nan
     if not 0 < gib < math.inf:
         raise UserError(
-            translated("{name}={value}: must be a number of GiB, such as 16").format(name=LAYER_LIMIT, value=value)
+            translated("{name}={value}: must be a number of GiB, such as 16").format(
+                name=LAYER_LIMIT_VARIABLE, value=value
+            )
         )
     return int(gib * (1 << 30))
 

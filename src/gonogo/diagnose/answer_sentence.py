@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gonogo.diagnose.statements import Statement, statement_of
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.diagnose.statements import Statement, exception_statement
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Certainty, Finding, Severity, Text, translated
 from gonogo.finding.failure import CodePlace, FailureFacts
 from gonogo.finding.log_answer import Answer, Clue
 from gonogo.finding.ranks import ranks_text
-from gonogo.judge.cut_short import LEFT_IN_A_CUT_LOG
+from gonogo.judge.cut_short import CUT_LOG_CAUSES
 
 FALLBACKS = ("program-raises", "failure-elsewhere")
 """Findings that only say what was raised, or that the cause is elsewhere."""
 _CONFIDENT = (Certainty.CERTAIN, Certainty.LIKELY)
-_SHORTAGE = compiled_when_used(r"Tried to allocate [\d.]+ [KMGT]i?B")
+_OOM_PATTERN = lazy_compile(r"Tried to allocate [\d.]+ [KMGT]i?B")
 
 
-def answer_of(
+def failure_answer(
     facts: FailureFacts,
     clues: Sequence[Clue],
     findings: Sequence[Finding],
     versions: Mapping[str, str],
-    stopped: CodePlace | None = None,
+    cut_place: CodePlace | None = None,
 ) -> Answer | None:
-    """The sentence; None for a log that tells of no failure. ``stopped`` is where its cut traceback ends."""
-    statement = statement_of(facts, versions)
+    """The sentence; None for a log that tells of no failure. ``cut_place`` is where its cut traceback ends."""
+    statement = exception_statement(facts, versions)
     first = next((one for one in findings if one.severity is Severity.ERROR and one.hazard not in FALLBACKS), None)
     apart = next((clue for clue in clues if clue.decides), None)
-    if first is not None and first.cause in LEFT_IN_A_CUT_LOG and clues:
+    if first is not None and first.cause in CUT_LOG_CAUSES and clues:
         # A line that is left of a failure says less than what the log itself tells of it.
         first, apart = None, apart or clues[0]
     if first is not None and (first.certainty in _CONFIDENT or (statement is None and apart is None)):
@@ -37,21 +37,21 @@ def answer_of(
             because=_as_clause(first),
             at=_place_of(facts, first),
             change=lowered(first.cure[0]) if first.cure else None,
-            sure=first.certainty is Certainty.CERTAIN or _ran_out(facts, first),
-            hedge=_HEDGES.get(first.certainty),
+            sure=first.certainty is Certainty.CERTAIN or _is_certain_oom(facts, first),
+            hedge=_HEDGE_WORDS.get(first.certainty),
             hazard=first.hazard,
         )
     if statement is not None:
         return Answer(
             because=statement.because,
             at=_place(facts, statement.at),
-            change=_change(statement, first),
+            change=_suggested_change(statement, first),
             sure=statement.sure,
         )
     if apart is None:
-        return _cut_in(stopped) if stopped is not None else None
+        return _truncated_traceback_answer(cut_place) if cut_place is not None else None
     place = apart.places[0] if apart.places else None
-    because, change = _sentences(apart.text)
+    because, change = _split_first_sentence(apart.text)
     if change is None and first is not None and first.cure:
         change = first.cure[0]
     return Answer(
@@ -61,19 +61,19 @@ def answer_of(
     )
 
 
-_READ = compiled_when_used(r"(?<![\w.\"'])([A-Za-z_]\w*(?:\.\w+)+)(?![\w.]|\()")
+_ATTRIBUTE_READ_PATTERN = lazy_compile(r"(?<![\w.\"'])([A-Za-z_]\w*(?:\.\w+)+)(?![\w.]|\()")
 
 
-def _cut_in(stopped: CodePlace) -> Answer:
+def _truncated_traceback_answer(cut_place: CodePlace) -> Answer:
     """Where a traceback was cut before the line that names its exception, and what that line of code reads."""
-    code = " ".join(stopped.code[:200].split())
-    read = list(dict.fromkeys(_READ.findall(code)))[-1:]
-    release = f"{stopped.package} {stopped.release}".strip()
+    code = " ".join(cut_place.code[:200].split())
+    read = list(dict.fromkeys(_ATTRIBUTE_READ_PATTERN.findall(code)))[-1:]
+    release = f"{cut_place.package} {cut_place.release}".strip()
     return Answer(
         because=translated("`{code}` raised an error that the log was cut off before").format(
-            code=code or stopped.function
+            code=code or cut_place.function
         ),
-        at=_place_of_code(stopped),
+        at=_place_of_code(cut_place),
         change=translated("{look}paste the line after it, which names the error{other}").format(
             look=Text(
                 f"look at {read[0]} there (None, empty or of another type); ",
@@ -84,7 +84,7 @@ def _cut_in(stopped: CodePlace) -> Answer:
             other=Text(
                 f"; another release of {release} may not run this line", f"；{release} 的其他版本可能不会执行这一行"
             )
-            if stopped.package
+            if cut_place.package
             else "",
         ),
     )
@@ -93,11 +93,11 @@ def _cut_in(stopped: CodePlace) -> Answer:
 def _place_of_code(place: CodePlace) -> Text:
     release = f"{place.package} {place.release}".strip()
     if place.owner == "user" or not release:
-        return Text(f"{_code(place)}", f"{_code(place)}")
-    return Text(f"{_code(place)} of {release}", f"{_code(place)}（{release}）")
+        return Text(f"{_location(place)}", f"{_location(place)}")
+    return Text(f"{_location(place)} of {release}", f"{_location(place)}（{release}）")
 
 
-def _sentences(text: Text) -> tuple[Text, Text | None]:
+def _split_first_sentence(text: Text) -> tuple[Text, Text | None]:
     """A clue's first sentence, which says what happened, and the rest, which says what to look at."""
     first_en, _, rest_en = text.en.partition(". ")
     first_zh, _, rest_zh = text.zh.partition("。")
@@ -106,24 +106,24 @@ def _sentences(text: Text) -> tuple[Text, Text | None]:
     return Text(first_en, first_zh), Text(rest_en, rest_zh)
 
 
-_HEDGES = {Certainty.LIKELY: translated("most likely"), Certainty.POSSIBLE: translated("possibly")}
-_PROPER = ("Python", "Ray", "Triton", "NumPy", "Liger", "Accelerate", "Transformers")
+_HEDGE_WORDS = {Certainty.LIKELY: translated("most likely"), Certainty.POSSIBLE: translated("possibly")}
+_PROPER_NOUNS = ("Python", "Ray", "Triton", "NumPy", "Liger", "Accelerate", "Transformers")
 
 
 def lowered(text: Text) -> Text:
     """A sentence as a clause: in small letters where it begins with a plain word."""
     first, _, rest = text.en.partition(" ")
-    plain = (first[1:].islower() or len(first) == 1) and first.isalpha() and first not in _PROPER
+    plain = (first[1:].islower() or len(first) == 1) and first.isalpha() and first not in _PROPER_NOUNS
     return Text(f"{first.lower()} {rest}".strip() if plain else text.en, text.zh)
 
 
-_NO_CLAUSE = compiled_when_used(
+_VERBLESS_PATTERN = lazy_compile(
     r"^(?:No|More|Several|Wrong|Missing|Different|Not|Too) (?!.*\b(?:is|are|was|were|does|do|has|have|can|can't|cannot"
     r"|join|waits?|reads?|exist)\b)"
 )
 
 
-_NAMED_BY_THE_CAUSE = (
+_DESCRIBED_BY_CAUSE = (
     "python-package-version-mismatch",
     "torchvision-of-other-torch",
     "hydra-key-not-in-config-version",
@@ -135,16 +135,16 @@ def _as_clause(finding: Finding) -> Text:
     title = finding.title
     if title.en.startswith("Out of GPU memory"):
         return Text(title.en.replace("Out of GPU memory", "GPU memory ran out", 1), title.zh)
-    if finding.hazard in _NAMED_BY_THE_CAUSE and finding.cause:
-        return _sentences(lowered(finding.cause))[0]
+    if finding.hazard in _DESCRIBED_BY_CAUSE and finding.cause:
+        return _split_first_sentence(lowered(finding.cause))[0]
     clause = lowered(title)
-    return Text(f"of this: {clause.en}", clause.zh) if _NO_CLAUSE.search(title.en) else clause
+    return Text(f"of this: {clause.en}", clause.zh) if _VERBLESS_PATTERN.search(title.en) else clause
 
 
-def _ran_out(facts: FailureFacts, finding: Finding) -> bool:
+def _is_certain_oom(facts: FailureFacts, finding: Finding) -> bool:
     """True where memory ran out for certain, whatever held it."""
     return finding.hazard.startswith("gpu-oom") and any(
-        _SHORTAGE.search(raised.message.text) is not None and raised.frames for raised in facts.chain
+        _OOM_PATTERN.search(raised.message.text) is not None and raised.frames for raised in facts.chain
     )
 
 
@@ -158,33 +158,33 @@ def _place_of(facts: FailureFacts, finding: Finding) -> Text | None:
     return Text(f"{span.path}:{span.line}", f"{span.path}:{span.line}")
 
 
-def _place(facts: FailureFacts, told: CodePlace | None = None) -> Text | None:
-    at, yours = told or facts.at, facts.your_line
+def _place(facts: FailureFacts, code_place: CodePlace | None = None) -> Text | None:
+    at, yours = code_place or facts.at, facts.your_line
     if at is None:
         raised = facts.chain[-1] if facts.chain else None
         return Text(f"{raised.log}:{raised.line}", f"{raised.log}:{raised.line}") if raised is not None else None
     ranks = facts.chain[-1].ranks
     named = f" ({ranks_text(ranks).en})" if ranks else ""
     if at.owner == "user":
-        return Text(f"your {_code(at)}{named}", f"你自己的 {_code(at)}{named}")
+        return Text(f"your {_location(at)}{named}", f"你自己的 {_location(at)}{named}")
     release = f"{at.package} {at.release}".strip()
     of = Text(f" of {release}", f"（{release}）") if release else Text("", "")
     called = (
-        Text(f", called from your {_code(yours)}", f"，由你自己的 {_code(yours)} 调用")
+        Text(f", called from your {_location(yours)}", f"，由你自己的 {_location(yours)} 调用")
         if yours is not None
         else Text("", "")
     )
-    return Text(f"{_code(at)}{of.en}{called.en}{named}", f"{_code(at)}{of.zh}{called.zh}{named}")
+    return Text(f"{_location(at)}{of.en}{called.en}{named}", f"{_location(at)}{of.zh}{called.zh}{named}")
 
 
-def _code(place: CodePlace) -> str:
+def _location(place: CodePlace) -> str:
     file = place.path.replace("\\", "/").rpartition("/")[2] if place.owner != "user" else place.path
     line = f"{file}:{place.line}" if place.line else file
     return f"{place.function} ({line})" if place.function and not place.function.startswith("<") else line
 
 
-def _change(statement: Statement, possible: Finding | None) -> Text | None:
+def _suggested_change(statement: Statement, possible_finding: Finding | None) -> Text | None:
     """What the statement says to do, else the cure of what is merely possible."""
     if statement.change is not None:
         return statement.change
-    return lowered(possible.cure[0]) if possible is not None and possible.cure else None
+    return lowered(possible_finding.cure[0]) if possible_finding is not None and possible_finding.cure else None

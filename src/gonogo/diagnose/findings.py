@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
-from gonogo.diagnose.answer_sentence import answer_of
-from gonogo.diagnose.clues.join import MAX_CLUES, clues_of
+from gonogo.diagnose.answer_sentence import failure_answer
+from gonogo.diagnose.clues.join import MAX_CLUES, find_clues
 from gonogo.diagnose.clues.setting_clues import of_cures
-from gonogo.diagnose.missing import missing_of
-from gonogo.diagnose.with_files import require_folder, setup_with, with_files
+from gonogo.diagnose.missing import missing_evidence
+from gonogo.diagnose.with_files import complete_setup, require_folder, with_files
 from gonogo.evidence.failure.failure_facts import failure_facts
 from gonogo.evidence.log.code_owner import code_place
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
@@ -25,14 +25,14 @@ from gonogo.finding.failure import CodePlace, FailureFacts
 from gonogo.finding.log_answer import Clue
 from gonogo.finding.logs import Event, Excerpt, ExcerptLine, LogFile, Logs, RankEnd
 from gonogo.hazards.index import all_hazards
-from gonogo.judge.log_findings import CONFIDENT, explains, findings_in_log, is_fallback
+from gonogo.judge.log_findings import CONFIDENT_CERTAINTIES, explains, findings_in_log, is_fallback
 
 _BEFORE, _AFTER = 8, 8
 """Lines around the decisive one."""
 _MAX_EXCERPTS = 3
 _MAX_LINE_LENGTH = 400
 _MAX_RANKS = 512
-_OF_THE_FAILURE = (Role.ROOT, Role.CASCADE)
+_FAILURE_ROLES = (Role.ROOT, Role.CASCADE)
 
 if TYPE_CHECKING:  # loaded where a log asks for it
     from gonogo.finding.log_answer import SimilarThread
@@ -74,7 +74,7 @@ def read_failure(
     if command or project is not None:
         paths = [str(project)] if project is not None else []
         files = check_project(command, paths, environment=environment, use_installed=False)
-        setup = setup_with(setup, files)
+        setup = complete_setup(setup, files)
     opened, skipped = sources(list(logs))
     log = read_logs(opened, _words(), setup, on_bytes)
     return LoggedFailure(log, files, tuple(skipped))
@@ -89,8 +89,8 @@ def _words() -> Iterator[str]:
 def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticFindings = NO_STATIC_FINDINGS) -> Report:
     """The report on logs that were read, and on the files of the run where those were read too."""
     facts_of_failure = failure_facts(log)
-    clues = clues_of(log, facts_of_failure)
-    logged = not_contradicted(findings_in_log(log), clues)
+    clues = find_clues(log, facts_of_failure)
+    logged = drop_contradicted(findings_in_log(log), clues)
     findings = with_files(log, logged, files)
     if findings and findings[0].severity is Severity.ERROR:
         clues = (*clues, *of_cures(log, findings[0].cure))[:MAX_CLUES]
@@ -104,31 +104,35 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
             why = translated("too many: only the first and the last were read")
             skipped = (*skipped, Skipped(what, why))
     if not complete and not any(finding.certainty is Certainty.CERTAIN for finding in findings):
-        skipped = (*skipped, *missing_of(log, facts_of_failure))
+        skipped = (*skipped, *missing_evidence(log, facts_of_failure))
     versions = log.setup.version_texts
-    answer = None if complete else answer_of(facts_of_failure, clues, findings, versions, _stopped_in(log))
+    answer = (
+        None
+        if complete
+        else failure_answer(facts_of_failure, clues, findings, versions, _truncated_traceback_frame(log))
+    )
     return Report(
         "diagnose",
         Verdict.NO_GO if answer is not None and answer.sure else verdict_of(findings, complete=complete),
         findings,
         covered=(*_covered_items(log), *files.covered),
         skipped=(*skipped, *files.skipped),
-        log=_logs(log, findings),
+        log=_log_section(log, findings),
         notes=_notes(log, findings),
-        similar=_similar(log, findings, complete=complete),
+        similar=_similar_threads(log, findings, complete=complete),
         answer=answer,
         clues=clues,
         failure=facts_of_failure if facts_of_failure != FailureFacts() else None,
     )
 
 
-def _stopped_in(log: FailureLog) -> CodePlace | None:
+def _truncated_traceback_frame(log: FailureLog) -> CodePlace | None:
     """The innermost frame of the last traceback that was cut before it names its exception."""
     frames = log.cut[-1].frames if log.cut else ()
     return code_place(frames[-1], log.setup.version_texts) if frames and frames[-1].code else None
 
 
-def not_contradicted(findings: tuple[Finding, ...], clues: Sequence[Clue]) -> tuple[Finding, ...]:
+def drop_contradicted(findings: tuple[Finding, ...], clues: Sequence[Clue]) -> tuple[Finding, ...]:
     """The findings without those that a clue speaks against, and last those that would only be a consequence."""
     against = {name for clue in clues for name in clue.against}
     secondary = {name for clue in clues for name in clue.secondary}
@@ -139,7 +143,7 @@ def not_contradicted(findings: tuple[Finding, ...], clues: Sequence[Clue]) -> tu
     )
 
 
-def _similar(log: FailureLog, findings: tuple[Finding, ...], *, complete: bool) -> tuple[SimilarThread, ...]:
+def _similar_threads(log: FailureLog, findings: tuple[Finding, ...], *, complete: bool) -> tuple[SimilarThread, ...]:
     """Public threads that look like the log; none where the cause is certain, or nothing is wrong."""
     causes = (finding for finding in findings if explains(finding) and not is_fallback(finding))
     if complete or any(finding.certainty is Certainty.CERTAIN for finding in causes):
@@ -178,7 +182,7 @@ def _notes(log: FailureLog, findings: tuple[Finding, ...]) -> tuple[Text, ...]:
     notes = []
     if not any(facts.bytes for facts in log.logs):
         notes.append(translated("The log is empty."))
-    if not any(finding.certainty in CONFIDENT for finding in findings):
+    if not any(finding.certainty in CONFIDENT_CERTAINTIES for finding in findings):
         notes.append(
             translated(
                 "No known issue explains this log for certain. Look at the earliest error of the rank that "
@@ -188,18 +192,18 @@ def _notes(log: FailureLog, findings: tuple[Finding, ...]) -> tuple[Text, ...]:
     places = {(span.path, span.line) for finding in findings for span in finding.spans}
     others = [error for error in log.errors if (error.raised.at.path, error.raised.at.number) not in places]
     if findings and others:
-        listed = "; ".join(_line_with_number(error.raised.at.text, error.raised.at.number) for error in others[:3])
+        listed = "; ".join(_quote_line(error.raised.at.text, error.raised.at.number) for error in others[:3])
         rest = len(others) - 3
         more = Text(f" and {rest} more", f" 等另外 {rest} 个") if rest > 0 else ""
         notes.append(translated("Also seen: {listed}{more}").format(listed=listed, more=more))
     return tuple(notes)
 
 
-def _line_with_number(text: str, number: int) -> str:
+def _quote_line(text: str, number: int) -> str:
     return f"{text.strip()[:100]} ({number})"
 
 
-def _logs(log: FailureLog, findings: tuple[Finding, ...]) -> Logs:
+def _log_section(log: FailureLog, findings: tuple[Finding, ...]) -> Logs:
     return Logs(
         logs=tuple(LogFile(one.path, one.lines, one.bytes) for one in log.logs),
         events=tuple(
@@ -217,7 +221,7 @@ def _logs(log: FailureLog, findings: tuple[Finding, ...]) -> Logs:
         ),
         versions=dict(log.setup.version_texts),
         excerpts=tuple(excerpts(log, findings)),
-        ends=tuple(rank_ends(log)),
+        ends=tuple(rank_failure_times(log)),
     )
 
 
@@ -244,11 +248,11 @@ def excerpts(log: FailureLog, findings: Sequence[Finding]) -> Iterator[Excerpt]:
         )
 
 
-def rank_ends(log: FailureLog) -> Iterator[RankEnd]:
+def rank_failure_times(log: FailureLog) -> Iterator[RankEnd]:
     """When each rank spoke first of its failure, in that order; only ranks whose lines say the time."""
     first: dict[int, RankEnd] = {}
     for error in log.errors:
-        if error.role not in _OF_THE_FAILURE:
+        if error.role not in _FAILURE_ROLES:
             continue
         for rank, time in error.times_by_rank:
             if rank not in first or time < first[rank].time:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from gonogo.evidence.failure.misfit import PLAIN_TYPES, Misfit
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.failure.api_mismatch import PLAIN_TYPES, ApiMismatch
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import CodePlace, RaisedException
 
@@ -15,7 +15,7 @@ Told = tuple[Text | None, Text | None]
 
 _WRAPPERS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
     (
-        compiled_when_used(r"^(?:_fsdp_wrapped_module|_flat_param|_all_handles|_fsdp_use_orig_params)$"),
+        lazy_compile(r"^(?:_fsdp_wrapped_module|_flat_param|_all_handles|_fsdp_use_orig_params)$"),
         translated("a module wrapped by FSDP1 (FullyShardedDataParallel)"),
         translated(
             "FSDP2 (fully_shard) wraps nothing and keeps no such attribute; it only renames the module's class (FSDP…)"
@@ -26,7 +26,7 @@ _WRAPPERS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
         ),
     ),
     (
-        compiled_when_used(
+        lazy_compile(
             r"^(?:unshard|reshard|set_requires_gradient_sync|set_reshard_after_\w+|set_modules_to_\w+_prefetch)$"
         ),
         translated("a module that FSDP2 (fully_shard) sharded"),
@@ -38,10 +38,10 @@ _WRAPPERS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
 _FRAMEWORKS = ("verl", "ms-swift", "openrlhf", "slime", "nemo-rl", "llamafactory", "areal", "axolotl", "trl")
 _MODELS = ("transformers", "vllm", "sglang", "diffusers", "trl")
 """Packages that read the configs of transformers' models."""
-_CONFIG = compiled_when_used(r"^[A-Z]\w{2,80}Config$")
-_OF_MODELS = compiled_when_used(r"For[A-Z]\w+$|Model$|^Auto|^Pre[Tt]rained|Config$|^Dynamic")
+_CONFIG = lazy_compile(r"^[A-Z]\w{2,80}Config$")
+_OF_MODELS = lazy_compile(r"For[A-Z]\w+$|Model$|^Auto|^Pre[Tt]rained|Config$|^Dynamic")
 """Classes of models, of which any program asks what only some of them have."""
-_OWN_CONFIGS = compiled_when_used(
+_OWN_CONFIGS = lazy_compile(
     r"^(?:Lora|Peft|Generation|BitsAndBytes|DeepSpeed|HfDeepSpeed|HfTrainerDeepSpeed|Vllm|\w*Parallel|\w*Quant)\w*Config$"
     r"|^(?:Model|Cache|Scheduler|Device|Load|Speculative|Compilation|LoRA|Decoding|Observability|Engine|Server|Trainer"
     r"|Training|KV\w*|Optimizer|Data\w*|MultiModal)Config$"
@@ -49,7 +49,7 @@ _OWN_CONFIGS = compiled_when_used(
 """Classes of settings of libraries themselves, not of models."""
 
 
-def told_by_its_attribute(raised: RaisedException, misfit: Misfit | None, versions: Mapping[str, str]) -> Told:
+def told_by_its_attribute(raised: RaisedException, misfit: ApiMismatch | None, versions: Mapping[str, str]) -> Told:
     """Why and what to change, where an object lacks an attribute for such a reason; else two times None."""
     if raised.message.form != "no_attribute" or misfit is None:
         return None, None
@@ -60,7 +60,7 @@ def told_by_its_attribute(raised: RaisedException, misfit: Misfit | None, versio
     return None, None
 
 
-def own_attribute(misfit: Misfit | None) -> bool:
+def own_attribute(misfit: ApiMismatch | None) -> bool:
     """Whether an object of a package reads, in that package's own code, an attribute of itself that nothing has set."""
     if (
         misfit is None
@@ -77,18 +77,18 @@ def own_attribute(misfit: Misfit | None) -> bool:
     return misfit.lacks == misfit.at.package and not _OF_MODELS.search(misfit.subject)
 
 
-def of_wrapper(misfit: Misfit | None) -> bool:
+def of_wrapper(misfit: ApiMismatch | None) -> bool:
     """Whether what is missing is an attribute that only a way of sharding gives a module."""
     return misfit is not None and bool(misfit.names) and any(row[0].search(misfit.names[0]) for row in _WRAPPERS)
 
 
-def implements(misfit: Misfit, versions: Mapping[str, str]) -> str:
+def implements(misfit: ApiMismatch, versions: Mapping[str, str]) -> str:
     """The framework of the run that defines what a package calls back, or empty: the one that is not the caller."""
     named = [name for name in _FRAMEWORKS if name in versions and name != misfit.asks]
     return named[0] if len(named) == 1 and misfit.asks not in _FRAMEWORKS else ""
 
 
-def _of_plain(raised: RaisedException, misfit: Misfit, versions: Mapping[str, str]) -> Told:
+def _of_plain(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Told:
     """``model.config._attn_implementation`` where ``model.config`` is a dict."""
     type_, name = misfit.subject, misfit.names[0]
     if type_ not in PLAIN_TYPES:
@@ -114,7 +114,7 @@ def _of_plain(raised: RaisedException, misfit: Misfit, versions: Mapping[str, st
     ).format(type=type_)
 
 
-def _of_wrapper(raised: RaisedException, misfit: Misfit, versions: Mapping[str, str]) -> Told:
+def _of_wrapper(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Told:
     for names, kind, why, change in _WRAPPERS:
         if names.search(misfit.names[0]):
             asks = f"{misfit.asks} {misfit.asks_version}".strip()
@@ -127,7 +127,7 @@ def _of_wrapper(raised: RaisedException, misfit: Misfit, versions: Mapping[str, 
     return None, None
 
 
-def _of_parameter(raised: RaisedException, misfit: Misfit, versions: Mapping[str, str]) -> Told:
+def _of_parameter(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Told:
     """A mark on a parameter that is none of torch's own attributes: someone has to set it first."""
     if misfit.subject.rpartition(".")[2] != "Parameter" or misfit.names[0].startswith("_"):
         return None, None
@@ -145,7 +145,7 @@ def _of_parameter(raised: RaisedException, misfit: Misfit, versions: Mapping[str
     )
 
 
-def _of_own(raised: RaisedException, misfit: Misfit, versions: Mapping[str, str]) -> Told:
+def _of_own(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Told:
     """An object that reads its own attribute before, or without, what sets it."""
     at = misfit.at
     if at is None or not own_attribute(misfit):
@@ -165,7 +165,7 @@ def _of_own(raised: RaisedException, misfit: Misfit, versions: Mapping[str, str]
     )
 
 
-def _of_config(raised: RaisedException, misfit: Misfit, versions: Mapping[str, str]) -> Told:
+def _of_config(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Told:
     """A key that a model's config has in another release of transformers, or in another part of it."""
     subject, name = misfit.subject, misfit.names[0]
     if not _CONFIG.search(subject) or _OWN_CONFIGS.search(subject) or misfit.lacks not in ("", "transformers"):
@@ -213,7 +213,7 @@ def _outer_package(frames: tuple[CodePlace, ...]) -> str:
     return next((frame.package for frame in reversed(frames) if frame.package and frame.package != inner), "")
 
 
-_RULES: tuple[Callable[[RaisedException, Misfit, Mapping[str, str]], Told], ...] = (
+_RULES: tuple[Callable[[RaisedException, ApiMismatch, Mapping[str, str]], Told], ...] = (
     _of_plain,
     _of_wrapper,
     _of_parameter,

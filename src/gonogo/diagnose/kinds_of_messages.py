@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import RaisedException
 
@@ -14,45 +14,45 @@ Told = tuple[Text | None, Text | None]
 """Why, as a clause, and what to change."""
 
 _QUOTES = "\"'`"
-_ALLOWED = compiled_when_used(
+_ALLOWED_VALUES_PATTERN = lazy_compile(
     r"(?i)\b([A-Za-z_][\w.]{0,60})[\"'`]?,? (?:must|should|has to|needs to) be (?:either|one of|in)\b:? ?"
     r"([^.\n]{3,400}?)[,;.]? ?(?:but )?(?:got|received|found|given|is)\b:? ?[\"'`]([^\"'`\n]{1,80})[\"'`]"
 )
-_VALUES = compiled_when_used(r"[\"'`]([^\"'`\n]{1,80})[\"'`]")
-_UNREGISTERED = compiled_when_used(
+_QUOTED_VALUE_PATTERN = lazy_compile(r"[\"'`]([^\"'`\n]{1,80})[\"'`]")
+_NOT_REGISTERED_PATTERN = lazy_compile(
     r"(?i)^(?!the |this |that |an? |your )(?P<kind>[A-Za-z][\w -]{2,60}?)[: ]+"
     r"[\"'`]?(?P<name>[\w.-]{2,60})[\"'`]?,? (?:is |was |has )?"
     r"not (?:been )?(?:registered|found in (?:the )?registry)(?= (?:in|with|as|by)\b|[.,;: ]*$|[.,;:])"
 )
-_NOT_THERE = compiled_when_used(
+_UNKNOWN_KIND_PATTERN = lazy_compile(
     r"(?i)^(?P<kind>attention (?:implementation|backend)|model type|reward function|loss function"
     r"|advantage estimator|loss type|optimizer|scheduler) [\"'`]?(?P<name>[\w.-]{2,60})[\"'`]? "
     r"(?:does not exist|is unknown|is not (?:supported|available|recognized))"
 )
-_STRICT_ZIP = compiled_when_used(r"zip\(\) arguments? (\d+) is (longer|shorter) than arguments? (\d+)")
-_EMPTY_RANGE = compiled_when_used(
+_STRICT_ZIP = lazy_compile(r"zip\(\) arguments? (\d+) is (longer|shorter) than arguments? (\d+)")
+_RANGE_PATTERN = lazy_compile(
     r"(?i)(?:range|be|between|lie)s? (?:in|from|within)? ?[\[(] ?([A-Za-z_]\w{0,30}) ?[=:] ?(\d{1,9}) ?, ?"
     r"([A-Za-z_]\w{0,30}) ?[=:] ?(\d{1,9}) ?[\])]"
 )
-_ONLY_VARIABLES = compiled_when_used(
+_SAVE_FOR_BACKWARD_PATTERN = lazy_compile(
     r"save_for_backward can only save variables, but argument \w+ is of type ([\w.]{1,80})"
 )
-_OPTIMIZES_NONE = compiled_when_used(r"optimizer can only optimize Tensors, but one of the params is ([\w.]{1,60})")
-_UNBOUND = compiled_when_used(
+_OPTIMIZER_TYPE_PATTERN = lazy_compile(r"optimizer can only optimize Tensors, but one of the params is ([\w.]{1,60})")
+_UNBOUND = lazy_compile(
     r"(?:cannot access )?local variable '(\w{1,80})' (?:referenced before assignment|where it is not associated)"
 )
-_DTYPES = compiled_when_used(
+_DTYPE_MISMATCH_PATTERN = lazy_compile(
     r"(?:same dtype,? but got:?|expected scalar type) ?(?:c10::)?(\w+?)(?: ?!= ?| and | but found )(?:c10::)?(\w+)"
 )
-_HALVES = {"half": "float16", "float16": "float16", "bfloat16": "bfloat16"}
-_FLOATS = {**_HALVES, "float": "float32", "float32": "float32"}
-_MASKED = compiled_when_used(r"(?<![\w.])([A-Za-z_][\w.]*)\[([A-Za-z_][\w.]*)(\[[^\]]{1,40}\])? ?(?:==|!=|>|<)")
-_TOO_MANY = compiled_when_used(r"too many indices for tensor of dimension (\d)")
-_WITHOUT_ALSO = compiled_when_used(
+_HALF_DTYPES = {"half": "float16", "float16": "float16", "bfloat16": "bfloat16"}
+_FLOAT_DTYPES = {**_HALF_DTYPES, "float": "float32", "float32": "float32"}
+_BOOLEAN_MASK_PATTERN = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\[([A-Za-z_][\w.]*)(\[[^\]]{1,40}\])? ?(?:==|!=|>|<)")
+_TOO_MANY_INDICES_PATTERN = lazy_compile(r"too many indices for tensor of dimension (\d)")
+_CANNOT_WITHOUT_PATTERN = lazy_compile(
     r"(?i)(?:cannot|can't|can not|must not) [^.\n]{3,160}? without (?:also )?(\w{2,30}ing [^.\n]{1,120}?)"
     r"(?: because| since|, |\.|$)"
 )
-_COLUMNS = {
+_FORMAT_BY_COLUMN = {
     "instruction": "alpaca (instruction, input, output)",
     "output": "alpaca (instruction, input, output)",
     "conversations": "sharegpt (conversations of from and value)",
@@ -65,33 +65,33 @@ _COLUMNS = {
     "images": "vision (messages and images)",
 }
 """Columns of training data, and the form that they are of."""
-_INNER = compiled_when_used(r"(?s)\n(\w{2,60}(?:Error|Exception))\(([\"'])(.{10,4000}?)\2\)")
-_SHAPES = compiled_when_used(
+_WRAPPED_ERROR_PATTERN = lazy_compile(r"(?s)\n(\w{2,60}(?:Error|Exception))\(([\"'])(.{10,4000}?)\2\)")
+_SIZE_MISMATCH_PATTERN = lazy_compile(
     r"size mismatch for ([\w.]{1,200}): copying a param with shape torch\.Size\(\[([\d, ]*)\]\) from checkpoint, "
     r"the shape in current model is torch\.Size\(\[([\d, ]*)\]\)"
 )
 
 
-def told_by_its_words(raised: RaisedException) -> Told:
+def explain_by_message(exception: RaisedException) -> Told:
     """Why and what to change, where the message is of such a kind; else two times None."""
     for rule in _RULES:
-        told = rule(raised)
+        told = rule(exception)
         if told[0] is not None:
             return told
     return None, None
 
 
-def _code(raised: RaisedException) -> str:
-    return raised.frames[-1].code[:2000] if raised.frames else ""
+def _code(exception: RaisedException) -> str:
+    return exception.frames[-1].code[:2000] if exception.frames else ""
 
 
-def _of_allowed_value(raised: RaisedException) -> Told:
+def _explain_allowed_value(exception: RaisedException) -> Told:
     """A value against the list that the message itself gives: not in it, or in it and refused all the same."""
-    found = _ALLOWED.search(raised.message.text[:2000])
+    found = _ALLOWED_VALUES_PATTERN.search(exception.message.text[:2000])
     if found is None:
         return None, None
     name, listed, value = found.groups()
-    values = _VALUES.findall(listed)
+    values = _QUOTED_VALUE_PATTERN.findall(listed)
     if len(values) < 2:
         return None, None
     if value not in values:
@@ -114,9 +114,9 @@ def _of_allowed_value(raised: RaisedException) -> Told:
     )
 
 
-def _of_registry(raised: RaisedException) -> Told:
-    text = raised.message.text[:1000].strip()
-    if found := _UNREGISTERED.search(text):
+def _explain_registry(exception: RaisedException) -> Told:
+    text = exception.message.text[:1000].strip()
+    if found := _NOT_REGISTERED_PATTERN.search(text):
         return (
             translated(
                 "no code that ran in this process has registered the {kind} {name}: the module that registers it was "
@@ -127,8 +127,8 @@ def _of_registry(raised: RaisedException) -> Told:
                 "package to install; otherwise use a release that has it"
             ).format(name=found["name"]),
         )
-    if found := _NOT_THERE.search(text):
-        package = next((frame.package for frame in reversed(raised.frames) if frame.package), "")
+    if found := _UNKNOWN_KIND_PATTERN.search(text):
+        package = next((frame.package for frame in reversed(exception.frames) if frame.package), "")
         return (
             translated(
                 "the installed {package} knows no {kind} {name}: it is of a later release, or spelt otherwise"
@@ -140,11 +140,11 @@ def _of_registry(raised: RaisedException) -> Told:
     return None, None
 
 
-def _of_zip(raised: RaisedException) -> Told:
-    found = _STRICT_ZIP.search(raised.message.text)
+def _explain_strict_zip(exception: RaisedException) -> Told:
+    found = _STRICT_ZIP.search(exception.message.text)
     if found is None:
         return None, None
-    place = raised.frames[-1].path.replace("\\", "/").rpartition("/")[2] if raised.frames else ""
+    place = exception.frames[-1].path.replace("\\", "/").rpartition("/")[2] if exception.frames else ""
     if re.search(r"lr_sched|scheduler", place):
         return (
             translated(
@@ -170,10 +170,10 @@ def _of_zip(raised: RaisedException) -> Told:
     )
 
 
-def _of_empty_range(raised: RaisedException) -> Told:
+def _explain_empty_range(exception: RaisedException) -> Told:
     """A range whose lower end lies above its upper one: no value is in it."""
-    text = raised.message.text[:1000]
-    found = _EMPTY_RANGE.search(text)
+    text = exception.message.text[:1000]
+    found = _RANGE_PATTERN.search(text)
     if found is None or int(found.group(2)) <= int(found.group(4)):
         return None, None
     low, least, high, most = found.groups()
@@ -191,8 +191,8 @@ def _of_empty_range(raised: RaisedException) -> Told:
     return because, translated("raise {high} to {least}, or lower {low}").format(high=high, least=least, low=low)
 
 
-def _of_autograd_argument(raised: RaisedException) -> Told:
-    found = _ONLY_VARIABLES.search(raised.message.text)
+def _explain_save_for_backward(exception: RaisedException) -> Told:
+    found = _SAVE_FOR_BACKWARD_PATTERN.search(exception.message.text)
     if found is None:
         return None, None
     return (
@@ -207,8 +207,8 @@ def _of_autograd_argument(raised: RaisedException) -> Told:
     )
 
 
-def _of_parameters_of_none(raised: RaisedException) -> Told:
-    found = _OPTIMIZES_NONE.search(raised.message.text)
+def _explain_none_parameters(exception: RaisedException) -> Told:
+    found = _OPTIMIZER_TYPE_PATTERN.search(exception.message.text)
     if found is None:
         return None, None
     return (
@@ -223,12 +223,12 @@ def _of_parameters_of_none(raised: RaisedException) -> Told:
     )
 
 
-def _of_unbound(raised: RaisedException) -> Told:
+def _explain_unbound_local(exception: RaisedException) -> Told:
     """A variable that no branch before the line has set."""
-    found = _UNBOUND.search(raised.message.text)
+    found = _UNBOUND.search(exception.message.text)
     if found is None:
         return None, None
-    function = raised.frames[-1].function if raised.frames else ""
+    function = exception.frames[-1].function if exception.frames else ""
     return (
         translated(
             "no branch of {function} has set {name}: a setting has a value for which it has no case, or the loop "
@@ -240,13 +240,13 @@ def _of_unbound(raised: RaisedException) -> Told:
     )
 
 
-def _of_dtypes(raised: RaisedException) -> Told:
+def _explain_dtype_mismatch(exception: RaisedException) -> Told:
     """Two dtypes in one product: in a backward the gradient's; fp16 and bf16 are two half precisions."""
-    found = _DTYPES.search(" ".join(raised.message.text.split()))
+    found = _DTYPE_MISMATCH_PATTERN.search(" ".join(exception.message.text.split()))
     if found is None:
         return None, None
-    one, other = (_FLOATS.get(name.lower(), "") for name in found.groups())
-    if raised.frames and raised.frames[-1].function == "backward" and {one, other} & {"float32"} and one != other:
+    one, other = (_FLOAT_DTYPES.get(name.lower(), "") for name in found.groups())
+    if exception.frames and exception.frames[-1].function == "backward" and {one, other} & {"float32"} and one != other:
         half = other if one == "float32" else one
         return (
             translated(
@@ -273,10 +273,10 @@ def _of_dtypes(raised: RaisedException) -> Told:
     return None, None
 
 
-def _of_mask(raised: RaisedException) -> Told:
+def _explain_boolean_mask(exception: RaisedException) -> Told:
     """``x[mask == 1]`` where the mask has more dimensions than x."""
-    found = _TOO_MANY.search(raised.message.text)
-    masked = _MASKED.search(_code(raised))
+    found = _TOO_MANY_INDICES_PATTERN.search(exception.message.text)
+    masked = _BOOLEAN_MASK_PATTERN.search(_code(exception))
     if found is None or masked is None:
         return None, None
     what, mask = masked.group(1), masked.group(2)
@@ -292,29 +292,34 @@ def _of_mask(raised: RaisedException) -> Told:
     )
 
 
-def _of_without_also(raised: RaisedException) -> Told:
-    found = _WITHOUT_ALSO.search(raised.message.text[:1000])
+def _explain_cannot_without(exception: RaisedException) -> Told:
+    found = _CANNOT_WITHOUT_PATTERN.search(exception.message.text[:1000])
     if found is None:
         return None, None
     return (
         translated("it raised {type}: {said}").format(
-            type=raised.type, said=" ".join(raised.message.text.split())[:300]
+            type=exception.type, said=" ".join(exception.message.text.split())[:300]
         ),
         translated("do both together: {other} too").format(other=found.group(1)),
     )
 
 
-def _of_column(raised: RaisedException) -> Told:
+def _explain_missing_column(exception: RaisedException) -> Told:
     """A key that is a column of training data, where the line does not say what lacks it."""
-    message = raised.message
-    if message.form != "missing_key" or not message.names or message.names[0] not in _COLUMNS or _code(raised):
+    message = exception.message
+    if (
+        message.form != "missing_key"
+        or not message.names
+        or message.names[0] not in _FORMAT_BY_COLUMN
+        or _code(exception)
+    ):
         return None, None
     key = message.names[0]
     return (
         translated(
             "a sample has no entry '{key}', which is a column of the {form} format: the dataset has another "
             "format, or is wrongly declared as this one"
-        ).format(key=key, form=_COLUMNS[key]),
+        ).format(key=key, form=_FORMAT_BY_COLUMN[key]),
         translated(
             "look at the first row's columns and at how the dataset is declared (LLaMA-Factory: formatting and "
             "columns in dataset_info.json; alpaca by default), and map or rename them"
@@ -322,14 +327,14 @@ def _of_column(raised: RaisedException) -> Told:
     )
 
 
-def _of_wrapped_mismatch(raised: RaisedException) -> Told:
+def _explain_wrapped_mismatch(exception: RaisedException) -> Told:
     """A state dict that does not fit, quoted by a wrapper (Hydra's instantiate) with its newlines escaped."""
-    text = raised.message.text[:6000]
-    if inner := _INNER.search(text):
+    text = exception.message.text[:6000]
+    if inner := _WRAPPED_ERROR_PATTERN.search(text):
         text = inner.group(3).replace("\\n", "\n").replace("\\t", " ")
-    elif not raised.type.endswith(("InstantiationException", "RayTaskError")):
+    elif not exception.type.endswith(("InstantiationException", "RayTaskError")):
         return None, None
-    found = _SHAPES.search(text)
+    found = _SIZE_MISMATCH_PATTERN.search(text)
     if found is None:
         return None, None
     name, there, here = found.groups()
@@ -382,7 +387,7 @@ def _of_two_dtypes(raised: RaisedException) -> Told:
     """A kernel's own check that two tensors have one dtype: who called it passes two."""
     code = _code(raised)
     found = _SAME_DTYPE.search(code) or _SAME_DTYPE.search(raised.message.text[:400])
-    dtypes = [dtype for dtype in raised.message.dtypes if dtype in _FLOATS.values()]
+    dtypes = [dtype for dtype in raised.message.dtypes if dtype in _FLOAT_DTYPES.values()]
     if found is None or raised.type != "AssertionError" or len(dtypes) != 2:
         return None, None
     inner = _package_of(raised)
@@ -409,29 +414,27 @@ def _package_of(raised: RaisedException) -> str:
     return next((frame.package for frame in reversed(raised.frames) if frame.package), "")
 
 
-_OF_CLASSES = compiled_when_used(
+_OF_CLASSES = lazy_compile(
     r"isinstance\([^,()]{1,120}(?:\([^()]{0,80}\))?[^,()]{0,40}, ?(\(?[A-Za-z_][\w., ]{0,160}\)?)\)"
 )
-_REQUIRED_INPUT = compiled_when_used(
-    r"^[`'\"]?(\w{3,60})[`'\"]? (?:is|are) required as (?:a |an )?(?:model )?inputs?\b"
-)
-_SAME_DTYPE = compiled_when_used(r"\w+\.dtype ?(?:==|!=) ?\w+\.dtype|must have the same dtype")
+_REQUIRED_INPUT = lazy_compile(r"^[`'\"]?(\w{3,60})[`'\"]? (?:is|are) required as (?:a |an )?(?:model )?inputs?\b")
+_SAME_DTYPE = lazy_compile(r"\w+\.dtype ?(?:==|!=) ?\w+\.dtype|must have the same dtype")
 
 
 _RULES: tuple[Callable[[RaisedException], Told], ...] = (
-    _of_allowed_value,
-    _of_registry,
-    _of_zip,
-    _of_empty_range,
-    _of_autograd_argument,
-    _of_parameters_of_none,
-    _of_unbound,
-    _of_dtypes,
+    _explain_allowed_value,
+    _explain_registry,
+    _explain_strict_zip,
+    _explain_empty_range,
+    _explain_save_for_backward,
+    _explain_none_parameters,
+    _explain_unbound_local,
+    _explain_dtype_mismatch,
     _of_two_dtypes,
     _of_isinstance,
     _of_required_input,
-    _of_mask,
-    _of_without_also,
-    _of_column,
-    _of_wrapped_mismatch,
+    _explain_boolean_mask,
+    _explain_cannot_without,
+    _explain_missing_column,
+    _explain_wrapped_mismatch,
 )

@@ -6,16 +6,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import RaisedException
 
 Told = tuple[Text | None, Text | None]
 """Why, as a clause, and what to change."""
 
-_KINDS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
+_ATTRIBUTE_EXPLANATIONS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
     (
-        compiled_when_used(r"^(?:to_local|full_tensor|redistribute|placements|device_mesh|_local_tensor|_spec)$"),
+        lazy_compile(r"^(?:to_local|full_tensor|redistribute|placements|device_mesh|_local_tensor|_spec)$"),
         translated("a DTensor"),
         translated(
             "it was not sharded, or whatever created it (an optimizer's state, a checkpoint, a wrapper) left it plain"
@@ -26,7 +26,7 @@ _KINDS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
         ),
     ),
     (
-        compiled_when_used(r"^(?:quant_state|absmax|SCB|CB|has_fp16_weights)$"),
+        lazy_compile(r"^(?:quant_state|absmax|SCB|CB|has_fp16_weights)$"),
         translated("a weight that bitsandbytes quantized"),
         translated(
             "it was never moved to the GPU (which quantizes it), was re-created by a wrapper, or is not quantized"
@@ -36,7 +36,7 @@ _KINDS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
         ),
     ),
     (
-        compiled_when_used(r"^(?:main_grad|main_param|grad_added_to_main_grad)$"),
+        lazy_compile(r"^(?:main_grad|main_param|grad_added_to_main_grad)$"),
         translated("a parameter in Megatron's gradient buffer"),
         translated(
             "the model is not wrapped by Megatron's DistributedDataParallel, or this parameter is frozen or was added "
@@ -46,32 +46,34 @@ _KINDS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
     ),
 )
 """Attributes that only one kind of tensor has: the kind, why this one is of another, what to do."""
-_TENSORS = ("Tensor", "Parameter", "FakeTensor", "DTensor")
-_FLATTENED = compiled_when_used(r"^(?:optimizer|optim)\b|\.(?:exp_avg(?:_sq)?|step|momentum_buffer)$")
-_RANK_IN_KEY = compiled_when_used(r"(?:^|[._])(?:dp_?)?rank_?(\d{1,5})(?:$|[._])")
-_EXPERT_IN_KEY = compiled_when_used(r"(?:^|\.)(?:local_)?experts\.(\d{1,5})\.")
+_TENSOR_TYPES = ("Tensor", "Parameter", "FakeTensor", "DTensor")
+_OPTIMIZER_KEY_PATTERN = lazy_compile(r"^(?:optimizer|optim)\b|\.(?:exp_avg(?:_sq)?|step|momentum_buffer)$")
+_RANK_KEY_PATTERN = lazy_compile(r"(?:^|[._])(?:dp_?)?rank_?(\d{1,5})(?:$|[._])")
+_EXPERT_KEY_PATTERN = lazy_compile(r"(?:^|\.)(?:local_)?experts\.(\d{1,5})\.")
 # A file that is looked up by a hash of what it was made from, or an array of indices. Not any name with "cache" or
 # "index" in it: a model's *.index.json and what lies in ~/.cache are downloads, which no rank builds.
-_GENERATED = compiled_when_used(r"(?:[0-9a-f]{16}[^/]*\.\w{1,12}|(?:^|[_.-])(?:idx|index|indices)\.(?:npy|npz|idx))$")
-_NOT_MADE = compiled_when_used(r"(?i)\bmemory map\b[^\n/]{0,40}(/\S{1,400})?[^\n]{0,20}\bnot found\b")
-_LENGTHS = compiled_when_used(r"len\((\w{1,60})\)\s*[:=]*\s*(\d{1,9})")
-_INHOMOGENEOUS = compiled_when_used(r"inhomogeneous shape|setting an array element with a sequence")
+_CACHE_FILE_PATTERN = lazy_compile(
+    r"(?:[0-9a-f]{16}[^/]*\.\w{1,12}|(?:^|[_.-])(?:idx|index|indices)\.(?:npy|npz|idx))$"
+)
+_MEMORY_MAP_PATTERN = lazy_compile(r"(?i)\bmemory map\b[^\n/]{0,40}(/\S{1,400})?[^\n]{0,20}\bnot found\b")
+_LENGTH_PATTERN = lazy_compile(r"len\((\w{1,60})\)\s*[:=]*\s*(\d{1,9})")
+_INHOMOGENEOUS_PATTERN = lazy_compile(r"inhomogeneous shape|setting an array element with a sequence")
 
 
-def told_by_its_kind(raised: RaisedException) -> Told:
+def explain_by_object(exception: RaisedException) -> Told:
     """Why and what to change, where the message is of such a kind; else two times None."""
     for rule in _RULES:
-        told = rule(raised)
+        told = rule(exception)
         if told[0] is not None:
             return told
     return None, None
 
 
-def _of_attribute(raised: RaisedException) -> Told:
-    message = raised.message
-    if message.form != "no_attribute" or message.subject.rpartition(".")[2] not in _TENSORS:
+def _explain_attribute(exception: RaisedException) -> Told:
+    message = exception.message
+    if message.form != "no_attribute" or message.subject.rpartition(".")[2] not in _TENSOR_TYPES:
         return None, None
-    for names, kind, why, change in _KINDS:
+    for names, kind, why, change in _ATTRIBUTE_EXPLANATIONS:
         if names.search(message.names[0]):
             return (
                 translated("{name} exists only on {kind}, but this is a plain {subject}: {why}").format(
@@ -82,13 +84,13 @@ def _of_attribute(raised: RaisedException) -> Told:
     return None, None
 
 
-def _of_checkpoint_key(raised: RaisedException) -> Told:
+def _explain_checkpoint_key(exception: RaisedException) -> Told:
     """A distributed checkpoint without an entry that the run asks for: what the entry is tells why."""
-    if raised.message.form != "checkpoint_key":
+    if exception.message.form != "checkpoint_key":
         return None, None
-    key = raised.message.names[0]
+    key = exception.message.names[0]
     because = translated("the checkpoint has no entry '{key}', which this run's state needs").format(key=key)
-    if rank := _RANK_IN_KEY.search(key):
+    if rank := _RANK_KEY_PATTERN.search(key):
         number = int(rank.group(1))
         return (
             translated(
@@ -100,7 +102,7 @@ def _of_checkpoint_key(raised: RaisedException) -> Told:
                 "loader's) from loading"
             ),
         )
-    if expert := _EXPERT_IN_KEY.search(key):
+    if expert := _EXPERT_KEY_PATTERN.search(key):
         return (
             translated(
                 "{because}: the key belongs to one expert ({number}); the checkpoint may hold experts in another "
@@ -113,7 +115,7 @@ def _of_checkpoint_key(raised: RaisedException) -> Told:
                 "conversion supports this layout"
             ),
         )
-    if _FLATTENED.search(key):
+    if _OPTIMIZER_KEY_PATTERN.search(key):
         return (
             translated(
                 "{because}: it is a state of the optimizer, which was saved without it or under other names (another "
@@ -134,15 +136,15 @@ def _of_checkpoint_key(raised: RaisedException) -> Told:
     )
 
 
-def _of_generated_file(raised: RaisedException) -> Told:
+def _explain_generated_file(exception: RaisedException) -> Told:
     """A file that the program makes itself, and that is not there: another rank made it elsewhere."""
-    message = raised.message
+    message = exception.message
     path = (
         message.subject
-        if message.form == "no_file" and _GENERATED.search(message.subject.rpartition("/")[2].lower())
+        if message.form == "no_file" and _CACHE_FILE_PATTERN.search(message.subject.rpartition("/")[2].lower())
         else ""
     )
-    if not path and message.form != "no_file" and (found := _NOT_MADE.search(message.text)):
+    if not path and message.form != "no_file" and (found := _MEMORY_MAP_PATTERN.search(message.text)):
         path = (found.group(1) or "").rstrip(".,'\"") or next(iter(message.paths), "")
     if not path:
         return None, None
@@ -159,10 +161,10 @@ def _of_generated_file(raised: RaisedException) -> Told:
     )
 
 
-def _of_lengths(raised: RaisedException) -> Told:
+def _explain_lengths(exception: RaisedException) -> Told:
     """Lists whose lengths the message tells, or that don't make an array."""
-    text = raised.message.text
-    lengths = list(dict.fromkeys(_LENGTHS.findall(text)))
+    text = exception.message.text
+    lengths = list(dict.fromkeys(_LENGTH_PATTERN.findall(text)))
     if len(lengths) == 2 and lengths[0][1] != lengths[1][1]:
         (one, first), (other, second) = lengths
         return (
@@ -171,7 +173,7 @@ def _of_lengths(raised: RaisedException) -> Told:
             ),
             None,
         )
-    if _INHOMOGENEOUS.search(text):
+    if _INHOMOGENEOUS_PATTERN.search(text):
         return (
             translated(
                 "lists of different lengths are combined into one array: ranks, samples or micro-batches do not "
@@ -185,19 +187,19 @@ def _of_lengths(raised: RaisedException) -> Told:
     return None, None
 
 
-_IN_PLACE = compiled_when_used(
+_IN_PLACE_OP_PATTERN = lazy_compile(
     r"aten\.(\w{1,60})(?:\.\w{1,40})?: in-place operations that require placement changes are not supported"
 )
-_OPTIMIZER = compiled_when_used(r"/optim(?:izers?)?/_?(\w{1,40})\.py$")
+_OPTIMIZER_FILE_PATTERN = lazy_compile(r"/optim(?:izers?)?/_?(\w{1,40})\.py$")
 
 
-def _of_placement(raised: RaisedException) -> Told:
+def _explain_placement(exception: RaisedException) -> Told:
     """DTensor keeps a tensor's placement where it is changed in place: what is added has another one."""
-    found = _IN_PLACE.search(raised.message.text)
+    found = _IN_PLACE_OP_PATTERN.search(exception.message.text)
     if found is None:
         return None, None
-    paths = [frame.path.replace("\\", "/") for frame in reversed(raised.frames)]
-    optimizer = next((match.group(1) for path in paths if (match := _OPTIMIZER.search(path))), "")
+    paths = [frame.path.replace("\\", "/") for frame in reversed(exception.frames)]
+    optimizer = next((match.group(1) for path in paths if (match := _OPTIMIZER_FILE_PATTERN.search(path))), "")
     if not optimizer:
         return (
             translated(
@@ -218,9 +220,9 @@ def _of_placement(raised: RaisedException) -> Told:
 
 
 _RULES: tuple[Callable[[RaisedException], Told], ...] = (
-    _of_attribute,
-    _of_checkpoint_key,
-    _of_generated_file,
-    _of_lengths,
-    _of_placement,
+    _explain_attribute,
+    _explain_checkpoint_key,
+    _explain_generated_file,
+    _explain_lengths,
+    _explain_placement,
 )

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.failure.misfit import misfit_in
+from gonogo.evidence.failure.api_mismatch import find_api_mismatch
 from gonogo.evidence.failure.settings import settings_of
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Skipped, translated
 from gonogo.finding.failure import FailureFacts
 
 _MAX = 3
-_OF_SIZES = ("not_divisible", "size_mismatch")
+_SIZE_ERROR_FORMS = ("not_divisible", "size_mismatch")
 
 
-def missing_of(log: FailureLog, facts: FailureFacts) -> tuple[Skipped, ...]:
+def missing_evidence(log: FailureLog, facts: FailureFacts) -> tuple[Skipped, ...]:
     """At most three things, the one that would tell most first."""
-    return tuple(_missing(log, facts))[:_MAX]
+    return tuple(_iter_missing(log, facts))[:_MAX]
 
 
-def _missing(log: FailureLog, facts: FailureFacts) -> Iterator[Skipped]:
+def _iter_missing(log: FailureLog, facts: FailureFacts) -> Iterator[Skipped]:
     if not facts.chain and log.cut:
         yield Skipped(
             translated("the line that names the error"),
@@ -44,7 +44,7 @@ def _missing(log: FailureLog, facts: FailureFacts) -> Iterator[Skipped]:
                 "py-spy dump --pid PID of each rank while they wait"
             ).format(count=waiting),
         )
-    misfit = misfit_in(facts, log.setup.version_texts)
+    misfit = find_api_mismatch(facts, log.setup.version_texts)
     unknown = [name for name in (misfit.lacks, misfit.asks) if name] if misfit is not None else []
     unknown = [name for name in unknown if name not in log.setup.version_texts]
     if misfit is not None and (unknown or not log.setup.version_texts):
@@ -54,7 +54,7 @@ def _missing(log: FailureLog, facts: FailureFacts) -> Iterator[Skipped]:
                 "the log does not show them: run pip freeze > versions.txt, and give --environment versions.txt"
             ),
         )
-    sizes = any(raised.message.form in _OF_SIZES or raised.type == "AssertionError" for raised in facts.chain)
+    sizes = any(raised.message.form in _SIZE_ERROR_FORMS or raised.type == "AssertionError" for raised in facts.chain)
     if (sizes or facts.collectives) and not settings_of(log):
         yield Skipped(
             translated("the launch command and the config"),

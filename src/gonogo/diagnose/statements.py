@@ -7,49 +7,49 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from gonogo.diagnose.kinds_of_attributes import implements, told_by_its_attribute
-from gonogo.diagnose.kinds_of_messages import told_by_its_words
-from gonogo.diagnose.kinds_of_objects import told_by_its_kind
-from gonogo.evidence.failure.failure_facts import raised_in_your_line
-from gonogo.evidence.failure.misfit import (
+from gonogo.diagnose.kinds_of_messages import explain_by_message
+from gonogo.diagnose.kinds_of_objects import explain_by_object
+from gonogo.evidence.failure.api_mismatch import (
+    CALL_MISMATCH_FORMS,
     FORMS,
-    FORMS_OF_CALLS,
-    HANDS_ON,
-    Misfit,
-    config_of_trainer,
+    FORWARDING_FUNCTIONS,
+    ApiMismatch,
+    find_api_mismatch,
     library_package,
-    misfit_in,
+    trainer_config_class,
 )
+from gonogo.evidence.failure.failure_facts import is_raised_in_user_code
 from gonogo.evidence.failure.native import readable
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import CodePlace, FailureFacts, Message, RaisedException
 
 _MAX_MESSAGE = 400
-_CHECK = compiled_when_used(r"^assert\s+(.+?)(?:,\s*(?:[f\"'(\\].*)?)?$")
-_DIVISOR = compiled_when_used(r"(?://|/|%)=? ?\(?([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\]|\([^()]{0,80}\))?)")
-_NONE_USED = compiled_when_used(
+_ASSERT_PATTERN = lazy_compile(r"^assert\s+(.+?)(?:,\s*(?:[f\"'(\\].*)?)?$")
+_DIVISOR_PATTERN = lazy_compile(r"(?://|/|%)=? ?\(?([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\]|\([^()]{0,80}\))?)")
+_NONE_USED_PATTERN = lazy_compile(
     r"object has no attribute '(\w{1,120})'|object is not (subscriptable|callable|iterable)"
 )
-_NONE_OPERAND = compiled_when_used(
+_NONE_OPERAND_PATTERN = lazy_compile(
     r"(?:unsupported operand type\(s\) for (\S{1,3}?):|'(\S{1,2})' not supported between instances of) "
     r"'(\w{1,60})' and '(\w{1,60})'"
 )
-_MOST_CODE = 2000
+_MAX_CODE_LENGTH = 2000
 """Characters of a statement that are looked at: a longer one was not written by hand."""
-_SUBSCRIPT = compiled_when_used(r"(?<![\w.])([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)\[[\"'fb]")
-_ADVICE = compiled_when_used(
+_SUBSCRIPT = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)\[[\"'fb]")
+_ADVICE_PATTERN = lazy_compile(
     r"(?i)(?:^|(?<=[.!;:\n)]) ?)((?:please|you (?:should|need to|must|can|may)|try|consider|make sure|use |set |call "
     r"|install |pass |add |remove |reduce |increase |to fix|instead,? |specify|enable|disable|upgrade|downgrade|adjust "
     r"|run )"
     r"[^\n]{3,300}?)"
     r"(?:\.(?=\s|$)|$|\n)"
 )
-_REQUIRES = compiled_when_used(
+_REQUIREMENT_PATTERN = lazy_compile(
     r"(?i)((?:[^.\n]|\.(?=\S)){3,200}?(?: must (?:be|not|have|match)| should (?:be|not|match)| (?:is|are) required"
     r"| requires? | needs? to be"
     r"| only (?:support|work|implemented)| not supported| (?:cannot|can't) be used)(?:[^.\n]|\.(?=\S)){0,200})"
 )
-_NOT_INITIALIZED = compiled_when_used(r"(.{3,120}?) is not initialized")
+_NOT_INITIALIZED = lazy_compile(r"(.{3,120}?) is not initialized")
 
 
 class Statement(NamedTuple):
@@ -62,48 +62,48 @@ class Statement(NamedTuple):
     """Where it is to be read, if not where it was raised: the call of a function that only checks."""
 
 
-def statement_of(facts: FailureFacts, versions: Mapping[str, str]) -> Statement | None:
+def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Statement | None:
     """What the last exception of the chain says; None where the log has none."""
     if not facts.chain:
         return None
-    raised = _telling(facts.chain)
-    misfit = misfit_in(facts, versions)
-    because, change = told_by_its_kind(raised)
+    raised = _most_informative(facts.chain)
+    misfit = find_api_mismatch(facts, versions)
+    because, change = explain_by_object(raised)
     if because is None:
         because, change = told_by_its_attribute(raised, misfit, versions)
     if because is None:
-        because, change = told_by_its_words(raised)
+        because, change = explain_by_message(raised)
     if because is None and misfit is not None and raised.message.form in FORMS:
-        because, change = _of_misfit(misfit, versions)
+        because, change = _explain_api_mismatch(misfit, versions)
     elif because is None:
-        because, change = _by_form(raised)
-    because = because or _as_said(raised)
-    change = change or _advice(raised.message) or _where_to_look(facts)
-    at = _checked_at(raised)
+        because, change = _explain_by_form(raised)
+    because = because or _raised_message(raised)
+    change = change or _advice(raised.message) or _place_to_look(facts)
+    at = _checking_call(raised)
     if at is None and raised is not facts.chain[-1] and raised.frames:
         at = raised.frames[-1]
-    if at is None and misfit is not None and raised.frames and raised.frames[-1].function in HANDS_ON:
+    if at is None and misfit is not None and raised.frames and raised.frames[-1].function in FORWARDING_FUNCTIONS:
         at = misfit.at
     if raised is not facts.chain[-1] and _cleans_up(raised, facts.chain[-1]):
         because = translated(
             "{because}; the {type} after it only hides it (cleaning up after the first failure)"
         ).format(because=because, type=facts.chain[-1].type)
-    return Statement(because, change, raised_in_your_line(raised) and not facts.collectives, at)
+    return Statement(because, change, is_raised_in_user_code(raised) and not facts.collectives, at)
 
 
-_CHECKS = compiled_when_used(r"(?i)ensure|assert|check|validate|verify|raise_|require|^_?divide$")
+_CHECK_FUNCTION_PATTERN = lazy_compile(r"(?i)ensure|assert|check|validate|verify|raise_|require|^_?divide$")
 
 
-def _checked_at(raised: RaisedException) -> CodePlace | None:
+def _checking_call(exception: RaisedException) -> CodePlace | None:
     """The frame that calls a function whose only work is to check: its line has the names that are meant."""
-    frames = raised.frames
-    if len(frames) < 2 or not frames[-2].code or not _CHECKS.search(frames[-1].function):
+    frames = exception.frames
+    if len(frames) < 2 or not frames[-2].code or not _CHECK_FUNCTION_PATTERN.search(frames[-1].function):
         return None
     name = frames[-1].function.rpartition(".")[2]
     return frames[-2] if f"{name}(" in frames[-2].code else None
 
 
-def _telling(chain: tuple[RaisedException, ...]) -> RaisedException:
+def _most_informative(chain: tuple[RaisedException, ...]) -> RaisedException:
     """The exception of the chain that says most: the last, unless it only passes on what another says."""
     last = chain[-1]
     if len(chain) > 1 and (
@@ -121,10 +121,10 @@ def _cleans_up(first: RaisedException, last: RaisedException) -> bool:
     return any((frame.path, frame.function) == (at.path, at.function) for frame in first.frames)
 
 
-def _by_form(raised: RaisedException) -> tuple[Text | None, Text | None]:
-    message, code = raised.message, raised.frames[-1].code[:_MOST_CODE] if raised.frames else ""
+def _explain_by_form(exception: RaisedException) -> tuple[Text | None, Text | None]:
+    message, code = exception.message, exception.frames[-1].code[:_MAX_CODE_LENGTH] if exception.frames else ""
     if message.form == "missing_key":
-        return _of_key(message, code, raised)
+        return _explain_missing_key(message, code, exception)
     if message.form == "state_dict":
         return translated("the keys of the checkpoint do not match those of {model}").format(
             model=message.subject or "the model"
@@ -139,20 +139,20 @@ def _by_form(raised: RaisedException) -> tuple[Text | None, Text | None]:
                 "reinstall or rebuild {package} for the installed torch (a wheel for its version, CUDA and C++ ABI)"
             ).format(package=package),
         )
-    if message.subject == "NoneType" or (raised.type == "TypeError" and "'NoneType'" in message.text):
-        return _of_none(message, code)
-    if raised.type == "ZeroDivisionError":
-        return _of_zero(code)
-    if (checked := _checked_at(raised)) is not None and message.text:
-        return _of_call(checked, message), None
-    if raised.type == "AssertionError":
-        return _of_assertion(message, code)
+    if message.subject == "NoneType" or (exception.type == "TypeError" and "'NoneType'" in message.text):
+        return _explain_none(message, code)
+    if exception.type == "ZeroDivisionError":
+        return _explain_zero_division(code)
+    if (checked := _checking_call(exception)) is not None and message.text:
+        return _explain_call(checked, message), None
+    if exception.type == "AssertionError":
+        return _explain_assertion(message, code)
     if found := _NOT_INITIALIZED.search(message.text):
-        return _uninitialized(found.group(1)), None
+        return _uninitialized_text(found.group(1)), None
     return None, None
 
 
-def _of_key(message: Message, code: str, raised: RaisedException) -> tuple[Text, Text | None]:
+def _explain_missing_key(message: Message, code: str, exception: RaisedException) -> tuple[Text, Text | None]:
     key = message.names[0][:120]
     if message.subject == "config":
         return (
@@ -183,11 +183,11 @@ def _of_key(message: Message, code: str, raised: RaisedException) -> tuple[Text,
                 "release may still accept"
             ).format(setting=name.rpartition(".")[2], table=table, key=key),
         )
-    return (translated("{where} has no entry '{key}'").format(where=_what_is_read(raised), key=key), None)
+    return (translated("{where} has no entry '{key}'").format(where=_looked_up_text(exception), key=key), None)
 
 
-_LOOKED_UP = compiled_when_used(r"(?<![\w.])([A-Za-z_][\w.]*)\[([A-Za-z_][\w.]*)\]")
-_VALUE = compiled_when_used(r"^(?:None|True|False|-?\d{1,9})$")
+_LOOKED_UP = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\[([A-Za-z_][\w.]*)\]")
+_VALUE = lazy_compile(r"^(?:None|True|False|-?\d{1,9})$")
 
 
 def _is_a_value(key: str) -> bool:
@@ -195,15 +195,15 @@ def _is_a_value(key: str) -> bool:
     return _VALUE.search(key) is not None
 
 
-def _what_is_read(raised: RaisedException) -> Text:
-    function = raised.frames[-1].function if raised.frames else ""
+def _looked_up_text(exception: RaisedException) -> Text:
+    function = exception.frames[-1].function if exception.frames else ""
     if function and not function.startswith("<"):
         return Text(f"what {function} looks up", f"{function} 所查找的对象")
     return translated("what is looked up")
 
 
-def _of_none(message: Message, code: str) -> tuple[Text | None, Text | None]:
-    used = _NONE_USED.search(message.text)
+def _explain_none(message: Message, code: str) -> tuple[Text | None, Text | None]:
+    used = _NONE_USED_PATTERN.search(message.text)
     what = ""
     if used is not None and used.group(1):
         found = re.search(rf"([A-Za-z_][\w.\[\]'\"]*)\.{re.escape(used.group(1))}\b", code)
@@ -212,7 +212,7 @@ def _of_none(message: Message, code: str) -> tuple[Text | None, Text | None]:
         ends = {"subscriptable": r"\[", "callable": r"\("}.get(used.group(2), "")
         found = re.search(rf"([A-Za-z_][\w.]*){ends}", code) if ends else None
         what = found.group(1) if found is not None else ""
-    elif operands := _NONE_OPERAND.search(message.text):
+    elif operands := _NONE_OPERAND_PATTERN.search(message.text):
         what = _none_operand(operands, code)
     if not what:
         return None, None
@@ -237,8 +237,8 @@ def _none_operand(operands: re.Match[str], code: str) -> str:
     return found.group(1) if found is not None else ""
 
 
-def _of_zero(code: str) -> tuple[Text | None, Text | None]:
-    found = _DIVISOR.search(code)
+def _explain_zero_division(code: str) -> tuple[Text | None, Text | None]:
+    found = _DIVISOR_PATTERN.search(code)
     if found is None:
         return None, None
     return (
@@ -247,12 +247,12 @@ def _of_zero(code: str) -> tuple[Text | None, Text | None]:
     )
 
 
-def _of_assertion(message: Message, code: str) -> tuple[Text | None, Text | None]:
-    check = _CHECK.match(code)
+def _explain_assertion(message: Message, code: str) -> tuple[Text | None, Text | None]:
+    check = _ASSERT_PATTERN.match(code)
     said = _first_lines(message.text)
     tested = (check.group(1) if check is not None else code).strip().rstrip("\\,").strip()
     if found := _NOT_INITIALIZED.search(message.text):
-        return _uninitialized(found.group(1)), None
+        return _uninitialized_text(found.group(1)), None
     # What is raised is often called, a name or a bracket of the call: only an assertion's own line is a check.
     if not tested or tested.startswith(("raise ", "assert")) or (check is None and not code.startswith("assert")):
         return (Text(f"a check does not hold: {said}", f"一项检查不成立：{said}"), None) if said else (None, None)
@@ -263,13 +263,13 @@ def _of_assertion(message: Message, code: str) -> tuple[Text | None, Text | None
     )
 
 
-_MULTIPLE = compiled_when_used(r"^([A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?) % ([A-Za-z_][\w.]*|\d{1,9}) == 0$")
+_MULTIPLE = lazy_compile(r"^([A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?) % ([A-Za-z_][\w.]*|\d{1,9}) == 0$")
 
 
 def _padded(tested: str, message: Message) -> Text | None:
     """What to do about ``a % b == 0``, where the message has no advice of its own."""
     found = _MULTIPLE.match(tested)
-    if found is None or _ADVICE.search(message.text[:4000]):
+    if found is None or _ADVICE_PATTERN.search(message.text[:4000]):
         return None
     return translated(
         "make {whole} a multiple of {divisor}: pad it, or choose sizes (tokens of a batch, rows that an expert gets, "
@@ -277,12 +277,12 @@ def _padded(tested: str, message: Message) -> Text | None:
     ).format(whole=found.group(1), divisor=found.group(2))
 
 
-def _of_call(place: CodePlace, message: Message) -> Text:
+def _explain_call(place: CodePlace, message: Message) -> Text:
     said, code = _first_lines(message.text), place.code.rstrip(",(").strip()
     return Text(f"in `{code}`, {said}", f"`{code}` 中：{said}")
 
 
-def _uninitialized(what: str) -> Text:
+def _uninitialized_text(what: str) -> Text:
     return Text(
         f"the {what} was asked for before it was set up: this process never called what sets it up, or the caller is "
         f"written "
@@ -291,12 +291,12 @@ def _uninitialized(what: str) -> Text:
     )
 
 
-def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None, Text | None]:
-    if misfit.form == "no_module" and "." not in misfit.subject:
-        return _of_absent_package(misfit, versions)
-    what = _what_is_lacking(misfit)
-    if _is_of_the_batch(misfit):
-        name = misfit.names[0]
+def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]) -> tuple[Text | None, Text | None]:
+    if api_mismatch.form == "no_module" and "." not in api_mismatch.subject:
+        return _explain_missing_package(api_mismatch, versions)
+    what = _missing_attribute_text(api_mismatch)
+    if _comes_from_batch(api_mismatch):
+        name = api_mismatch.names[0]
         return (
             translated(
                 "the batch has an entry '{name}' that the model's forward does not accept: the tokenizer or the "
@@ -307,60 +307,68 @@ def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None
                 "collator; the tokenizer class may be another model's"
             ).format(name=name),
         )
-    lacks, asks = _named(misfit.lacks, misfit.lacks_version), _named(misfit.asks, misfit.asks_version)
-    if misfit.asks and misfit.lacks:
+    lacks, asks = (
+        _named(api_mismatch.lacks, api_mismatch.lacks_version),
+        _named(api_mismatch.asks, api_mismatch.asks_version),
+    )
+    if api_mismatch.asks and api_mismatch.lacks:
         because = translated("{asks} and {lacks} are incompatible: {what}").format(asks=asks, lacks=lacks, what=what)
         change = translated(
             "install the release of {lacks} that {asks} needs (its requirements), or a release of {asks} made "
             "for {there}"
-        ).format(lacks=misfit.lacks, asks=misfit.asks, there=lacks)
+        ).format(lacks=api_mismatch.lacks, asks=api_mismatch.asks, there=lacks)
         return because, change
-    if misfit.lacks and misfit.form == "no_attribute" and not misfit.subject.islower() and "." not in misfit.subject:
+    if (
+        api_mismatch.lacks
+        and api_mismatch.form == "no_attribute"
+        and not api_mismatch.subject.islower()
+        and "." not in api_mismatch.subject
+    ):
         return what, translated(
             "the code that needs it expects another kind of model or object, or another release of {lacks}: "
             "compare the release that it was written for with {there}"
-        ).format(lacks=misfit.lacks, there=lacks)
-    if misfit.lacks and misfit.by_user and misfit.form in FORMS_OF_CALLS:
-        config = config_of_trainer(misfit.subject)
+        ).format(lacks=api_mismatch.lacks, there=lacks)
+    if api_mismatch.lacks and api_mismatch.by_user and api_mismatch.form in CALL_MISMATCH_FORMS:
+        config = trainer_config_class(api_mismatch.subject)
         return what, translated(
             "{config}change your call to what {there} accepts, or install the release of {lacks} that it was "
             "written for"
         ).format(
             config=Text(
-                f"give {', '.join(misfit.names)} to {config}, if it is a setting of the training; or ",
-                f"若 {', '.join(misfit.names)} 是训练设置，请放入 {config}；或",
+                f"give {', '.join(api_mismatch.names)} to {config}, if it is a setting of the training; or ",
+                f"若 {', '.join(api_mismatch.names)} 是训练设置，请放入 {config}；或",
             )
             if config
             else "",
             there=lacks,
-            lacks=misfit.lacks,
+            lacks=api_mismatch.lacks,
         )
-    if misfit.lacks:
+    if api_mismatch.lacks:
         because = translated("{what}").format(what=what)
         change = translated(
             "install a release of {lacks} that has it, or change the call: the code that needs it was written "
             "for a different release than {there}"
-        ).format(lacks=misfit.lacks, there=lacks)
+        ).format(lacks=api_mismatch.lacks, there=lacks)
         return because, change
-    if misfit.asks and misfit.form in FORMS_OF_CALLS and (by := implements(misfit, versions)):
+    if api_mismatch.asks and api_mismatch.form in CALL_MISMATCH_FORMS and (by := implements(api_mismatch, versions)):
         there = _named(by, versions.get(by, ""))
         return (
             translated(
                 "{asks} makes this call, and {what}: its class implements an interface of {package} for {there}, and "
                 "was "
                 "written for another release of {package}"
-            ).format(asks=asks, what=what, package=misfit.asks, there=there),
+            ).format(asks=asks, what=what, package=api_mismatch.asks, there=there),
             translated(
                 "use the release of {package} that {there} was made for (its requirements), or a later release of {by}"
-            ).format(package=misfit.asks, there=there, by=by),
+            ).format(package=api_mismatch.asks, there=there, by=by),
         )
-    if misfit.asks:
+    if api_mismatch.asks:
         because = translated("{asks} makes this call, and {what}").format(asks=asks, what=what)
         change = translated(
             "install the releases that {asks} is made for (its requirements): what it calls is from a different release"
-        ).format(asks=misfit.asks)
+        ).format(asks=api_mismatch.asks)
         return because, change
-    if misfit.by_user:
+    if api_mismatch.by_user:
         return what, translated(
             "change the call in your line, or install the release that it was written for (version)"
         )
@@ -376,56 +384,62 @@ def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None
     )
 
 
-def _of_absent_package(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text, Text]:
+def _explain_missing_package(api_mismatch: ApiMismatch, versions: Mapping[str, str]) -> tuple[Text, Text]:
     """A package that is not installed: who imports it, and that he may take it for installed without need."""
-    by = _named(misfit.asks, misfit.asks_version or versions.get(misfit.asks, ""))
+    by = _named(api_mismatch.asks, api_mismatch.asks_version or versions.get(api_mismatch.asks, ""))
     there = ", ".join(
         f"{name} {versions[name]}"
         for name in ("transformers", "torch", "vllm")
-        if name in versions and name != misfit.asks
+        if name in versions and name != api_mismatch.asks
     )
     because = (
-        translated("{by} imports {name}, which is not installed").format(by=by, name=misfit.subject)
+        translated("{by} imports {name}, which is not installed").format(by=by, name=api_mismatch.subject)
         if by
-        else _what_is_lacking(misfit)
+        else _missing_attribute_text(api_mismatch)
     )
-    if not misfit.asks:
+    if not api_mismatch.asks:
         return because, translated(
             "pip install {name} into the environment that runs this, or remove what imports it"
-        ).format(name=misfit.subject)
+        ).format(name=api_mismatch.subject)
     return because, translated(
         "pip install {name} if you use that part of {asks}; if not, {asks} takes an optional package for "
         "installed: take the release of {asks} that is made for what is beside it{there}"
-    ).format(name=misfit.subject, asks=misfit.asks, there=Text(f" ({there})", f"（{there}）") if there else "")
+    ).format(
+        name=api_mismatch.subject, asks=api_mismatch.asks, there=Text(f" ({there})", f"（{there}）") if there else ""
+    )
 
 
-_BATCH = compiled_when_used(r"(?i)\*\* ?\w*(?:input|batch|feature|sample|encod|example)")
+_BATCH_KWARGS_PATTERN = lazy_compile(r"(?i)\*\* ?\w*(?:input|batch|feature|sample|encod|example)")
 
 
-def _is_of_the_batch(misfit: Misfit) -> bool:
+def _comes_from_batch(api_mismatch: ApiMismatch) -> bool:
     """True where a model's forward gets what the data has, rather than what a framework's own call names."""
-    if misfit.form != "unexpected_keyword" or misfit.subject.rpartition(".")[2] != "forward":
+    if api_mismatch.form != "unexpected_keyword" or api_mismatch.subject.rpartition(".")[2] != "forward":
         return False
-    return misfit.at is None or not misfit.at.code or _BATCH.search(misfit.at.code) is not None
+    return (
+        api_mismatch.at is None
+        or not api_mismatch.at.code
+        or _BATCH_KWARGS_PATTERN.search(api_mismatch.at.code) is not None
+    )
 
 
-def _what_is_lacking(misfit: Misfit) -> Text:
-    subject, names = misfit.subject, misfit.names
-    if misfit.form == "unexpected_keyword":
+def _missing_attribute_text(api_mismatch: ApiMismatch) -> Text:
+    subject, names = api_mismatch.subject, api_mismatch.names
+    if api_mismatch.form == "unexpected_keyword":
         return Text(f"{subject} takes no argument {names[0]}", f"{subject} 没有参数 {names[0]}")
-    if misfit.form == "missing_arguments":
+    if api_mismatch.form == "missing_arguments":
         listed = ", ".join(names)
         return Text(f"{subject} is called without {listed}", f"调用 {subject} 时缺少 {listed}")
-    if misfit.form == "argument_count":
+    if api_mismatch.form == "argument_count":
         return Text(
             f"{subject} takes {names[0]} arguments and is given {names[1]}",
             f"{subject} 接受 {names[0]} 个参数，却传入 {names[1]} 个",
         )
-    if misfit.form == "no_attribute":
+    if api_mismatch.form == "no_attribute":
         return Text(f"{subject} has no {names[0]}", f"{subject} 没有 {names[0]}")
-    if misfit.form == "not_importable":
+    if api_mismatch.form == "not_importable":
         return Text(f"{subject} has no {names[0]}", f"{subject} 中没有 {names[0]}")
-    if misfit.form == "undefined_symbol":
+    if api_mismatch.form == "undefined_symbol":
         return Text(
             f"its library misses {readable(names[0])}, since it was compiled for another build of torch",
             f"其库找不到 {readable(names[0])}，因为它是针对另一构建的 torch 编译的",
@@ -440,9 +454,9 @@ def _named(package: str, version: str) -> str:
     return f"{package} {version}".strip()
 
 
-def _as_said(raised: RaisedException) -> Text:
-    said = _first_lines(raised.message.text)
-    text = f"{raised.type}: {said}" if said else raised.type
+def _raised_message(exception: RaisedException) -> Text:
+    said = _first_lines(exception.message.text)
+    text = f"{exception.type}: {said}" if said else exception.type
     return Text(f"it raised {text}", f"抛出 {text}")
 
 
@@ -455,7 +469,7 @@ def _first_lines(text: str) -> str:
 def _advice(message: Message) -> Text | None:
     """What the message itself tells to do, or to hold to."""
     text = message.text[:4000]
-    found = _ADVICE.search(text) or _REQUIRES.search(text)
+    found = _ADVICE_PATTERN.search(text) or _REQUIREMENT_PATTERN.search(text)
     if found is None:
         return None
     advice = " ".join(found.group(1).split()).strip(" .")
@@ -464,14 +478,14 @@ def _advice(message: Message) -> Text | None:
     return Text(f"as the message says, {advice}", f"按消息所说：{advice}")
 
 
-_SETTING_NAME = compiled_when_used(r"(?<![\w/])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w/(])")
+_SETTING_NAME = lazy_compile(r"(?<![\w/])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w/(])")
 
 
 def _demanded(raised: RaisedException) -> tuple[str, ...]:
     """The names in what a check demands, as settings are written."""
     if raised.type not in ("ValueError", "AssertionError"):
         return ()
-    found = _REQUIRES.search(raised.message.text[:4000])
+    found = _REQUIREMENT_PATTERN.search(raised.message.text[:4000])
     return tuple(dict.fromkeys(_SETTING_NAME.findall(found.group(1))))[:3] if found is not None else ()
 
 
@@ -480,18 +494,22 @@ def _calling_package(frames: tuple[CodePlace, ...]) -> CodePlace | None:
     if not frames or frames[-1].package in ("", "torch"):
         return None
     for frame in reversed(frames):
-        if frame.package != frames[-1].package and frame.function not in HANDS_ON and frame.owner != "python":
+        if (
+            frame.package != frames[-1].package
+            and frame.function not in FORWARDING_FUNCTIONS
+            and frame.owner != "python"
+        ):
             return frame if frame.package and frame.package not in _RUN_ANYTHING else None
     return None
 
 
-_NO_CODE = compiled_when_used(r"\bpid=\d|\bERROR\b")
+_NO_CODE = lazy_compile(r"\bpid=\d|\bERROR\b")
 """What stands in a line of a log, where the line of code was left out."""
 _RUN_ANYTHING = ("torch", "ray", "hydra-core", "hydra", "fire", "click", "typer")
 """Packages that call whatever program they are given."""
 
 
-def _where_to_look(facts: FailureFacts) -> Text | None:
+def _place_to_look(facts: FailureFacts) -> Text | None:
     at, yours = facts.at, facts.your_line
     if at is not None and (caller := _calling_package(facts.chain[-1].frames)) is not None:
         code = " ".join(caller.code[:200].split())

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gonogo.check.static_findings import StaticFindings
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.run import Run
-from gonogo.evidence.setup import Setup, parsed_config
+from gonogo.evidence.setup import Setup, parse_deepspeed_config
 from gonogo.finding import Certainty, Finding, Severity, translated
 from gonogo.finding.errors import UserError
 from gonogo.judge.log_findings import is_fallback
@@ -24,24 +24,24 @@ def require_folder(project: Path) -> None:
         raise UserError(translated("--project {path}: no such file or folder").format(path=project))
 
 
-def setup_with(given: Setup, files: StaticFindings) -> Setup:
+def complete_setup(known_setup: Setup, files: StaticFindings) -> Setup:
     """The setup with what the files of one launch tell; what was given stands."""
     launched = [run for run in files.runs if run.launch is not None]
     if len(launched) != 1:
-        return given
-    told = _setup_of(launched[0])
+        return known_setup
+    told = _setup_from_run(launched[0])
     unknown = {
         name: getattr(told, name)
         for name in ("deepspeed_config", "deepspeed_config_text", "launch", "script")
-        if not getattr(given, name)
+        if not getattr(known_setup, name)
     }
-    return replace(given, **unknown)
+    return replace(known_setup, **unknown)
 
 
-def _setup_of(run: Run) -> Setup:
+def _setup_from_run(run: Run) -> Setup:
     config = run.config.source.text if run.config is not None and run.config.source is not None else ""
     return Setup(
-        deepspeed_config=parsed_config(config),
+        deepspeed_config=parse_deepspeed_config(config),
         deepspeed_config_text=config,
         launch=run.launch.source.text if run.launch is not None else "",
         script=run.scripts[0].source.text if run.scripts else "",
@@ -53,9 +53,9 @@ def with_files(log: FailureLog, findings: tuple[Finding, ...], files: StaticFind
 
     The log is of a run that has died: what only the files show is what may have ended it, and not certain to have.
     """
-    shown = _merged(log, findings, files) if files.findings else findings
+    shown = _merge_file_findings(log, findings, files) if files.findings else findings
     confident = (Certainty.CERTAIN, Certainty.LIKELY)
-    if any(_names_a_cause(finding) and finding.certainty in confident for finding in shown):
+    if any(_is_cause(finding) and finding.certainty in confident for finding in shown):
         # As beside another hazard of the log: what was raised is certain, and explains less.
         shown = tuple(
             replace(finding, certainty=Certainty.POSSIBLE) if is_fallback(finding) else finding for finding in shown
@@ -64,20 +64,20 @@ def with_files(log: FailureLog, findings: tuple[Finding, ...], files: StaticFind
     return tuple(sorted(shown, key=lambda finding: finding.certainty not in confident))
 
 
-def _merged(log: FailureLog, findings: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
-    from gonogo.evidence.rank_ends import ended_in_log  # a log alone starts without them
-    from gonogo.judge.explained import Places
+def _merge_file_findings(log: FailureLog, findings: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
+    from gonogo.evidence.rank_ends import rank_failures_in_log  # a log alone starts without them
+    from gonogo.judge.explained import FindingPlaces
     from gonogo.judge.merge import merge_findings
 
-    places = Places(files.sources, files.base, files.packages)
-    return merge_findings(findings, files.findings, ended_in_log(log), places, unseen=_not_in_log)
+    places = FindingPlaces(files.sources, files.base, files.packages)
+    return merge_findings(findings, files.findings, rank_failures_in_log(log), places, unseen=_downgrade_not_in_log)
 
 
-def _names_a_cause(finding: Finding) -> bool:
+def _is_cause(finding: Finding) -> bool:
     return finding.severity is Severity.ERROR and not is_fallback(finding)
 
 
-def _not_in_log(finding: Finding) -> Finding:
+def _downgrade_not_in_log(finding: Finding) -> Finding:
     """What only the files show: an error is likely at most to be why the run died, and the rest is a remark."""
     if finding.severity is not Severity.ERROR:
         return replace(finding, certainty=Certainty.POSSIBLE)

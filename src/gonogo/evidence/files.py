@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
-from gonogo.evidence.paths import folders_upward, is_file, opened
+from gonogo.evidence.paths import is_file, iter_parent_folders, opened
 from gonogo.evidence.source_file import SourceFile, display_path
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
@@ -23,7 +23,7 @@ class FileKind(str, Enum):
     ENVIRONMENT = "environment"
 
 
-_SUFFIXES = {
+_KIND_BY_SUFFIX = {
     ".py": FileKind.PYTHON,
     ".sh": FileKind.SHELL,
     ".bash": FileKind.SHELL,
@@ -47,7 +47,7 @@ _SETUP_SCRIPTS = ("setup*.sh", "install*.sh", "setup/*.sh")
 _LEFT_OUT = frozenset(
     {"__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env", "build", "dist", "wandb", "runs"}
 )
-_MAX_DATA_FILE = 1 << 20
+_MAX_CONFIG_BYTES = 1 << 20
 """Bytes of a JSON or YAML file met on a walk: what is larger is data."""
 
 
@@ -88,7 +88,7 @@ def kind_of(path: Path) -> FileKind | None:
         return None
     if name in ENVIRONMENT_FILES or (name.startswith(("requirements", "Dockerfile")) and path.suffix != ".py"):
         return FileKind.ENVIRONMENT
-    if kind := _SUFFIXES.get(path.suffix.lower()):
+    if kind := _KIND_BY_SUFFIX.get(path.suffix.lower()):
         return kind
     if not path.suffix:
         try:
@@ -105,7 +105,7 @@ def _lists_requirements(path: Path) -> bool:
     """Whether a ``setup.cfg`` is a package's: many are only the settings of tools."""
     try:
         with opened(path) as file:
-            return b"install_requires" in file.read(_MAX_DATA_FILE)
+            return b"install_requires" in file.read(_MAX_CONFIG_BYTES)
     except OSError:
         return False
 
@@ -134,7 +134,7 @@ def walk(folder: Path, excluded: Callable[[str], bool], problems: list[Skipped])
             kind = kind_of(path)
             if kind is None or excluded(str(path)) or not is_file(path):
                 continue
-            if kind in (FileKind.JSON, FileKind.YAML) and path.stat().st_size > _MAX_DATA_FILE:
+            if kind in (FileKind.JSON, FileKind.YAML) and path.stat().st_size > _MAX_CONFIG_BYTES:
                 continue
             yield path, kind
 
@@ -144,7 +144,7 @@ def environment_files(folders: Sequence[Path]) -> Iterator[Path]:
 
     Above a folder only up to the root of its repository, and not at all where it is in none.
     """
-    above = folders_upward(folders[0]) if folders else ()
+    above = iter_parent_folders(folders[0]) if folders else ()
     for folder in dict.fromkeys((*folders, *above)):
         for name in ENVIRONMENT_FILES:
             path = folder / name

@@ -9,7 +9,7 @@ import msgspec
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.versions.base_images import add_base_image
 from gonogo.evidence.environment.versions.dockerfile import read_installs
-from gonogo.evidence.environment.versions.listing import PackageListing, bytes_as_text
+from gonogo.evidence.environment.versions.listing import PackageListing, latin1_text
 from gonogo.evidence.environment.versions.requirements import read_requirement
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.job_file import YAML
@@ -20,20 +20,20 @@ _BRANCHES = re.compile(r"(?m)(?:^|[;&|{(])[ \t]*(?:if|case|for|while|until|funct
 """In a script with one of these, it is not settled which of its lines run."""
 
 
-def read_queued(work: Workload, script: Place | None = None) -> Environment:
-    """What its file tells, as far as it does; ``script`` as for :func:`as_queued`."""
-    listing = PackageListing(work.container.source)
-    if work.image is not None and work.image.text:
-        add_base_image(listing, work.image.text, work.image.place)
-    for package in work.packages:
+def read_job_environment(workload: Workload, script: Place | None = None) -> Environment:
+    """What its file tells, as far as it does; ``script`` as for :func:`job_environment_of`."""
+    listing = PackageListing(workload.container.source)
+    if workload.image is not None and workload.image.text:
+        add_base_image(listing, workload.image.text, workload.image.place)
+    for package in workload.packages:
         read_requirement(listing, listing.source, package.text or "", package.place.start, replace=True)
-    for word in (work.setup, *work.words):
+    for word in (workload.setup, *workload.words):
         if word is not None:
             listing = _after(listing, word.place)
     return listing.environment() if script is None else _after(listing, script).environment()
 
 
-def read_image(image: Field, script: Place | None) -> Environment:
+def read_container_environment(image: Field, script: Place | None) -> Environment:
     """What the name of a container's image tells, as far as it does, and what is installed where it runs."""
     place = image.place if image.string else script
     if place is None:
@@ -49,9 +49,9 @@ def _after(listing: PackageListing, script: Place) -> PackageListing:
     if script.source is not listing.source:
         before, listing = listing, PackageListing(script.source)
         listing.packages, listing.facts = dict(before.packages), dict(before.facts)
-    part = bytes_as_text(listing.source)[script.start : script.end]
-    part = re.sub(r"(?m)^[ \t]*#.*$", _blank, part)
-    part = re.sub(r"\\[ \t]*\r?\n", _blank, part)
+    part = latin1_text(listing.source)[script.start : script.end]
+    part = re.sub(r"(?m)^[ \t]*#.*$", _blank_out, part)
+    part = re.sub(r"\\[ \t]*\r?\n", _blank_out, part)
     if listing.source.path.endswith(YAML) and part.startswith('"'):
         part = part.replace("\\n", " \n")  # as a scalar in such quotes writes the end of a line
     earlier = dict(listing.packages)
@@ -64,24 +64,26 @@ def _after(listing: PackageListing, script: Place) -> PackageListing:
     return listing
 
 
-def _blank(match: re.Match[str]) -> str:
+def _blank_out(match: re.Match[str]) -> str:
     return " " * len(match[0])
 
 
-def as_queued(work: Workload, script: Place | None, found: Environment) -> Environment:
+def job_environment_of(workload: Workload, script: Place | None, found: Environment) -> Environment:
     """What is known of the job's environment, where ``found`` is what files beside it tell, over this machine.
 
     ``script``: what its command runs, where that is a script in another file.
     """
-    return _in_image(read_queued(work, script), work.image.place if work.image is not None else None, found)
+    return _merge_image_environment(
+        read_job_environment(workload, script), workload.image.place if workload.image is not None else None, found
+    )
 
 
 def in_container(image: Field, script: Place | None, found: Environment) -> Environment:
-    """What is known of a container's environment, in which ``script`` runs; ``found`` as for :func:`as_queued`."""
-    return _in_image(read_image(image, script), image.place, found)
+    """What is known of a container that runs ``script``; ``found`` as for :func:`job_environment_of`."""
+    return _merge_image_environment(read_container_environment(image, script), image.place, found)
 
 
-def _in_image(inside: Environment, image: Place | None, found: Environment) -> Environment:
+def _merge_image_environment(image_environment: Environment, image: Place | None, found: Environment) -> Environment:
     """What an image and a job tell, over ``found``, which is no more than likely: it is of another place.
 
     Where a file tells another version than the image's tag, either may be what trains: the image's, or the file's in an
@@ -89,14 +91,16 @@ def _in_image(inside: Environment, image: Place | None, found: Environment) -> E
     """
     files = found.declared or found
     packages = {
-        name: msgspec.structs.replace(package, specifier="") if _only_of_image(package, image, files) else package
-        for name, package in inside.packages.items()
+        name: msgspec.structs.replace(package, specifier="")
+        if _is_contradicted_image_version(package, image, files)
+        else package
+        for name, package in image_environment.packages.items()
     }
-    inside = msgspec.structs.replace(inside, packages=packages)
-    return msgspec.structs.replace(inside.over(found), declared=inside.over(files))
+    image_environment = msgspec.structs.replace(image_environment, packages=packages)
+    return msgspec.structs.replace(image_environment.over(found), declared=image_environment.over(files))
 
 
-def _only_of_image(package: Package, image: Place | None, files: Environment) -> bool:
+def _is_contradicted_image_version(package: Package, image: Place | None, files: Environment) -> bool:
     """Whether its image alone tells this version, and a file another."""
     stated = files.packages.get(package.name)
     if stated is None or image is None or package.place != image or package.version is None:

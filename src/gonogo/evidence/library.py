@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 
-_LIBRARY = compiled_when_used(
+_LIBRARY_PATH_PATTERN = lazy_compile(
     r"site-packages/|dist-packages/|/lib/python3|^<frozen|^<string>|\\lib\\|torch/csrc|/bin/[\w-]+$"
 )
 
 
 def is_library(path: str) -> bool:
     """True for a path of an installed package or Python's own library."""
-    return _LIBRARY.search(path) is not None
+    return _LIBRARY_PATH_PATTERN.search(path) is not None

@@ -43,15 +43,15 @@ def _lines(source: Any) -> list[str]:
     return text.splitlines() if isinstance(text, str) else []
 
 
-def _line_of(line: str, written: list[str], least: int) -> int:
+def _line_of(line: str, file_lines: list[str], start_line: int) -> int:
     """The number, from 0, of the line of the file with this line of code; the next free one where there is none."""
     wanted = {json.dumps(line), json.dumps(line, ensure_ascii=False)}
     starts = tuple(one[:-1] for one in wanted)
-    for number in range(least, min(least + 2000, len(written))):
-        stripped = written[number].strip().removeprefix('"source": [').strip()
+    for number in range(start_line, min(start_line + 2000, len(file_lines))):
+        stripped = file_lines[number].strip().removeprefix('"source": [').strip()
         if stripped.startswith(starts) and stripped.rstrip(",]} ").endswith('"') and _same(stripped, line):
             return number
-    return least
+    return start_line
 
 
 def _same(stripped: str, line: str) -> bool:

@@ -21,13 +21,13 @@ from gonogo.finding.install import clone_of_gonogo
 _NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _SPECIAL_FOLDERS = ("/dev/", "/proc/")
 
-ONLY_BELOW = "GONOGO_ONLY_BELOW"
+ALLOWED_FOLDERS_VARIABLE = "GONOGO_ONLY_BELOW"
 """The variable that names the folders, as PATH does, below which files of a user's may be read; unset, all may."""
 
 
-_UNPACKED = 5
+_MAX_FOLDERS_ABOVE = 5
 """How far above a folder in no repository its project's root may be."""
-BUFFERS: dict[str, bytes] = {}
+EDITOR_BUFFERS: dict[str, bytes] = {}
 """What editors hold of files that are not saved yet, by their paths without links: it is read instead of them."""
 
 
@@ -70,7 +70,7 @@ def expanded(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))
 
 
-def folders_upward(start: str | Path, *, outside: bool = False) -> Iterator[Path]:
+def iter_parent_folders(start: str | Path, *, outside: bool = False) -> Iterator[Path]:
     """A folder and those above it, up to its repository's root, and none above the user's home.
 
     Of a folder in no repository it is that one alone, or with ``outside`` the few above it too: a project may have been
@@ -79,10 +79,12 @@ def folders_upward(start: str | Path, *, outside: bool = False) -> Iterator[Path
     start = Path(os.path.abspath(start))
     above = [start, *start.parents]
     home, own = Path.home(), clone_of_gonogo()
-    last = next((number for number, place in enumerate(above) if exists(place / ".git")), _UNPACKED if outside else 0)
+    last = next(
+        (number for number, place in enumerate(above) if exists(place / ".git")), _MAX_FOLDERS_ABOVE if outside else 0
+    )
     for place in above[: last + 1]:
         # Above the folders that a client may name, or at gonogo's own root.
-        if place != start and (not may_be_read(place) or place == own):
+        if place != start and (not is_read_allowed(place) or place == own):
             return
         yield place
         if place == home:
@@ -94,10 +96,10 @@ def opened(path: str | Path) -> BinaryIO:
 
     A pipe that has a name waits for whoever writes it, perhaps for ever: it is refused. A shell's (``<(…)``) is not.
     """
-    if BUFFERS and (held := BUFFERS.get(str(resolved(path)))) is not None:
+    if EDITOR_BUFFERS and (held := EDITOR_BUFFERS.get(str(resolved(path)))) is not None:
         return io.BytesIO(held)
     try:
-        if not may_be_read(path):
+        if not is_read_allowed(path):
             raise OSError(errno.EACCES, "it is outside of the folders that were allowed", str(path))
         if stat.S_ISFIFO(os.stat(path).st_mode) and not str(path).startswith(_SPECIAL_FOLDERS):
             raise OSError(errno.EINVAL, "it is a pipe", str(path))
@@ -106,13 +108,13 @@ def opened(path: str | Path) -> BinaryIO:
         raise OSError(errno.EINVAL, str(error), str(path)) from None
 
 
-def may_be_read(path: str | Path) -> bool:
+def is_read_allowed(path: str | Path) -> bool:
     """Whether the path is one whose file may be read, where only some folders are allowed."""
-    only = os.environ.get(ONLY_BELOW)
-    return not only or _is_below(path, only)
+    only = os.environ.get(ALLOWED_FOLDERS_VARIABLE)
+    return not only or _is_in_allowed_folder(path, only)
 
 
-def _is_below(path: str | Path, folders: str) -> bool:
+def _is_in_allowed_folder(path: str | Path, folders: str) -> bool:
     """Whether a file is below one of these folders, or is one of Python's own or of the hub's cache."""
     hub = os.environ.get("HF_HUB_CACHE") or f"{os.environ.get('HF_HOME') or expanded(Path('~/.cache/huggingface'))}/hub"
     allowed = [resolved(folder) for folder in (*folders.split(os.pathsep), sys.prefix, sys.base_prefix, hub)]

@@ -47,20 +47,20 @@ class Pattern:
         return f"Pattern({self.text!r})"
 
     @cached_property
-    def _needed(self) -> tuple[str, ...]:
-        return needed_words(self.text)
+    def _required_literals(self) -> tuple[str, ...]:
+        return required_literals(self.text)
 
     @cached_property
-    def _needed_in_bytes(self) -> tuple[bytes, ...]:
-        return tuple(words.encode() for words in self._needed)
+    def _required_literal_bytes(self) -> tuple[bytes, ...]:
+        return tuple(words.encode() for words in self._required_literals)
 
     @cached_property
-    def _needed_shapes(self) -> tuple[bytes, ...]:
-        return tuple(map(shape_of, self._needed_in_bytes))
+    def _required_shapes(self) -> tuple[bytes, ...]:
+        return tuple(map(shape_of, self._required_literal_bytes))
 
     def may_match(self, shapes: bytes) -> bool:
         """False where no text with these shapes (:func:`shape_of`) can match."""
-        return any(words in shapes for words in self._needed_shapes)
+        return any(words in shapes for words in self._required_shapes)
 
     @cached_property
     def _compiled(self) -> Any:
@@ -72,7 +72,7 @@ class Pattern:
 
     def search(self, text: str, start: int = 0) -> Match | None:
         """The first place in the text that matches, or None."""
-        if not any(words in text for words in self._needed):
+        if not any(words in text for words in self._required_literals):
             return None
         found: Match | None = self._compiled.search(_without_surrogates(text), start)
         return found
@@ -88,14 +88,14 @@ class Pattern:
     def search_bytes(self, data: bytes, start: int = 0) -> Match | None:
         """The first place in UTF-8 that matches, or None; groups and offsets are in bytes."""
         # Once is enough: whoever goes on from a match would have all of a log looked through for each.
-        if start == 0 and not any(words in data for words in self._needed_in_bytes):
+        if start == 0 and not any(words in data for words in self._required_literal_bytes):
             return None
         found: Match | None = self._compiled_for_bytes.search(data, start)
         return found
 
     def match(self, text: str) -> Match | None:
         """A match at the text's start, or None."""
-        if not any(words in text for words in self._needed):
+        if not any(words in text for words in self._required_literals):
             return None
         found: Match | None = self._compiled.match(_without_surrogates(text))
         return found
@@ -110,10 +110,10 @@ class Pattern:
         return replaced
 
 
-_PIECE = re.compile(r"\\[^A-Za-z0-9]|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[?*+]\??|\{[\d,]*\}\??|.", re.DOTALL)
+_REGEX_TOKEN_PATTERN = re.compile(r"\\[^A-Za-z0-9]|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[?*+]\??|\{[\d,]*\}\??|.", re.DOTALL)
 
 
-def needed_words(pattern: str) -> tuple[str, ...]:
+def required_literals(pattern: str) -> tuple[str, ...]:
     """Literals of which every text that the pattern matches has one at least; ``("",)`` where none can be seen.
 
     Of each alternative the longest run of letters outside groups and classes that no quantifier makes optional.
@@ -123,7 +123,7 @@ def needed_words(pattern: str) -> tuple[str, ...]:
         if flags.isalpha():
             return ("",)  # of either case, or with blanks that don't count
     runs, run, depth = [""], "", 0
-    for piece in _PIECE.findall(pattern):
+    for piece in _REGEX_TOKEN_PATTERN.findall(pattern):
         optional = piece[0] in "?*{"
         if depth == 0 and piece[0] == "|":
             runs[-1] = max(runs[-1], run, key=len)
@@ -153,7 +153,7 @@ def shape_of(data: bytes) -> bytes:
     return data
 
 
-class _CompiledWhenUsed:
+class _LazyPattern:
     """Stands in for a pattern of :mod:`re` until something is asked of it."""
 
     def __init__(self, text: str | bytes, flags: int) -> None:
@@ -168,12 +168,12 @@ class _CompiledWhenUsed:
         return getattr(compiled, name)
 
 
-def compiled_when_used(text: _Text, flags: int = 0) -> re.Pattern[_Text]:
+def lazy_compile(text: _Text, flags: int = 0) -> re.Pattern[_Text]:
     """A pattern of :mod:`re`, for what RE2 hasn't (look-around), on text whose length is bounded.
 
     Compiled at its first use: a start would otherwise compile a hundred that it never asks.
     """
-    return cast("re.Pattern[_Text]", _CompiledWhenUsed(text, flags))
+    return cast("re.Pattern[_Text]", _LazyPattern(text, flags))
 
 
 def _without_surrogates(text: str) -> str:

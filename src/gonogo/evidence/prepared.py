@@ -17,12 +17,12 @@ OF = "of"
 BUILDERS = frozenset({"json", "csv", "parquet", "text", "arrow", "pandas", "imagefolder", "audiofolder", "webdataset"})
 """What ``load_dataset`` takes by these names are forms of files, and no data sets of the hub."""
 
-_KEPT_IN: ContextVar[Path | None] = ContextVar("kept_in", default=None)
+_PREPARED_PARENT: ContextVar[Path | None] = ContextVar("kept_in", default=None)
 
 _ROW_SUFFIXES = (".txt", ".json", ".jsonl", ".csv", ".tsv", ".parquet")
 
 
-def is_address_of_rows(name: str) -> bool:
+def is_data_file_url(name: str) -> bool:
     """Whether a name is an address of the web at which a file of rows lies, by its suffix; a query asks a service."""
     parts = urlsplit(name) if name.startswith(("http://", "https://")) else None
     return parts is not None and not parts.query and parts.path.lower().endswith(_ROW_SUFFIXES)
@@ -56,18 +56,18 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def kept_in(parent: Path) -> Iterator[None]:
+def prepared_parent_override(parent: Path) -> Iterator[None]:
     """Within the block, what is prepared for launches lies in ``parent``, where the user has prepared none himself."""
-    token = _KEPT_IN.set(parent)
+    token = _PREPARED_PARENT.set(parent)
     try:
         yield
     finally:
-        _KEPT_IN.reset(token)
+        _PREPARED_PARENT.reset(token)
 
 
 def parent_of_prepared(folder: Path) -> Path:
     """The folder in which the prepared one of launches typed in ``folder`` lies, or would lie."""
-    elsewhere = _KEPT_IN.get()
+    elsewhere = _PREPARED_PARENT.get()
     return folder if elsewhere is None or (folder / FOLDER / MANIFEST).is_file() else elsewhere
 
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 
-_KEPT_VARIABLES = (
+_RECORDED_VARIABLES_PATTERN = (
     r"(?:CUDA|NCCL|TORCH|TORCHELASTIC|PYTORCH|DS|DEEPSPEED|HCCL|ASCEND|NPU|ACCELERATE|FSDP|OMP|GLOO|TRITON|UCX|FI|ROCR|HIP)_\w+"
     r"|HF_HOME|HF_HUB_CACHE|HF_HUB_OFFLINE|HF_ENDPOINT|HF_DATASETS_CACHE|HF_DATASETS_OFFLINE|HF_HUB_DISABLE_XET"
     r"|HF_HUB_ENABLE_HF_TRANSFER|TRANSFORMERS_\w+|TOKENIZERS_PARALLELISM|USE_HF|MODELSCOPE_CACHE"
@@ -29,16 +29,16 @@ MASK = "***"
 
 def recorded_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The variables that bear on a run, by name, with what is private taken out of their values."""
-    wanted, secret = compiled_when_used(_KEPT_VARIABLES), compiled_when_used(_SECRET_NAME)
+    wanted, secret = lazy_compile(_RECORDED_VARIABLES_PATTERN), lazy_compile(_SECRET_NAME)
     for name in sorted(environment):
         if wanted.fullmatch(name) and (not secret.search(name) or name == "TOKENIZERS_PARALLELISM"):
             value = environment[name][:4000]
             if name == "MASTER_ADDR" and value not in ("localhost", "127.0.0.1", "::1", "0.0.0.0"):
                 value = "<host>"
-            yield name, without_private(value)
+            yield name, redact_private(value)
 
 
-def without_private(text: str) -> str:
+def redact_private(text: str) -> str:
     """Text without what looks like a token or a password, the home folder (``~``), user names and the host's name."""
     text = re.sub(r"(?<=://)[^/\s@]+(?=@)", MASK, text)
     text = re.sub(

@@ -8,14 +8,14 @@ import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog, span_of
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.rehearsal.chain import ChainedException, chain_of, chain_of_raised
+from gonogo.evidence.rehearsal.chain import ChainedException, exception_chain, logged_exception_chain
 from gonogo.evidence.rehearsal.failures import failed_ranks, is_shortage
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Span
 from gonogo.finding.frame import Frame
 
 
-class Ended(msgspec.Struct, frozen=True):
+class RankFailure(msgspec.Struct, frozen=True):
     """What ended ranks: the exceptions that led to it, the first cause first."""
 
     ranks: tuple[int, ...]
@@ -37,13 +37,13 @@ class Ended(msgspec.Struct, frozen=True):
         return "\n".join(f"{told.type}: {told.message}" for told in self.chain)
 
 
-def ended_in_record(record: RehearsalRecord) -> tuple[Ended, ...]:
+def rank_failures_in_record(record: RehearsalRecord) -> tuple[RankFailure, ...]:
     """What ended the ranks of a rehearsal, or of a guarded run in that shape: exceptions, and where the ranks diverge.
 
     Without what says only that memory ran out: that is its own cause.
     """
     ends = [
-        Ended(failed.ranks, chain_of(failed.failure), failed.failure.reading)
+        RankFailure(failed.ranks, exception_chain(failed.failure), failed.failure.reading)
         for failed in failed_ranks(record)
         if not is_shortage(failed.first, failed.failure)
     ]
@@ -52,14 +52,14 @@ def ended_in_record(record: RehearsalRecord) -> tuple[Ended, ...]:
         told = tuple(ChainedException("", "", side.call.frames) for side in sides if side.call is not None)
         diverged = {rank for side in divergence.sides for rank in side.ranks}
         diverged |= {rank.rank for rank in record.ranks if rank.outcome == "diverged"}
-        ends.append(Ended(tuple(sorted(diverged)), told))
+        ends.append(RankFailure(tuple(sorted(diverged)), told))
     return tuple(ends)
 
 
-def ended_in_log(log: FailureLog) -> tuple[Ended, ...]:
+def rank_failures_in_log(log: FailureLog) -> tuple[RankFailure, ...]:
     """The exceptions of a log that are no consequence of another's."""
     return tuple(
-        Ended(error.ranks, chain_of_raised(error.raised), place=span_of(error.raised.at))
+        RankFailure(error.ranks, logged_exception_chain(error.raised), place=span_of(error.raised.at))
         for error in log.errors
         if error.role is Role.ROOT
     )

@@ -14,12 +14,12 @@ from gonogo.evidence.config.model import ModelConfig
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.script.reachability import Reached, reached_from
+from gonogo.evidence.script.reachability import ReachableCode, reachable_from
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.training_arguments import Arguments
 
 
-class OffPath(msgspec.Struct, frozen=True, eq=False):
+class ImportOutsideSysPath(msgspec.Struct, frozen=True, eq=False):
     """An import of a module that lies in a folder of the project on which the launch's Python doesn't look."""
 
     name: str
@@ -46,7 +46,7 @@ class Run:
         arguments: Arguments | None = None,
         scripts: tuple[Script, ...] = (),
         model: ModelConfig | None = None,
-        off_path: tuple[OffPath, ...] = (),
+        off_path: tuple[ImportOutsideSysPath, ...] = (),
     ) -> None:
 
         self.environment = environment
@@ -76,9 +76,9 @@ class Run:
         return other
 
     @cached_property
-    def reached(self) -> Reached:
+    def reached(self) -> ReachableCode:
         """Which lines of its scripts the launch can come to; of a run without a launch, from its first script."""
-        return reached_from(self.scripts, self.launch.entry_function if self.launch is not None else "")
+        return reachable_from(self.scripts, self.launch.entry_function if self.launch is not None else "")
 
     @property
     def framework(self) -> str | None:

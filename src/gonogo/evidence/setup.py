@@ -16,7 +16,7 @@ import msgspec
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.paths import opened
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
@@ -66,18 +66,18 @@ class Setup(msgspec.Struct, frozen=True):
         )
         return int(found.group(1)) if found else None
 
-    def offloads(self, what: str) -> bool | None:
+    def offloads(self, states: str) -> bool | None:
         """True where the config offloads ``"optimizer"`` or ``"param"`` to CPU or NVMe; None where it isn't told."""
         if self.deepspeed_config is None:
-            return True if f"offload_{what}" in self.deepspeed_config_text else None
-        device = self.config("zero_optimization", f"offload_{what}", "device")
-        legacy = self.config("zero_optimization", "cpu_offload" if what == "optimizer" else "cpu_offload_params")
+            return True if f"offload_{states}" in self.deepspeed_config_text else None
+        device = self.config("zero_optimization", f"offload_{states}", "device")
+        legacy = self.config("zero_optimization", "cpu_offload" if states == "optimizer" else "cpu_offload_params")
         return device in ("cpu", "nvme") or legacy is True
 
     @property
     def launcher(self) -> str | None:
         """``"deepspeed"``, ``"torchrun"``, ``"accelerate"``, ``"swift"``, ``"llamafactory"`` …, or None."""
-        for name, pattern in _LAUNCHERS:
+        for name, pattern in _LAUNCHER_PATTERNS:
             if pattern.search(self.launch):
                 return name
         return None
@@ -96,8 +96,8 @@ class Setup(msgspec.Struct, frozen=True):
         return any(re.search(pattern, text) for text in (self.launch, self.script, self.deepspeed_config_text) if text)
 
 
-_LAUNCHERS = tuple(
-    (name, compiled_when_used(pattern, re.MULTILINE))
+_LAUNCHER_PATTERNS = tuple(
+    (name, lazy_compile(pattern, re.MULTILINE))
     for name, pattern in (
         ("torchrun", r"\btorchrun\b|torch\.distributed\.(?:run|launch)|\bFORCE_TORCHRUN\b"),
         ("accelerate", r"\baccelerate(?:-launch| launch)|accelerate\.commands\.launch"),
@@ -119,8 +119,8 @@ def read_setup(
     """The setup that files tell of. Raises UserError for a file that can't be read, isn't text, or is broken JSON."""
     config_text = _read(deepspeed_config, "--deepspeed-config")
     return Setup(
-        version_texts=dict(_versions(environment, _read(environment, "--environment"))) if environment else {},
-        deepspeed_config=parsed_config(config_text),
+        version_texts=dict(_read_versions(environment, _read(environment, "--environment"))) if environment else {},
+        deepspeed_config=parse_deepspeed_config(config_text),
         deepspeed_config_text=config_text,
         launch=_read(launch, "--launch"),
         script=_read(script, "--script"),
@@ -143,7 +143,7 @@ def _read(path: Path | None, option: str) -> str:
         ) from None
 
 
-def parsed_config(text: str) -> Mapping[str, Any] | None:
+def parse_deepspeed_config(text: str) -> Mapping[str, Any] | None:
     """A DeepSpeed config's JSON, or None where it is none (an excerpt, YAML): then its text is searched."""
     try:
         value = json.loads(text)
@@ -152,7 +152,7 @@ def parsed_config(text: str) -> Mapping[str, Any] | None:
     return value if isinstance(value, Mapping) else None
 
 
-def _versions(path: Path, text: str) -> Iterator[tuple[str, str]]:
+def _read_versions(path: Path, text: str) -> Iterator[tuple[str, str]]:
     from gonogo.evidence.environment.reading import read_environment
 
     source = SourceFile(str(path), text.encode())

@@ -55,7 +55,7 @@ class SourceFile:
         return cls(str(path), data)
 
     @classmethod
-    def of_text(cls, path: str, text: str) -> SourceFile:
+    def from_text(cls, path: str, text: str) -> SourceFile:
         """Text that lies in no file: a command line, standard input."""
         return cls(path, text.encode("utf-8", "surrogateescape"), writable=False)
 

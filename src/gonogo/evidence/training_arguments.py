@@ -10,7 +10,7 @@ from gonogo.evidence.launch.launch import Launch
 from gonogo.finding import Text, translated
 
 _NO_LAUNCH = translated("the files do not show how the run is launched")
-_HIDDEN = translated("some options can't be determined")
+_UNKNOWN_OPTIONS_REASON = translated("some options can't be determined")
 _OPTION = "option"
 _TRL_CONFIG_PREFIXES = ("SFT", "DPO", "GRPO", "Reward", "KTO", "ORPO", "CPO", "PPO", "RLOO", "GKD")
 # Named whole: a glob in a call's last part would have every call of a script looked at.
@@ -47,7 +47,7 @@ class Arguments:
         self._sources = dict(sources or {})
         self.complete = complete
         """Whether an argument that is not shown is surely not given."""
-        self._reason = reason or _HIDDEN
+        self._reason = reason or _UNKNOWN_OPTIONS_REASON
         self.framework = framework
 
     @classmethod
@@ -91,7 +91,7 @@ def read_arguments(
     given = dict(script or {})
     if launch is None:
         return Arguments({"script": given}, complete=False, reason=_NO_LAUNCH)
-    files, files_complete = _from_file(launch)
+    files, files_complete = _arguments_from_file(launch)
     options = option_fields(launch.options)
     options.update(_overrides(launch.options))
     complete = launch.options.complete and files_complete and script_complete
@@ -121,7 +121,7 @@ def _overrides(options: CommandOptions) -> dict[str, Field]:
     return fields
 
 
-def _from_file(launch: Launch) -> tuple[dict[str, Field], bool]:
+def _arguments_from_file(launch: Launch) -> tuple[dict[str, Field], bool]:
     """What the framework's YAML, or the JSON that is a script's only argument, gives."""
     field = launch.framework_config
     if field.absent:
@@ -129,9 +129,9 @@ def _from_file(launch: Launch) -> tuple[dict[str, Field], bool]:
     path = field.string
     if path is None:
         return {}, False
-    from gonogo.evidence.launch.configs import read_yaml_of
+    from gonogo.evidence.launch.configs import read_launch_yaml
 
-    config = read_yaml_of(launch, path)
+    config = read_launch_yaml(launch, path)
     if config is None:
         return {}, False
     fields: dict[str, Field] = {}

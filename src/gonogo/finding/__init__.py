@@ -130,7 +130,7 @@ class Finding(msgspec.Struct, frozen=True):
         return Level(self.severity.value)
 
     @property
-    def left_to_confirm(self) -> tuple[Text, ...]:
+    def remaining_confirmations(self) -> tuple[Text, ...]:
         """What would make sure of it: nothing, where it is certain."""
         return () if self.certainty is Certainty.CERTAIN else self.confirm
 
@@ -186,13 +186,13 @@ class Report(msgspec.Struct, frozen=True):
         return 1 if self.regressed else self.verdict.exit_status
 
 
-_ORDER_OF_CERTAINTY = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}
-_ORDER_OF_SEVERITY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+_CERTAINTY_ORDER = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}
+_SEVERITY_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
-def best_first(findings: list[Finding]) -> tuple[Finding, ...]:
+def sorted_findings(findings: list[Finding]) -> tuple[Finding, ...]:
     """Findings in the order of the contract: errors before warnings, surer before less sure, else as they came."""
-    return tuple(sorted(findings, key=lambda f: (_ORDER_OF_SEVERITY[f.severity], _ORDER_OF_CERTAINTY[f.certainty])))
+    return tuple(sorted(findings, key=lambda f: (_SEVERITY_ORDER[f.severity], _CERTAINTY_ORDER[f.certainty])))
 
 
 def verdict_of(findings: tuple[Finding, ...], *, complete: bool) -> Verdict:

@@ -13,8 +13,8 @@ Kind = Literal["other-call", "other-size", "ended", "deadlock"]
 ended while others wait; or they wait for each other in several groups."""
 
 
-ENGINE_MADE = "vllm.LLM"
-ENGINE_STEPPED = "vllm.LLM.generate"
+ENGINE_CONSTRUCTION = "vllm.LLM"
+ENGINE_GENERATION = "vllm.LLM.generate"
 """The operators of a rollout engine in the trainers' processes: all of them make it; those that share it step it."""
 
 

@@ -33,8 +33,8 @@ def install_hint(extra: str) -> Text:
     return _command(shlex.quote(f"{folder}[{extra}]" if folder else f"gonogo[{extra}] @ {address}"))
 
 
-def _command(what: str) -> Text:
-    return _COMMAND.format(command=f"pip install {what}")
+def _command(requirement_text: str) -> Text:
+    return _COMMAND.format(command=f"pip install {requirement_text}")
 
 
 def _origin() -> tuple[str, str] | None:

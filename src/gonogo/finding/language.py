@@ -22,7 +22,7 @@ def language_of_locale(environment: Mapping[str, str]) -> str:
     return "en"
 
 
-def chosen_language(option: str | None, environment: Mapping[str, str]) -> str:
+def choose_language(option: str | None, environment: Mapping[str, str]) -> str:
     """The language of ``--lang``, else that of the locale. Raises UserError for a language there is no text in."""
     if option is None:
         return language_of_locale(environment)

@@ -32,9 +32,9 @@ class Answer(msgspec.Struct, frozen=True):
         """``It failed because …, at …; change: …``."""
         return translated("It failed{hedge} because {because}{at}{change}.").format(
             hedge=translated(", {hedge},").format(hedge=self.hedge) if self.hedge is not None else "",
-            because=_without_stop(self.because),
+            because=_strip_period(self.because),
             at=translated(", at {place}").format(place=self.at) if self.at is not None else "",
-            change=translated("; change: {change}").format(change=_without_stop(self.change))
+            change=translated("; change: {change}").format(change=_strip_period(self.change))
             if self.change is not None
             else "",
         )
@@ -53,7 +53,7 @@ class Clue(msgspec.Struct, frozen=True):
     """True where it tells what happened by itself, in a log without an exception."""
 
 
-def _without_stop(text: Text) -> Text:
+def _strip_period(text: Text) -> Text:
     return Text(text.en.rstrip(" ."), text.zh.rstrip(" 。"))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gonogo.finding import Text
 
 
-def ranges_of(ranks: Iterable[int]) -> str:
+def format_ranges(ranks: Iterable[int]) -> str:
     """``0-2, 5``, in order."""
     runs: list[list[int]] = []
     for rank in sorted(set(ranks)):
@@ -21,10 +21,10 @@ def ranges_of(ranks: Iterable[int]) -> str:
 def ranks_text(ranks: Iterable[int]) -> Text:
     """``rank 3``, ``ranks 0-2, 5``."""
     numbers = set(ranks)
-    ranges = ranges_of(numbers)
+    ranges = format_ranges(numbers)
     return Text(f"rank {ranges}" if len(numbers) == 1 else f"ranks {ranges}", f"rank {ranges}")
 
 
-def capital(text: Text) -> Text:
+def capitalize_text(text: Text) -> Text:
     """The text as a sentence's beginning."""
     return Text(text.en[:1].upper() + text.en[1:], text.zh)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gonogo.finding.secret_formats import MASK, is_secret, known_prefix, with_known_replaced
+from gonogo.finding.secret_formats import MASK, is_secret, known_prefix, replace_secrets
 
 T = TypeVar("T")
 
@@ -27,9 +27,9 @@ MIN_SECRET_LENGTH = 8
 class Redactor:
     """Masks what has the format of a secret, and the secrets that some variables hold."""
 
-    def __init__(self, environment: Mapping[str, str], also: Iterable[str] = ()) -> None:
+    def __init__(self, environment: Mapping[str, str], extra_secrets: Iterable[str] = ()) -> None:
         values = {value for value in _secrets_of(environment) if len(value) >= MIN_SECRET_LENGTH} | {
-            one for one in also if one
+            one for one in extra_secrets if one
         }
         masks: dict[str, str] = {}
         for value in sorted(values, key=lambda one: (-len(one), one)):
@@ -52,7 +52,7 @@ class Redactor:
                 text = text.replace(value, mask)
         if self._words is not None:
             text = self._words.sub(MASK, text)
-        return with_known_replaced(text, lambda _prefix, _rest: MASK)
+        return replace_secrets(text, lambda _prefix, _rest: MASK)
 
     def data(self, data: bytes, formats: bool = True) -> bytes:
         """Bytes that are no text without them, each byte of a secret masked: what stands around it stays in its place.
@@ -64,7 +64,7 @@ class Redactor:
                 data = data.replace(value, b"*" * len(value))
         if formats:
             text = data.decode("latin-1")
-            data = with_known_replaced(text, lambda _prefix, rest: "*" * len(rest)).encode("latin-1")
+            data = replace_secrets(text, lambda _prefix, rest: "*" * len(rest)).encode("latin-1")
         return data
 
     def tree(self, value: T) -> T:
@@ -74,15 +74,15 @@ class Redactor:
 
 def redact(text: str) -> str:
     """The text without what has the format of a secret, and without the secrets that this process's variables hold."""
-    return _of_this_process().text(text)
+    return _process_redactor().text(text)
 
 
 def redacted(value: T) -> T:
     """A record, a report, or what they are made of, with :func:`redact` of all its text."""
-    return _of_this_process().tree(value)
+    return _process_redactor().tree(value)
 
 
-def _of_this_process() -> Redactor:
+def _process_redactor() -> Redactor:
     return _redactor(tuple(os.environ.items()))
 
 
@@ -96,17 +96,17 @@ def _secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in environment.items():
         if is_secret(name, value):
             yield value
-        yield from _secrets_in(value)
+        yield from _find_secrets(value)
 
 
-def _secrets_in(value: str) -> list[str]:
+def _find_secrets(value: str) -> list[str]:
     found: list[str] = []
 
     def note(prefix: str, rest: str) -> str:
         found.append(prefix + rest)
         return MASK
 
-    with_known_replaced(value, note)
+    replace_secrets(value, note)
     return found
 
 
@@ -119,24 +119,24 @@ def _is_word(value: str) -> bool:
     return value.isalpha() or value.isdigit()
 
 
-def _map_strings(value: T, change: Callable[[str], str]) -> T:
+def _map_strings(value: T, transform: Callable[[str], str]) -> T:
     changed: object = value
     if isinstance(value, str):
         if type(value) is str:
-            changed = change(value)
+            changed = transform(value)
     elif isinstance(value, msgspec.Struct):
         names = value.__struct_fields__
         old = [getattr(value, name) for name in names]
-        new = [_map_strings(one, change) for one in old]
+        new = [_map_strings(one, transform) for one in old]
         if any(a is not b for a, b in zip(old, new, strict=True)):
             changed = msgspec.structs.replace(value, **dict(zip(names, new, strict=True)))
     elif isinstance(value, (list, tuple, set, frozenset)):
         if not all(isinstance(one, (int, float, type(None))) for one in value):
-            items = [_map_strings(one, change) for one in value]
+            items = [_map_strings(one, transform) for one in value]
             if any(a is not b for a, b in zip(value, items, strict=True)):
                 changed = type(value)(items)
     elif isinstance(value, dict):
-        pairs = {_map_strings(key, change): _map_strings(one, change) for key, one in value.items()}
+        pairs = {_map_strings(key, transform): _map_strings(one, transform) for key, one in value.items()}
         if any(a is not b for a, b in zip((*value, *value.values()), (*pairs, *pairs.values()))):  # noqa: B905
             changed = pairs
     return changed  # type: ignore[return-value]

@@ -344,7 +344,7 @@ class Rehearsal(msgspec.Struct, frozen=True):
     """Types of GPU that the page's what-if chooses from; the JSON is without."""
 
 
-def curve_of(timeline: MemoryTimeline) -> MemoryCurve:
+def downsample_timeline(timeline: MemoryTimeline) -> MemoryCurve:
     """The curve: of the points that are put together, that with the most memory is kept whole."""
     totals = [sum(held) for held in zip(*timeline.by_category.values(), strict=True)]
     width = max(-(-len(totals) // _MAX_POINTS), 1)
@@ -355,11 +355,11 @@ def curve_of(timeline: MemoryTimeline) -> MemoryCurve:
         timeline.allocations * width,
         {name: [round(held[at] / _MIB) for at in kept] for name, held in timeline.by_category.items()},
         [round(timeline.reserved[at] / _MIB) for at in kept] if any(timeline.reserved) else [],
-        phase_runs([(timeline.phases[at], timeline.steps[at]) for at in kept]),
+        group_by_phase([(timeline.phases[at], timeline.steps[at]) for at in kept]),
     )
 
 
-def phase_runs(points: list[tuple[str, int]]) -> list[tuple[str, int, int, int]]:
+def group_by_phase(points: list[tuple[str, int]]) -> list[tuple[str, int, int, int]]:
     """Points of one phase and step together: (phase, step, first point, last point)."""
     runs: list[tuple[str, int, int, int]] = []
     for number, (phase, step) in enumerate(points):

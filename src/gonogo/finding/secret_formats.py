@@ -15,22 +15,32 @@ from typing import Literal
 
 MASK = "***"
 
-Hide = Callable[[str, str], str]
+SecretReplacer = Callable[[str, str], str]
 """What takes a secret's place, given the part of it that only tells its kind (``hf_``), and the rest."""
 
-_ALWAYS = frozenset({
+_SECRET_WORDS = frozenset({
     "PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "PASSCODE", "PWD", "SECRET", "SECRETS", "CREDENTIAL",
     "CREDENTIALS", "CREDS", "APIKEY", "APISECRET", "ACCESSKEY", "SECRETKEY", "PRIVATEKEY", "WEBHOOK", "WEBHOOKS",
     "DSN", "COOKIE", "COOKIES", "JWT", "BEARER", "SAS", "OTP", "TOTP", "MNEMONIC", "SSHPASS",
 })  # fmt: skip
-_MOSTLY = frozenset({
+_LIKELY_SECRET_WORDS = frozenset({
     "TOKEN", "KEY", "AUTH", "AUTHORIZATION", "PASS", "PAT", "SIGNATURE", "SIG",
 })  # fmt: skip
 """Words of secrets that a setting may have as well: its value decides."""
 _PLURAL = frozenset({
     "TOKENS", "KEYS", "SIGNATURES",
 })  # fmt: skip
-_ENDINGS = ("PASSWORD", "PASSWD", "SECRET", "TOKEN", "APIKEY", "ACCESSKEY", "SECRETKEY", "PRIVATEKEY", "CREDENTIALS")
+_SECRET_SUFFIXES = (
+    "PASSWORD",
+    "PASSWD",
+    "SECRET",
+    "TOKEN",
+    "APIKEY",
+    "ACCESSKEY",
+    "SECRETKEY",
+    "PRIVATEKEY",
+    "CREDENTIALS",
+)
 _LOCATION_WORDS = frozenset({
     "PATH", "FILE", "FILES", "DIR", "FOLDER", "HOME", "SOCK",
 })  # fmt: skip
@@ -44,37 +54,37 @@ _PLAIN_SETTING = re.compile(
     r"|<[^<>\s]{0,40}>|\[[A-Za-z_]{0,20}\]",
     re.IGNORECASE,
 )
-_PATH_OF_A_FILE = re.compile(
+_FILE_PATH_PATTERN = re.compile(
     r"(?:/|~/|\.{1,2}/)[^\s:;,=]{0,1000}\.(?:json|pem|key|crt|cert|txt|ya?ml|toml|ini|cfg|p12|pfx|sock)"
 )
-_HAS_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_UUID_PATTERN = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _RUN = re.compile(r"[A-Za-z0-9]{16,}")
 
-_TOKENS = (
+_TOKEN_PREFIXES = (
     "hf_", "api_org_", "sk-", "sk_live_", "sk_test_", "rk_live_", "rk_test_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_",
     "github_pat_", "glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glsoat-", "glagent-", "AKIA", "ASIA",
     "AROA", "AIDA", "AGPA", "LTAI", "AKID", "AIza", "ya29.", "xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-",
     "xoxs-", "xapp-", "npm_", "pypi-AgE", "dckr_pat_", "nvapi-", "gsk_", "xai-", "pplx-", "r8_", "wandb_v1_", "ms-",
     "hvs.", "dapi", "glsa_", "dop_v1_", "tskey-", "ATATT3x",
 )  # fmt: skip
-_LETTERS_ALONE = frozenset({"hf_", "api_org_", "AKIA", "ASIA", "AROA", "AIDA", "AGPA"})
+_ALPHANUMERIC_TOKEN_PREFIXES = frozenset({"hf_", "api_org_", "AKIA", "ASIA", "AROA", "AIDA", "AGPA"})
 """Their tokens may have letters alone."""
-_AFTER_SK = r"(?:proj-|svcacct-|admin-|or-v1-|ant-(?:[a-z]{1,8}\d\d-)?)?"
-_HOOKS = ("hooks.slack.com/services/", "hooks.slack.com/workflows/", "/api/webhooks/", "open-apis/bot/v2/hook/")
-_BREAK = r"(?:\\{1,2}[rn]|[\r\n\t ])"
+_SK_SUBPREFIX_PATTERN = r"(?:proj-|svcacct-|admin-|or-v1-|ant-(?:[a-z]{1,8}\d\d-)?)?"
+_WEBHOOK_PATHS = ("hooks.slack.com/services/", "hooks.slack.com/workflows/", "/api/webhooks/", "open-apis/bot/v2/hook/")
+_LINE_BREAK_PATTERN = r"(?:\\{1,2}[rn]|[\r\n\t ])"
 _KEY = re.compile(
     r"(?P<kept>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)"
-    rf"(?P<secret>(?:{_BREAK}{{1,8}}(?:[A-Za-z0-9+/=]{{20,}}|(?:Proc-Type|DEK-Info):[^\n\\]{{1,80}}))*"
-    rf"(?:{_BREAK}{{1,8}}[A-Za-z0-9+/=]{{1,200}})?)"
+    rf"(?P<secret>(?:{_LINE_BREAK_PATTERN}{{1,8}}(?:[A-Za-z0-9+/=]{{20,}}|(?:Proc-Type|DEK-Info):[^\n\\]{{1,80}}))*"
+    rf"(?:{_LINE_BREAK_PATTERN}{{1,8}}[A-Za-z0-9+/=]{{1,200}})?)"
 )
-_USER = re.compile(
+_URL_CREDENTIALS_PATTERN = re.compile(
     r"(?P<kept>://)(?:(?P<user>[^/\s@:\"'<>]{0,256}):(?P<secret>[^/\s\"'<>]{1,512})|(?P<only>[^/\s@:\"'<>$]{12,256}))(?=@)"
 )
 _JWT = re.compile(r"(?<![\w.-])(?P<kept>eyJ[\w-]{8,}\.)(?P<secret>[\w-]{8,}(?:\.[\w-]*)?)")
 _SENDGRID = re.compile(r"(?<![\w.-])(?P<kept>SG\.)(?P<secret>[\w-]{16,}\.[\w-]{16,})")
 _HEADER = re.compile(r"(?<![A-Za-z0-9])(?P<kept>(?i:bearer|basic) )(?P<secret>[A-Za-z0-9+/._~-]{16,}={0,2})")
 
-_NAMING = (
+_SECRET_NAME_PARTS = (
     "token", "key", "auth", "passw", "passphrase", "secret", "credential", "signature", "cookie", "pwd", "webhook",
     "jwt", "sig=", "sas=", "dsn=",
 )  # fmt: skip
@@ -84,41 +94,43 @@ _ASSIGNMENT = re.compile(
     r"(?:\"(?P<double>[^\"\n]{4,512})\"|'(?P<single>[^'\n]{4,512})'"
     r"|(?P<bare>[^\s\"'<>,;&(){}\[\]=:$*-][^\s\"'<>,;&(){}\[\]=]{3,95}={0,2}))"
 )
-_REST_OF_BARE = re.compile(r"[^\s\"'<>,;&(){}\[\]]*")
-_REST_OF_NAME = re.compile(r"[\w-]*")
+_BARE_VALUE_REST_PATTERN = re.compile(r"[^\s\"'<>,;&(){}\[\]]*")
+_NAME_REST_PATTERN = re.compile(r"[\w-]*")
 _MAX_NAME_LENGTH = 60
-_MIN_RANDOM = 16
+_MIN_RANDOM_LENGTH = 16
 _NAME_CHARACTERS = string.ascii_letters + string.digits + "_-"
 
 
 # -- by names
 
 
-Speaks = Literal["always", "mostly", "when random", "never"]
+SecretLikelihood = Literal["always", "mostly", "when random", "never"]
 """How far the name of a variable says that its value is a secret."""
 
 
 @lru_cache(maxsize=4096)
-def _speaks(name: str) -> tuple[Speaks, bool]:
+def _secret_likelihood(name: str) -> tuple[SecretLikelihood, bool]:
     """How far a name says so, and whether it has a word that is never of anything else."""
     words = [word.upper() for word in _WORD.findall(name)]
-    always = not _ALWAYS.isdisjoint(words) or any(word.endswith(_ENDINGS) and word != "TOKEN" for word in words)
+    always = not _SECRET_WORDS.isdisjoint(words) or any(
+        word.endswith(_SECRET_SUFFIXES) and word != "TOKEN" for word in words
+    )
     if not words or words[-1] in _LOCATION_WORDS:
         return "never", False
     if words[-1] in _SETTING_WORDS or not _PLURAL.isdisjoint(words):
-        said = always or not (_MOSTLY | _PLURAL).isdisjoint(words)
+        said = always or not (_LIKELY_SECRET_WORDS | _PLURAL).isdisjoint(words)
         return ("when random" if said else "never"), always
     if always:
         return "always", True
-    return ("never" if _MOSTLY.isdisjoint(words) else "mostly"), False
+    return ("never" if _LIKELY_SECRET_WORDS.isdisjoint(words) else "mostly"), False
 
 
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable of that name with that value holds a secret, as far as the name tells."""
-    speaks, _ = _speaks(name)
+    speaks, _ = _secret_likelihood(name)
     if speaks == "never" or not value:
         return False
-    if value[0] in "/~." and (name.upper().endswith("PWD") or _PATH_OF_A_FILE.fullmatch(value)):
+    if value[0] in "/~." and (name.upper().endswith("PWD") or _FILE_PATH_PATTERN.fullmatch(value)):
         return False
     if speaks == "mostly":
         return _PLAIN_SETTING.fullmatch(value) is None
@@ -132,7 +144,7 @@ def looks_random(value: str) -> bool:
         digits = sum(map(start.count, "0123456789"))
         if digits >= 2 and len(start) - digits >= 2:
             return True
-    return "-" in value and _HAS_UUID.search(value) is not None
+    return "-" in value and _UUID_PATTERN.search(value) is not None
 
 
 # -- by formats
@@ -140,50 +152,53 @@ def looks_random(value: str) -> bool:
 
 def known_prefix(value: str) -> str:
     """The part that tells its kind, of a value that is a token in a known format; empty for any other value."""
-    for literal in _LITERALS:
-        if value.startswith(literal) and (pattern := _pattern_of(literal)) not in (_KEY, _USER):
+    for literal in _SECRET_PREFIXES:
+        if value.startswith(literal) and (pattern := _pattern_for_prefix(literal)) not in (
+            _KEY,
+            _URL_CREDENTIALS_PATTERN,
+        ):
             match = pattern.fullmatch(value)
-            if match is not None and _is_one(match, literal):
+            if match is not None and _is_secret_match(match, literal):
                 return match["kept"]
     return ""
 
 
-def with_known_replaced(text: str, hide: Hide) -> str:
+def replace_secrets(text: str, hide: SecretReplacer) -> str:
     """The text with each secret in a known format, or beside a name that says so, replaced by what ``hide`` answers."""
-    for literal in _LITERALS:
+    for literal in _SECRET_PREFIXES:
         if literal in text:
-            text = _replace_secrets(text, literal, _pattern_of(literal), hide)
-    return _with_named_replaced(text, hide)
+            text = _replace_matches(text, literal, _pattern_for_prefix(literal), hide)
+    return _replace_named_secrets(text, hide)
 
 
-_OF_STARTS = {
+_PATTERNS_BY_PREFIX = {
     "-----BEGIN ": _KEY,
-    "://": _USER,
+    "://": _URL_CREDENTIALS_PATTERN,
     "eyJ": _JWT,
     "SG.": _SENDGRID,
     **dict.fromkeys(("Bearer ", "bearer ", "BEARER ", "Basic ", "basic "), _HEADER),
 }
-_LITERALS = (
+_SECRET_PREFIXES = (
     *("-----BEGIN ", "://", "eyJ", "SG."),
-    *_TOKENS,
-    *_HOOKS,
+    *_TOKEN_PREFIXES,
+    *_WEBHOOK_PATHS,
     *("Bearer ", "bearer ", "BEARER ", "Basic ", "basic "),
 )
 """What each format begins with."""
 
 
 @cache
-def _pattern_of(literal: str) -> re.Pattern[str]:
+def _pattern_for_prefix(literal: str) -> re.Pattern[str]:
     """The pattern of a format from its beginning on, compiled where a text has the beginning."""
-    if literal in _OF_STARTS:
-        return _OF_STARTS[literal]
-    if literal in _HOOKS:
+    if literal in _PATTERNS_BY_PREFIX:
+        return _PATTERNS_BY_PREFIX[literal]
+    if literal in _WEBHOOK_PATHS:
         return re.compile(rf"(?P<kept>{re.escape(literal)})(?P<secret>[\w/-]{{8,}})")
-    more = _AFTER_SK if literal == "sk-" else ""
+    more = _SK_SUBPREFIX_PATTERN if literal == "sk-" else ""
     return re.compile(rf"(?<![A-Za-z0-9])(?P<kept>{re.escape(literal)}{more})(?P<secret>[A-Za-z0-9_-]{{12,}})")
 
 
-def _replace_secrets(text: str, literal: str, pattern: re.Pattern[str], hide: Hide) -> str:
+def _replace_matches(text: str, literal: str, pattern: re.Pattern[str], hide: SecretReplacer) -> str:
     parts: list[str] = []
     done = 0
     at = text.find(literal)
@@ -192,29 +207,29 @@ def _replace_secrets(text: str, literal: str, pattern: re.Pattern[str], hide: Hi
         if match is None:
             at = text.find(literal, at + len(literal))
             continue
-        if _is_one(match, literal):
-            parts += (text[done : match.start()], _hidden(match, hide))
+        if _is_secret_match(match, literal):
+            parts += (text[done : match.start()], _masked_match(match, hide))
             done = match.end()
         at = text.find(literal, match.end())
     return "".join([*parts, text[done:]]) if parts else text
 
 
-def _is_one(match: re.Match[str], literal: str) -> bool:
+def _is_secret_match(match: re.Match[str], literal: str) -> bool:
     """Whether what has the form of a secret isn't a mere word of that form (``sk-learn-contrib-packages``)."""
-    if match.re is _USER:
+    if match.re is _URL_CREDENTIALS_PATTERN:
         return match["only"] is None or looks_random(match["only"])
     rest = match["secret"]
     if match.re is _KEY:
         return bool(rest)
-    if literal in _LETTERS_ALONE:
+    if literal in _ALPHANUMERIC_TOKEN_PREFIXES:
         longest = max(map(len, re.split(r"[_-]", rest)))
         plain = rest.islower() or (rest.isupper() and not literal.isupper())
         return longest >= (30 if plain and not any(map(str.isdigit, rest)) else 16)
-    return match.re in (_JWT, _SENDGRID) or literal in _HOOKS or looks_random(rest) or looks_random(match[0])
+    return match.re in (_JWT, _SENDGRID) or literal in _WEBHOOK_PATHS or looks_random(rest) or looks_random(match[0])
 
 
-def _hidden(match: re.Match[str], hide: Hide) -> str:
-    if match.re is _USER:
+def _masked_match(match: re.Match[str], hide: SecretReplacer) -> str:
+    if match.re is _URL_CREDENTIALS_PATTERN:
         if match["only"] is not None:
             return f"{match['kept']}{hide('', match['only'])}"
         user = match["user"] and hide("", match["user"])
@@ -225,23 +240,23 @@ def _hidden(match: re.Match[str], hide: Hide) -> str:
 # -- beside names
 
 
-def _with_named_replaced(text: str, hide: Hide) -> str:
+def _replace_named_secrets(text: str, hide: SecretReplacer) -> str:
     lowered = _ascii_lower(text)
-    for word in _NAMING:
+    for word in _SECRET_NAME_PARTS:
         parts: list[str] = []
         done = 0
         at = lowered.find(word)
         while at >= 0:
-            name = _REST_OF_NAME.match(text, at)
+            name = _NAME_REST_PATTERN.match(text, at)
             assert name is not None
             match = _ASSIGNMENT.match(text, name.end()) if name.end() - at <= _MAX_NAME_LENGTH else None
             if match is None:
                 at = lowered.find(word, max(name.end(), at + len(word)))
                 continue
             kind = match.lastgroup or ""
-            if _is_given_secret(text, at, match, kind):
+            if _is_secret_assignment(text, at, match, kind):
                 end = match.end(kind)
-                if kind == "bare" and (rest := _REST_OF_BARE.match(text, end)) is not None:
+                if kind == "bare" and (rest := _BARE_VALUE_REST_PATTERN.match(text, end)) is not None:
                     end = rest.end()
                 parts += (text[done : match.start(kind)], hide("", text[match.start(kind) : end]))
                 done = at = end
@@ -254,21 +269,21 @@ def _with_named_replaced(text: str, hide: Hide) -> str:
     return text
 
 
-def _is_given_secret(text: str, at: int, match: re.Match[str], kind: str) -> bool:
+def _is_secret_assignment(text: str, offset: int, match: re.Match[str], kind: str) -> bool:
     """Whether the name at a place is a secret's, and what follows its value (and no other word of a sentence)."""
     sign = match["sign"]
-    before = text[max(0, at - _MAX_NAME_LENGTH) : at]
+    before = text[max(0, offset - _MAX_NAME_LENGTH) : offset]
     if sign is None and "--" not in before:
         return False
     value = match[kind]
     if kind == "bare" and text.startswith(("(", "["), match.end(kind)):  # code: a call, or an item of something
         return False
     own = before.rstrip(_NAME_CHARACTERS)
-    name = before[len(own) :] + text[at : match.start()]
+    name = before[len(own) :] + text[offset : match.start()]
     is_option = name.startswith("--")
     in_query = sign == "=" and own.endswith(("?", "&"))
-    random = len(value) >= _MIN_RANDOM and looks_random(value)
-    _, always = _speaks(name.strip("-"))
+    random = len(value) >= _MIN_RANDOM_LENGTH and looks_random(value)
+    _, always = _secret_likelihood(name.strip("-"))
     if not (sign or is_option) or not (random or always or in_query):
         return False
     if value.startswith((MASK, "$", "<", "{", "%")) or not is_secret(name.strip("-"), value):
@@ -280,7 +295,12 @@ def _is_given_secret(text: str, at: int, match: re.Match[str], kind: str) -> boo
 
 
 def _is_mixed(value: str) -> bool:
-    return not value.islower() and not value.isupper() and any(map(str.isdigit, value)) and len(value) >= _MIN_RANDOM
+    return (
+        not value.islower()
+        and not value.isupper()
+        and any(map(str.isdigit, value))
+        and len(value) >= _MIN_RANDOM_LENGTH
+    )
 
 
 def _ascii_lower(text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-ZH = Path(__file__).with_name("zh.json")
+CHINESE_TEXTS_FILE = Path(__file__).with_name("zh.json")
 """The Chinese of each English text of the source, in the source's order; ``make translations`` keeps them level."""
 
 
@@ -38,12 +38,12 @@ def translated(en: str, context: str = "") -> Text:
 
     ``context`` tells apart what English has one word for: its entry is ``"context|en"``.
     """
-    return Text(en, _chinese().get(f"{context}|{en}" if context else en) or en)
+    return Text(en, _load_chinese().get(f"{context}|{en}" if context else en) or en)
 
 
 @cache
-def _chinese() -> dict[str, str]:
-    return msgspec.json.decode(ZH.read_bytes(), type=dict[str, str])
+def _load_chinese() -> dict[str, str]:
+    return msgspec.json.decode(CHINESE_TEXTS_FILE.read_bytes(), type=dict[str, str])
 
 
 def listed(texts: Iterable[Text], comma: str = ", ", comma_zh: str = "，") -> Text:

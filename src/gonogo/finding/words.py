@@ -51,7 +51,7 @@ CATEGORIES = {
     "rollout": translated("rollout engine"),
 }
 """What memory holds."""
-ONLY_WHERE_HELD = ("workspace", "rollout")
+OPTIONAL_CATEGORIES = ("workspace", "rollout")
 """Categories that a table names only where they hold something."""
 
 

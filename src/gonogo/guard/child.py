@@ -14,7 +14,7 @@ from gonogo.finding.errors import UserError
 
 _SIGNAL_OFFSET = 0x80
 """``si_code`` of a signal that the kernel sent: a terminal's Ctrl-C goes to all processes in its foreground."""
-_PASSED_ON = (
+_FORWARDED_SIGNALS = (
     signal.SIGINT,
     signal.SIGTERM,
     signal.SIGHUP,
@@ -27,7 +27,7 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """What a shell answers for a command that isn't there, or can't be run."""
 
 
-class CommandEnded(msgspec.Struct, frozen=True):
+class CommandResult(msgspec.Struct, frozen=True):
     """How the command ended."""
 
     status: int
@@ -44,22 +44,22 @@ def run_child(
     command: Sequence[str],
     environment: Mapping[str, str],
     on_tick: Callable[[], None] = lambda: None,
-    every: float = 2.0,
+    tick_seconds: float = 2.0,
     on_start: Callable[[int], None] = lambda child: None,
-) -> CommandEnded:
+) -> CommandResult:
     """Run the command to its end; ``on_tick`` is called every few seconds while it runs, ``on_start`` with its number.
 
     Standard input, output and error are those of this process. Signals to end are held back here and passed on, but for
-    those that the terminal has sent to the command as well. Raises CannotStart for a command that can't be started.
+    those that the terminal has sent to the command as well. Raises CommandStartError for one that can't be started.
     """
-    held = {one for one in _PASSED_ON if signal.getsignal(one) is not signal.SIG_IGN} | {signal.SIGCHLD}
+    held = {one for one in _FORWARDED_SIGNALS if signal.getsignal(one) is not signal.SIG_IGN} | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
     try:
         child = _start_process(command, environment, before)
         on_start(child)
-        return _waited_for(child, held, on_tick, every)
+        return _waited_for(child, held, on_tick, tick_seconds)
     finally:
-        _forget_pending(held)
+        _discard_pending_signals(held)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
@@ -67,11 +67,11 @@ def _start_process(command: Sequence[str], environment: Mapping[str, str], mask:
     try:
         return os.posix_spawnp(command[0], list(command), dict(environment), setsigmask=mask)
     except FileNotFoundError:
-        raise CannotStart(
+        raise CommandStartError(
             NOT_FOUND, translated("{name}: command not found; is it on PATH?").format(name=command[0])
         ) from None
     except (OSError, ValueError) as error:
-        raise CannotStart(
+        raise CommandStartError(
             NOT_EXECUTABLE,
             translated("{name}: cannot be run ({why})").format(
                 name=command[0], why=getattr(error, "strerror", None) or error
@@ -79,7 +79,7 @@ def _start_process(command: Sequence[str], environment: Mapping[str, str], mask:
         ) from None
 
 
-class CannotStart(UserError):
+class CommandStartError(UserError):
     """A command that could not be started; ``status`` is what a shell would answer."""
 
     def __init__(self, status: int, text: Text) -> None:
@@ -87,33 +87,35 @@ class CannotStart(UserError):
         self.status = status
 
 
-def _waited_for(child: int, held: set[signal.Signals], on_tick: Callable[[], None], every: float) -> CommandEnded:
+def _waited_for(
+    child_pid: int, blocked_signals: set[signal.Signals], on_tick: Callable[[], None], tick_seconds: float
+) -> CommandResult:
     passed_on: list[int] = []
     interrupted = False
-    next_tick = time.monotonic() + every
+    next_tick = time.monotonic() + tick_seconds
     while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
+        ended, status = os.waitpid(child_pid, os.WNOHANG)
         if ended:
-            return _command_ended(status, tuple(passed_on), interrupted)
-        came = signal.sigtimedwait(held, max(next_tick - time.monotonic(), 0.0))
+            return _command_result(status, tuple(passed_on), interrupted)
+        came = signal.sigtimedwait(blocked_signals, max(next_tick - time.monotonic(), 0.0))
         if came is None:
             on_tick()
-            next_tick = time.monotonic() + every
+            next_tick = time.monotonic() + tick_seconds
         elif came.si_signo != signal.SIGCHLD:
             interrupted = interrupted or came.si_signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
             if came.si_code != _SIGNAL_OFFSET:
                 passed_on.append(came.si_signo)
-                os.kill(child, came.si_signo)
+                os.kill(child_pid, came.si_signo)
 
 
-def _command_ended(status: int, passed_on: tuple[int, ...], interrupted: bool) -> CommandEnded:
+def _command_result(status: int, forwarded_signals: tuple[int, ...], interrupted: bool) -> CommandResult:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        return CommandEnded(128 - code, -code, passed_on, interrupted)
-    return CommandEnded(code, None, passed_on, interrupted)
+        return CommandResult(128 - code, -code, forwarded_signals, interrupted)
+    return CommandResult(code, None, forwarded_signals, interrupted)
 
 
-def _forget_pending(held: set[signal.Signals]) -> None:
+def _discard_pending_signals(blocked_signals: set[signal.Signals]) -> None:
     """A second Ctrl-C, given while the command was ending, does not cost the report."""
-    while signal.sigtimedwait(held, 0) is not None:
+    while signal.sigtimedwait(blocked_signals, 0) is not None:
         pass

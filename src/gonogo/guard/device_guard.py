@@ -39,7 +39,7 @@ class DeviceGuard:
         if not self._handles:
             for name, module in self.model.named_modules():
                 if type(module).__module__.startswith("torch.nn.modules.") and _is_layer(module):
-                    hook = _Look(name or type(module).__name__)
+                    hook = _DeviceCheckHook(name or type(module).__name__)
                     self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
         return self
 
@@ -78,7 +78,7 @@ def _is_layer(module: Any) -> bool:
     return any(value is not None for value in (*module._parameters.values(), *module._buffers.values()))
 
 
-class _Look:
+class _DeviceCheckHook:
     """The look at one layer before its forward; DeepSpeed has gathered the layer's weights by then."""
 
     def __init__(self, name: str) -> None:

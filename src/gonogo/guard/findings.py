@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from gonogo.check.static_findings import StaticFindings
-from gonogo.evidence.guarded.as_rehearsal import as_rehearsal
-from gonogo.evidence.guarded.ends import Death, log_of, roots, went_well
+from gonogo.evidence.guarded.as_rehearsal import to_rehearsal_record
+from gonogo.evidence.guarded.ends import RankDeath, log_of, roots, run_succeeded
 from gonogo.evidence.guarded.guarded_run import GuardedRun
-from gonogo.evidence.rank_ends import ended_in_record
+from gonogo.evidence.rank_ends import rank_failures_in_record
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
-from gonogo.finding import Certainty, Finding, Severity, Span, best_first
+from gonogo.finding import Certainty, Finding, Severity, Span, sorted_findings
 from gonogo.hazards.index import all_hazards
-from gonogo.judge.explained import Places
+from gonogo.judge.explained import FindingPlaces
 from gonogo.judge.log_findings import findings_in_log
 from gonogo.judge.merge import merge_findings
 from gonogo.judge.rehearsal_findings import fallback_findings, findings_in_record
@@ -31,7 +31,7 @@ def findings_in_guarded_run(run: GuardedRun) -> tuple[Finding, ...]:
     for hazard in all_hazards():
         if not hazard.fallback:
             found += hazard.in_guarded_run(run)
-    found += _of_exceptions(run)
+    found += _findings_in_exceptions(run)
     unexplained = _unexplained_ranks(first, found)
     for hazard in all_hazards():
         if hazard.fallback and (unexplained or not first):
@@ -42,7 +42,9 @@ def findings_in_guarded_run(run: GuardedRun) -> tuple[Finding, ...]:
     return _in_order([_downgrade_survived(run, finding) for finding in found], first)
 
 
-def findings_with_files(run: GuardedRun, seen: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
+def findings_with_files(
+    run: GuardedRun, observed_findings: tuple[Finding, ...], files: StaticFindings
+) -> tuple[Finding, ...]:
     """What was seen together with the errors that the files showed before the start.
 
     What did not show in a run is no certain error of it; of one that ended well, it was none.
@@ -53,13 +55,15 @@ def findings_with_files(run: GuardedRun, seen: tuple[Finding, ...], files: Stati
         surely = finding.certainty is Certainty.CERTAIN
         return _downgrade_survived(run, replace(finding, certainty=Certainty.LIKELY) if surely else finding)
 
-    places = Places(files.sources, files.base, files.packages)
-    return merge_findings(seen, errors, ended_in_record(as_rehearsal(run)), places, unseen=not_seen)
+    places = FindingPlaces(files.sources, files.base, files.packages)
+    return merge_findings(
+        observed_findings, errors, rank_failures_in_record(to_rehearsal_record(run)), places, unseen=not_seen
+    )
 
 
-def _of_exceptions(run: GuardedRun) -> Iterator[Finding]:
+def _findings_in_exceptions(run: GuardedRun) -> Iterator[Finding]:
     """What hazards that judge rehearsals and logs say of the exceptions, and of the place where the ranks diverge."""
-    record = as_rehearsal(run)
+    record = to_rehearsal_record(run)
     found, explained = findings_in_record(record)
     yield from found
     general = fallback_findings(record)
@@ -68,7 +72,7 @@ def _of_exceptions(run: GuardedRun) -> Iterator[Finding]:
     for failed in failed_ranks(record):
         if set(failed.ranks) <= explained:
             continue
-        told = _as_log(run, failed)
+        told = _root_cause_in_traceback(run, failed)
         if told is not None and told.certainty is not Certainty.POSSIBLE:
             yield told
             continue
@@ -78,9 +82,9 @@ def _of_exceptions(run: GuardedRun) -> Iterator[Finding]:
             yield told
 
 
-def _as_log(run: GuardedRun, failed: FailedRanks) -> Finding | None:
+def _root_cause_in_traceback(run: GuardedRun, failed_group: FailedRanks) -> Finding | None:
     """The root cause that hazards see in the traceback, with its places in the code."""
-    ranks = [rank for number in failed.ranks if (rank := run.rank(number)) is not None]
+    ranks = [rank for number in failed_group.ranks if (rank := run.rank(number)) is not None]
     findings = findings_in_log(log_of(run, ranks))
     fallbacks = {hazard.name for hazard in all_hazards() if hazard.fallback}
     chosen = next((one for one in findings if one.hazard not in fallbacks), None)
@@ -88,28 +92,28 @@ def _as_log(run: GuardedRun, failed: FailedRanks) -> Finding | None:
         return None
     return replace(
         chosen,
-        spans=failure_places(failed.failure) or chosen.spans,
-        ranks=failed.ranks,
-        module=chosen.module or failed.failure.module,
+        spans=failure_places(failed_group.failure) or chosen.spans,
+        ranks=failed_group.ranks,
+        module=chosen.module or failed_group.failure.module,
     )
 
 
-def _unexplained_ranks(first: list[Death], found: list[Finding]) -> set[int]:
+def _unexplained_ranks(first_deaths: list[RankDeath], findings: list[Finding]) -> set[int]:
     explain = {hazard.name for hazard in all_hazards() if hazard.explains_failure or hazard.consequence}
-    told = {rank for one in found if one.severity is Severity.ERROR and one.hazard in explain for rank in one.ranks}
-    return {death.rank for death in first} - told
+    told = {rank for one in findings if one.severity is Severity.ERROR and one.hazard in explain for rank in one.ranks}
+    return {death.rank for death in first_deaths} - told
 
 
 def _downgrade_survived(run: GuardedRun, finding: Finding) -> Finding:
     """An error that a run lived through was none: it ended well all the same."""
-    if went_well(run) and finding.severity is Severity.ERROR:
+    if run_succeeded(run) and finding.severity is Severity.ERROR:
         return replace(finding, severity=Severity.WARNING)
     return finding
 
 
-def _in_order(found: list[Finding], first: list[Death]) -> tuple[Finding, ...]:
+def _in_order(findings: list[Finding], first_deaths: list[RankDeath]) -> tuple[Finding, ...]:
     """Errors first; of these, what explains the rank that ended first; what came later may only follow from it."""
-    time = {death.rank: death.time for death in first}
+    time = {death.rank: death.time for death in first_deaths}
     earliest = min(time.values(), default=0.0)
     root = {rank for rank, one in time.items() if one == earliest}
 
@@ -118,15 +122,15 @@ def _in_order(found: list[Finding], first: list[Death]) -> tuple[Finding, ...]:
         return finding.severity is Severity.ERROR and bool(ranks) and bool(ranks & set(time)) and not ranks & root
 
     told: list[Finding] = []
-    for finding in found:
+    for finding in findings:
         certainty = Certainty.POSSIBLE if follows(finding) else finding.certainty
         told.append(replace(finding, certainty=certainty))
     told.sort(key=lambda finding: min((time.get(rank, earliest) for rank in finding.ranks), default=earliest))
-    return best_first(_once(told))
+    return sorted_findings(_deduplicated(told))
 
 
-def _once(found: list[Finding]) -> list[Finding]:
+def _deduplicated(findings: list[Finding]) -> list[Finding]:
     kept: dict[tuple[str, tuple[int, ...], Span | None], Finding] = {}
-    for finding in found:
+    for finding in findings:
         kept.setdefault((finding.hazard, finding.ranks, finding.spans[0] if finding.spans else None), finding)
     return list(kept.values())

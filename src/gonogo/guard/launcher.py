@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 def watch_children(folder: str) -> None:
     """Note in the folder how processes end that this one starts by ``subprocess`` or ``multiprocessing``."""
-    notes = _Notes(folder)
+    notes = _ExitLog(folder)
     after_import("subprocess", lambda module: _watch_launcher(_watch_subprocess, module, notes))
     after_import("multiprocessing.popen_fork", lambda module: _watch_launcher(_watch_multiprocessing, module, notes))
 
 
-def _watch_launcher(watch: Any, module: ModuleType, notes: _Notes) -> None:
+def _watch_launcher(watch: Any, module: ModuleType, notes: _ExitLog) -> None:
     try:
         watch(module, notes)
     except Exception:  # another Python's subprocess: nothing is noted
         return
 
 
-class _Notes:
+class _ExitLog:
     """The file that is appended to, opened at the first process that ends. It never raises, and gives up at a fault."""
 
     def __init__(self, folder: str) -> None:
@@ -61,7 +61,7 @@ class _Notes:
             self._broken = True
 
 
-def _watch_subprocess(module: ModuleType, notes: _Notes) -> None:
+def _watch_subprocess(module: ModuleType, notes: _ExitLog) -> None:
     original = module.Popen._handle_exitstatus
 
     def handle(self: Any, *arguments: Any, **named: Any) -> Any:
@@ -72,7 +72,7 @@ def _watch_subprocess(module: ModuleType, notes: _Notes) -> None:
     module.Popen._handle_exitstatus = handle
 
 
-def _watch_multiprocessing(module: ModuleType, notes: _Notes) -> None:
+def _watch_multiprocessing(module: ModuleType, notes: _ExitLog) -> None:
     original = module.Popen.poll
 
     def poll(self: Any, *arguments: Any, **named: Any) -> Any:

@@ -17,14 +17,14 @@ import msgspec
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, dump, load
 from gonogo.evidence.guarded.files import read_run
-from gonogo.evidence.guarded.launch import Launched, launch_path
+from gonogo.evidence.guarded.launch import LaunchRecord, launch_path
 from gonogo.finding import Report, translated
-from gonogo.guard.child import CannotStart, CommandEnded, run_child
+from gonogo.guard.child import CommandResult, CommandStartError, run_child
 from gonogo.guard.injection import GuardOptions, inject
 from gonogo.guard.rank.machine_memory import memory_limit, oom_kills
 from gonogo.guard.watch import Watch
 from gonogo.report.atomic import write_atomically
-from gonogo.report.untrusted import complain
+from gonogo.report.untrusted import print_error
 
 _FILES = "check.json"
 """What the check before the start found, in the run's folder."""
@@ -51,12 +51,12 @@ def default_folder(environment: Mapping[str, str]) -> Path:
     return Path("gonogo-runs", f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
 
 
-def run_guarded(request: GuardRequest, environment: Mapping[str, str], language: str) -> CommandEnded:
+def run_guarded(request: GuardRequest, environment: Mapping[str, str], language: str) -> CommandResult:
     """Run the command to its end with the guard in its Python processes; how it ended.
 
     A command that can't be started ends as in a shell: 127 or 126, with one line on standard error.
     """
-    launched = Launched(
+    launched = LaunchRecord(
         host=socket.gethostname(),
         pid=os.getpid(),
         command=[word.encode("utf-8", "backslashreplace").decode() for word in request.command],
@@ -75,21 +75,21 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
         write_atomically(request.folder / _FILES, dump(request.files))
         watch = Watch(
             request.folder,
-            lambda: _print_trouble(request.folder, language),
-            lambda: _say_deleted(request.folder, language),
+            lambda: _print_gravest_finding(request.folder, language),
+            lambda: _warn_deleted(request.folder, language),
         ).look
     except OSError as error:
-        _say_unguarded(request.folder, error, language)
+        _warn_unguarded(request.folder, error, language)
 
-    def started(child: int) -> None:
-        launched.child = child
+    def started(child_pid: int) -> None:
+        launched.child = child_pid
         _write_if_possible(request.folder, launched)
 
     try:
         ended = run_child(request.command, guarded, watch, on_start=started)
-    except CannotStart as error:
-        complain(error.text, language)
-        ended = CommandEnded(error.status)
+    except CommandStartError as error:
+        print_error(error.text, language)
+        ended = CommandResult(error.status)
     watch()  # the folder may have been deleted since the last look
     killed_after = oom_kills()
     launched.ended = time.time()
@@ -102,7 +102,7 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
     return ended
 
 
-def report_in(folder: Path) -> Report:
+def report_of_folder(folder: Path) -> Report:
     """The report of a folder's records.
 
     Raises OSError where the folder can't be read.
@@ -112,7 +112,7 @@ def report_in(folder: Path) -> Report:
     return report_of(read_run(folder), files=load(folder / _FILES))
 
 
-def keep_report(report: Report, folder: Path, language: str) -> None:
+def write_report_files(report: Report, folder: Path, language: str) -> None:
     """Put the report into the folder as text, as a page and as JSON. Raises OSError where it can't be written."""
     from gonogo.report import render
 
@@ -120,19 +120,21 @@ def keep_report(report: Report, folder: Path, language: str) -> None:
         write_atomically(folder / name, render(report, format_name, language).encode("utf-8", "backslashreplace"))
 
 
-def _write(folder: Path, launched: Launched) -> None:
-    write_atomically(launch_path(str(folder), launched.host, launched.pid), msgspec.json.encode(launched))
+def _write(folder: Path, launch_record: LaunchRecord) -> None:
+    write_atomically(
+        launch_path(str(folder), launch_record.host, launch_record.pid), msgspec.json.encode(launch_record)
+    )
 
 
-def _write_if_possible(folder: Path, launched: Launched) -> None:
+def _write_if_possible(folder: Path, launch_record: LaunchRecord) -> None:
     try:
-        _write(folder, launched)
+        _write(folder, launch_record)
     except OSError:  # said once, where the folder was made or where the report is written
         return
 
 
-def _say_unguarded(folder: Path, error: OSError, language: str) -> None:
-    complain(
+def _warn_unguarded(folder: Path, error: OSError, language: str) -> None:
+    print_error(
         translated(
             "the guard can't write to {folder} ({why}): the command runs without it; choose another folder "
             "with --folder DIR"
@@ -141,8 +143,8 @@ def _say_unguarded(folder: Path, error: OSError, language: str) -> None:
     )
 
 
-def _say_deleted(folder: Path, language: str) -> None:
-    complain(
+def _warn_deleted(folder: Path, language: str) -> None:
+    print_error(
         translated(
             "{folder} was deleted while the command is running: the guard has stopped recording, the command "
             "continues; choose another folder with --folder DIR"
@@ -151,14 +153,14 @@ def _say_deleted(folder: Path, language: str) -> None:
     )
 
 
-def _print_trouble(folder: Path, language: str) -> None:
+def _print_gravest_finding(folder: Path, language: str) -> None:
     """One line on the gravest finding so far; the whole report is in the folder."""
-    report = report_in(folder)
+    report = report_of_folder(folder)
     if not report.findings:
         return
-    keep_report(report, folder, language)
+    write_report_files(report, folder, language)
     first = report.findings[0]
-    complain(
+    print_error(
         translated("{title}. {cause} ({place})").format(
             title=first.title, cause=first.cause, place=folder / "report.txt"
         ),

@@ -38,7 +38,7 @@ def report_of(run: GuardedRun, folder: str | None = None, *, files: StaticFindin
     """
     folder = os.getcwd() if folder is None else folder
     shown = findings_with_files(run, findings_in_guarded_run(run), files)
-    findings = tuple(_seen_from(folder, finding) for finding in shown)
+    findings = tuple(_with_relative_paths(folder, finding) for finding in shown)
     return Report(
         command="run",
         verdict=verdict_of(findings, complete=run.exit_status == 0 and bool(run.ranks)),
@@ -50,7 +50,7 @@ def report_of(run: GuardedRun, folder: str | None = None, *, files: StaticFindin
     )
 
 
-def _seen_from(folder: str, finding: Finding) -> Finding:
+def _with_relative_paths(folder: str, finding: Finding) -> Finding:
     return replace(finding, spans=tuple(replace(span, path=seen_from(folder, span.path)) for span in finding.spans))
 
 

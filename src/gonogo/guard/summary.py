@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.guarded.ends import Death, deaths, exception_of, name_of_signal, roots
+from gonogo.evidence.guarded.ends import RankDeath, fatal_exception, rank_deaths, roots, signal_name
 from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.standstill import Hang, find_hang
-from gonogo.evidence.guarded.whereabouts import own_frame
+from gonogo.evidence.guarded.whereabouts import innermost_user_frame
 from gonogo.finding import guarded_run
 from gonogo.finding.guarded_run import RankSteps, StepsOverTime
 
@@ -20,7 +20,7 @@ _POINTS, _FIGURES = 400, 24_000
 
 def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRunSummary:
     """The run as a report tells it: how each rank ended, what it held, where it stood."""
-    ended = {death.rank: death for death in deaths(run)}
+    ended = {death.rank: death for death in rank_deaths(run)}
     first = next(iter(roots(run)), None)
     still = find_hang(run)
     return guarded_run.GuardedRunSummary(
@@ -33,34 +33,34 @@ def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRunSummary:
         seconds=round(run.ended - run.started, 3) if run.ended and run.started else None,
         steps=max((rank.last_step for rank in run.ranks), default=0),
         first_failed=_death(first) if first is not None else None,
-        standstill=_standstill(still) if still is not None else None,
+        standstill=_hang_summary(still) if still is not None else None,
         ranks=tuple(_rank(run, rank, ended.get(rank.rank)) for rank in run.ranks),
         missing_ranks=tuple(number for number in range(run.world_size) if run.ranks and run.rank(number) is None),
         launches=run.launches,
-        stalled=tuple(stall for rank in run.ranks for stall in _stalls(rank)),
+        stalled=tuple(stall for rank in run.ranks for stall in _stall_summaries(rank)),
         over_time=steps_over_time(run),
     )
 
 
-def _death(death: Death) -> guarded_run.DeathSummary:
+def _death(death: RankDeath) -> guarded_run.DeathSummary:
     return guarded_run.DeathSummary(
         rank=death.rank,
         how=death.how,
         time=death.time,
-        signal=name_of_signal(death.signal) if death.signal is not None else None,
+        signal=signal_name(death.signal) if death.signal is not None else None,
         status=death.status,
         consequence=death.consequence,
     )
 
 
-def _standstill(still: Hang) -> guarded_run.HangSummary:
+def _hang_summary(hang: Hang) -> guarded_run.HangSummary:
     rows = []
-    for rank, seen in sorted(still.seen.items()):
+    for rank, seen in sorted(hang.seen.items()):
         pending = seen.pending
-        at = own_frame(seen.frames)
-        unnamed = pending is None and rank in still.waiting and still.call is not None
-        call = still.call if unnamed else pending
-        state = "late" if rank in still.late else "waiting" if rank in still.waiting else "elsewhere"
+        at = innermost_user_frame(seen.frames)
+        unnamed = pending is None and rank in hang.waiting and hang.call is not None
+        call = hang.call if unnamed else pending
+        state = "late" if rank in hang.late else "waiting" if rank in hang.waiting else "elsewhere"
         rows.append(
             guarded_run.Wait(
                 rank=rank,
@@ -71,25 +71,25 @@ def _standstill(still: Hang) -> guarded_run.HangSummary:
                 function=at.function if at is not None else None,
             )
         )
-    rows += [guarded_run.Wait(rank, "silent") for rank in still.silent if rank not in still.seen]
+    rows += [guarded_run.Wait(rank, "silent") for rank in hang.silent if rank not in hang.seen]
     return guarded_run.HangSummary(
-        seconds=round(still.seconds, 1),
-        median_step=round(still.median, 3),
-        operator=still.call.operator if still.call is not None else None,
-        waiting=tuple(still.waiting),
-        late=tuple(still.late),
+        seconds=round(hang.seconds, 1),
+        median_step=round(hang.median, 3),
+        operator=hang.call.operator if hang.call is not None else None,
+        waiting=tuple(hang.waiting),
+        late=tuple(hang.late),
         ranks=tuple(rows),
     )
 
 
-def _stalls(rank: GuardedRank) -> Iterator[guarded_run.StallSummary]:
+def _stall_summaries(rank: GuardedRank) -> Iterator[guarded_run.StallSummary]:
     """Each of a rank's stalls once, as it was written last."""
     last = {(stall.step, stall.phase): stall for stall in rank.stalls}
     ended = {resumed.step: resumed.seconds for resumed in rank.resumed}
     for (step, phase), stall in last.items():
         pending = next((call for call in reversed(stall.collectives) if not call.returned), None)
         frames = pending.frames if pending is not None else stall.threads[0].frames if stall.threads else ()
-        at = own_frame(frames)
+        at = innermost_user_frame(frames)
         yield guarded_run.StallSummary(
             rank=rank.rank,
             step=step,
@@ -103,9 +103,9 @@ def _stalls(rank: GuardedRank) -> Iterator[guarded_run.StallSummary]:
         )
 
 
-def _rank(run: GuardedRun, rank: GuardedRank, death: Death | None) -> guarded_run.GuardedRankSummary:
+def _rank(run: GuardedRun, rank: GuardedRank, death: RankDeath | None) -> guarded_run.GuardedRankSummary:
     start = rank.start
-    raised = exception_of(rank)
+    raised = fatal_exception(rank)
     census = rank.placements[-1] if rank.placements else None
     return guarded_run.GuardedRankSummary(
         rank=rank.rank,
@@ -115,7 +115,7 @@ def _rank(run: GuardedRun, rank: GuardedRank, death: Death | None) -> guarded_ru
         gpu=start.gpu if start is not None else None,
         versions=dict(start.versions) if start is not None else {},
         outcome=outcome_of(run, rank, death),
-        signal=name_of_signal(death.signal) if death is not None and death.signal is not None else None,
+        signal=signal_name(death.signal) if death is not None and death.signal is not None else None,
         steps=rank.last_step,
         seconds_per_step=_seconds_per_step(rank),
         last_seen=rank.last_time or None,
@@ -132,7 +132,7 @@ def _rank(run: GuardedRun, rank: GuardedRank, death: Death | None) -> guarded_ru
     )
 
 
-def outcome_of(run: GuardedRun, rank: GuardedRank, death: Death | None) -> str:
+def outcome_of(run: GuardedRun, rank: GuardedRank, death: RankDeath | None) -> str:
     """``completed``, ``raised``, ``killed`` (a signal), ``ended`` (a status of its own), ``vanished``, ``running``."""
     if death is not None:
         how = {"exception": "raised", "signal": "killed", "status": "exited", "vanished": "vanished"}[death.how]
@@ -158,14 +158,14 @@ def steps_over_time(run: GuardedRun) -> StepsOverTime | None:
     return StepsOverTime(width, tuple(_downsampled_steps(rank, width, -(-last // width)) for rank in ranks), capacity)
 
 
-def _downsampled_steps(rank: GuardedRank, width: int, stretches: int) -> RankSteps:
+def _downsampled_steps(rank: GuardedRank, width: int, bin_count: int) -> RankSteps:
     """The highest figures of each stretch; a record of several steps tells of each stretch that it reaches into."""
-    seconds: list[float | None] = [None] * stretches
-    gpu: list[int | None] = [None] * stretches
-    host: list[int | None] = [None] * stretches
+    seconds: list[float | None] = [None] * bin_count
+    gpu: list[int | None] = [None] * bin_count
+    host: list[int | None] = [None] * bin_count
     for step in rank.steps:
         first, last = max(step.step - max(step.steps, 1), 0), max(step.step - 1, 0)
-        for at in range(first // width, min(last // width + 1, stretches)):
+        for at in range(first // width, min(last // width + 1, bin_count)):
             seconds[at] = max(seconds[at] or 0.0, round(max(step.slowest, step.seconds), 4))
             gpu[at] = max(gpu[at] or 0, step.gpu_reserved)
             host[at] = max(host[at] or 0, step.host_bytes)

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-_TROUBLE = (b'"kind":"stall"', b'"kind":"warning"', b'"kind":"nonfinite"', b'"differences":[{')
-_SETTLES = 3.0
+_TROUBLE_MARKERS = (b'"kind":"stall"', b'"kind":"warning"', b'"kind":"nonfinite"', b'"differences":[{')
+_SETTLE_SECONDS = 3.0
 """Seconds for the other ranks to record what they saw of it."""
-_MAX_SILENCE = 3600.0
-_MAX_READ = 1 << 20
+_MAX_SILENCE_SECONDS = 3600.0
+_MAX_READ_BYTES = 1 << 20
 
 
 class Watch:
@@ -19,10 +19,10 @@ class Watch:
     ``deleted`` is called, once, when the folder is there no more.
     """
 
-    def __init__(self, folder: Path, tell: Callable[[], None], deleted: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, folder: Path, notify: Callable[[], None], on_deleted: Callable[[], None] = lambda: None) -> None:
         self._folder = folder
-        self._tell = tell
-        self._deleted: Callable[[], None] | None = deleted
+        self._tell = notify
+        self._deleted: Callable[[], None] | None = on_deleted
         self._read: dict[str, int] = {}
         self._trouble_since: float | None = None
         self._quiet_until = 0.0
@@ -41,16 +41,16 @@ class Watch:
 
     def _look(self) -> None:
         now = time.monotonic()
-        if self._grown_with_trouble() and self._trouble_since is None:
+        if self._has_new_trouble() and self._trouble_since is None:
             self._trouble_since = now
         since = self._trouble_since
-        if since is not None and now - since >= _SETTLES and now >= self._quiet_until:
+        if since is not None and now - since >= _SETTLE_SECONDS and now >= self._quiet_until:
             self._trouble_since = None
             self._quiet_until = now + self._quiet
-            self._quiet = min(2 * self._quiet, _MAX_SILENCE)
+            self._quiet = min(2 * self._quiet, _MAX_SILENCE_SECONDS)
             self._tell()
 
-    def _grown_with_trouble(self) -> bool:
+    def _has_new_trouble(self) -> bool:
         trouble = False
         for path in self._folder.glob("rank-*.jsonl"):
             known = self._read.get(path.name, 0)
@@ -58,8 +58,8 @@ class Watch:
             if size <= known:
                 continue
             with path.open("rb") as file:
-                file.seek(max(known, size - _MAX_READ))
-                data = file.read(_MAX_READ)
+                file.seek(max(known, size - _MAX_READ_BYTES))
+                data = file.read(_MAX_READ_BYTES)
             self._read[path.name] = size
-            trouble = trouble or any(word in data for word in _TROUBLE)
+            trouble = trouble or any(word in data for word in _TROUBLE_MARKERS)
         return trouble

@@ -27,7 +27,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gonogo.hazards.log_rule import DeclaredInLogs, LoggedHazard
+from gonogo.hazards.log_rule import LoggedHazard, LogPageDeclarations
 from gonogo.hazards.page import HazardPage
 from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run, Text, translated
 
@@ -79,7 +79,7 @@ class RefusedArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Instead of the page's, where this one is cured otherwise."""
 
 
-class DeclaredArguments(DeclaredInLogs, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeclaredArguments(LogPageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the page of an :class:`ArgumentHazard` may declare: signs of a log as well."""
 
     program: Literal["megatron"] | UnsetType = UNSET
@@ -108,7 +108,7 @@ class ArgumentHazard(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The first of the combinations that the command has."""
         program = PROGRAMS[self.program]
-        if not _is_started(program, launch, run):
+        if not _is_launched(program, launch, run):
             return
         values = _Values(program, launch, run)
         for rule, expression, names in self._rules:
@@ -153,7 +153,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def _is_started(program: CheckedProgram, launch: Launch, run: Run) -> bool:
+def _is_launched(program: CheckedProgram, launch: Launch, run: Run) -> bool:
     """Whether the launch starts this program itself, with all that decides on its command line."""
     name = str(launch.program.get("")).rpartition("/")[2]
     if launch.framework is not None or run.deepspeed_on or not name.startswith(program.begins):
@@ -180,7 +180,7 @@ class _Values:
         if name == "world_size":
             return self._run.world_size
         if name == "data_parallel_size":
-            return self._data_parallel()
+            return self._data_parallel_size()
         field = self.field(name)
         if field.absent:
             return self._program.defaults.get(name)
@@ -200,7 +200,7 @@ class _Values:
         value = self.value(name)
         return "?" if value is None else value
 
-    def _data_parallel(self) -> int | None:
+    def _data_parallel_size(self) -> int | None:
         world = self._run.world_size
         if world is None:
             return None

@@ -18,10 +18,10 @@ import msgspec
 PACKAGE = Path(__file__).parents[1]
 CHECKOUT = PACKAGE.parents[1]
 """The checkout that the package is in, if it is in one."""
-_KEPT_DAYS = 30
+_MAX_CACHE_DAYS = 30
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _CacheEntry(msgspec.Struct, frozen=True):
     """A file of the cache."""
 
     of: bytes
@@ -29,34 +29,34 @@ class _Kept(msgspec.Struct, frozen=True):
     built: bytes
 
 
-def kept(name: str, of: bytes, build: Callable[[], bytes]) -> bytes:
+def kept(name: str, files_fingerprint: bytes, build: Callable[[], bytes]) -> bytes:
     """What was built of the same files before, or else what is built now. Raises what ``build`` raises."""
     file = _cache_file(name)
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        found = msgspec.msgpack.decode(file.read_bytes(), type=_Kept)
-        if found.of == of:
+        found = msgspec.msgpack.decode(file.read_bytes(), type=_CacheEntry)
+        if found.of == files_fingerprint:
             return found.built
     built = build()
     with contextlib.suppress(OSError):
-        _keep(file, msgspec.msgpack.encode(_Kept(of, built)))
+        _keep(file, msgspec.msgpack.encode(_CacheEntry(files_fingerprint, built)))
     return built
 
 
-def fingerprint(*folders: Path, endings: tuple[str, ...] = (".py", ".md", ".toml")) -> bytes:
+def fingerprint(*folders: Path, suffixes: tuple[str, ...] = (".py", ".md", ".toml")) -> bytes:
     """What tells one state of the folders from another: each such file's name, time and size; in some milliseconds."""
-    lines = (line for folder in folders for line in _files_in(str(folder), endings))
+    lines = (line for folder in folders for line in _files_in(str(folder), suffixes))
     return "".join((f"{sys.version_info[:2]}", *lines)).encode("utf-8", "surrogateescape")
 
 
-def _files_in(folder: str, endings: tuple[str, ...]) -> Iterator[str]:
+def _files_in(folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
-            if entry.name.endswith(endings):
+            if entry.name.endswith(suffixes):
                 stat = entry.stat()
                 yield f"{entry.name}\0{stat.st_mtime_ns}\0{stat.st_size}\n"
             elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
                 yield f"{entry.name}/\n"
-                yield from _files_in(entry.path, endings)
+                yield from _files_in(entry.path, suffixes)
 
 
 def _cache_file(name: str) -> Path:
@@ -74,5 +74,5 @@ def _keep(file: Path, data: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, data)
     for other in file.parent.glob("*.msgpack"):
-        if other.stat().st_mtime < time.time() - _KEPT_DAYS * 86_400:
+        if other.stat().st_mtime < time.time() - _MAX_CACHE_DAYS * 86_400:
             other.unlink()

@@ -30,9 +30,9 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gonogo.hazards.facts.deepspeed_settings import key_spot, span_in
-from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.hazard import Declared
+from gonogo.hazards.facts.deepspeed_settings import config_key_span, config_span
+from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
+from gonogo.hazards.hazard import PageDeclarations
 from gonogo.hazards.page import HazardPage
 from gonogo.hazards.rule import (
     Certainty,
@@ -50,7 +50,7 @@ from gonogo.hazards.rule import (
 
 Words = Mapping[str, object]
 """What the placeholders of the texts stand for."""
-Wrong = Callable[[Field], bool]
+FieldTest = Callable[[Field], bool]
 
 
 class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,12 +70,12 @@ Values = bool | Literal["any"] | tuple[str, ...] | Bounds
 """Which values are wrong: a switch that is on (``true``) or off, any, one of these words in either case, a number."""
 
 
-def number(test: Callable[[float], bool]) -> Wrong:
+def number(test: Callable[[float], bool]) -> FieldTest:
     """A number of which something holds that bounds can't say."""
     return lambda field: field.number is not None and test(field.number)
 
 
-def one_of(values: Values) -> Wrong:
+def make_field_test(values: Values) -> FieldTest:
     """The test that declared values stand for."""
     if isinstance(values, bool):
         return lambda field: field.truth is values
@@ -95,7 +95,7 @@ class Setting(msgspec.Struct, frozen=True):
     run: Run
 
 
-class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DeclaredEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The edit that cures it: ``key`` (or else the setting itself) gets ``to`` as its value, or goes."""
 
     title: Text
@@ -105,7 +105,7 @@ class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     safe: bool = True
 
 
-class DeclaredInConfigs(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeclaredInConfigs(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the page of a :class:`ConfigHazard` may declare."""
 
     from_sections: ClassVar[tuple[str, ...]] = ("cause", "cures")
@@ -120,7 +120,7 @@ class DeclaredInConfigs(Declared, frozen=True, kw_only=True, forbid_unknown_fiel
     cures: tuple[Text, ...] | UnsetType = UNSET
     confirm: Text | tuple[Text, ...] | UnsetType = UNSET
     beside: tuple[str, ...] | UnsetType = UNSET
-    change: Change | UnsetType = UNSET
+    change: DeclaredEdit | UnsetType = UNSET
 
 
 class ConfigHazard(Hazard):
@@ -130,7 +130,7 @@ class ConfigHazard(Hazard):
 
     keys: tuple[str, ...]
     """The settings, each by its path; each that is wrong is a finding."""
-    wrong: Values | Wrong
+    wrong: Values | FieldTest
     """The values that are wrong, or what tells them."""
     stages: tuple[int | str, ...] = (0, 1, 2, 3, "unknown")
     """The ZeRO stages at which it is wrong."""
@@ -144,7 +144,7 @@ class ConfigHazard(Hazard):
     """What would make sure of it, where it is not certain."""
     beside: tuple[str, ...] = ()
     """Further settings that the finding points at."""
-    change: Change | None = None
+    change: DeclaredEdit | None = None
 
     def __init__(self, page: HazardPage) -> None:
         """Raises UserError where the page doesn't say what is wrong."""
@@ -152,19 +152,19 @@ class ConfigHazard(Hazard):
         for key in ("keys", "wrong"):
             if not hasattr(self, key):
                 page.refuse(key, translated("is missing: write it into the head"))
-        self._is_wrong: Wrong = self.wrong if callable(self.wrong) else one_of(self.wrong)
+        self._is_wrong: FieldTest = self.wrong if callable(self.wrong) else make_field_test(self.wrong)
 
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """What stands around the setting, as further words of the texts; None where that makes the value right."""
         return {}
 
-    def certainty_for(self, at: Setting) -> Certainty:
+    def certainty_for(self, setting: Setting) -> Certainty:
         """How sure it is; the declared certainty unless a hazard knows better."""
         return self.certainty
 
-    def spans_beside(self, at: Setting) -> tuple[Span | None, ...]:
+    def spans_beside(self, setting: Setting) -> tuple[Span | None, ...]:
         """Further places of the finding: those of the settings ``beside`` it."""
-        return tuple(span_in(at.config, *path.split(".")) for path in self.beside)
+        return tuple(config_span(setting.config, *path.split(".")) for path in self.beside)
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Each of the settings whose value is wrong."""
@@ -194,20 +194,20 @@ class ConfigHazard(Hazard):
                 severity=self.severity,
                 certainty=certainty,
                 cure=tuple(step.format(**words) for step in self.cures),
-                spans=((key_spot if whole else span_in)(config, *keys), *self.spans_beside(at)),
+                spans=((config_key_span if whole else config_span)(config, *keys), *self.spans_beside(at)),
                 confirm=() if certainty is Certainty.CERTAIN else self.confirm,
                 fixes=self._fixes(at, words),
             )
 
-    def _fixes(self, at: Setting, words: Words) -> tuple[Fix, ...]:
+    def _fixes(self, setting: Setting, words: Words) -> tuple[Fix, ...]:
         if self.change is None:
             return ()
-        change, keys = self.change, tuple(self.change.key.split(".")) if self.change.key else at.keys
+        change, keys = self.change, tuple(self.change.key.split(".")) if self.change.key else setting.keys
         title = change.title.format(**words)
         if change.to is UNSET:
-            return fix_of(title, lambda: at.config.removing(*keys), safe=change.safe)
+            return fix_with_edits(title, lambda: setting.config.removing(*keys), safe=change.safe)
         by_word = isinstance(change.to, str) and change.to.startswith("{")
         value = words[change.to.strip("{}")] if by_word else change.to
         if value is None:
             return ()
-        return fix_of(title, lambda: at.config.inserting(*keys, value=value), safe=change.safe)
+        return fix_with_edits(title, lambda: setting.config.inserting(*keys, value=value), safe=change.safe)

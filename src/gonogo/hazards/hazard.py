@@ -33,7 +33,7 @@ _MAX_SPANS = 20
 One = TypeVar("One", Text, Span, Fix)
 
 
-class Declared(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PageDeclarations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the head of any page may declare; each key becomes the attribute of that name of its hazard."""
 
     from_sections: ClassVar[tuple[str, ...]] = ()
@@ -61,7 +61,7 @@ class Hazard:
     hazard; what only code can say is an attribute of the class.
     """
 
-    declares: ClassVar[type[Declared]] = Declared
+    declares: ClassVar[type[PageDeclarations]] = PageDeclarations
     """What the head of its page may declare."""
 
     name: str
@@ -194,13 +194,13 @@ class Hazard:
         )
 
     def divergence_finding(
-        self, divergence: RankDivergence, telling: Side, *, cure: Text | tuple[Text, ...], because: Text | None = None
+        self, divergence: RankDivergence, telling: Side, *, cure: Text | tuple[Text, ...], reason: Text | None = None
     ) -> Finding:
         """A finding where ranks diverge: what each does, why, and what comes of it; ``telling``'s call stands first."""
         call = telling.call
         parameters = call.parameters if call is not None else ()
         return self.finding(
-            describe_divergence(divergence, telling, because),
+            describe_divergence(divergence, telling, reason),
             certainty=divergence.certainty,
             cure=cure,
             spans=places_of_divergence(divergence, telling),
@@ -229,7 +229,7 @@ class Hazard:
         certainty: Certainty = Certainty.CERTAIN,
         severity: Severity = Severity.ERROR,
         title: Text | None = None,
-        also: tuple[LoggedError | LineMatch | LogLine, ...] = (),
+        extra_evidence: tuple[LoggedError | LineMatch | LogLine, ...] = (),
         ranks: tuple[int, ...] = (),
         module: str | None = None,
         parameter: str | None = None,
@@ -245,7 +245,7 @@ class Hazard:
             certainty=certainty,
             severity=severity,
             cure=cure,
-            spans=tuple(_evidence_span(one) for one in (evidence, *also)),
+            spans=tuple(_evidence_span(one) for one in (evidence, *extra_evidence)),
             ranks=ranks or _evidence_ranks(evidence),
             module=module,
             parameter=parameter,
@@ -253,8 +253,8 @@ class Hazard:
         )
 
 
-def _each(given: One | tuple[One | None, ...] | None) -> tuple[One, ...]:
-    return tuple(one for one in (given if isinstance(given, tuple) else (given,)) if one is not None)
+def _each(value: One | tuple[One | None, ...] | None) -> tuple[One, ...]:
+    return tuple(one for one in (value if isinstance(value, tuple) else (value,)) if one is not None)
 
 
 def _evidence_span(evidence: LoggedError | LineMatch | LogLine) -> Span:

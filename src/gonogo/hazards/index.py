@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gonogo.evidence.script.parse import without_collecting
+from gonogo.evidence.script.parse import gc_disabled
 from gonogo.hazards.hazard import Hazard
-from gonogo.hazards.loader import hazard_of_page
+from gonogo.hazards.loader import load_hazard
 from gonogo.hazards.pack import Row, pack
 from gonogo.hazards.page import HazardPage
 
 if TYPE_CHECKING:
     from gonogo.evidence.log.failure_log import FailureLog
-    from gonogo.evidence.log.traceback import Raised
+    from gonogo.evidence.log.traceback import RaisedError
 
-SHORT = 1 << 16
+MAX_SHORT_LOG_CHARS = 1 << 16
 """Letters of a log that is searched for all words of the index: in a longer one that takes as long as to import all."""
 FILES = ("config", "launch", "script", "environment")
 """What `gonogo check` reads."""
@@ -30,13 +30,13 @@ def rows() -> dict[str, Row]:
 
 
 @cache
-def _hazard(name: str) -> Hazard:
-    return hazard_of_page(msgspec.msgpack.decode(pack().pages[name], type=HazardPage))
+def _load_hazard(name: str) -> Hazard:
+    return load_hazard(msgspec.msgpack.decode(pack().pages[name], type=HazardPage))
 
 
 def hazard_of(name: str) -> Hazard | None:
     """The hazard of that name, if there is one."""
-    return _hazard(name) if name in rows() else None
+    return _load_hazard(name) if name in rows() else None
 
 
 @cache
@@ -45,16 +45,16 @@ def all_hazards() -> tuple[Hazard, ...]:
     return _of(rows())
 
 
-def met_in(*stages: str) -> tuple[Hazard, ...]:
+def hazards_at_stages(*stages: str) -> tuple[Hazard, ...]:
     """The hazards that are met at one of the stages, by name."""
     return _of(name for name, row in rows().items() if not set(stages).isdisjoint(row.stages))
 
 
-def met_in_log(log: FailureLog) -> tuple[Hazard, ...]:
+def hazards_possible_in_log(log: FailureLog) -> tuple[Hazard, ...]:
     """The hazards that this log may show, by name; all, where it is long."""
-    letters = _letters(log)
+    letters = _searchable_text(log)
     if letters is None:
-        return met_in("log")
+        return hazards_at_stages("log")
     return _of(
         name
         for name, row in rows().items()
@@ -62,20 +62,20 @@ def met_in_log(log: FailureLog) -> tuple[Hazard, ...]:
     )
 
 
-def left_in_log(log: FailureLog) -> tuple[Hazard, ...]:
+def hazards_possible_in_cut_log(log: FailureLog) -> tuple[Hazard, ...]:
     """The hazards of which something may be left in this log, which was cut; by name."""
-    letters = _letters(log)
+    letters = _searchable_text(log)
     return _of(name for name, row in rows().items() if letters is None or any(word in letters for word in row.left))
 
 
 def _of(names: Iterable[str]) -> tuple[Hazard, ...]:
-    with without_collecting():  # what is read and imported stays
-        return tuple(map(_hazard, names))
+    with gc_disabled():  # what is read and imported stays
+        return tuple(map(_load_hazard, names))
 
 
-def _letters(log: FailureLog) -> str | None:
+def _searchable_text(log: FailureLog) -> str | None:
     """All that hazards look at in a log, in lower case; None where it is long, or has dumps beside it."""
-    if log.dumps or sum(len(line.text) for line in log.lines) > SHORT:
+    if log.dumps or sum(len(line.text) for line in log.lines) > MAX_SHORT_LOG_CHARS:
         return None
     setup = log.setup
     return "\n".join((*_texts(log), setup.launch, setup.script, setup.deepspeed_config_text)).casefold()
@@ -86,7 +86,7 @@ def _texts(log: FailureLog) -> Iterator[str]:
     yield text
     yield " ".join(text.split())  # a message that a terminal wrapped is looked at as one line
     for error in (*log.errors, *log.cut):
-        raised: Raised | None = error.raised
+        raised: RaisedError | None = error.raised
         while raised is not None:
             yield f"{raised.qualified}: {' '.join(raised.message.split())}"
             for frame in raised.frames:

@@ -29,23 +29,23 @@ else:
     import sre_constants as kinds
     import sre_parse as parser
 
-Letters = frozenset[str]
+LogLiterals = frozenset[str]
 MIN_LITERAL_BYTES = 3
 """Bytes in a row that tell something (a Chinese character has three); what has fewer stands in any log."""
-ENOUGH = 8
+SUFFICIENT_LITERAL_BYTES = 8
 """Bytes in a row that are rare; of words that are longer it is better to have few."""
-ANY = Letters({""})
+MATCHES_ANY_LOG = LogLiterals({""})
 """What any log has."""
 _SAID = ("Text", "translated", "format", "group", "join", "mentions")
 """Calls whose literals are not looked for in the log: what is said of it, groups of a match, the setup."""
-_SURROUNDINGS = "gonogo.evidence.log.context"
+_CONTEXT_MODULE = "gonogo.evidence.log.context"
 """What it asks (is it a training's log at all) goes with evidence, and is none."""
 
 
 # Patterns
 
 
-def of_pattern(pattern: Pattern) -> Letters:
+def literals_of_pattern(pattern: Pattern) -> LogLiterals:
     """Words in lower case of which all that the pattern matches has one."""
     text = re.sub(r"\\x\{(\w+)\}", lambda found: re.escape(chr(int(found[1], 16))), pattern.text)
     with warnings.catch_warnings():
@@ -53,11 +53,11 @@ def of_pattern(pattern: Pattern) -> Letters:
         try:
             parts: Any = parser.parse(re.sub(r"\(\?[ims]+\)", "", text))
         except re.error:  # what RE2 writes in another way
-            return ANY
-    return _of_sequence(parts) or ANY
+            return MATCHES_ANY_LOG
+    return _literals_of_sequence(parts) or MATCHES_ANY_LOG
 
 
-def _of_sequence(parts: Iterable[Any]) -> Letters | None:
+def _literals_of_sequence(parts: Iterable[Any]) -> LogLiterals | None:
     """The words that tell most among those of the parts, all of which are there; None where none tells anything."""
     runs, told = [""], []
     for kind, what in parts:
@@ -67,33 +67,33 @@ def _of_sequence(parts: Iterable[Any]) -> Letters | None:
         elif kind is not kinds.AT:  # a place between letters takes none
             runs.append("")
             told.append(_of_part(kind, what))
-    told += [Letters({run.casefold()}) for run in runs if _size(run) >= MIN_LITERAL_BYTES]
+    told += [LogLiterals({run.casefold()}) for run in runs if _size(run) >= MIN_LITERAL_BYTES]
     return max((words for words in told if words), key=_selectivity, default=None)
 
 
-def _letter(kind: Any, what: Any) -> str:
+def _letter(kind: Any, argument: Any) -> str:
     """The one letter that it matches, in either case; none where there are several."""
     if kind is kinds.LITERAL:
-        return chr(what)
-    if kind is kinds.IN and all(one is kinds.LITERAL for one, _ in what):
-        letters = {chr(value).casefold() for _, value in what}
+        return chr(argument)
+    if kind is kinds.IN and all(one is kinds.LITERAL for one, _ in argument):
+        letters = {chr(value).casefold() for _, value in argument}
         return letters.pop() if len(letters) == 1 else ""
     return ""
 
 
-def _of_part(kind: Any, what: Any) -> Letters | None:
+def _of_part(kind: Any, argument: Any) -> LogLiterals | None:
     if kind is kinds.SUBPATTERN:
-        return _of_sequence(what[3])
+        return _literals_of_sequence(argument[3])
     if kind in (kinds.MAX_REPEAT, kinds.MIN_REPEAT):
-        return _of_sequence(what[2]) if what[0] else None
+        return _literals_of_sequence(argument[2]) if argument[0] else None
     if kind is kinds.BRANCH:
-        branches = [_of_sequence(branch) for branch in what[1]]
-        return Letters().union(*(words for words in branches if words)) if all(branches) else None
+        branches = [_literals_of_sequence(branch) for branch in argument[1]]
+        return LogLiterals().union(*(words for words in branches if words)) if all(branches) else None
     return None
 
 
-def _selectivity(words: Letters) -> tuple[int, int]:
-    return min(min(map(_size, words)), ENOUGH), -len(words)
+def _selectivity(words: LogLiterals) -> tuple[int, int]:
+    return min(min(map(_size, words)), SUFFICIENT_LITERAL_BYTES), -len(words)
 
 
 def _size(word: str) -> int:
@@ -103,38 +103,44 @@ def _size(word: str) -> int:
 # Hazards
 
 
-def of_hazard(hazard: Hazard) -> Letters:
+def of_hazard(hazard: Hazard) -> LogLiterals:
     """Words of which a log that shows the hazard has one."""
     if hazard.fallback:
-        return ANY
+        return MATCHES_ANY_LOG
     handler = type(hazard).in_log
     if handler is Hazard.in_log or handler is LoggedHazard.in_log:
-        return _declared_letters(hazard)
+        return _declared_literals(hazard)
     return _Reader(hazard).of_function(handler)
 
 
-def _declared_letters(hazard: Hazard) -> Letters:
+def _declared_literals(hazard: Hazard) -> LogLiterals:
     if isinstance(hazard, LoggedHazard):
-        return Letters().union(*map(of_sign, hazard.signs))
-    return of_pattern(hazard.refusal.says) if hazard.refusal is not None else Letters()
+        return LogLiterals().union(*map(literals_of_sign, hazard.signs))
+    return literals_of_pattern(hazard.refusal.says) if hazard.refusal is not None else LogLiterals()
 
 
-def of_sign(sign: Sign) -> Letters:
+def literals_of_sign(sign: Sign) -> LogLiterals:
     """Words of which what shows the sign has one."""
-    told = [of_places(sign.cut)] if sign.cut else [of_pattern(sign.says)] if sign.says is not None else []
+    told = (
+        [literals_of_places(sign.cut)]
+        if sign.cut
+        else [literals_of_pattern(sign.says)]
+        if sign.says is not None
+        else []
+    )
     told += [_words(group) for group in sign.frames]
     if sign.types and not sign.lines and "" not in sign.types:
         told.append(_words(sign.types))
-    return max(told, key=_selectivity, default=ANY)
+    return max(told, key=_selectivity, default=MATCHES_ANY_LOG)
 
 
-def of_places(places: Iterable[tuple[str, str]]) -> Letters:
+def literals_of_places(places: Iterable[tuple[str, str]]) -> LogLiterals:
     """Of each place (``ends_at``) the rarer of its two fragments."""
-    return Letters(max(place, key=len).casefold() for place in places)
+    return LogLiterals(max(place, key=len).casefold() for place in places)
 
 
-def _words(literals: Iterable[str]) -> Letters:
-    return Letters(one.casefold() if _size(one) >= MIN_LITERAL_BYTES else "" for one in literals)
+def _words(literals: Iterable[str]) -> LogLiterals:
+    return LogLiterals(one.casefold() if _size(one) >= MIN_LITERAL_BYTES else "" for one in literals)
 
 
 class _Reader(ast.NodeVisitor):
@@ -146,17 +152,17 @@ class _Reader(ast.NodeVisitor):
         self._found: set[str] = set()
         self._globals: dict[str, Any] = {}
 
-    def of_function(self, function: Callable[..., Any]) -> Letters:
+    def of_function(self, function: Callable[..., Any]) -> LogLiterals:
         """The letters of all that the function looks for; any log's where it names nothing."""
         self._function(function)
-        return Letters(self._found) if self._found and "" not in self._found else ANY
+        return LogLiterals(self._found) if self._found and "" not in self._found else MATCHES_ANY_LOG
 
     def _function(self, function: Callable[..., Any]) -> None:
         function = inspect.unwrap(function)
         module = function.__module__
         if function in self._seen or not module.startswith(("gonogo.hazards.", "gonogo.evidence.log.")):
             return
-        if module in (_SURROUNDINGS, Hazard.__module__, "gonogo.evidence.log.failure_log"):
+        if module in (_CONTEXT_MODULE, Hazard.__module__, "gonogo.evidence.log.failure_log"):
             return
         self._seen.add(function)
         outer, self._globals = self._globals, function.__globals__
@@ -172,9 +178,9 @@ class _Reader(ast.NodeVisitor):
                 self._found.add(value.casefold())
         elif isinstance(value, (Pattern, Sign, Refusal)):
             self._found |= (
-                of_sign(value)
+                literals_of_sign(value)
                 if isinstance(value, Sign)
-                else of_pattern(value.says if isinstance(value, Refusal) else value)
+                else literals_of_pattern(value.says if isinstance(value, Refusal) else value)
             )
         elif isinstance(value, (tuple, list, frozenset, set, dict)):
             for each in (*value, *value.values()) if isinstance(value, dict) else value:
@@ -189,7 +195,7 @@ class _Reader(ast.NodeVisitor):
         name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
         says = [keyword.value for keyword in node.keywords if keyword.arg == "says"]
         if name == "super":
-            self._found |= _declared_letters(self._hazard)
+            self._found |= _declared_literals(self._hazard)
         elif name == "errors_of" and says:
             self.visit(says[0])  # it has its words, whatever its type
         elif name in _SAID:
@@ -221,6 +227,6 @@ class _Reader(ast.NodeVisitor):
         self._value(node.value)
 
 
-def fewest(words: Letters) -> tuple[str, ...]:
+def fewest(words: LogLiterals) -> tuple[str, ...]:
     """The words without those that have another of them in them."""
     return tuple(sorted(word for word in words if not any(other != word and other in word for other in words)))

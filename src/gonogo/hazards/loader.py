@@ -10,10 +10,10 @@ from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.page import HazardPage
 
 
-def hazard_of_page(page: HazardPage) -> Hazard:
+def load_hazard(page: HazardPage) -> Hazard:
     """The hazard. Raises UserError where its head doesn't fit, or where nothing is declared and there is no code."""
     if page.has_code:
-        return _class_in(page)(page)
+        return _load_hazard_class(page)(page)
     if "arguments" in page.head:
         from gonogo.hazards.argument_rule import ArgumentHazard
 
@@ -46,7 +46,7 @@ def class_name(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("-"))
 
 
-def _class_in(page: HazardPage) -> type[Hazard]:
+def _load_hazard_class(page: HazardPage) -> type[Hazard]:
     """The class of the code beside a page. Raises UserError where it isn't there under the page's name."""
     wanted = class_name(page.name)
     found = vars(importlib.import_module(page.module)).get(wanted)

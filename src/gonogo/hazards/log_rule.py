@@ -27,11 +27,11 @@ from msgspec import UNSET, UnsetType
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.log.match import one_line
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.match import collapse_whitespace
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.patterns import Match, Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Declared, Hazard
+from gonogo.hazards.hazard import Hazard, PageDeclarations
 from gonogo.hazards.rule import Findings
 
 Evidence = LoggedError | LineMatch
@@ -58,7 +58,7 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unless: Pattern | None = None
     """What neither of them says."""
     cut: tuple[tuple[str, str], ...] = ()
-    """Places, as ``cut_in`` takes them, where a traceback was cut: instead of words."""
+    """Places, as ``find_truncated_error`` takes them, where a traceback was cut: instead of words."""
     within: int = 2
     """How many of a cut traceback's innermost frames count."""
     cause: Text | None = None
@@ -69,7 +69,7 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def shown_in(self, log: FailureLog) -> Evidence | None:
         """What in the log shows it, or None."""
         if self.cut:
-            shown: Evidence | None = cut_in(log, *self.cut, within=self.within)
+            shown: Evidence | None = find_truncated_error(log, *self.cut, max_frames=self.within)
         else:
             shown = self._error_in(log) or (self._line_in(log) if self.lines else None)
         if shown is None or (self.beside is not None and not log_mentions(log, self.beside)):
@@ -104,7 +104,7 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return log.find(self.says)
 
 
-class DeclaredInLogs(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LogPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the page of a :class:`LoggedHazard` may declare."""
 
     from_sections: ClassVar[tuple[str, ...]] = ("cause", "cures")
@@ -119,7 +119,7 @@ class DeclaredInLogs(Declared, frozen=True, kw_only=True, forbid_unknown_fields=
 class LoggedHazard(Hazard):
     """A hazard that a log shows by one of its signs."""
 
-    declares = DeclaredInLogs
+    declares = LogPageDeclarations
 
     signs: tuple[Sign, ...]
     cause: Text
@@ -171,8 +171,8 @@ def match_of(says: Pattern | None, evidence: Evidence) -> Match | None:
     if says is None:
         return None
     if not isinstance(evidence, LoggedError):
-        return says.search(one_line(evidence.text))
-    message = one_line(evidence.message)
+        return says.search(collapse_whitespace(evidence.text))
+    message = collapse_whitespace(evidence.message)
     return says.search(message) or says.search(f"{evidence.type}: {message}")
 
 

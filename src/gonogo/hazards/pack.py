@@ -17,7 +17,7 @@ from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.hazards.build_cache import fingerprint, kept
 from gonogo.hazards.hazard import Hazard
-from gonogo.hazards.loader import hazard_of_page
+from gonogo.hazards.loader import load_hazard
 from gonogo.hazards.page import HazardPage, read_page, read_shared
 
 FOLDER = Path(__file__).parent
@@ -36,7 +36,7 @@ HANDLERS = {
     "run": "in_guarded_run",
 }
 """Where a hazard can be met, and what looks at it there."""
-_READS = (FOLDER, FOLDER.parent / "evidence" / "log")
+_SOURCE_FOLDERS = (FOLDER, FOLDER.parent / "evidence" / "log")
 """Folders whose files decide what the file says: pages, hazards' code, and what that searches logs with."""
 
 
@@ -63,21 +63,21 @@ def pack() -> Pack:
     try:
         data = SHIPPED.read_bytes()
     except FileNotFoundError:
-        data = kept("pages", fingerprint(*_READS), lambda: msgspec.msgpack.encode(make()))
+        data = kept("pages", fingerprint(*_SOURCE_FOLDERS), lambda: msgspec.msgpack.encode(make()))
     return msgspec.msgpack.decode(data, type=Pack)
 
 
 def make() -> Pack:
     """The pack of the pages as they are in their folders now. Raises UserError for one that is not as it should be."""
-    from gonogo.hazards.letters import fewest, of_hazard, of_places
+    from gonogo.hazards.letters import fewest, literals_of_places, of_hazard
 
-    hazards = [hazard_of_page(page) for page in read_pages()]
+    hazards = [load_hazard(page) for page in read_pages()]
     rows: dict[str, Row] = {}
     for hazard in hazards:
         hazard.page.check(hazard.declares)
         stages = tuple(stages_of(hazard))
         letters = of_hazard(hazard) if "log" in stages else frozenset[str]()
-        left = of_places(hazard.ends_at) | {trace.casefold() for trace in hazard.traces}
+        left = literals_of_places(hazard.ends_at) | {trace.casefold() for trace in hazard.traces}
         rows[hazard.name] = Row(stages, None if "" in letters else fewest(letters), fewest(left))
     encode = msgspec.msgpack.encode
     return Pack(rows, {hazard.name: msgspec.Raw(encode(hazard.page)) for hazard in hazards})

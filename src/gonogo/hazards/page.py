@@ -30,7 +30,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
@@ -49,17 +49,17 @@ ENGLISH, CHINESE = "# English", "# 中文"
 """The lines that the two parts of a page begin with."""
 
 _EXAMPLE, _CURE = HEADINGS[2], HEADINGS[3]
-_SECTION = compiled_when_used(r"^## (.+)$", re.MULTILINE)
-_IN_EXAMPLE = re.compile(rf"^## {_EXAMPLE.en}\n(.*?)\n+^## ", re.MULTILINE | re.DOTALL)
+_SECTION = lazy_compile(r"^## (.+)$", re.MULTILINE)
+_EXAMPLE_PATTERN = re.compile(rf"^## {_EXAMPLE.en}\n(.*?)\n+^## ", re.MULTILINE | re.DOTALL)
 _SOURCE = re.compile(r"^- (https://\S+?):(?=\s)", re.MULTILINE)
 _ITEM = re.compile(r"^- ", re.MULTILINE)
-_BETWEEN_CHINESE = compiled_when_used(r"(?<=[^\x00-\x7f])\s*\n\s*(?=[^\x00-\x7f])")
-_FILE = compiled_when_used(
+_CHINESE_LINE_BREAK_PATTERN = lazy_compile(r"(?<=[^\x00-\x7f])\s*\n\s*(?=[^\x00-\x7f])")
+_FILE = lazy_compile(
     rf"\+\+\+\n(?P<head>.*?)^\+\+\+\n\s*^{ENGLISH}\n(?P<english>.*?)^{CHINESE}\n(?P<chinese>.*)\Z",
     re.MULTILINE | re.DOTALL,
 )
-_AT = compiled_when_used(r" - at `\$\.?(.*)`$")
-_SHARED = compiled_when_used(r"@(\w+)")
+_AT = lazy_compile(r" - at `\$\.?(.*)`$")
+_SHARED = lazy_compile(r"@(\w+)")
 
 
 class HazardPage(msgspec.Struct, frozen=True, dict=True):
@@ -93,7 +93,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
         if language != "zh":
             return self.english
         body, heading, shown = self.chinese.rpartition(f"## {HEADINGS[-1].zh}\n")
-        example = _IN_EXAMPLE.search(self.english)
+        example = _EXAMPLE_PATTERN.search(self.english)
         if example is not None:
             body = body.replace(f"## {_CURE.zh}\n", f"## {_EXAMPLE.zh}\n{example[1]}\n\n## {_CURE.zh}\n", 1)
         addresses = iter(self.sources)
@@ -125,11 +125,11 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
 
     def declared(self, kind: type[Head]) -> Head:
         """The head as one of the structs of :attr:`Hazard.declares`. Raises UserError where it doesn't fit."""
-        return self._converted(kind, _value_of)
+        return self._convert_head(kind, _value_of)
 
     def check(self, kind: type[msgspec.Struct]) -> None:
         """Raise UserError where a pattern of the head is none, or a text lacks its words in a language."""
-        self._converted(kind, _read_value_checked_by_re2)
+        self._convert_head(kind, _read_value_checked_by_re2)
         for key in getattr(kind, "from_sections", ()):
             taken = (self.why,) if key == "cause" else self.cures
             if key not in self.head and any("{" in text.en + text.zh or "}" in text.en + text.zh for text in taken):
@@ -144,16 +144,16 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
                 if not text[language].strip():
                     self.refuse(f"{key}.{language}", translated("is empty: write it"))
 
-    def _converted(self, kind: type[Head], value_of: Callable[[type, Any], Any]) -> Head:
+    def _convert_head(self, kind: type[Head], value_of: Callable[[type, Any], Any]) -> Head:
         try:
             return msgspec.convert(self.head, kind, dec_hook=value_of)
         except msgspec.ValidationError as error:
             message = str(error)
         self._refuse(message, kind)
 
-    def refuse(self, key: str, why: Text) -> NoReturn:
+    def refuse(self, key: str, reason: Text) -> NoReturn:
         """Raise a UserError that names the page's file, the key and what is wrong."""
-        raise UserError(translated("{file}: {key}: {why}").format(file=self.file, key=key or "+++", why=why))
+        raise UserError(translated("{file}: {key}: {why}").format(file=self.file, key=key or "+++", why=reason))
 
     def check_both_languages(self) -> None:
         """Raise UserError where a part lacks a section, or where the two parts don't list the same."""
@@ -203,7 +203,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
         self.refuse(where, translated("{said}: fix the value").format(said=said))
 
 
-def _toml(text: str) -> dict[str, Any]:
+def _parse_toml(text: str) -> dict[str, Any]:
     """TOML as plain values. Raises ValueError where it is none."""
     import sys  # pages are seldom read from their files
 
@@ -233,12 +233,12 @@ def read_page(
             ).format(english=ENGLISH, chinese=CHINESE),
         )
     try:
-        head = _toml(f"\n{parts['head']}")  # so that lines are numbered as in the file
+        head = _parse_toml(f"\n{parts['head']}")  # so that lines are numbered as in the file
     except ValueError as error:
         empty.refuse("", translated("not TOML: {error}").format(error=error))
     named = {**(shared or {}), **head.pop("shared", {})}
     page = HazardPage(name, theme, {}, parts["english"].strip(), parts["chinese"].strip(), has_code)
-    page.head.update({key: _with_shared(value, named, page, key) for key, value in head.items()})
+    page.head.update({key: _resolve_shared(value, named, page, key) for key, value in head.items()})
     page.check_both_languages()
     return page
 
@@ -246,20 +246,20 @@ def read_page(
 def read_shared(text: str, theme: str) -> dict[str, Any]:
     """What the pages of a theme share, by name. Raises UserError where the text is no TOML."""
     try:
-        return _toml(text)
+        return _parse_toml(text)
     except ValueError as error:
         file = f"hazards/{theme}/_shared.toml"
         raise UserError(translated("{file}: no TOML: {error}").format(file=file, error=error)) from None
 
 
-def _with_shared(value: Any, shared: dict[str, Any], page: HazardPage, key: str) -> Any:
+def _resolve_shared(value: Any, shared: dict[str, Any], page: HazardPage, key: str) -> Any:
     """The value with ``"@name"`` replaced by what ``[shared]`` says it is; in a list, a list's items are put in."""
     if isinstance(value, dict):
-        return {part: _with_shared(one, shared, page, f"{key}.{part}") for part, one in value.items()}
+        return {part: _resolve_shared(one, shared, page, f"{key}.{part}") for part, one in value.items()}
     if isinstance(value, list):
         found: list[Any] = []
         for one in value:
-            put = _with_shared(one, shared, page, key)
+            put = _resolve_shared(one, shared, page, key)
             found += put if isinstance(put, list) and isinstance(one, str) else [put]
         return found
     reference = _SHARED.fullmatch(value) if isinstance(value, str) else None
@@ -291,9 +291,9 @@ def _value_of(kind: type, value: Any) -> Any:
     return Pattern("|".join(alternatives))
 
 
-def _keys_at(kind: Any, where: str) -> tuple[str, ...]:
+def _keys_at(kind: Any, key_path: str) -> tuple[str, ...]:
     """The keys that a struct has at a place within it, such as ``signs[...].cause``."""
-    for part in filter(None, re.split(r"\.|\[[^\]]*\]", where)):
+    for part in filter(None, re.split(r"\.|\[[^\]]*\]", key_path)):
         kind = next(field.type for field in msgspec.structs.fields(kind) if field.name == part)
         kind = next(one for one in _structs_in(kind))
     return tuple(field.encode_name for field in msgspec.structs.fields(kind))
@@ -318,7 +318,7 @@ def _texts_in(value: Any, key: str = "") -> Iterator[tuple[str, dict[str, str]]]
 
 
 def _one_line(section: str) -> str:
-    return " ".join(_BETWEEN_CHINESE.sub("", section).split())
+    return " ".join(_CHINESE_LINE_BREAK_PATTERN.sub("", section).split())
 
 
 def _items(section: str) -> list[str]:

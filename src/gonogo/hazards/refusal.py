@@ -13,7 +13,7 @@ import msgspec
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.log.match import one_line
+from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
 
@@ -41,7 +41,7 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """What in the log shows it, and how surely; another program than a training may do without what it refused."""
         at_most = Certainty.POSSIBLE if outside_training(log) else self.certainty
         for error in log.errors:
-            said = one_line(f"{error.type}: {error.message}")
+            said = collapse_whitespace(f"{error.type}: {error.message}")
             if self.says.search(said) is not None:
                 return (error, at_most) if self.means(said) else None
         for line in _lines(log, len(_KNOWN)):

@@ -24,8 +24,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gonogo.evidence.environment.compatibility import BuiltFor, Requirement, builds_of, releases_for_torch, required_by
-from gonogo.evidence.environment.version_range import versions_in
+from gonogo.evidence.environment.compatibility import (
+    BuiltFor,
+    Requirement,
+    builds_of,
+    releases_for_torch,
+    requirements_of_release,
+)
+from gonogo.evidence.environment.version_range import parse_specifier
 from gonogo.hazards.facts.installed import (
     certainty_of_versions,
     describe_package,
@@ -36,7 +42,7 @@ from gonogo.hazards.facts.installed import (
     together,
     version_fix,
 )
-from gonogo.hazards.hazard import Declared
+from gonogo.hazards.hazard import PageDeclarations
 from gonogo.hazards.page import HazardPage
 from gonogo.hazards.rule import (
     Certainty,
@@ -64,7 +70,7 @@ class VersionContext(msgspec.Struct, frozen=True):
     certainty: Certainty | None = None
 
 
-class DeclaredVersions(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class VersionPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the page of an :class:`UnfitVersions` declares."""
 
     versions: tuple[tuple[str, str], ...]
@@ -81,7 +87,7 @@ class DeclaredVersions(Declared, frozen=True, kw_only=True, forbid_unknown_field
 class UnfitVersions(Hazard):
     """A hazard that shows where packages of those versions are installed together, or one of a faulty version."""
 
-    declares = DeclaredVersions
+    declares = VersionPageDeclarations
 
     versions: tuple[tuple[str, str], ...]
     """The packages and the versions at which it shows; the finding points at each, the one to change first."""
@@ -127,7 +133,7 @@ class UnfitVersions(Hazard):
         )
 
 
-class DeclaredMinimum(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MinimumVersionPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the page of a :class:`BelowMinimum` declares."""
 
     package: str
@@ -138,7 +144,7 @@ class DeclaredMinimum(Declared, frozen=True, kw_only=True, forbid_unknown_fields
 class BelowMinimum(Hazard):
     """A package that is older than the transformers beside it requires."""
 
-    declares = DeclaredMinimum
+    declares = MinimumVersionPageDeclarations
 
     package: str
     effect: Text
@@ -152,7 +158,7 @@ class BelowMinimum(Hazard):
             return
         sure = environment.within("transformers", self.sure_from)
         certainty = certainty_of_versions(environment, run, "transformers", self.package)
-        for row in requirement_of(environment, "transformers"):
+        for row in requirements_of_package(environment, "transformers"):
             asked = row.requires.get(self.package, "").split(",")
             lowest = next((one for one in asked if one.startswith(">=")), None)
             if lowest is not None and environment.within(self.package, f"<{lowest[2:]}"):
@@ -160,7 +166,7 @@ class BelowMinimum(Hazard):
                 yield pair_finding(self, environment, pair, self.effect, certainty if sure else Certainty.LIKELY)
 
 
-class DeclaredBuilds(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TorchBuildPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the page of a :class:`BuiltForOtherTorch` declares."""
 
     packages: tuple[str, ...]
@@ -170,7 +176,7 @@ class DeclaredBuilds(Declared, frozen=True, kw_only=True, forbid_unknown_fields=
 class BuiltForOtherTorch(Hazard):
     """Packages that are compiled for one torch, beside another. pip refuses to install such a pair."""
 
-    declares = DeclaredBuilds
+    declares = TorchBuildPageDeclarations
 
     packages: tuple[str, ...]
     effect: Text
@@ -179,7 +185,7 @@ class BuiltForOtherTorch(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A release for another torch than the one beside it."""
         for package in self.packages:
-            row = torch_of(package, environment)
+            row = torch_build_of(package, environment)
             if row is None or not together(environment, package, "torch"):
                 continue
             if environment.within("torch", row.torch) is not False:
@@ -203,7 +209,7 @@ class BuiltForOtherTorch(Hazard):
             )
 
 
-class DeclaredMissing(Declared, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MissingPackagePageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the page of a :class:`NotInstalled` declares."""
 
     packages: tuple[str, ...] | UnsetType = UNSET
@@ -214,7 +220,7 @@ class DeclaredMissing(Declared, frozen=True, kw_only=True, forbid_unknown_fields
 class NotInstalled(Hazard):
     """A package that the run asks for, and that a complete listing of a training environment is without."""
 
-    declares = DeclaredMissing
+    declares = MissingPackagePageDeclarations
 
     packages: tuple[str, ...]
     """The package, and those that do in its place."""
@@ -233,14 +239,16 @@ class NotInstalled(Hazard):
         if asked is not None:
             yield from self.missing(environment, asked, self.packages)
 
-    def missing(self, environment: Environment, asked: tuple[str, Field], packages: tuple[str, ...]) -> Findings:
+    def missing(
+        self, environment: Environment, requested_setting: tuple[str, Field], packages: tuple[str, ...]
+    ) -> Findings:
         """A finding where none of the packages is installed."""
         if not listed(environment) or any(map(environment.has, packages)):
             return
         in_file = from_file(environment, "torch")
-        if not in_file and not accelerator_here():
+        if not in_file and not has_accelerator_driver():
             return  # files are checked on a machine that doesn't train
-        words = {"package": packages[0], "asked": asked[0]}
+        words = {"package": packages[0], "asked": requested_setting[0]}
         without = translated("the listing has torch but no {package}")
         confirm = translated("pip show {package} finds nothing where training runs")
         yield self.finding(
@@ -248,17 +256,17 @@ class NotInstalled(Hazard):
             certainty=Certainty.CERTAIN if in_file else Certainty.POSSIBLE,
             severity=Severity.ERROR if in_file else Severity.WARNING,
             cure=(translated("pip install {package}").format(**words), *(cure.format(**words) for cure in self.cures)),
-            spans=(asked[1].span(), span_of(environment, "torch", without.format(**words))),
+            spans=(requested_setting[1].span(), span_of(environment, "torch", without.format(**words))),
             confirm=() if in_file else confirm.format(**words),
         )
 
 
-def accelerator_here() -> bool:
+def has_accelerator_driver() -> bool:
     """Whether this machine has an accelerator's driver, as one that trains has."""
     return any(map(os.path.exists, ("/proc/driver/nvidia/version", "/dev/davinci_manager", "/dev/kfd")))
 
 
-def requirement_of(environment: Environment, asking: str) -> tuple[Requirement, ...]:
+def requirements_of_package(environment: Environment, asking: str) -> tuple[Requirement, ...]:
     """What the environment's release of a package requires of others."""
     version = environment.version(asking)
     return _requirements(asking, str(version)) if version is not None else ()
@@ -266,7 +274,7 @@ def requirement_of(environment: Environment, asking: str) -> tuple[Requirement, 
 
 @lru_cache(maxsize=256)
 def _requirements(asking: str, version: str) -> tuple[Requirement, ...]:
-    return required_by(asking, version)
+    return requirements_of_release(asking, version)
 
 
 def pair_finding(
@@ -302,13 +310,13 @@ def kind_of(page: HazardPage) -> type[Hazard]:
     return BelowMinimum if "package" in page.head else BuiltForOtherTorch
 
 
-def torch_of(package: str, environment: Environment) -> BuiltFor | None:
+def torch_build_of(package: str, environment: Environment) -> BuiltFor | None:
     """The torch that the environment's release of a package goes with; None where that isn't known."""
     version = environment.version(package)
     if version is None:
         return None
     rows = builds_of(package)
-    return next((row for row in rows if (named := versions_in(row.versions)) and named.has(version)), None)
+    return next((row for row in rows if (named := parse_specifier(row.versions)) and named.has(version)), None)
 
 
 def versions_for_torch(package: str, environment: Environment) -> str | None:

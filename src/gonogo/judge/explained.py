@@ -9,16 +9,16 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.rank_ends import Ended
+from gonogo.evidence.rank_ends import RankFailure
 from gonogo.evidence.rehearsal.chain import ChainedException, package_of
-from gonogo.evidence.rehearsal.failures import of_python_itself
-from gonogo.evidence.script.flows.value_flow import Lines, made_backward_of, made_by_methods
+from gonogo.evidence.rehearsal.failures import is_stdlib_frame
+from gonogo.evidence.script.flows.value_flow import LineRange, statements_behind_backward, statements_behind_losses
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Certainty, Finding, Severity, Span
 from gonogo.finding.frame import Frame
 from gonogo.hazards.hazard import Hazard
 
-_SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Raise, ast.Assert, ast.Delete)
+_SIMPLE_STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Raise, ast.Assert, ast.Delete)
 # Where the libraries read a DeepSpeed config, and judge what stands in it.
 _READS_CONFIG = re.compile(
     r"/deepspeed/runtime/(?:zero/)?(?:\w*config\w*)\.py$|/transformers/(?:integrations/)?deepspeed\.py$"
@@ -26,12 +26,12 @@ _READS_CONFIG = re.compile(
 )
 _VERSION = re.compile(r"([A-Za-z][\w.-]*?)(?:[<>=!~]=?| )\d")
 _WORD = re.compile(r"[\w./:-]+")
-_OF_AN_INTERFACE = ("ImportError", "ModuleNotFoundError", "AttributeError", "TypeError", "NameError")
+_INTERFACE_ERROR_TYPES = ("ImportError", "ModuleNotFoundError", "AttributeError", "TypeError", "NameError")
 _SHORT = 5
 """A value of fewer letters (auto, cpu, true) names nothing."""
 
 
-class Places:
+class FindingPlaces:
     """The files that findings name, as they lie where gonogo was started, and the packages that findings speak of."""
 
     def __init__(self, sources: Mapping[str, SourceFile], base: str, packages: Collection[str]) -> None:
@@ -39,9 +39,9 @@ class Places:
         self._base = base
         self._packages = packages
         self._statements: dict[str, list[tuple[int, int]]] = {}
-        self._flows: dict[tuple[str, int], list[Lines]] = {}
+        self._flows: dict[tuple[str, int], list[LineRange]] = {}
 
-    def explains(self, finding: Finding, hazard: Hazard, ended: Ended) -> Certainty | None:
+    def explains(self, finding: Finding, hazard: Hazard, failure: RankFailure) -> Certainty | None:
         """How surely ranks ended at, or because of, what the finding names; None where they did not.
 
         It is as sure as the finding, but for packages that do not fit: where an interface between those very packages
@@ -49,54 +49,54 @@ class Places:
         """
         if finding.severity is not Severity.ERROR or finding.certainty is Certainty.POSSIBLE:
             return None
-        if _judges_versions(hazard) and (packages := self._border(finding, ended)):
+        if _checks_environment(hazard) and (packages := self._count_packages_at_interface(finding, failure)):
             return Certainty.CERTAIN if packages > 1 else finding.certainty
-        at = any(self._at(span, finding.certainty, ended) or self._named(span, ended) for span in finding.spans)
-        if at or self._read_config(finding, ended) or self._went_into_loss(finding, ended):
+        at = any(self._at(span, finding.certainty, failure) or self._named(span, failure) for span in finding.spans)
+        if at or self._read_config(finding, failure) or self._is_part_of_failed_loss(finding, failure):
             return finding.certainty
         return None
 
-    def _went_into_loss(self, finding: Finding, ended: Ended) -> bool:
+    def _is_part_of_failed_loss(self, finding: Finding, failure: RankFailure) -> bool:
         """Whether a backward failed, and what the finding is certain of is part of what it was given."""
         if finding.certainty is not Certainty.CERTAIN or not finding.spans[:1] or not self._is_python(finding.spans[0]):
             return False
         place = finding.spans[0]
         return any(
             path == place.path and first <= place.line <= last
-            for told in ended.chain
-            for path, first, last in self._into_loss_of(told)
+            for told in failure.chain
+            for path, first, last in self._loss_statements(told)
         )
 
     @staticmethod
     def _is_python(span: Span) -> bool:
         return span.path.endswith(".py")
 
-    def _into_loss_of(self, told: ChainedException) -> list[Lines]:
+    def _loss_statements(self, exception: ChainedException) -> list[LineRange]:
         """The statements that make what the backward that raised was given; none where none raised."""
-        last = told.users
-        inner = told.frames[told.frames.index(last) + 1 :] if last is not None else ()
-        if last is None or not told.type:
+        last = exception.users
+        inner = exception.frames[exception.frames.index(last) + 1 :] if last is not None else ()
+        if last is None or not exception.type:
             return []
         path = next((name for name in self._sources if self._is_file(name, last)), None)
         if path is None:
             return []
         if (last.path, last.line) not in self._flows:
-            flow = made_backward_of(self._trees, path, last.line)
+            flow = statements_behind_backward(self._trees, path, last.line)
             if not flow and any(frame.function == "backward" for frame in inner):
-                flow = made_by_methods(self._trees)
+                flow = statements_behind_losses(self._trees)
             self._flows[last.path, last.line] = flow
         return self._flows[last.path, last.line]
 
     @cached_property
     def _trees(self) -> dict[str, ast.Module]:
-        parsed = ((path, _tree(source)) for path, source in self._sources.items() if path.endswith(".py"))
+        parsed = ((path, _parse(source)) for path, source in self._sources.items() if path.endswith(".py"))
         return {path: tree for path, tree in parsed if tree is not None}
 
-    def _at(self, span: Span, certainty: Certainty, ended: Ended) -> bool:
+    def _at(self, span: Span, certainty: Certainty, failure: RankFailure) -> bool:
         """Whether a stack has the place: at its innermost line of the user's own code; at any, for what is certain."""
         if not span.path.endswith(".py"):
             return False
-        for told in ended.chain:
+        for told in failure.chain:
             last = told.users
             frames = [frame for frame in told.frames if frame.owner == "user"]
             if certainty is not Certainty.CERTAIN:
@@ -130,13 +130,13 @@ class Places:
         first, last = max(around, default=(span.line, end))
         return first, max(last, end)
 
-    def _named(self, span: Span, ended: Ended) -> bool:
+    def _named(self, span: Span, failure: RankFailure) -> bool:
         """Whether the exceptions name the setting, the option or the value that stands at the place."""
         if span.path.endswith(".py"):
             return False
-        if ended.reading is not None:
-            return os.path.realpath(ended.reading) == os.path.realpath(os.path.join(self._base, span.path))
-        words = set(_WORD.findall(ended.message))
+        if failure.reading is not None:
+            return os.path.realpath(failure.reading) == os.path.realpath(os.path.join(self._base, span.path))
+        words = set(_WORD.findall(failure.message))
         return any(word in words for word in _distinctive_words(self._text_at(span)))
 
     def _text_at(self, span: Span) -> str:
@@ -146,40 +146,40 @@ class Places:
         key = re.search(r"[\"']?([\w.-]+)[\"']?\s*[:=]\s*$|(--[\w-]+)[ =]+[\"']?$", span.text[:begin])
         return f"{key[1] or key[2] if key else ''} {span.text[begin:end]}"
 
-    def _read_config(self, finding: Finding, ended: Ended) -> bool:
+    def _read_config(self, finding: Finding, failure: RankFailure) -> bool:
         """Whether the exception came of reading a DeepSpeed config, and the finding is about a value in it."""
         in_config = any(span.path.endswith((".json", ".yaml", ".yml")) for span in finding.spans)
         if finding.certainty is not Certainty.CERTAIN or not in_config:
             return False
-        last = next((_raising(told) for told in reversed(ended.chain) if told.frames), None)
+        last = next((_raising_frame(told) for told in reversed(failure.chain) if told.frames), None)
         return last is not None and _READS_CONFIG.search(last.path) is not None
 
-    def _border(self, finding: Finding, ended: Ended) -> int:
+    def _count_packages_at_interface(self, finding: Finding, failure: RankFailure) -> int:
         """How many of the packages that the finding speaks of are at an interface that failed: all, two, or none."""
         told_of = {canonical(name) for name in _VERSION.findall(finding.cause.en)} & set(self._packages)
         wanted = min(len(told_of), 2)
-        found = [len(told_of & set(_packages_of(told))) for told in ended.chain if _is_of_an_interface(told)]
+        found = [len(told_of & set(_packages_at_raise(told))) for told in failure.chain if _is_interface_error(told)]
         return wanted if wanted and max(found, default=0) >= wanted else 0
 
 
-def _judges_versions(hazard: Hazard) -> bool:
+def _checks_environment(hazard: Hazard) -> bool:
     return type(hazard).in_environment is not Hazard.in_environment
 
 
-def _is_of_an_interface(told: ChainedException) -> bool:
+def _is_interface_error(exception: ChainedException) -> bool:
     """Whether it is what versions that do not fit raise: an import, an attribute, an argument that is not there."""
-    if told.type.rpartition(".")[2] in _OF_AN_INTERFACE:
+    if exception.type.rpartition(".")[2] in _INTERFACE_ERROR_TYPES:
         return True
-    return any(frame.function == "<module>" and frame.owner != "user" for frame in told.frames)
+    return any(frame.function == "<module>" and frame.owner != "user" for frame in exception.frames)
 
 
-def _packages_of(told: ChainedException) -> Iterator[str]:
+def _packages_at_raise(exception: ChainedException) -> Iterator[str]:
     """The packages at whose border an exception was raised: that of the frame, the one that called it, those named."""
-    for word in _WORD.findall(told.message):
+    for word in _WORD.findall(exception.message):
         yield canonical(re.split(r"[.:]", word)[0])
     found: list[str] = []
-    for frame in reversed(told.frames):
-        if of_python_itself(frame):
+    for frame in reversed(exception.frames):
+        if is_stdlib_frame(frame):
             continue
         package = package_of(frame.path)
         if package is None:
@@ -191,8 +191,8 @@ def _packages_of(told: ChainedException) -> Iterator[str]:
     yield from found
 
 
-def _raising(told: ChainedException) -> Frame | None:
-    return next((frame for frame in reversed(told.frames) if not of_python_itself(frame)), None)
+def _raising_frame(exception: ChainedException) -> Frame | None:
+    return next((frame for frame in reversed(exception.frames) if not is_stdlib_frame(frame)), None)
 
 
 def _distinctive_words(text: str) -> Iterator[str]:
@@ -205,13 +205,13 @@ def _distinctive_words(text: str) -> Iterator[str]:
 
 
 def _statements(source: SourceFile | None) -> Iterator[tuple[int, int]]:
-    tree = _tree(source)
+    tree = _parse(source)
     for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, _SIMPLE):
+        if isinstance(node, _SIMPLE_STATEMENTS):
             yield node.lineno, node.end_lineno or node.lineno
 
 
-def _tree(source: SourceFile | None) -> ast.Module | None:
+def _parse(source: SourceFile | None) -> ast.Module | None:
     try:
         return ast.parse(source.text) if source is not None else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -5,19 +5,21 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Certainty, Finding, Severity, best_first
+from gonogo.finding import Certainty, Finding, Severity, sorted_findings
 from gonogo.hazards.hazard import Hazard
-from gonogo.hazards.index import hazard_of, met_in_log
-from gonogo.judge.cut_short import cut_short, like_cases
+from gonogo.hazards.index import hazard_of, hazards_possible_in_log
+from gonogo.judge.cut_short import findings_by_similar_frames, findings_in_cut_log
 
-CONFIDENT = (Certainty.CERTAIN, Certainty.LIKELY)
+CONFIDENT_CERTAINTIES = (Certainty.CERTAIN, Certainty.LIKELY)
 
 
 def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
     """What all hazards find in the logs, the root cause first; at most one finding a hazard."""
-    hazards = {hazard.name: hazard for hazard in met_in_log(log)}
+    hazards = {hazard.name: hazard for hazard in hazards_possible_in_log(log)}
     found = {
-        name: merged for name, hazard in hazards.items() if not hazard.fallback and (merged := _finding_of(hazard, log))
+        name: merged
+        for name, hazard in hazards.items()
+        if not hazard.fallback and (merged := _merged_finding(hazard, log))
     }
     sure = {name for name, finding in found.items() if explains(finding)}
     roots = {name for name in sure if not hazards[name].consequence}
@@ -26,20 +28,20 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
         yields = any(other in sure and name not in hazards[other].yields_to for other in hazard.yields_to)
         if yields and not hazard.consequence:
             del found[name]
-        elif hazard.consequence and (yields or roots) and finding.certainty in CONFIDENT:
+        elif hazard.consequence and (yields or roots) and finding.certainty in CONFIDENT_CERTAINTIES:
             found[name] = replace(finding, certainty=Certainty.POSSIBLE)
     rarity: dict[str, int] = {}
     if not any(explains(finding) for finding in found.values()):
-        for hazard, finding in cut_short(log):
+        for hazard, finding in findings_in_cut_log(log):
             hazards.setdefault(finding.hazard, hazard)
             if finding.hazard not in found:
                 found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
-        for hazard, finding in like_cases(log) if not found else ():
+        for hazard, finding in findings_by_similar_frames(log) if not found else ():
             hazards.setdefault(finding.hazard, hazard)
             found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
         named = bool(found)
         for name, hazard in list(hazards.items()):
-            if hazard.fallback and (merged := _finding_of(hazard, log)):
+            if hazard.fallback and (merged := _merged_finding(hazard, log)):
                 # What was raised is certain; beside a hazard that may explain it, it explains less.
                 found[name] = replace(merged, certainty=Certainty.POSSIBLE) if named else merged
     place = {(line.path, line.number): index for index, line in reversed(list(enumerate(log.lines)))}
@@ -52,15 +54,15 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
         rare = rarity.get(finding.hazard, sum(other in found for other in hazard.yields_to))
         return hazard.fallback, hazard.consequence, where, rare
 
-    ordered = best_first(sorted(found.values(), key=order))
+    ordered = sorted_findings(sorted(found.values(), key=order))
     # That nothing is wrong, said with confidence, stands above an error that is merely possible.
-    confident = [finding for finding in ordered if finding.certainty in CONFIDENT]
-    return (*confident, *(finding for finding in ordered if finding.certainty not in CONFIDENT))
+    confident = [finding for finding in ordered if finding.certainty in CONFIDENT_CERTAINTIES]
+    return (*confident, *(finding for finding in ordered if finding.certainty not in CONFIDENT_CERTAINTIES))
 
 
 def explains(finding: Finding) -> bool:
     """Whether the finding says with confidence what went wrong."""
-    return finding.certainty in CONFIDENT and finding.severity is not Severity.NOTE
+    return finding.certainty in CONFIDENT_CERTAINTIES and finding.severity is not Severity.NOTE
 
 
 def is_fallback(finding: Finding) -> bool:
@@ -69,9 +71,9 @@ def is_fallback(finding: Finding) -> bool:
     return hazard is not None and hazard.fallback
 
 
-def _finding_of(hazard: Hazard, log: FailureLog) -> Finding | None:
+def _merged_finding(hazard: Hazard, log: FailureLog) -> Finding | None:
     """The hazard's findings as one: the surest, with the ranks of all."""
-    findings = best_first(list(hazard.in_log(log)))
+    findings = sorted_findings(list(hazard.in_log(log)))
     if not findings:
         return None
     ranks = tuple(sorted({rank for finding in findings for rank in finding.ranks}))

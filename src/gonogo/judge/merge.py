@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from gonogo.evidence.rank_ends import Ended
-from gonogo.finding import Certainty, Finding, Fix, Severity, Span, Text, best_first
+from gonogo.evidence.rank_ends import RankFailure
+from gonogo.finding import Certainty, Finding, Fix, Severity, Span, Text, sorted_findings
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
-from gonogo.judge.explained import Places
+from gonogo.judge.explained import FindingPlaces
 
 _CERTAINTY_ORDER = {Certainty.CERTAIN: 2, Certainty.LIKELY: 1, Certainty.POSSIBLE: 0}
 
@@ -24,8 +24,8 @@ _CERTAINTY_ORDER = {Certainty.CERTAIN: 2, Certainty.LIKELY: 1, Certainty.POSSIBL
 def merge_findings(
     seen: Sequence[Finding],
     files: Sequence[Finding],
-    ends: Sequence[Ended],
-    places: Places,
+    failures: Sequence[RankFailure],
+    places: FindingPlaces,
     *,
     unseen: Callable[[Finding], Finding] = lambda finding: finding,
 ) -> tuple[Finding, ...]:
@@ -41,7 +41,7 @@ def merge_findings(
     unranked = False  # whether one surely explains an end whose ranks are not told
     told = list(files)
     for number, finding in enumerate(files):
-        for end in ends:
+        for end in failures:
             how = places.explains(finding, hazards[finding.hazard], end)
             if how is not None:
                 explained.add(number)
@@ -49,10 +49,10 @@ def merge_findings(
                     told[number],
                     ranks=tuple(sorted({*told[number].ranks, *end.ranks})),
                     certainty=_more_certain(told[number].certainty, how),
-                    spans=_each_place_once(told[number].spans, [end.place] if end.place else []),
+                    spans=_unique_places(told[number].spans, [end.place] if end.place else []),
                 )
                 unranked = unranked or (how is Certainty.CERTAIN and not end.ranks)
-    merged, left = _same_hazard_once(list(seen), told, hazards)
+    merged, left = _merge_same_hazard(list(seen), told, hazards)
     explaining = [told[number] for number in explained if told[number] in left]
     others = [unseen(finding) for finding in left if finding not in explaining]
     of_both = [finding for finding in merged if finding not in seen]
@@ -62,11 +62,11 @@ def merge_findings(
         ranks = {rank for one in sure for rank in one.ranks}
         return bool(sure) and (unranked or (bool(finding.ranks) and set(finding.ranks) <= ranks))
 
-    def yields(finding: Finding, to: Iterable[Finding]) -> bool:
+    def yields(finding: Finding, yielding_to: Iterable[Finding]) -> bool:
         names = hazards[finding.hazard].yields_to if finding.hazard in hazards else ()
         return any(
-            one.hazard in names and one.certainty is not Certainty.POSSIBLE and _of_the_same_ranks(one, finding)
-            for one in to
+            one.hazard in names and one.certainty is not Certainty.POSSIBLE and _have_common_rank(one, finding)
+            for one in yielding_to
         )
 
     kept = [
@@ -79,22 +79,22 @@ def merge_findings(
     # What is likely to explain an exception stands above the bare fact that it was raised.
     first = [finding for finding in explaining if any(_is_fallback(one, hazards) for one in kept)]
     rest = [finding for finding in explaining if finding not in first]
-    return (*best_first(first), *best_first([*rest, *kept, *others]))
+    return (*sorted_findings(first), *sorted_findings([*rest, *kept, *others]))
 
 
-def _more_certain(one: Certainty, other: Certainty) -> Certainty:
-    return max(one, other, key=_CERTAINTY_ORDER.__getitem__)
+def _more_certain(left: Certainty, other: Certainty) -> Certainty:
+    return max(left, other, key=_CERTAINTY_ORDER.__getitem__)
 
 
 def _is_fallback(finding: Finding, hazards: dict[str, Hazard]) -> bool:
     return finding.hazard in hazards and hazards[finding.hazard].fallback
 
 
-def _of_the_same_ranks(one: Finding, other: Finding) -> bool:
-    return not one.ranks or not other.ranks or bool(set(one.ranks) & set(other.ranks))
+def _have_common_rank(left: Finding, other: Finding) -> bool:
+    return not left.ranks or not other.ranks or bool(set(left.ranks) & set(other.ranks))
 
 
-def _same_hazard_once(
+def _merge_same_hazard(
     seen: list[Finding], files: list[Finding], hazards: dict[str, Hazard]
 ) -> tuple[list[Finding], list[Finding]]:
     """What was seen, each with what the files show of the same hazard; and the findings of the files that are left."""
@@ -103,41 +103,48 @@ def _same_hazard_once(
     for finding in seen:
         alike = [one for one in left if one.hazard == finding.hazard]
         if alike:
-            same = next((one for one in alike if _share_a_place(one, finding)), best_first(alike)[0])
+            same = next((one for one in alike if _have_common_place(one, finding)), sorted_findings(alike)[0])
             left.remove(same)
-            finding = _as_one(finding, same, hazards[finding.hazard])
+            finding = _merge_pair(finding, same, hazards[finding.hazard])
         merged.append(finding)
     return merged, left
 
 
-def _share_a_place(one: Finding, other: Finding) -> bool:
-    lines = {(span.path, line) for span in one.spans for line in range(span.line, max(span.end_line, span.line) + 1)}
+def _have_common_place(left: Finding, other: Finding) -> bool:
+    lines = {(span.path, line) for span in left.spans for line in range(span.line, max(span.end_line, span.line) + 1)}
     return any((span.path, span.line) in lines for span in other.spans)
 
 
-def _as_one(seen: Finding, shown: Finding, hazard: Hazard) -> Finding:
+def _merge_pair(observed_finding: Finding, static_finding: Finding, hazard: Hazard) -> Finding:
     """One finding of two kinds of evidence. What was seen says how it went; the files say where it stands, and the fix.
 
     Of an exception that was only read as a log's, the files know more.
     """
-    judged = type(hazard).in_rehearsal is not Hazard.in_rehearsal or seen.severity is not shown.severity
-    words = seen if judged else shown
-    gravest = min((seen, shown), key=lambda one: (one.severity is not Severity.ERROR, -_CERTAINTY_ORDER[one.certainty]))
-    places = (seen.spans, shown.spans) if judged else (shown.spans, seen.spans)
+    judged = (
+        type(hazard).in_rehearsal is not Hazard.in_rehearsal or observed_finding.severity is not static_finding.severity
+    )
+    words = observed_finding if judged else static_finding
+    gravest = min(
+        (observed_finding, static_finding),
+        key=lambda one: (one.severity is not Severity.ERROR, -_CERTAINTY_ORDER[one.certainty]),
+    )
+    places = (
+        (observed_finding.spans, static_finding.spans) if judged else (static_finding.spans, observed_finding.spans)
+    )
     return replace(
         words,
         certainty=gravest.certainty,
         severity=gravest.severity,
-        ranks=seen.ranks,
-        module=seen.module or shown.module,
-        parameter=seen.parameter or shown.parameter,
-        spans=_each_place_once(*places),
-        cure=_each_once(shown.cure, seen.cure),
-        fixes=_fixes(shown, seen),
+        ranks=observed_finding.ranks,
+        module=observed_finding.module or static_finding.module,
+        parameter=observed_finding.parameter or static_finding.parameter,
+        spans=_unique_places(*places),
+        cure=_unique_texts(static_finding.cure, observed_finding.cure),
+        fixes=_fixes(static_finding, observed_finding),
     )
 
 
-def _each_place_once(*spans: Iterable[Span]) -> tuple[Span, ...]:
+def _unique_places(*spans: Iterable[Span]) -> tuple[Span, ...]:
     kept: dict[tuple[str, int], Span] = {}
     for some in spans:
         for span in some:
@@ -145,7 +152,7 @@ def _each_place_once(*spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(kept.values())
 
 
-def _each_once(*texts: Iterable[Text]) -> tuple[Text, ...]:
+def _unique_texts(*texts: Iterable[Text]) -> tuple[Text, ...]:
     return tuple(dict.fromkeys(text for some in texts for text in some))
 
 

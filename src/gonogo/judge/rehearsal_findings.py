@@ -11,15 +11,15 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.rehearsal.failures import (
     FailedRanks,
-    assumption_before,
+    assumption_behind_failure,
+    data_end_behind_failure,
     failed_ranks,
     failure_places,
     is_shortage,
-    less_data_before,
 )
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.setup import Setup
-from gonogo.finding import Certainty, Finding, Severity, best_first
+from gonogo.finding import Certainty, Finding, Severity, sorted_findings
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.log_findings import findings_in_log
@@ -34,7 +34,7 @@ def findings_in_rehearsal(record: RehearsalRecord) -> tuple[Finding, ...]:
     findings, explained = findings_in_record(record)
     for failed in failed_ranks(record):
         if not set(failed.ranks) <= explained and not is_shortage(failed.first, failed.failure):
-            for finding in _explained_as_log(record, failed):
+            for finding in _findings_from_traceback(record, failed):
                 findings.append(finding)
                 if finding.certainty is Certainty.CERTAIN:
                     explained |= set(failed.ranks)
@@ -42,7 +42,7 @@ def findings_in_rehearsal(record: RehearsalRecord) -> tuple[Finding, ...]:
         if not set(finding.ranks) <= explained:
             findings.append(finding)
             explained |= set(finding.ranks)
-    return best_first(findings)
+    return sorted_findings(findings)
 
 
 def findings_in_record(record: RehearsalRecord) -> tuple[list[Finding], set[int]]:
@@ -67,9 +67,9 @@ def fallback_findings(record: RehearsalRecord) -> list[Finding]:
     return [finding for hazard in all_hazards() if hazard.fallback for finding in hazard.in_rehearsal(record)]
 
 
-def _explained_as_log(record: RehearsalRecord, failed: FailedRanks) -> Iterator[Finding]:
+def _findings_from_traceback(record: RehearsalRecord, failed_group: FailedRanks) -> Iterator[Finding]:
     """The root cause that the hazards see in the exception's traceback, at its places in the code."""
-    failure, first = failed.failure, failed.first
+    failure, first = failed_group.failure, failed_group.first
     text = failure.traceback or f"{failure.type}: {failure.message}"
     if failure.type == "SystemExit" and failure.message not in text:  # argparse's, which it printed by itself
         text = f"{failure.message}\n{text}"
@@ -87,12 +87,12 @@ def _explained_as_log(record: RehearsalRecord, failed: FailedRanks) -> Iterator[
         ):
             continue
         # A branch taken on a value that a rehearsal can't know may be why it failed.
-        surely = assumption_before(first, failure) is None and less_data_before(first, failure) is None
+        surely = assumption_behind_failure(first, failure) is None and data_end_behind_failure(first, failure) is None
         surely = surely and failure.type != "ModuleNotFoundError"  # the run's machine may have it
         yield replace(
             finding,
             certainty=finding.certainty if surely else Certainty.LIKELY,
             spans=failure_places(failure),
-            ranks=failed.ranks,
+            ranks=failed_group.ranks,
             module=finding.module or failure.module,
         )

@@ -126,9 +126,9 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
     )
 
 
-def _routing(rank: RankRecord, own: DeviceMemory | None) -> rehearsal.RoutingBand | msgspec.UnsetType:
+def _routing(rank: RankRecord, device_memory: DeviceMemory | None) -> rehearsal.RoutingBand | msgspec.UnsetType:
     experts = rank.as_run.experts if rank.as_run is not None else msgspec.UNSET
-    band = routing_band(own, experts) if own is not None and experts is not msgspec.UNSET else None
+    band = routing_band(device_memory, experts) if device_memory is not None and experts is not msgspec.UNSET else None
     return band if band is not None else msgspec.UNSET
 
 
@@ -147,8 +147,8 @@ def _timeline(timeline: MemoryTimeline, folder: str) -> MemoryTimeline:
     return msgspec.structs.replace(timeline, places=tuple(places[place] for place in timeline.places))
 
 
-def _percent(part: int, whole: int) -> float:
-    return round(100 * part / whole, 1) if whole else 0.0
+def _percent(part: int, total: int) -> float:
+    return round(100 * part / total, 1) if total else 0.0
 
 
 def own_device(rank: RankRecord) -> DeviceMemory | None:

@@ -6,7 +6,7 @@ from gonogo.evidence.rehearsal.record import DeviceMemory
 from gonogo.finding.as_run import Experts
 from gonogo.finding.rehearsal import RoutingBand
 
-_GROWS = ("activations", "temporary")
+_TOKEN_DEPENDENT_CATEGORIES = ("activations", "temporary")
 
 
 def routing_band(device: DeviceMemory, experts: Experts) -> RoutingBand | None:
@@ -15,7 +15,7 @@ def routing_band(device: DeviceMemory, experts: Experts) -> RoutingBand | None:
     What grows with a rank's tokens is what its experts, and the layer around them that hands them their tokens, hold in
     activations and temporary tensors at the peak.
     """
-    of_tokens = _bytes_of_tokens(device)
+    of_tokens = _token_dependent_bytes(device)
     if experts.most <= 1 or not of_tokens:
         return None
     even = device.peak_allocated_bytes
@@ -32,15 +32,15 @@ def routing_band(device: DeviceMemory, experts: Experts) -> RoutingBand | None:
     )
 
 
-def _bytes_of_tokens(device: DeviceMemory) -> int:
-    owners = {one.module.partition(".experts")[0] for one in device.modules if _is_experts(one.module)}
+def _token_dependent_bytes(device: DeviceMemory) -> int:
+    owners = {one.module.partition(".experts")[0] for one in device.modules if _is_expert_module(one.module)}
     return sum(
         one.by_category.get(category, 0)
         for one in device.modules
-        if _is_experts(one.module) or one.module in owners
-        for category in _GROWS
+        if _is_expert_module(one.module) or one.module in owners
+        for category in _TOKEN_DEPENDENT_CATEGORIES
     )
 
 
-def _is_experts(path: str) -> bool:
+def _is_expert_module(path: str) -> bool:
     return "experts" in path.split(".")

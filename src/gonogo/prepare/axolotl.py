@@ -33,7 +33,7 @@ _INSTRUCTIONS = {
     "sharegpt": "conversations:turns",
 }
 # Pairs and judged answers: what a chat's template (``chatml``, ``llama3``) is laid over, by what follows its name.
-_PAIRS = {
+_PREFERENCE_COLUMNS = {
     "": "system prompt chosen rejected",
     "argilla": "system instruction chosen_response rejected_response",
     "argilla_chat": "chosen:chat rejected:chat",
@@ -42,7 +42,7 @@ _PAIRS = {
     "prompt_pairs": "system prompt chosen rejected",
     "ultra": "system prompt chosen:chat rejected:chat",
 }
-_JUDGED = {
+_KTO_COLUMNS = {
     "": "system prompt completion label:flag",
     "argilla": "system instruction completion label:flag",
     "argilla_chat": "chosen:chat completion:chat label:flag",
@@ -50,12 +50,12 @@ _JUDGED = {
     "prompt_pairs": "system prompt completion label:flag",
     "ultra": "system prompt completion label:flag",
 }
-_USUAL_FIELDS = {
+_DEFAULT_FIELD_NAMES = {
     "field_system": "system", "field_instruction": "instruction", "field_input": "input", "field_output": "output",
     "field_prompt": "prompt", "field_chosen": "chosen", "field_rejected": "rejected", "field_completion": "completion",
     "field_label": "label",
 }  # fmt: skip
-_FIELDS_OF = {
+_FIELDS_BY_RL = {
     None: ("field_system", "field_instruction", "field_input", "field_output"),
     "kto": ("field_system", "field_prompt", "field_completion", "field_label"),
     "dpo": ("field_system", "field_prompt", "field_chosen", "field_rejected"),
@@ -69,14 +69,14 @@ def columns_of_entry(entry: dict[str, Any], rl: str | None) -> tuple[str, ...]:
     """
     told = entry.get("type")
     if isinstance(told, dict):
-        fields = _FIELDS_OF.get(rl if rl in (None, "kto") else "dpo", ())
-        names = {one: str(told.get(one) or _USUAL_FIELDS[one]) for one in fields}
+        fields = _FIELDS_BY_RL.get(rl if rl in (None, "kto") else "dpo", ())
+        names = {one: str(told.get(one) or _DEFAULT_FIELD_NAMES[one]) for one in fields}
         return tuple(f"{name}:{'flag' if one == 'field_label' else 'text'}" for one, name in names.items())
     kind = str(told or "")
     # "alpaca:phi" and "sharegpt:chat" name an old prompt style behind the type.
     kind = kind.partition(":")[0]
     if kind.startswith("bradley_terry."):
-        return _with_kinds("system input chosen rejected")
+        return _add_default_kind("system input chosen rejected")
     if kind in ("completion", "pretrain"):
         return (f"{entry.get('field') or entry.get('text_column') or 'text'}:text",)
     if kind == "chat_template" or (kind.startswith("chat_template.") and rl is None):
@@ -88,8 +88,8 @@ def columns_of_entry(entry: dict[str, Any], rl: str | None) -> tuple[str, ...]:
         sides = [f"{entry.get(f'field_{side}') or side}:message" for side in ("chosen", "rejected")]
         return (f"{entry.get('field_messages') or 'messages'}:chat", *sides)
     if template in ("chatml", "llama3") and rl is not None:
-        return _with_kinds((_JUDGED if rl == "kto" else _PAIRS).get(way, ""))
-    return _with_kinds(_INSTRUCTIONS.get(kind) or _INSTRUCTIONS.get(template, ""))
+        return _add_default_kind((_KTO_COLUMNS if rl == "kto" else _PREFERENCE_COLUMNS).get(way, ""))
+    return _add_default_kind(_INSTRUCTIONS.get(kind) or _INSTRUCTIONS.get(template, ""))
 
 
 def _kind_of_messages(entry: dict[str, Any]) -> str:
@@ -99,5 +99,5 @@ def _kind_of_messages(entry: dict[str, Any]) -> str:
     return "turns" if content == "value" else "chat"
 
 
-def _with_kinds(columns: str) -> tuple[str, ...]:
+def _add_default_kind(columns: str) -> tuple[str, ...]:
     return tuple(one if ":" in one else f"{one}:text" for one in columns.split())

@@ -10,7 +10,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.training_arguments import Arguments
 from gonogo.prepare.generated.rows import TEMPLATE, kind_by_name
-from gonogo.prepare.named_inputs import given_to
+from gonogo.prepare.named_inputs import argument_node
 
 _COLUMN_OPTION = re.compile(
     r"(?:.*[._])?(text|messages|conversations|prompt|completion|response|question|answer|input|output|chosen|rejected"
@@ -48,14 +48,14 @@ def texts_in(scripts: Sequence[Script]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for script in scripts:
         for call in script.calls("tokenizer", "*.tokenizer"):
-            node = given_to(call, 0, "text")
+            node = argument_node(call, 0, "text")
             bound = script.bound_to(node) if node is not None else None
             if isinstance(bound, ast.Subscript) and (name := script.field(bound.slice).string):
                 found[name] = None
     return tuple(found)
 
 
-def lists_in(scripts: Sequence[Script]) -> frozenset[str]:
+def iterated_columns(scripts: Sequence[Script]) -> frozenset[str]:
     """The columns, of a name in the plural, whose value scripts go through one by one: ``for s in row["steps"]``.
 
     Each is a text by its name alone; a text would be gone through letter by letter.
@@ -118,21 +118,27 @@ _MAX_ROWS = 4096
 _MAX_TOKENS = 2_000_000
 """Of made text: what a step takes beyond that is left to the program's own word that there is too little."""
 _BATCH = ("batch_size", "train_batch_size", "global_batch_size", "per_device_train_batch_size", "per_gpu_batch_size")
-_ACCUMULATED = ("gradient_accumulation_steps", "accum_freq", "accumulation_steps", "grad_accum_steps", "accum_iter")
+_GRADIENT_ACCUMULATION_OPTIONS = (
+    "gradient_accumulation_steps",
+    "accum_freq",
+    "accumulation_steps",
+    "grad_accum_steps",
+    "accum_iter",
+)
 
 
-def rows_of_two_batches(run: Run, tokens: int = 0) -> int:
+def rows_for_two_steps(run: Run, tokens: int = 0) -> int:
     """Rows of two steps of all ranks, ``tokens`` each; 0 where no batch is stated, or where they are too many."""
-    batch, accumulated = _whole_number(run, _BATCH), _whole_number(run, _ACCUMULATED) or 1
+    batch, accumulated = _whole_number(run, _BATCH), _whole_number(run, _GRADIENT_ACCUMULATION_OPTIONS) or 1
     rows = min(2 * batch * accumulated * (run.world_size or 8), _MAX_ROWS)
     return rows if rows * tokens <= _MAX_TOKENS else 0
 
 
 _SELECTING_CALLS = ("*.select", "*.take", "*.skip", "*.train_test_split")
-_MAX_TAKEN_TOKENS = 24_000_000
+_MAX_SELECTED_TOKENS = 24_000_000
 
 
-def rows_taken(run: Run, name: str, tokens: int = 0) -> int:
+def selected_row_count(run: Run, name: str, tokens: int = 0) -> int:
     """The rows of a fixed number that its scripts take out of a data set, ``tokens`` each; 0 where they are too many.
 
     ``select(range(500))``, ``take(500)``, ``train_test_split(test_size=500)``: held out, they leave none of fewer rows.
@@ -156,7 +162,7 @@ def rows_taken(run: Run, name: str, tokens: int = 0) -> int:
             elif isinstance(node, ast.Attribute):  # take(args.size_valid_set)
                 taken.append(_whole_number(run, (node.attr,)))
     rows = max(taken)
-    return rows if rows * tokens <= _MAX_TAKEN_TOKENS else 0
+    return rows if rows * tokens <= _MAX_SELECTED_TOKENS else 0
 
 
 def _whole_number(run: Run, names: tuple[str, ...]) -> int:

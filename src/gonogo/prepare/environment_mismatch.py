@@ -17,9 +17,9 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.reading import read_environment
-from gonogo.evidence.paths import exists, folders_upward, is_file, resolved
-from gonogo.evidence.rehearsal.chain import chain_of
-from gonogo.evidence.rehearsal.failures import REFUSED_CALL, last_outside_torch
+from gonogo.evidence.paths import exists, is_file, iter_parent_folders, resolved
+from gonogo.evidence.rehearsal.chain import exception_chain
+from gonogo.evidence.rehearsal.failures import CALL_SIGNATURE_ERROR_PATTERN, last_frame_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text, translated
@@ -51,22 +51,22 @@ _MISSING = re.compile(
     r"|[Pp]lease (?:pip )?install [`'\"]?([A-Za-z][\w-]*)[`'\"]?(?=\.?(?:$|[\s,;]))"
     rf"|{_PIP_INSTALL}"
 )
-_API = re.compile(
+_API_ERROR_PATTERN = re.compile(
     r"cannot import name|No module named|has no attribute|unexpected keyword argument|missing \d+ required"
     r"|positional arguments? but|object is not callable|not supported between"
 )
 _QUOTED = re.compile(r"[\"']([A-Za-z][\w.-]*)(?:\[[\w,-]*\])?\s*((?:[<>=!~]=?=?\s*[\w.*]+\s*,?\s*)*)(?:;[^\"']*)?[\"']")
 
-_LACKS = re.compile(r"cannot import name '\w+' from '([\w.]+)'|module '([\w.]+)' has no attribute")
+_MISSING_NAME_PATTERN = re.compile(r"cannot import name '\w+' from '([\w.]+)'|module '([\w.]+)' has no attribute")
 _NOT_INSTALLED = translated(
     "{package} is not installed here, but {file} requires it: pip install {package}, or rehearse with "
     "--environment {file}"
 )
-_NOBODY_SAYS = translated(
+_NO_VERSION_DECLARED = translated(
     "{package} is not installed here, and no file of the project lists the run's packages: pip install "
     "{package} (or its pip name), or rehearse with --environment FILE, a list of the run's packages"
 )
-_ITSELF = translated(
+_PROJECT_NOT_INSTALLED = translated(
     "{package} is this project itself ({file}), which is not installed here: pip install -e {folder}, or "
     "run gonogo prepare -- COMMAND once"
 )
@@ -78,7 +78,7 @@ _NIGHTLY = translated(
     "{file} requires a nightly build of torch, but {have} is installed here: rehearse in an environment "
     "with that build, with --environment none"
 )
-_OF_ANOTHER_TIME = translated(
+_VERSION_MISMATCH = translated(
     "{file} requires {wanted}, but {have} is installed here: this is not the run's Python, so its {package} may "
     "be a different version too; run gonogo prepare -- COMMAND, or rehearse with --environment {file}"
 )
@@ -114,7 +114,7 @@ def declared_requirements(folder: Path, environment: Path | None = None) -> Requ
 def project_files(folder: Path) -> Iterator[Path]:
     """The files by which a project says what it needs: in its folder and those above, up to the repository's root."""
     found = 0
-    for place in folders_upward(folder, outside=True):
+    for place in iter_parent_folders(folder, outside=True):
         named = [place / name for name in _NAMES]
         for path in [*sorted(place.glob("requirements*.txt")), *sorted(place.glob("requirements/*.txt")), *named]:
             if is_file(path) and found < _MAX_FILES:
@@ -152,14 +152,16 @@ def _specifier(text: str) -> SpecifierSet:
         return SpecifierSet()
 
 
-def why_of_packages(rank: RankRecord, asked: Requirements, record: RehearsalRecord) -> tuple[Text, str] | None:
+def explain_package_mismatch(
+    rank: RankRecord, requirements: Requirements, record: RehearsalRecord
+) -> tuple[Text, str] | None:
     """What the packages here lack of those that the run asks for, as the failure words it, and the file with them."""
-    return None if rank.failure is None else _explain(rank.failure, asked, rank.versions, record)
+    return None if rank.failure is None else _explain(rank.failure, requirements, rank.versions, record)
 
 
 def missing_packages(failure: Failure) -> list[str]:
     """The distributions (canonical names) whose want a failure tells of."""
-    said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
+    said = "\n".join(f"{told.type}: {told.message}" for told in exception_chain(failure))
     return [distribution_of(match[match.lastindex or 0]) for match in _MISSING.finditer(said)]
 
 
@@ -175,65 +177,65 @@ def unavailable_packages(failure: Failure, record: RehearsalRecord) -> list[str]
 
 
 def _explain(
-    failure: Failure, asked: Requirements, versions: Mapping[str, str], record: RehearsalRecord
+    failure: Failure, requirements: Requirements, versions: Mapping[str, str], record: RehearsalRecord
 ) -> tuple[Text, str] | None:
     """What the packages here lack, and the file whose packages would have it (``""``: none); None: nothing is told."""
-    said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
+    said = "\n".join(f"{told.type}: {told.message}" for told in exception_chain(failure))
     for match in _MISSING.finditer(said):
         name = distribution_of(match[match.lastindex or 0])
         if _rehearsed_version(name, record):
             continue
         if (project := find_project_file(match[1] or match[3] or "", Path(record.cwd))) is not None:
             return project_not_installed(match[1] or match[3], project), ""
-        if name in asked:
-            return _NOT_INSTALLED.format(package=name, file=asked[name][1]), asked[name][1]
+        if name in requirements:
+            return _NOT_INSTALLED.format(package=name, file=requirements[name][1]), requirements[name][1]
         if (
             match[1]
-            and not asked
+            and not requirements
             and not record.whole_environment
             and not is_project_module(match[1], Path(record.cwd))
         ):
-            return _NOBODY_SAYS.format(package=name), ""
-    if _concerns("torch", failure, said) and (page := asks_for_nightly_torch(Path(record.cwd))) is not None:
+            return _NO_VERSION_DECLARED.format(package=name), ""
+    if _is_named_or_called("torch", failure, said) and (page := find_nightly_torch_page(Path(record.cwd))) is not None:
         return _NIGHTLY.format(file=display_path(page), have=f"torch {versions.get('torch', '')}".rstrip()), ""
-    if not _API.search(said):
+    if not _API_ERROR_PATTERN.search(said):
         return None
     others = []
-    for name, (specifier, file) in asked.items():
+    for name, (specifier, file) in requirements.items():
         have = versions.get(name) or _rehearsed_version(name, record)
-        if have and excludes(have, specifier):
+        if have and is_excluded_by(have, specifier):
             others.append({"file": file, "wanted": f"{name}{specifier}", "have": have})
-            if _concerns(name, failure, said):
+            if _is_named_or_called(name, failure, said):
                 return _OTHER_VERSION.format(**others[-1], name=name), file
-    unlisted = _unlisted_package(said, asked, Path(record.cwd))
+    unlisted = _unlisted_package(said, requirements, Path(record.cwd))
     if others and unlisted is not None and not record.whole_environment:
-        return _OF_ANOTHER_TIME.format(**others[0], package=unlisted), others[0]["file"]
-    frame = last_outside_torch(failure)
+        return _VERSION_MISMATCH.format(**others[0], package=unlisted), others[0]["file"]
+    frame = last_frame_outside_torch(failure)
     if record.laid_over and not record.whole_environment and frame is not None and frame.owner == "library":
         laid = ", ".join(f"{name} {version}" for name, version in record.laid_over.items())
         return _LAID_OVER.format(laid=laid), ""
     return None
 
 
-def _unlisted_package(said: str, asked: Requirements, folder: Path) -> str | None:
+def _unlisted_package(error_text: str, requirements: Requirements, folder: Path) -> str | None:
     """The package that lacks a name, where no file of the project asks for any version of it."""
-    for match in _LACKS.finditer(said):
+    for match in _MISSING_NAME_PATTERN.finditer(error_text):
         module = (match[1] or match[2]).partition(".")[0]
         name = distribution_of(module)
-        if name not in asked and module not in sys.stdlib_module_names and not is_project_module(module, folder):
+        if name not in requirements and module not in sys.stdlib_module_names and not is_project_module(module, folder):
             return name
     return None
 
 
 def project_not_installed(package: str, file: Path) -> Text:
     """What to do where the project whose file that is isn't installed."""
-    return _ITSELF.format(package=package, file=display_path(file), folder=display_path(file.parent))
+    return _PROJECT_NOT_INSTALLED.format(package=package, file=display_path(file), folder=display_path(file.parent))
 
 
 def is_project_module(module: str, folder: Path) -> bool:
     """Whether the project, looked at some folders deep, has a module of that name: it is there, and not found."""
     first = module.partition(".")[0]
-    *_, top = folders_upward(folder)
+    *_, top = iter_parent_folders(folder)
     for place in (top, *(one for depth in range(1, _MAX_DEPTH) for one in top.glob("*/" * depth))):
         if is_file(place / f"{first}.py") or is_file(place / first / "__init__.py"):
             return True
@@ -267,49 +269,51 @@ def distribution_of(module: str) -> str:
     return canonical(_OTHER_NAMES.get(module) or _OTHER_NAMES.get(first) or first)
 
 
-def excludes(have: str, specifier: SpecifierSet) -> bool:
+def is_excluded_by(version_text: str, specifier: SpecifierSet) -> bool:
     """Whether a version is surely none of those that a specifier allows."""
     try:
-        return not specifier.contains(Version(have).public, prereleases=True)
+        return not specifier.contains(Version(version_text).public, prereleases=True)
     except InvalidVersion:
         return False
 
 
-def _concerns(name: str, failure: Failure, said: str) -> bool:
+def _is_named_or_called(name: str, failure: Failure, error_text: str) -> bool:
     """Whether a package is named in what was raised, or called on the way there."""
     module = name.replace("-", "[-_]")
-    if re.search(rf"\b{module}\b", said, re.IGNORECASE):
+    if re.search(rf"\b{module}\b", error_text, re.IGNORECASE):
         return True
-    if any(_is_from(module, match[1], failure) for match in REFUSED_CALL.finditer(said)):
+    if any(
+        _is_call_imported_from(module, match[1], failure) for match in CALL_SIGNATURE_ERROR_PATTERN.finditer(error_text)
+    ):
         return True
     folders = re.compile(rf"[/\\]{module}[/\\]", re.IGNORECASE)
     return any(frame.owner != "user" and folders.search(frame.path) for frame in failure.frames)
 
 
-def _is_from(module: str, called: str, failure: Failure) -> bool:
+def _is_call_imported_from(module: str, callee: str, failure: Failure) -> bool:
     """Whether the user's file that failed has what it called from that module: such a call has no frame of its own."""
     frame = failure.innermost("user")
     try:
         text = Path(frame.path).read_text(encoding="utf-8", errors="replace") if frame is not None else ""
     except OSError:
         return False
-    imported = rf"^\s*from {module}[\w.]* import (?:\([^)]*|[^\n]*)\b{called}\b"
-    return re.search(rf"{imported}|\b{module}\.(?:\w+\.)*{called}\(", text, re.MULTILINE) is not None
+    imported = rf"^\s*from {module}[\w.]* import (?:\([^)]*|[^\n]*)\b{callee}\b"
+    return re.search(rf"{imported}|\b{module}\.(?:\w+\.)*{callee}\(", text, re.MULTILINE) is not None
 
 
-def asks_for_nightly_torch(folder: Path) -> Path | None:
+def find_nightly_torch_page(folder: Path) -> Path | None:
     """The page whose installation takes torch from its nightly builds; None where it, or another, takes a release.
 
     Pages are the README files of the folder and of those above, up to the repository's root.
     """
-    for place in folders_upward(folder, outside=True):
+    for place in iter_parent_folders(folder, outside=True):
         for page in sorted(place.glob("README*.md")):
-            if is_file(page) and _only_nightly(page):
+            if is_file(page) and _installs_only_nightly(page):
                 return page
     return None
 
 
-def _only_nightly(page: Path) -> bool:
+def _installs_only_nightly(page: Path) -> bool:
     try:
         text = page.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
     except OSError:

@@ -22,7 +22,7 @@ _NAMES = (*_PLACES, "chosen")
 _NOT_OURS = translated(
     "{folder} exists but was not created by gonogo prepare (it has no {manifest}): move it away, or prepare elsewhere"
 )
-_NO_UTF_8 = translated("a path that it would name is not UTF-8 text")
+_NOT_UTF_8 = translated("a path that it would name is not UTF-8 text")
 _CANNOT_WRITE = translated("can't write to {folder}: {why}")
 
 
@@ -55,28 +55,30 @@ def add_to_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> 
     return _write_folder(parent, files, table, _with_names(earlier, earlier, table), kept)
 
 
-def _with_names(into: Prepared, earlier: Prepared, table: Prepared) -> Prepared:
+def _with_names(base_table: Prepared, earlier: Prepared, table: Prepared) -> Prepared:
     """A table with all names of an earlier one and of a new one."""
-    return msgspec.structs.replace(into, **{name: getattr(earlier, name) | getattr(table, name) for name in _NAMES})
+    return msgspec.structs.replace(
+        base_table, **{name: getattr(earlier, name) | getattr(table, name) for name in _NAMES}
+    )
 
 
 def _write_folder(
-    parent: Path, files: Mapping[str, bytes], made: Prepared, table: Prepared, kept: Iterable[str]
+    parent: Path, files: Mapping[str, bytes], prepared: Prepared, table: Prepared, kept_kinds: Iterable[str]
 ) -> Path:
-    """The folder with these files and those that are kept of an earlier one; ``made`` names what is new."""
+    """The folder with these files and those that are kept of an earlier one; ``prepared`` names what is new."""
     folder = parent / FOLDER
     try:
         manifest = msgspec.json.encode(table)
     except UnicodeEncodeError as error:
-        raise UserError(_CANNOT_WRITE.format(folder=FOLDER, why=_NO_UTF_8)) from error
-    anew = {place for name in _PLACES for place in getattr(made, name).values()}
+        raise UserError(_CANNOT_WRITE.format(folder=FOLDER, why=_NOT_UTF_8)) from error
+    anew = {place for name in _PLACES for place in getattr(prepared, name).values()}
     try:
         partial = Path(tempfile.mkdtemp(prefix=f".{FOLDER}-", dir=parent))
     except OSError as error:
         raise UserError(_CANNOT_WRITE.format(folder=FOLDER, why=error.strerror or str(error))) from error
     try:
         partial.chmod(0o755)
-        for kind in kept:
+        for kind in kept_kinds:
             if (folder / kind).is_dir():
                 shutil.copytree(folder / kind, partial / kind, copy_function=os.link)
             elif (folder / kind).is_file():
@@ -90,7 +92,7 @@ def _write_folder(
             path.write_bytes(content)
             if content.startswith(b"#!"):
                 path.chmod(0o755)
-        _put_in_place(partial, folder)
+        _replace_folder(partial, folder)
     except OSError as error:
         raise UserError(_CANNOT_WRITE.format(folder=FOLDER, why=error.strerror or str(error))) from error
     finally:
@@ -98,14 +100,14 @@ def _write_folder(
     return folder
 
 
-def _put_in_place(partial: Path, folder: Path) -> None:
+def _replace_folder(partial_folder: Path, folder: Path) -> None:
     """The earlier folder steps aside, and comes back where the new one can't take its place."""
-    old = partial.with_name(f"{partial.name}-old")
+    old = partial_folder.with_name(f"{partial_folder.name}-old")
     replaces = folder.exists()
     if replaces:
         folder.rename(old)
     try:
-        partial.rename(folder)
+        partial_folder.rename(folder)
     except OSError:
         if replaces:
             with contextlib.suppress(OSError):

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gonogo.evidence.config.model import places_of_config
+from gonogo.evidence.config.model import config_paths
 from gonogo.evidence.paths import exists, is_file, is_folder
 from gonogo.evidence.published.datasets import published_dataset
-from gonogo.evidence.published.models import PublishedModel, close_names, published_model
+from gonogo.evidence.published.models import PublishedModel, published_model, similar_model_names
 from gonogo.evidence.run import Run
 from gonogo.finding import Text, translated
 from gonogo.prepare import axolotl
@@ -22,27 +22,27 @@ from gonogo.prepare.columns import (
     columns_in,
     columns_in_options,
     csv_separator,
-    lists_in,
-    rows_of_two_batches,
-    rows_taken,
+    iterated_columns,
+    rows_for_two_steps,
+    selected_row_count,
     texts_in,
 )
 from gonogo.prepare.generated.rows import format_from_columns
-from gonogo.prepare.named_inputs import OF_SHELL, TOKENIZER_ALONE, is_hub_name, named_in, whole_path
-from gonogo.prepare.required_inputs import Named, PrepareOptions, RequiredInput, State, kind_of_option
+from gonogo.prepare.named_inputs import SHELL_VARIABLE_OPTION, TOKENIZER_ONLY, is_hub_name, named_in, whole_path
+from gonogo.prepare.required_inputs import NamedInput, PrepareOptions, RequiredInput, State, kind_of_option
 from gonogo.prepare.walked_folders import image_folder, is_alone
 
 _LENGTHS = (
     *("max_seq_length", "cutoff_len", "model_max_length", "max_length", "max_seq_len", "max_len", "block_size"),
     *("max_source_length", "seq_length", "sequence_len"),
 )
-_USUAL_LENGTH = 512
+_DEFAULT_SEQUENCE_LENGTH = 512
 _MAX_TOKENS = 65_536
 _MAX_UNSTATED_TOKENS = 2048
 _HUB_OPTIONS = frozenset({"dataset_name", "dataset_id", "dataset", "model_name", "model_id", "eval_dataset"})
 _SWIFT_DATA = re.compile(r"^(?:HF::|MS::)?(?P<name>[^:#]+)(?::(?P<subset>[^#]*))?(?:#\d+)?$")
 
-_AS_PUBLISHED = translated(
+_GENERATED_FROM_PUBLISHED = translated(
     "{name} from its published config, without weights; its tokenizer has the published size and special "
     "tokens but is untrained"
 )
@@ -56,26 +56,26 @@ _FILES_NOT_PUBLISHED = translated(
     "not in gonogo's table of published models{close}: choose a similar one (--model "
     "{name}=PUBLISHED-NAME), or download what the program asked for (hf download {name} {files})"
 )
-_PATH_UNTOLD = translated(
+_MODEL_UNKNOWN_FROM_PATH = translated(
     "can't determine from the name which model this is{close}: choose it with --model {name}=PUBLISHED-NAME"
 )
-_ROWS = translated("generated rows ({format})")
-_KNOWN_ROWS = translated("generated rows with the published columns: {columns}")
+_GENERATED_ROWS = translated("generated rows ({format})")
+_GENERATED_ROWS_WITH_PUBLISHED_COLUMNS = translated("generated rows with the published columns: {columns}")
 _NO_FORMAT = translated("can't determine from the files which columns the program reads")
 _VARIABLE = translated("the program reads it with os.environ[…], but no file of the launch sets it: export it")
 _UNSET_IN_SHELL = translated("the launch script uses it without setting it: export it (otherwise it is empty)")
-_MEDIA = translated("a folder with generated images")
+_GENERATED_MEDIA = translated("a folder with generated images")
 _SUFFIXES_WITHOUT_ROWS = frozenset({
     ".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".safetensors", ".gguf", ".onnx", ".npy", ".npz", ".h5", ".hdf5",
     ".arrow", ".mdb", ".tar", ".zip", ".gz", ".zst", ".model", ".vocab", ".so",
 })  # fmt: skip
-_NO_ROWS = translated("files of this kind are not generated: put the output of the preceding step there")
+_ROWS_NOT_GENERATED = translated("files of this kind are not generated: put the output of the preceding step there")
 _SETTINGS = re.compile(r"(?:^|_)(?:config|cfg|args|arguments|settings)(?:_|$)")
-_NO_SETTINGS = translated("a settings file, which can't be generated: is the path right?")
+_SETTINGS_NOT_GENERATED = translated("a settings file, which can't be generated: is the path right?")
 _UNTOLD = translated("can't be determined from the files; determined by running the program up to its first batch")
 
 
-def list_of(runs: Sequence[Run], folder: Path, options: PrepareOptions) -> list[RequiredInput]:
+def list_required_inputs(runs: Sequence[Run], folder: Path, options: PrepareOptions) -> list[RequiredInput]:
     """What these runs open, each thing once, models first. ``folder`` is where the launch was typed."""
     found: dict[tuple[str, str], RequiredInput] = {}
     for run in runs:
@@ -107,45 +107,45 @@ def tokens_of(runs: Iterable[Run], options: PrepareOptions) -> int:
             if number and number > 0:
                 stated = run.arguments.source_of(name) != "script"
                 return min(int(number), _MAX_TOKENS if stated else _MAX_UNSTATED_TOKENS)
-    return _USUAL_LENGTH
+    return _DEFAULT_SEQUENCE_LENGTH
 
 
 def _required_input(
-    run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: PrepareOptions
+    run: Run, named: NamedInput, folder: Path, columns: tuple[str, ...], options: PrepareOptions
 ) -> Iterator[RequiredInput]:
     if named.value is None:
         name = f"--{named.option}" if named.option else f"? ({named.kind})"
         yield RequiredInput(named.kind, name, named.place, state="unknown", why=_UNTOLD)
     elif named.kind == "model":
-        tokenizer = named.option == TOKENIZER_ALONE
-        yield required_model(named.value, named.place, folder, options, tokenizer_alone=tokenizer)
+        tokenizer = named.option == TOKENIZER_ONLY
+        yield required_model(named.value, named.place, folder, options, tokenizer_only=tokenizer)
     elif named.kind == "variable":
         here = named.value in os.environ
-        why = None if here else _UNSET_IN_SHELL if named.option == OF_SHELL else _VARIABLE
+        why = None if here else _UNSET_IN_SHELL if named.option == SHELL_VARIABLE_OPTION else _VARIABLE
         state: State = "here" if here else "missing"
         yield RequiredInput("variable", named.value, named.place, state=state, why=why, format=named.option or None)
     elif named.kind == "media":
-        yield _media(named, folder)
+        yield _required_media(named, folder)
     elif run.framework == "llamafactory" and named.option in ("dataset", "eval_dataset"):
-        yield from _of_llamafactory(run, named, folder, options)
+        yield from _llamafactory_data(run, named, folder, options)
     else:
         yield required_data(run, named, folder, columns, options)
 
 
 def required_model(
     name: str, place: str, folder: Path, options: PrepareOptions, *, asked: bool = False, files: Sequence[str] = (),
-    tokenizer_alone: bool = False,
+    tokenizer_only: bool = False,
 ) -> RequiredInput:  # fmt: skip
     """A model by its hub name or path: what of it is here, and what it can be made of.
 
     ``asked``: a rehearsal asked for it, of a hub's name for these files. Else a lone word that is no model's name may
-    be a label (``scratch``). ``tokenizer_alone``: nothing else is read from it.
+    be a label (``scratch``). ``tokenizer_only``: nothing else is read from it.
     """
     there = whole_path(name, folder)
     hub = is_hub_name(name) and not exists(Path(there))
     hub = hub or (published_model(name) is not None and "/" not in name and not exists(Path(there)))
     wanted = RequiredInput("model", name, place, None if hub else there, parts={})
-    config = next((path for path in places_of_config(name, folder) if is_file(path)), None)
+    config = next((path for path in config_paths(name, folder) if is_file(path)), None)
     if config is not None:
         wanted.parts = _model_parts_in(config.parent)
         wanted.found = str(config.parent)
@@ -157,26 +157,26 @@ def required_model(
     elif is_folder(Path(there)):
         wanted.found = there
         parts = _model_parts_in(Path(there))
-        if tokenizer_alone and parts["tokenizer"]:
+        if tokenizer_only and parts["tokenizer"]:
             wanted.state, wanted.parts = "here", {"tokenizer": True}
     if wanted.state == "here":
         return wanted
     model = published(name, options)
     if model is not None:
-        text = _AS_PUBLISHED if model.tokenizer else _WITHOUT_TOKENIZER
+        text = _GENERATED_FROM_PUBLISHED if model.tokenizer else _WITHOUT_TOKENIZER
         wanted.state, wanted.why, wanted.format = "can-be-made", text.format(name=model.name), model.name
     elif not asked and "/" not in name:
         wanted.state, wanted.why = "unknown", _UNTOLD
     else:
         wanted.state = "missing"
-        text = _PATH_UNTOLD if not hub else _FILES_NOT_PUBLISHED if files else _NOT_PUBLISHED
+        text = _MODEL_UNKNOWN_FROM_PATH if not hub else _FILES_NOT_PUBLISHED if files else _NOT_PUBLISHED
         wanted.why = text.format(name=name, close=alike(name), files=" ".join(files))
     return wanted
 
 
 def alike(name: str) -> Text:
     """Published names that look like one that is not, in brackets; empty where there are none."""
-    close = close_names(name)
+    close = similar_model_names(name)
     return translated(" (similar: {names})").format(names=", ".join(close)) if close else Text("", "")
 
 
@@ -209,15 +209,15 @@ def _model_parts_in(folder: Path) -> dict[str, bool]:
     return {**parts, "language": has_words}
 
 
-def _media(named: Named, folder: Path) -> RequiredInput:
+def _required_media(named: NamedInput, folder: Path) -> RequiredInput:
     path = whole_path(named.value or "", folder)
     if exists(Path(path)):
         return RequiredInput("media", named.value or "", named.place, path, "here", path)
-    return RequiredInput("media", named.value or "", named.place, path, "can-be-made", why=_MEDIA)
+    return RequiredInput("media", named.value or "", named.place, path, "can-be-made", why=_GENERATED_MEDIA)
 
 
 def required_data(
-    run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: PrepareOptions
+    run: Run, named: NamedInput, folder: Path, columns: tuple[str, ...], options: PrepareOptions
 ) -> RequiredInput:
     """A data set by its path or hub name, and the format that the program reads."""
     name, subset = named.value or "", named.subset
@@ -227,9 +227,9 @@ def required_data(
     if exists(Path(path)) and not named.is_hub:
         return RequiredInput("data", name, named.place, path, "here", path)
     if _SETTINGS.search(named.option):
-        return RequiredInput("data", name, named.place, path, "missing", why=_NO_SETTINGS)
+        return RequiredInput("data", name, named.place, path, "missing", why=_SETTINGS_NOT_GENERATED)
     if not named.is_hub and os.path.splitext(path)[1].lower() in _SUFFIXES_WITHOUT_ROWS:
-        return RequiredInput("data", name, named.place, path, "missing", why=_NO_ROWS)
+        return RequiredInput("data", name, named.place, path, "missing", why=_ROWS_NOT_GENERATED)
     if not named.is_hub and not is_hub_name(name) and is_alone(run) and (made := image_folder(run, path, named.place)):
         return made
     hub = named.is_hub or is_hub_name(name) or ("/" not in name and "." not in name and named.option in _HUB_OPTIONS)
@@ -239,28 +239,28 @@ def required_data(
     wanted.splits, wanted.rows = _parts(named.split or "")
     if run.framework is None:  # a framework's trainer takes the rows that there are as a step
         tokens = tokens_of([run], options)
-        wanted.rows = max(wanted.rows, rows_of_two_batches(run, tokens))
-        if taken := rows_taken(run, name, tokens):
+        wanted.rows = max(wanted.rows, rows_for_two_steps(run, tokens))
+        if taken := selected_row_count(run, name, tokens):
             wanted.rows = taken + max(wanted.rows, options.rows)
     if path.endswith((".csv", ".tsv")):
         wanted.separator = csv_separator(run)
     known = published_dataset(name) if hub else None
     if known is not None:
         wanted.columns = tuple(known.columns_in(subset))
-        wanted.why = _KNOWN_ROWS.format(columns=", ".join(wanted.columns))
+        wanted.why = _GENERATED_ROWS_WITH_PUBLISHED_COLUMNS.format(columns=", ".join(wanted.columns))
         return wanted
     if run.framework == "axolotl" and named.entry is not None:
         wanted.columns = axolotl.columns_of_entry(named.entry, run.arguments.get("rl").string)
     elif run.framework is None:
         wanted.columns = columns_in_options(run.arguments)
     if wanted.columns:
-        wanted.why = _ROWS.format(format=", ".join(wanted.columns))
+        wanted.why = _GENERATED_ROWS.format(format=", ".join(wanted.columns))
         return wanted
     seen = options.columns.get(name) or options.columns.get("*") or ()
-    wanted.format = format_from_columns((*seen, *columns)) if seen else _format_of(run, columns, hub)
+    wanted.format = format_from_columns((*seen, *columns)) if seen else _detect_format(run, columns, hub)
     if not hub and not seen:
         wanted.format = {".bin": "token-numbers", ".txt": "text"}.get(os.path.splitext(path)[1], wanted.format)
-    lists = lists_in(run.scripts) if seen else frozenset()
+    lists = iterated_columns(run.scripts) if seen else frozenset()
     wanted.columns = (*(f"{name}:texts" if name in lists else name for name in seen), *_media_columns(run, columns))
     if wanted.format is None and not wanted.columns:
         wanted.columns = tuple(f"{name}:text" for name in texts_in(run.scripts))
@@ -268,7 +268,7 @@ def required_data(
         wanted.state, wanted.why = "unknown", _NO_FORMAT
     else:
         shown = wanted.format or ", ".join(wanted.columns)
-        wanted.why = _ROWS.format(format=shown)
+        wanted.why = _GENERATED_ROWS.format(format=shown)
     return wanted
 
 
@@ -306,7 +306,7 @@ _FORMAT_BY_RLHF_TYPE = {
 """ms-swift's own format of each algorithm's rows."""
 
 
-def _format_of(run: Run, columns: tuple[str, ...], hub: bool) -> str | None:
+def _detect_format(run: Run, columns: tuple[str, ...], hub: bool) -> str | None:
     """The format by the framework's method; of a script of the user's own by the columns that it names."""
     launch = run.launch
     program = (launch.program.string or "").rpartition("/")[2].lower() if launch is not None else ""
@@ -323,7 +323,7 @@ def _media_columns(run: Run, columns: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in columns if name in ("image", "images"))[:1] if has_folder else ()
 
 
-def _of_llamafactory(run: Run, named: Named, folder: Path, options: PrepareOptions) -> Iterator[RequiredInput]:
+def _llamafactory_data(run: Run, named: NamedInput, folder: Path, options: PrepareOptions) -> Iterator[RequiredInput]:
     """A data set of LLaMA-Factory, by its entry in ``dataset_info.json``."""
     directory = folder / (run.arguments.get("dataset_dir").string or "data")
     try:
@@ -343,13 +343,13 @@ def _of_llamafactory(run: Run, named: Named, folder: Path, options: PrepareOptio
         if isinstance(file, str) and not hub:
             path = os.path.normpath(directory / file)
             here = exists(Path(path))
-            why = None if here else _ROWS.format(format=", ".join(spec))
+            why = None if here else _GENERATED_ROWS.format(format=", ".join(spec))
             yield RequiredInput("data", str(directory / file), named.place, path, "here" if here else "can-be-made",
                          path if here else None, why, columns=spec)  # fmt: skip
         elif isinstance(hub, str):
             known = published_dataset(hub)
             columns = tuple(known.columns) if known is not None else spec
-            why = (_KNOWN_ROWS if known is not None else _ROWS).format(
+            why = (_GENERATED_ROWS_WITH_PUBLISHED_COLUMNS if known is not None else _GENERATED_ROWS).format(
                 columns=", ".join(columns), format=", ".join(spec)
             )
             yield RequiredInput("data", hub, named.place, None, "can-be-made", why=why, columns=columns)

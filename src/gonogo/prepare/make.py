@@ -8,22 +8,22 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gonogo.evidence.prepared import Prepared, is_address_of_rows
+from gonogo.evidence.prepared import Prepared, is_data_file_url
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.prepare import walked_folders
-from gonogo.prepare.generated.data_files import data_file, hub_folder, picture, sound
+from gonogo.prepare.generated.data_files import encode_rows, hub_dataset_files, picture, sound
 from gonogo.prepare.generated.model_folder import model_files
 from gonogo.prepare.generated.rows import FORMATS, Maker, kind_by_name
 from gonogo.prepare.required_inputs import PrepareOptions, RequiredInput
 
 _PICTURE, _SOUND = "media/picture.png", "media/sound.wav"
 MAX_ROWS = 50_000
-_USUAL_SPLITS = ("train", "test", "validation")
+_DEFAULT_SPLITS = ("train", "test", "validation")
 
 
 def make(
-    wanted: Sequence[RequiredInput], folder: Path, tokens: int, options: PrepareOptions
+    required_inputs: Sequence[RequiredInput], folder: Path, tokens: int, options: PrepareOptions
 ) -> tuple[dict[str, bytes], Prepared]:
     """The files, by path within ``folder``, and the table. What was made is marked so in the list."""
     files: dict[str, bytes] = {}
@@ -33,8 +33,8 @@ def make(
     paths: dict[str, str] = {}
     addresses: dict[str, str] = {}
     media = {"image": str(folder / _PICTURE), "audio": str(folder / _SOUND)}
-    has_media_folder = any(one.kind == "media" and one.state == "can-be-made" for one in wanted)
-    for one in wanted:
+    has_media_folder = any(one.kind == "media" and one.state == "can-be-made" for one in required_inputs)
+    for one in required_inputs:
         if one.state not in ("can-be-made", "made"):
             continue
         if one.kind == "model":
@@ -44,7 +44,7 @@ def make(
         elif one.kind == "media":
             paths[one.path or ""] = "media"
             files |= {_PICTURE: picture(), _SOUND: sound()}
-        elif one.format == walked_folders.FORMAT and one.path is not None:
+        elif one.format == walked_folders.IMAGE_FOLDER_FORMAT and one.path is not None:
             one.found = f"data/{_plain(one.name)}"
             files |= walked_folders.files_of(
                 one.found, one.path, max(options.rows_of.get(one.key, options.rows), one.rows)
@@ -58,9 +58,9 @@ def make(
             rows = [maker.row(number) for number in range(many)]
             if any(kind.rstrip("s") in ("image", "audio") for kind in columns.values()):
                 files |= {_PICTURE: picture(), _SOUND: sound()}
-            _place_rows(one, columns, rows, files, datasets, addresses if is_address_of_rows(one.name) else paths)
+            _place_rows(one, columns, rows, files, datasets, addresses if is_data_file_url(one.name) else paths)
         one.state = "made"
-    data = [one for one in wanted if one.kind == "data"]
+    data = [one for one in required_inputs if one.kind == "data"]
     return files, Prepared(
         models,
         datasets,
@@ -72,77 +72,90 @@ def make(
     )
 
 
-def _is_known(wanted: RequiredInput) -> bool:
-    return wanted.path is None and published_dataset(wanted.name) is not None
+def _is_known(required_input: RequiredInput) -> bool:
+    return required_input.path is None and published_dataset(required_input.name) is not None
 
 
-def columns_of(wanted: RequiredInput) -> dict[str, str]:
+def columns_of(required_input: RequiredInput) -> dict[str, str]:
     """The columns of a data set with what each holds."""
-    known = published_dataset(wanted.name) if wanted.path is None else None
+    known = published_dataset(required_input.name) if required_input.path is None else None
     if known is not None:
-        return dict(known.columns_in(wanted.subset))
-    columns = dict(FORMATS.get(wanted.format or "", {}))
-    for name in wanted.columns:
+        return dict(known.columns_in(required_input.subset))
+    columns = dict(FORMATS.get(required_input.format or "", {}))
+    for name in required_input.columns:
         name, colon, kind = name.partition(":")
         if colon or name not in columns:
             columns[name] = kind or kind_by_name(name)
     return columns or dict(FORMATS["text"])
 
 
-def _make_model(one: RequiredInput, files: dict[str, bytes], models: dict[str, str], paths: dict[str, str]) -> None:
-    model = published_model(one.format or one.name)
+def _make_model(
+    required_input: RequiredInput, files: dict[str, bytes], models: dict[str, str], paths: dict[str, str]
+) -> None:
+    model = published_model(required_input.format or required_input.name)
     assert model is not None
-    place = f"models/{_plain(one.name)}"
+    place = f"models/{_plain(required_input.name)}"
     made = model_files(model)
-    if one.path is None:
-        models[one.name.lower()] = place
-    elif not os.path.isdir(one.path):
-        paths[one.path] = place
+    if required_input.path is None:
+        models[required_input.name.lower()] = place
+    elif not os.path.isdir(required_input.path):
+        paths[required_input.path] = place
     else:  # a folder that lacks a part: what is there stays
-        missing = [name for name in made if not os.path.lexists(os.path.join(one.path, name))]
+        missing = [name for name in made if not os.path.lexists(os.path.join(required_input.path, name))]
         made = {name: made[name] for name in missing}
-        paths |= {os.path.join(one.path, name): f"{place}/{name}" for name in missing}
+        paths |= {os.path.join(required_input.path, name): f"{place}/{name}" for name in missing}
     files |= {f"{place}/{name}": content for name, content in made.items()}
-    one.parts = {"configuration": True, "tokenizer": model.tokenizer is not None}
+    required_input.parts = {"configuration": True, "tokenizer": model.tokenizer is not None}
     if "preprocessor_config.json" in made:
-        one.parts["processor"] = True
+        required_input.parts["processor"] = True
     if b'"chat_template"' in made.get("tokenizer_config.json", b""):
-        one.parts["chat template"] = True
-    one.found = place
+        required_input.parts["chat template"] = True
+    required_input.found = place
 
 
 def _place_rows(
-    one: RequiredInput, columns: dict[str, str], rows: list[dict[str, object]], files: dict[str, bytes],
+    required_input: RequiredInput, columns: dict[str, str], rows: list[dict[str, object]], files: dict[str, bytes],
     datasets: dict[str, str], paths: dict[str, str],
 ) -> None:  # fmt: skip
-    place = f"data/{_plain(one.name)}"
+    place = f"data/{_plain(required_input.name)}"
     # With their kinds, which the columns' names alone don't tell: rows made again are to be of the same ones.
-    one.columns, one.found = tuple(f"{name}:{kind}" for name, kind in columns.items()), place
-    path = one.name if is_address_of_rows(one.name) else one.path
+    required_input.columns, required_input.found = tuple(f"{name}:{kind}" for name, kind in columns.items()), place
+    path = required_input.name if is_data_file_url(required_input.name) else required_input.path
     if path is None:
-        known = published_dataset(one.name)
-        splits = known.splits if known is not None else (*one.splits, *_USUAL_SPLITS)
-        subsets = known.subsets if known is not None and known.subsets else (one.subset,) if one.subset else ()
-        if one.subset and one.subset not in subsets:
-            subsets = (*subsets, one.subset)
-        files |= {f"{place}/{name}": content for name, content in hub_folder(columns, rows, splits, subsets).items()}
-        datasets[one.name.lower()] = place
+        known = published_dataset(required_input.name)
+        splits = known.splits if known is not None else (*required_input.splits, *_DEFAULT_SPLITS)
+        subsets = (
+            known.subsets
+            if known is not None and known.subsets
+            else (required_input.subset,)
+            if required_input.subset
+            else ()
+        )
+        if required_input.subset and required_input.subset not in subsets:
+            subsets = (*subsets, required_input.subset)
+        files |= {
+            f"{place}/{name}": content for name, content in hub_dataset_files(columns, rows, splits, subsets).items()
+        }
+        datasets[required_input.name.lower()] = place
         return
     if glob.has_magic(path):
         made = walked_folders.files_by_pattern(path, rows)
         files |= {f"{place}/{name}": content for name, content in made.items()}
         paths |= {os.path.join(os.path.dirname(path), name): f"{place}/{name}" for name in made}
         return
-    if one.suffix:
+    if required_input.suffix:
         files |= {
-            f"{place}/{name}": content for name, content in walked_folders.files_by_suffix(one.suffix, rows).items()
+            f"{place}/{name}": content
+            for name, content in walked_folders.files_by_suffix(required_input.suffix, rows).items()
         }
     elif not os.path.splitext(path)[1]:  # a folder, or a file without a suffix: a folder is read by most
-        files |= {f"{place}/{name}": content for name, content in hub_folder(columns, rows, ("train",), ()).items()}
+        files |= {
+            f"{place}/{name}": content for name, content in hub_dataset_files(columns, rows, ("train",), ()).items()
+        }
     else:
         place += os.path.splitext(path)[1]
-        files[place] = data_file(path, rows, one.separator)
-        one.found = place
+        files[place] = encode_rows(path, rows, required_input.separator)
+        required_input.found = place
     paths[path] = place
 
 

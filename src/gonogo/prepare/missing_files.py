@@ -13,12 +13,12 @@ from pathlib import Path
 from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord
 from gonogo.finding import Text, translated
 
-OF_THE_PROJECT = (".yaml", ".yml", ".py", ".toml", ".sh", ".args")
+PROJECT_FILE_SUFFIXES = (".yaml", ".yml", ".py", ".toml", ".sh", ".args")
 """How the names of files end that come with a project's code."""
 _CONFIGURATION = re.compile(r"config|^ds_|zero|deepspeed|fsdp", re.IGNORECASE)
 _TRAINING = frozenset({"forward", "backward", "step"})
 
-_TO_RESUME = re.compile(
+_MISSING_CHECKPOINT_PATTERN = re.compile(
     r"No valid checkpoint found in output directory \((?P<at>[^)\n]+)\)"  # transformers
     r"|Can't find a valid checkpoint at (?P<here>\S+)"
     r"|Tried to find (?P<state>\S+) but folder does not exist"  # accelerate
@@ -42,16 +42,16 @@ NO_PROGRAM = translated(
 )
 
 
-def lies_elsewhere(failure: Failure, folder: Path, record: RehearsalRecord) -> Text | None:
+def explain_missing_file(failure: Failure, folder: Path, record: RehearsalRecord) -> Text | None:
     """Why a failure before any training says nothing of the run: what was looked for may be there. None: it may not.
 
     ``folder`` is where the launch was typed.
     """
     if failure.phase in _TRAINING or failure.step:
         return None
-    if match := _TO_RESUME.search(failure.message):
+    if match := _MISSING_CHECKPOINT_PATTERN.search(failure.message):
         path = _named_file(match)
-        is_here = _holds_something(folder / path) or record.was_written_before(path)
+        is_here = _is_nonempty_folder(folder / path) or record.was_written_before(path)
         return None if is_here else _NO_CHECKPOINT.format(path=path)
     match = _NO_FILE.search(failure.message)
     if match is None:
@@ -62,22 +62,24 @@ def lies_elsewhere(failure: Failure, folder: Path, record: RehearsalRecord) -> T
     whole = Path(os.path.normpath(folder / path))
     if os.path.lexists(whole) or record.was_written_before(str(whole)):
         return None  # it is here, or the run itself has not written it: something else is wrong
-    return None if came_with_the_project(whole, folder) else NO_SUCH_FILE.format(path=path)
+    return None if is_repository_file(whole, folder) else NO_SUCH_FILE.format(path=path)
 
 
 def _named_file(match: re.Match[str]) -> str:
     return next(part for part in match.groups() if part is not None)
 
 
-def _holds_something(folder: Path) -> bool:
+def _is_nonempty_folder(folder: Path) -> bool:
     try:
         return any(folder.iterdir())
     except OSError:
         return False
 
 
-def came_with_the_project(path: Path, folder: Path) -> bool:
+def is_repository_file(path: Path, folder: Path) -> bool:
     """Whether a path is of a file that is looked for in the project, and that its repository should have."""
     if not path.is_relative_to(folder):
         return False
-    return path.suffix in OF_THE_PROJECT or (path.suffix == ".json" and _CONFIGURATION.search(path.name) is not None)
+    return path.suffix in PROJECT_FILE_SUFFIXES or (
+        path.suffix == ".json" and _CONFIGURATION.search(path.name) is not None
+    )

@@ -9,17 +9,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gonogo.evidence.paths import folders_upward, is_file, is_folder
+from gonogo.evidence.paths import is_file, is_folder, iter_parent_folders
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.prepare.environment_mismatch import distribution_of, is_project_module
-from gonogo.prepare.project_requirements import USUAL, Packages
+from gonogo.prepare.project_requirements import COMMON_PACKAGES, ProjectPackages
 
 STOOD_IN = frozenset({"vllm", "sglang", "flash_attn", "flash_attn_2_cuda", "torch_npu", "triton", "deepspeed", "ray"})
 """Modules that a rehearsal has a stand-in for, or speaks of itself where they are missing."""
 
 
-def missing_imports(runs: Sequence[Run], packages: Packages, folder: Path) -> list[str]:
+def missing_imports(runs: Sequence[Run], packages: ProjectPackages, folder: Path) -> list[str]:
     """Distributions by the names that pip installs them by, in the order of the imports.
 
     Only imports that run without condition as the program starts, in the program and in the project's modules that it
@@ -30,17 +30,17 @@ def missing_imports(runs: Sequence[Run], packages: Packages, folder: Path) -> li
     for run in runs:
         if run.launch is None or _has_own_python(run):
             continue
-        for module in _imported_at_start(run.scripts):
+        for module in _modules_imported_at_top(run.scripts):
             first = module.partition(".")[0]
             name = distribution_of(module)
             if name in found or first in sys.stdlib_module_names or first in STOOD_IN:
                 continue
-            if not (name in packages.lines or name in packages.asked or name in USUAL):
+            if not (name in packages.lines or name in packages.asked or name in COMMON_PACKAGES):
                 continue
             if packages.own is not None and packages.own.name == name:
                 continue
             listed = name in packages.lines
-            if not _can_be_found(first) and not _is_ours(first, run, folder, deep=not listed):
+            if not _can_be_found(first) and not _is_project_module(first, run, folder, deep=not listed):
                 found[name] = None
     return list(found)
 
@@ -54,10 +54,10 @@ def _has_own_python(run: Run) -> bool:
     return any(name in run.launch.variables for name in ("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME"))
 
 
-def _is_ours(module: str, run: Run, folder: Path, *, deep: bool) -> bool:
+def _is_project_module(module: str, run: Run, folder: Path, *, deep: bool) -> bool:
     """Whether a file of the project is that module: where Python looks for it; ``deep``, anywhere in the project."""
     assert run.launch is not None
-    *_, top = folders_upward(folder)
+    *_, top = iter_parent_folders(folder)
     scripts = (Path(os.path.abspath(one.source.path)).parent for one in run.scripts)
     for place in dict.fromkeys((folder, run.launch.cwd, top, top / "src", *scripts)):
         if is_file(place / f"{module}.py") or is_folder(place / module):
@@ -72,7 +72,7 @@ def _can_be_found(module: str) -> bool:
         return True
 
 
-def _imported_at_start(scripts: Sequence[Script]) -> Iterator[str]:
+def _modules_imported_at_top(scripts: Sequence[Script]) -> Iterator[str]:
     """Modules that the first script imports at its top, and the project's own among them in their turn."""
     waiting = list(scripts[:1])
     seen = set(waiting)

@@ -16,21 +16,21 @@ from gonogo.evidence.script.identifiers import is_main_guard, last_name, words
 from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.shell.state import NOT_SET
 from gonogo.prepare import settings_files
-from gonogo.prepare.required_inputs import Named, kind_of_option
+from gonogo.prepare.required_inputs import NamedInput, kind_of_option
 
-_JOINED = re.compile(r"\.{0,2}/[^:,]*(?:[:,]\.{0,2}/[^:,]*)+")
+_JOINED_PATHS_PATTERN = re.compile(r"\.{0,2}/[^:,]*(?:[:,]\.{0,2}/[^:,]*)+")
 """Paths in one word, as ``PATH`` has them."""
-_HUB = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
+_HUB_NAME_PATTERN = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _FILE = re.compile(r"\.(?:json|jsonl|csv|tsv|txt|parquet|arrow|tar|pt|bin|yaml|yml|py)$")
-_MODELS_BY_NAME = ("model", "ref_model", "teacher_model", "reward_model", "reward_funcs")
-TOKENIZER_ALONE = "tokenizer"
+_MODEL_ARGUMENTS = ("model", "ref_model", "teacher_model", "reward_model", "reward_funcs")
+TOKENIZER_ONLY = "tokenizer"
 """The option of a folder that a tokenizer is read from, and nothing else by that call."""
-OF_SHELL = "$"
+SHELL_VARIABLE_OPTION = "$"
 """The option of a variable that the launch script uses."""
 _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_WRITES = frozenset({"w", "a", "x", "wb", "ab", "xb", "w+"})
+_WRITE_MODES = frozenset({"w", "a", "x", "wb", "ab", "xb", "w+"})
 # What a launcher or the scheduler sets.
-_SET_BY_LAUNCHERS = re.compile(
+_LAUNCHER_VARIABLE_PATTERN = re.compile(
     r"RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_RANK|ROLE_.*|MASTER_(ADDR|PORT)|NODE_RANK|NNODES|CUDA_.*|TORCHELASTIC_.*"
     r"|ACCELERATE_.*|SLURM_.*|OMPI_.*|PMI_.*|HOME|PATH|USER|PWD|TMPDIR|HOSTNAME|DS_.*|FSDP_.*|NCCL_.*|HF_.*|LOCAL_SIZE"
 )
@@ -38,33 +38,33 @@ _SET_BY_LAUNCHERS = re.compile(
 
 def is_hub_name(value: str) -> bool:
     """Whether a text has the form of a hub's name, and not that of a path."""
-    return bool(_HUB.match(value)) and not _FILE.search(value)
+    return bool(_HUB_NAME_PATTERN.match(value)) and not _FILE.search(value)
 
 
-def named_in(run: Run) -> Iterator[Named]:
+def named_in(run: Run) -> Iterator[NamedInput]:
     """All that a run's arguments and scripts name."""
-    yield from _in_arguments(run)
+    yield from _named_in_arguments(run)
     yield from settings_files.named_in(run)
-    yield from _of_shell(run)
+    yield from _unset_shell_variables(run)
     for script in run.scripts:
-        yield from _in_calls(run, script)
+        yield from _named_in_calls(run, script)
         yield from _variables(run, script)
 
 
-def _in_arguments(run: Run) -> Iterator[Named]:
+def _named_in_arguments(run: Run) -> Iterator[NamedInput]:
     for name in run.arguments.names():
         field = run.arguments.get(name)
         kind = kind_of_option(name)
         if kind is None:
             continue
         if kind == "data" and (entries := _entries(field)):
-            yield from (named for entry in entries for named in _of_entry(entry, _where(field), name))
+            yield from (named for entry in entries for named in _named_in_entry(entry, _where(field), name))
             continue
         for value in _texts(field):
-            if _is_name(value):
-                yield Named(kind, value, _where(field), name)
+            if _is_usable_name(value):
+                yield NamedInput(kind, value, _where(field), name)
         if not field.known and not field.absent and run.arguments.source_of(name) != "script":
-            yield Named(kind, None, _where(field), name)
+            yield NamedInput(kind, None, _where(field), name)
 
 
 def _entries(field: Field) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ def _entries(field: Field) -> list[dict[str, Any]]:
     return [one for one in values if isinstance(one, dict) and isinstance(one.get("path", one.get("id")), str)]
 
 
-def _of_entry(entry: dict[str, Any], place: str, option: str) -> Iterator[Named]:
+def _named_in_entry(entry: dict[str, Any], place: str, option: str) -> Iterator[NamedInput]:
     """The data set of an entry: once for each of its configurations, and for each of its files."""
     path = entry.get("path", entry.get("id"))
     split = entry.get("split")
@@ -82,7 +82,7 @@ def _of_entry(entry: dict[str, Any], place: str, option: str) -> Iterator[Named]
     for name in names:
         subsets = entry.get("name", entry.get("config"))
         for subset in subsets if isinstance(subsets, (list, tuple)) else (subsets,):
-            yield Named(
+            yield NamedInput(
                 "data", name, place, option,
                 subset=subset if isinstance(subset, str) else None,
                 split=split if isinstance(split, str) else None,
@@ -95,12 +95,12 @@ def _texts(field: Field) -> Iterator[str]:
     values = field.value if isinstance(field.value, (tuple, list)) else (field.value,)
     for value in values if field.known else ():
         if isinstance(value, str):
-            yield from re.split("[:,]", value) if _JOINED.fullmatch(value) else (value.strip(),)
+            yield from re.split("[:,]", value) if _JOINED_PATHS_PATTERN.fullmatch(value) else (value.strip(),)
         elif isinstance(value, dict):
             yield from (key for key in value if isinstance(key, str))
 
 
-def _is_name(value: str) -> bool:
+def _is_usable_name(value: str) -> bool:
     return (
         bool(value) and value.lower() not in ("none", "null", "true", "false", "auto", "default") and "\n" not in value
     )
@@ -110,57 +110,57 @@ def _where(field: Field) -> str:
     return f"{field.place.source.path}:{field.place.line}" if field.place is not None else ""
 
 
-def _in_calls(run: Run, script: Script) -> Iterator[Named]:
+def _named_in_calls(run: Run, script: Script) -> Iterator[NamedInput]:
     for call in script.calls("*.from_pretrained", "*snapshot_download", "*SentenceTransformer"):
-        if script is not run.scripts[0] and _is_example(script, call.node):
+        if script is not run.scripts[0] and _is_under_main_guard(script, call.node):
             continue
         if not run.reached.holds(script.source.path, call.line):  # in a function that nothing calls
             continue
-        node = given_to(call, 0, "pretrained_model_name_or_path", "repo_id")
+        node = argument_node(call, 0, "pretrained_model_name_or_path", "repo_id")
         if node is not None:
-            alone = TOKENIZER_ALONE if "tokenizer" in words(last_name(call.receiver)) else ""
-            yield Named("model", _of_node(run, script, node), _place(script, call), alone)
+            alone = TOKENIZER_ONLY if "tokenizer" in words(last_name(call.receiver)) else ""
+            yield NamedInput("model", _resolve_text(run, script, node), _place(script, call), alone)
     for call in script.calls("*Trainer"):
-        for argument in _MODELS_BY_NAME:
+        for argument in _MODEL_ARGUMENTS:
             # TRL's trainers load what they are given as a text; a model that was made is none.
-            node = given_to(call, 0 if argument == "model" else -1, argument)
+            node = argument_node(call, 0 if argument == "model" else -1, argument)
             if node is not None and run.reached.holds(script.source.path, call.line):
-                names = _each_text(run, script, node)
-                yield from (Named("model", name, _place(script, call)) for name in names if name is not None)
+                names = _resolve_texts(run, script, node)
+                yield from (NamedInput("model", name, _place(script, call)) for name in names if name is not None)
     for call in script.calls("*load_dataset", "*load_from_disk"):
-        node = given_to(call, 0, "path", "dataset_path")
+        node = argument_node(call, 0, "path", "dataset_path")
         if node is None:
             continue
-        value = _of_node(run, script, node)
+        value = _resolve_text(run, script, node)
         if value in BUILDERS:
-            for one in _each_text(run, script, call.keyword_node("data_files")):
-                yield Named("data", one, _place(script, call))
+            for one in _resolve_texts(run, script, call.keyword_node("data_files")):
+                yield NamedInput("data", one, _place(script, call))
             continue
-        subset = _of_node(run, script, given_to(call, 1, "name"))
+        subset = _resolve_text(run, script, argument_node(call, 1, "name"))
         split = call.keyword("split").string
-        yield Named("data", value, _place(script, call), is_hub=bool(value and is_hub_name(value)),
+        yield NamedInput("data", value, _place(script, call), is_hub=bool(value and is_hub_name(value)),
                     subset=subset, split=split)  # fmt: skip
     for call in script.calls("open", "*.memmap", "*.read_json", "*.read_csv", "*.read_parquet", "*.ImageFolder"):
         mode = call.argument(1).get("r")
-        if call.name == "open" and (not isinstance(mode, str) or mode.strip("bt") in _WRITES):
+        if call.name == "open" and (not isinstance(mode, str) or mode.strip("bt") in _WRITE_MODES):
             continue
-        node = given_to(call, 0)
-        value = _of_node(run, script, node)
+        node = argument_node(call, 0)
+        value = _resolve_text(run, script, node)
         if value and (call.name != "open" or re.search(r"\.(json|jsonl|csv|txt)$", value)):
-            yield Named("data", value, _place(script, call), _option_in(script, node))
+            yield NamedInput("data", value, _place(script, call), _option_read_by(script, node))
 
 
-def _each_text(run: Run, script: Script, node: ast.expr | None) -> Iterator[str | None]:
+def _resolve_texts(run: Run, script: Script, node: ast.expr | None) -> Iterator[str | None]:
     """The texts of ``data_files`` and the like: one, several, or some for each split; None for what isn't settled."""
     bound = script.bound_to(node) if node is not None else None
     if isinstance(bound, ast.Dict | ast.List | ast.Tuple):
         for one in bound.values if isinstance(bound, ast.Dict) else bound.elts:
-            yield from _each_text(run, script, one)
+            yield from _resolve_texts(run, script, one)
     else:
-        yield _of_node(run, script, node)
+        yield _resolve_text(run, script, node)
 
 
-def given_to(call: Call, index: int, *keywords: str) -> ast.expr | None:
+def argument_node(call: Call, index: int, *keywords: str) -> ast.expr | None:
     """The expression that a call is given, by its place or by one of these names; None where it is not."""
     node = call.node.args[index] if 0 <= index < len(call.node.args) else None
     for keyword in keywords:
@@ -168,13 +168,13 @@ def given_to(call: Call, index: int, *keywords: str) -> ast.expr | None:
     return node
 
 
-def _option_in(script: Script, node: ast.expr | None) -> str:
+def _option_read_by(script: Script, node: ast.expr | None) -> str:
     """The option that an expression is read from (``args.config``); empty where it is none."""
     bound = script.bound_to(node) if node is not None else None
     return bound.attr if isinstance(bound, ast.Attribute) else ""
 
 
-def _of_node(run: Run, script: Script, node: ast.expr | None, depth: int = 0) -> str | None:
+def _resolve_text(run: Run, script: Script, node: ast.expr | None, depth: int = 0) -> str | None:
     """The text that an expression comes to: written there, or an option's (``args.model``), or its default."""
     if node is None or depth > 4:
         return None
@@ -182,17 +182,17 @@ def _of_node(run: Run, script: Script, node: ast.expr | None, depth: int = 0) ->
     if field.known:
         return field.value if isinstance(field.value, str) and type(field.value) is str else None
     if isinstance(node, ast.BoolOp):
-        found = [_of_node(run, script, one, depth + 1) for one in node.values]
+        found = [_resolve_text(run, script, one, depth + 1) for one in node.values]
         return next((one for one in found if one is not None), None)
     bound = script.bound_to(node)
     if bound is not node:
-        return _of_node(run, script, bound, depth + 1)
+        return _resolve_text(run, script, bound, depth + 1)
     if isinstance(node, ast.Attribute):
-        return _of_option(run, node.attr)
+        return _resolve_option(run, node.attr)
     return None
 
 
-def _of_option(run: Run, name: str) -> str | None:
+def _resolve_option(run: Run, name: str) -> str | None:
     given = run.arguments.get(name)
     if given.known:
         return given.string
@@ -211,7 +211,7 @@ def _of_option(run: Run, name: str) -> str | None:
     return None
 
 
-def _is_example(script: Script, node: ast.AST) -> bool:
+def _is_under_main_guard(script: Script, node: ast.AST) -> bool:
     """Whether it runs only where the file is started itself: below ``if __name__ == "__main__"``."""
     return any(isinstance(above, ast.If) and is_main_guard(above.test) for above in script.ancestors(node))
 
@@ -220,16 +220,16 @@ def _place(script: Script, call: Call) -> str:
     return f"{script.source.path}:{call.line}"
 
 
-def _of_shell(run: Run) -> Iterator[Named]:
+def _unset_shell_variables(run: Run) -> Iterator[NamedInput]:
     """Variables that the launch script uses, and neither sets nor is given."""
     for word in run.launch.words if run.launch is not None else ():
         written = word.place.source.data[word.place.start : word.place.end].decode("utf-8", "replace")
         for name in re.findall(r"\$\{?([A-Za-z_]\w*)", written):
             if word.reason == NOT_SET.format(name=name) and name not in os.environ:
-                yield Named("variable", name, f"{word.place.source.path}:{word.place.line}", OF_SHELL)
+                yield NamedInput("variable", name, f"{word.place.source.path}:{word.place.line}", SHELL_VARIABLE_OPTION)
 
 
-def _variables(run: Run, script: Script) -> Iterator[Named]:
+def _variables(run: Run, script: Script) -> Iterator[NamedInput]:
     """``os.environ["NAME"]``, where nothing in the files sets it and no launcher does."""
     if b"environ" not in script.source.data:
         return
@@ -244,10 +244,10 @@ def _variables(run: Run, script: Script) -> Iterator[Named]:
         if script is not run.scripts[0] and any(isinstance(above, _LATER) for above in script.ancestors(node)):
             continue  # a function that the launch may never call
         name = script.field(node.slice).string
-        if not name or name in written or name in guarded or _SET_BY_LAUNCHERS.fullmatch(name):
+        if not name or name in written or name in guarded or _LAUNCHER_VARIABLE_PATTERN.fullmatch(name):
             continue
         if run.launch is None or run.launch.variable(name).absent:
-            yield Named("variable", name, f"{script.source.path}:{node.lineno}")
+            yield NamedInput("variable", name, f"{script.source.path}:{node.lineno}")
 
 
 def whole_path(value: str, folder: Path) -> str:

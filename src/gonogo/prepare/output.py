@@ -13,7 +13,7 @@ from gonogo.finding import Text, Verdict, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.sources import shown as without_password
 from gonogo.prepare.prepare import Preparation
-from gonogo.prepare.project_requirements import FILE, Packages
+from gonogo.prepare.project_requirements import FILE, ProjectPackages
 from gonogo.prepare.required_inputs import RequiredInput
 from gonogo.report.page import cells
 
@@ -55,7 +55,7 @@ _LACKING = translated("{count} of {all} needed here could not be provided: {name
 _CAN_BE_MADE = translated("{count} of {all} needed here can be generated: {names}")
 _NEXT_MAKES = translated("next: gonogo prepare {command}")
 _RAN_TO_FIRST_BATCH = translated("the program ran up to its first batch")
-_ENDED = translated("the program ended before its first batch: {why}")
+_ENDED_BEFORE_FIRST_BATCH = translated("the program ended before its first batch: {why}")
 _ENVIRONMENT = translated(
     "packages: as {files} requires ({file}); rehearsals use them automatically, --environment none uses "
     "the installed ones"
@@ -63,8 +63,8 @@ _ENVIRONMENT = translated(
 _ADDED = translated("additional packages that the launch needs: {names} (pip install them on the target machine too)")
 _INSTALLED = translated("packages: what {files} requires is installed")
 _OWN = translated("the project's own package {name}: imported from {source}, as after pip install -e . --no-deps")
-_NOT_AS_ASKED = translated("not as required: {what}: {why}")
-_FROM_ADDRESS = translated(
+_DIFFERS_FROM_REQUIREMENT = translated("not as required: {what}: {why}")
+_PACKAGES_FROM_URLS = translated(
     "packages from URLs (fetched from there or missing, never replaced by the index's package of that name): {names}"
 )
 _NOT_FOLLOWED = translated(
@@ -86,18 +86,18 @@ def known_format(name: str) -> str:
 
 
 def write(
-    stream: TextIO, done: Preparation, command: Sequence[str], format_name: str, language: str, made: bool
+    stream: TextIO, done: Preparation, command: Sequence[str], format_name: str, language: str, make_missing: bool
 ) -> None:
-    """Write the list on a stream. ``made``: whether what is missing was to be made."""
+    """Write the list on a stream. ``make_missing``: whether what is missing was to be made."""
     if format_name == "json":
-        stream.write(json.dumps(_as_json(done, command, language), ensure_ascii=False, indent=2) + "\n")
+        stream.write(json.dumps(_to_json_dict(done, command, language), ensure_ascii=False, indent=2) + "\n")
         return
-    for line in _lines(done, command, language, made):
+    for line in _lines(done, command, language, make_missing):
         stream.write(line.rstrip() + "\n")
 
 
-def _lines(done: Preparation, command: Sequence[str], language: str, made: bool) -> list[str]:
-    lines = [text.in_language(language) for text in _answer(done, command, made)]
+def _lines(done: Preparation, command: Sequence[str], language: str, make_missing: bool) -> list[str]:
+    lines = [text.in_language(language) for text in _answer(done, command, make_missing)]
     lines += ["", f"gonogo prepare -- {shlex.join(command)}" if command else "gonogo prepare --model", ""]
     if not done.wanted:
         lines += [f"  {_NOTHING.in_language(language)}"]
@@ -107,13 +107,13 @@ def _lines(done: Preparation, command: Sequence[str], language: str, made: bool)
         lines += [f"  {'':<22} {text}" for text in _details(one, language)]
     lines += [f"  {text.in_language(language)}" for text in _packages(done.packages)]
     for what, why in done.not_as_asked:
-        lines.append("  " + _NOT_AS_ASKED.format(what=what, why=why).in_language(language))
+        lines.append("  " + _DIFFERS_FROM_REQUIREMENT.format(what=what, why=why).in_language(language))
     lines += [f"  {note.in_language(language)}" for note in done.package_notes]
     lines.append("")
     if not done.complete:
-        lines.append(_written(done, command, made).in_language(language))
+        lines.append(_written(done, command, make_missing).in_language(language))
     if done.ended is not None:
-        lines.append(_ENDED.format(why=Text(*done.ended)).in_language(language))
+        lines.append(_ENDED_BEFORE_FIRST_BATCH.format(why=Text(*done.ended)).in_language(language))
     elif done.looked is not None:
         lines.append(_RAN_TO_FIRST_BATCH.in_language(language))
     for skipped in done.skipped:
@@ -132,7 +132,7 @@ def _answer(done: Preparation, command: Sequence[str], made: bool) -> Iterator[T
     elif lacking:
         yield _LACKING.format(count=len(lacking), all=len(done.wanted), names=", ".join(lacking))
     elif done.ended is not None:
-        yield _ENDED.format(why=Text(*done.ended))
+        yield _ENDED_BEFORE_FIRST_BATCH.format(why=Text(*done.ended))
     else:
         names = [one.name for one in done.wanted if one.state == "can-be-made"]
         yield _CAN_BE_MADE.format(count=len(names), all=len(done.wanted), names=", ".join(names))
@@ -166,7 +166,7 @@ def _pad(text: str, width: int) -> str:
     return text + " " * (width - cells(text))
 
 
-def _packages(packages: Packages) -> Iterator[Text]:
+def _packages(packages: ProjectPackages) -> Iterator[Text]:
     """Which packages rehearsals have, and why."""
     if packages.lines and not packages.differ:
         yield _INSTALLED.format(files=", ".join(packages.files))
@@ -177,7 +177,7 @@ def _packages(packages: Packages) -> Iterator[Text]:
         if addresses := [
             without_password(line.replace(" @ ", " from ")) for line in packages.lines.values() if " @ " in line
         ]:
-            yield _FROM_ADDRESS.format(names=", ".join(addresses))
+            yield _PACKAGES_FROM_URLS.format(names=", ".join(addresses))
         for line in packages.index_lines:
             yield _NOT_FOLLOWED.format(line=line)
     if packages.own is not None:
@@ -185,17 +185,20 @@ def _packages(packages: Packages) -> Iterator[Text]:
         yield _OWN.format(name=packages.own.name or source, source=source)
 
 
-def _details(one: RequiredInput, language: str) -> list[str]:
-    found = [one.why.in_language(language)] if one.why is not None else []
-    if one.parts:
-        shown = [_PARTS[name].in_language(language) + (" +" if there else " -") for name, there in one.parts.items()]
+def _details(required_input: RequiredInput, language: str) -> list[str]:
+    found = [required_input.why.in_language(language)] if required_input.why is not None else []
+    if required_input.parts:
+        shown = [
+            _PARTS[name].in_language(language) + (" +" if there else " -")
+            for name, there in required_input.parts.items()
+        ]
         found.append(", ".join(shown))
-    if one.kind == "data" and one.columns and one.state == "made":
-        found.append(", ".join(one.columns))
+    if required_input.kind == "data" and required_input.columns and required_input.state == "made":
+        found.append(", ".join(required_input.columns))
     return found
 
 
-def _as_json(done: Preparation, command: Sequence[str], language: str) -> dict[str, Any]:
+def _to_json_dict(done: Preparation, command: Sequence[str], language: str) -> dict[str, Any]:
     return {
         "schema": "gonogo.prepare/1",
         "command": list(command),

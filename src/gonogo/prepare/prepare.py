@@ -14,13 +14,18 @@ import msgspec
 
 from gonogo.check.runs import gather
 from gonogo.check.settings import CheckSettings, read_settings
-from gonogo.evidence.environment.own_package import CONSOLE_SCRIPT, NO_PACKAGES, OwnPackage, modules_in
+from gonogo.evidence.environment.own_package import (
+    CONSOLE_SCRIPT_PATTERN,
+    NON_PACKAGE_FOLDERS,
+    OwnPackage,
+    packages_in_folder,
+)
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.prepared import FOLDER, Prepared, is_address_of_rows, parent_of_prepared, read_prepared
+from gonogo.evidence.prepared import FOLDER, Prepared, is_data_file_url, parent_of_prepared, read_prepared
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.failures import shorten
-from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord
+from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
@@ -30,16 +35,16 @@ from gonogo.prepare.columns import columns_in
 from gonogo.prepare.environment_mismatch import missing_packages
 from gonogo.prepare.folder import add_to_folder, check_folder, write_folder
 from gonogo.prepare.generated.rows import TEMPLATE
-from gonogo.prepare.listing import alike, list_of, required_data, required_model, tokens_of
+from gonogo.prepare.listing import alike, list_required_inputs, required_data, required_model, tokens_of
 from gonogo.prepare.make import MAX_ROWS, make
-from gonogo.prepare.named_inputs import OF_SHELL
+from gonogo.prepare.named_inputs import SHELL_VARIABLE_OPTION
 from gonogo.prepare.packages.full_environment import existing_environment
-from gonogo.prepare.project_requirements import FILE, Packages, package_supplying, packages_of
-from gonogo.prepare.required_inputs import Named, PrepareOptions, RequiredInput
+from gonogo.prepare.project_requirements import FILE, ProjectPackages, package_supplying, project_packages
+from gonogo.prepare.required_inputs import NamedInput, PrepareOptions, RequiredInput
 from gonogo.prepare.stub_packages import absent, asked_of
 from gonogo.prepare.tested_paths import tested_path
 from gonogo.prepare.unset_variables import unset_variable
-from gonogo.prepare.walked_folders import image_folder, is_requested, patterns_in_vain, wants_other_files
+from gonogo.prepare.walked_folders import image_folder, is_image_folder_missing, needs_other_suffix, unmatched_patterns
 
 _ELSEWHERE = """\
 __path__ = [{folder!r}]
@@ -49,17 +54,17 @@ with open(__file__, encoding="utf-8") as _file:
 """
 
 Look = Callable[[], RankRecord]
-_TIMES = 10
+_MAX_PASSES = 10
 _MAX_MESSAGE_LENGTH = 400
 """Letters of what a worker ended with: the message of an exception can go on for pages."""
 _NO_FILE = re.compile(
     r"(?:No such file or directory|Unable to find|doesn't exist|not found)[^'\"]*['\"]([^'\"\n]+)['\"]"
 )
 _KEY = re.compile(r"^'(\w+)'$|^['\"]?Column (?:name )?\[?'?(\w+)'?\]? (?:not in|doesn't exist)|has no column '?(\w+)'?")
-_NO_MODEL = re.compile(r"the model (\S+) is not in the Hugging Face cache")
+_MISSING_MODEL_PATTERN = re.compile(r"the model (\S+) is not in the Hugging Face cache")
 _DEFAULT_ROWS = 64
 """Times as many rows as were chosen, where it shows that these don't come to one step."""
-_TOO_FEW = re.compile(
+_TOO_FEW_ROWS_PATTERN = re.compile(
     r"(?:test|train)_size=(\d+) should be either positive and smaller than the number of samples"
     r"|Index (\d+) out of range for dataset of size"
 )
@@ -91,7 +96,7 @@ class Preparation(msgspec.Struct):
     environment: str | None = None
     """The project's file whose packages it needed; None where it is not for want of those."""
     skipped: list[Skipped] = []
-    packages: Packages = msgspec.field(default_factory=Packages)
+    packages: ProjectPackages = msgspec.field(default_factory=ProjectPackages)
     not_as_asked: list[tuple[Text, Text]] = []
     """What of these packages rehearsals will not have as they are asked for (what, why)."""
     package_notes: list[Text] = []
@@ -124,15 +129,15 @@ Launches = tuple[Sequence[Run], Sequence[Skipped]]
 def prepare(
     command: Sequence[str],
     options: PrepareOptions,
-    given: InEnvironment,
+    environment_options: InEnvironment,
     *,
     write: bool,
-    look: Look | None,
+    probe: Look | None,
     launches: Launches | None = None,
 ) -> Preparation:
     """List what a command opens; with ``write`` make what can be made, into a folder beside it.
 
-    ``launches`` are those of the command, where they were read before. ``look`` runs a first worker; what it misses is
+    ``launches`` are those of the command, where they were read before. ``probe`` runs a first worker; what it misses is
     added and made, until it misses nothing more. Raises UserError for a command that starts nothing, and where the
     folder can't be written.
     """
@@ -140,24 +145,24 @@ def prepare(
     parent = parent_of_prepared(folder)
     target = check_folder(parent) if write else None
     options = _with_earlier_choices(options, read_prepared(parent / FOLDER))
-    runs, skipped = launches or launches_of(command)
-    wanted = list_of(runs, folder, options)
-    packages = packages_of(runs, folder)
-    if given.file is not None or given.as_installed:
-        packages = Packages(own=packages.own)
+    runs, skipped = launches or runs_of_command(command)
+    wanted = list_required_inputs(runs, folder, options)
+    packages = project_packages(runs, folder)
+    if environment_options.file is not None or environment_options.as_installed:
+        packages = ProjectPackages(own=packages.own)
     packages.absent = absent(packages, command, runs)
     done = Preparation(wanted, tokens_of(runs, options), options.rows, skipped=list(skipped), packages=packages)
     if target is None:
         return done
-    for _ in range(_TIMES):
+    for _ in range(_MAX_PASSES):
         files, table = make(done.wanted, target, done.tokens, options)
-        files, table = _with_packages(files, table, target, packages, given)
+        files, table = _with_packages(files, table, target, packages, environment_options)
         if files or table != Prepared():
             write_folder(parent, files, table)
             done.folder = str(target.name)
-        if look is None:
+        if probe is None:
             break
-        record = look()
+        record = probe()
         done.looked = record.outcome
         done.ended = _end_of(record)
         done.environment = next((one.environment for one in record.unsupported if one.environment), None)
@@ -171,22 +176,24 @@ def prepare(
             ):
                 packages.own = own
                 continue
-            lacking = () if given.as_installed else missing_packages(record.failure)
+            lacking = () if environment_options.as_installed else missing_packages(record.failure)
             if [name for name in lacking if packages.add(name)]:
                 continue
-        rows = _rows_for(record, done.wanted, options)
+        rows = _options_with_enough_rows(record, done.wanted, options)
         if rows != options.rows_of and max(rows.values()) <= MAX_ROWS:
             done.rows, options = max(rows.values()), msgspec.structs.replace(options, rows_of=rows)
             continue
-        if _split_for(record, done.wanted) or wants_other_files(record.failure, done.wanted):
+        if _is_missing_split_added(record, done.wanted) or needs_other_suffix(record.failure, done.wanted):
             continue
         more, columns = _inputs_from_record(record, runs, command, done.wanted, options)
         if not more and columns == options.columns:
             if record.outcome == "completed":  # it has opened all that it opens, with the variables that there are
-                done.wanted = [one for one in done.wanted if one.state != "unknown" and one.format != OF_SHELL]
+                done.wanted = [
+                    one for one in done.wanted if one.state != "unknown" and one.format != SHELL_VARIABLE_OPTION
+                ]
             break
         options = msgspec.structs.replace(options, columns=columns)
-        done.wanted = _again(done.wanted, more, columns)
+        done.wanted = _merge_inputs(done.wanted, more, columns)
     _note_version_differences(done, folder)
     return done
 
@@ -196,7 +203,7 @@ def _module_not_found(failure: Failure) -> set[str]:
     return {match[1]} if match is not None else set()
 
 
-def _note_version_differences(done: Preparation, folder: Path) -> None:
+def _note_version_differences(preparation: Preparation, folder: Path) -> None:
     """Say what rehearsals in the folder find otherwise than it is asked for, where that is known by now."""
     parent = parent_of_prepared(folder)
     table = read_prepared(parent / FOLDER)
@@ -206,7 +213,7 @@ def _note_version_differences(done: Preparation, folder: Path) -> None:
     with contextlib.suppress(UserError):
         made = existing_environment(file, table.with_packages, table.as_of)
         if made is not None:
-            done.not_as_asked, done.package_notes = list(made.skipped), list(made.notes)
+            preparation.not_as_asked, preparation.package_notes = list(made.skipped), list(made.notes)
 
 
 def prepare_models(models: Sequence[str], *, write: bool) -> Preparation:
@@ -235,25 +242,31 @@ def _with_earlier_choices(options: PrepareOptions, earlier: Prepared | None) -> 
 
 
 def _with_packages(
-    files: dict[str, bytes], table: Prepared, target: Path, packages: Packages, given: InEnvironment
+    files: dict[str, bytes],
+    table: Prepared,
+    target: Path,
+    packages: ProjectPackages,
+    environment_options: InEnvironment,
 ) -> tuple[dict[str, bytes], Prepared]:
     """What was made, with the environment and the project's own package that rehearsals are to have."""
-    if given.file is not None:
-        table = msgspec.structs.replace(table, environment=str(given.file.absolute()))
+    if environment_options.file is not None:
+        table = msgspec.structs.replace(table, environment=str(environment_options.file.absolute()))
     elif packages.lines and packages.differ:
         files = {**files, FILE: packages.text()}
         table = msgspec.structs.replace(table, environment=FILE, absent=packages.absent)
     if table.environment:
-        table = msgspec.structs.replace(table, as_of=given.as_of, with_packages=given.with_packages)
+        table = msgspec.structs.replace(
+            table, as_of=environment_options.as_of, with_packages=environment_options.with_packages
+        )
     if packages.own is not None:
-        instead = beside_others(packages.own, packages.has)
-        files = {**files, **lay_scripts(packages.own), **instead}
+        instead = link_own_modules(packages.own, packages.has)
+        files = {**files, **distribution_files(packages.own), **instead}
         source = str((target / "project" / "code" if instead else packages.own.source).absolute())
         table = msgspec.structs.replace(table, source=source)
     return files, table
 
 
-def launches_of(command: Sequence[str]) -> Launches:
+def runs_of_command(command: Sequence[str]) -> Launches:
     """The runs that a command's files tell of, and what of them was not read. Raises UserError for one of no run."""
     settings = CheckSettings()
     with contextlib.suppress(UserError):
@@ -284,13 +297,17 @@ def _inputs_from_record(
     record: RankRecord,
     runs: Sequence[Run],
     command: Sequence[str],
-    wanted: Sequence[RequiredInput],
+    required_inputs: Sequence[RequiredInput],
     options: PrepareOptions,
 ) -> tuple[list[RequiredInput], dict[str, tuple[str, ...]]]:
     """What a worker has shown to be needed beside what is known: things it missed, columns that rows lack."""
     folder = Path.cwd()
-    known = {one.key for one in wanted if one.state != "unknown"}
-    found = [wanted for one in _by_name(record.missed) for wanted in _missing_inputs(one, runs, folder, options)]
+    known = {one.key for one in required_inputs if one.state != "unknown"}
+    found = [
+        required_inputs
+        for one in _by_name(record.missed)
+        for required_inputs in _missing_inputs(one, runs, folder, options)
+    ]
     failure = record.failure
     columns = dict(options.columns)
     if failure is not None and record.outcome != "completed":
@@ -301,23 +318,26 @@ def _inputs_from_record(
             pictures = image_folder(runs[0], tested)
             found += [model] if model.state == "can-be-made" else [pictures] if pictures is not None else []
         if match := _NO_FILE.search(text):
-            pictures = image_folder(runs[0], match[1]) if is_requested(failure) else None
-            found.append(pictures or _path(match[1], runs, folder, options, columns_at(failure)))
-        found += [_path(one, runs, folder, options, columns_at(failure)) for one in patterns_in_vain(record, folder)]
-        if match := _NO_MODEL.match(text):
+            pictures = image_folder(runs[0], match[1]) if is_image_folder_missing(failure) else None
+            found.append(pictures or _path(match[1], runs, folder, options, columns_requested_at_failure(failure)))
+        found += [
+            _path(one, runs, folder, options, columns_requested_at_failure(failure))
+            for one in unmatched_patterns(record, folder)
+        ]
+        if match := _MISSING_MODEL_PATTERN.match(text):
             found.append(required_model(match[1], "", folder, options, asked=True))
         of_rows = failure.type in ("KeyError", "ValueError") and unset_variable(failure) is None
         if of_rows and (key := _KEY.search(text)):
             name = next(part for part in key.groups() if part)
-            made = [one for one in wanted if one.kind == "data" and one.state == "made"]
+            made = [one for one in required_inputs if one.kind == "data" and one.state == "made"]
             if made and name not in columns.get("*", ()):
                 columns["*"] = (*columns.get("*", ()), name)
-    told = {one.key for one in wanted}
+    told = {one.key for one in required_inputs}
     return [one for one in found if one.key not in (told if one.state == "unknown" else known)], columns
 
 
-def _rows_for(
-    record: RankRecord, wanted: Sequence[RequiredInput], options: PrepareOptions
+def _options_with_enough_rows(
+    record: RankRecord, required_inputs: Sequence[RequiredInput], options: PrepareOptions
 ) -> dict[tuple[str, str], int]:
     """``rows_of`` of the options, with as many as a program that ended for want of some has enough with.
 
@@ -327,37 +347,39 @@ def _rows_for(
     none = record.empty_pass and not record.steps
     if failure is None and not none:
         return options.rows_of
-    opened = [one for one in wanted if one.kind == "data" and one.state == "made"]
-    opened = _opened_data_sets(failure, wanted) if failure is not None else opened
-    match = _TOO_FEW.search(failure.message) if failure is not None else None
+    opened = [one for one in required_inputs if one.kind == "data" and one.state == "made"]
+    opened = _opened_data_sets(failure, required_inputs) if failure is not None else opened
+    match = _TOO_FEW_ROWS_PATTERN.search(failure.message) if failure is not None else None
     if match is not None:
         rows = 2 * (int(match[1]) + 1) if match[1] else int(match[2]) + 1
-    elif (none or _divides_by_none(failure)) and not options.rows_of:  # fewer rows than a batch of all ranks: no step
+    elif (
+        none or _is_division_by_zero(failure)
+    ) and not options.rows_of:  # fewer rows than a batch of all ranks: no step
         rows = _DEFAULT_ROWS * options.rows
     else:
         return options.rows_of
     return {**options.rows_of, **{one.key: rows for one in opened if options.rows_of.get(one.key, 0) < rows}}
 
 
-def _divides_by_none(failure: Failure | None) -> bool:
+def _is_division_by_zero(failure: Failure | None) -> bool:
     return failure is not None and failure.type == "ZeroDivisionError"
 
 
-def _opened_data_sets(failure: Failure, wanted: Sequence[RequiredInput]) -> list[RequiredInput]:
+def _opened_data_sets(failure: Failure, required_inputs: Sequence[RequiredInput]) -> list[RequiredInput]:
     """The made data sets that the statement names in which the failure arose; all that are made where it names none."""
-    made = [one for one in wanted if one.kind == "data" and one.state == "made"]
-    named = named_at(failure)
+    made = [one for one in required_inputs if one.kind == "data" and one.state == "made"]
+    named = texts_in_failing_statement(failure)
     return [one for one in made if one.name in named] or made
 
 
-def _split_for(record: RankRecord, wanted: Sequence[RequiredInput]) -> bool:
+def _is_missing_split_added(record: RankRecord, required_inputs: Sequence[RequiredInput]) -> bool:
     """Whether the program wanted a split that made rows lack, which they now have; a published data set keeps its."""
     match = _SPLIT.search(record.failure.message) if record.failure is not None else None
     if record.failure is None or match is None:
         return False
     lacking = [
         one
-        for one in _opened_data_sets(record.failure, wanted)
+        for one in _opened_data_sets(record.failure, required_inputs)
         if one.path is None and match[1] not in one.splits and published_dataset(one.name) is None
     ]
     for one in lacking:
@@ -365,32 +387,34 @@ def _split_for(record: RankRecord, wanted: Sequence[RequiredInput]) -> bool:
     return bool(lacking)
 
 
-def _by_name(missed: Sequence[Missed]) -> Iterator[Missed]:
+def _by_name(missing_inputs: Sequence[MissingInput]) -> Iterator[MissingInput]:
     """What was missed, each model once, with all the files that were asked for of it."""
     files: dict[str, tuple[str, ...]] = {}
-    for one in missed:
+    for one in missing_inputs:
         if one.kind == "model":
             files[one.name] = tuple(dict.fromkeys((*files.get(one.name, ()), *one.files)))
         else:
             yield one
     for name, asked in files.items():
-        yield Missed("model", name, files=asked)
+        yield MissingInput("model", name, files=asked)
 
 
 def _missing_inputs(
-    missed: Missed, runs: Sequence[Run], folder: Path, options: PrepareOptions
+    missing_input: MissingInput, runs: Sequence[Run], folder: Path, options: PrepareOptions
 ) -> Iterator[RequiredInput]:
-    if missed.kind == "model":
-        yield required_model(missed.name, "", folder, options, asked=True, files=missed.files)
-    elif is_address_of_rows(missed.name):
-        one = _path(missed.name, runs, folder, options, ())
+    if missing_input.kind == "model":
+        yield required_model(missing_input.name, "", folder, options, asked=True, files=missing_input.files)
+    elif is_data_file_url(missing_input.name):
+        one = _path(missing_input.name, runs, folder, options, ())
         one.path = None  # nothing lies on this machine by that name
         yield one
-    elif os.path.isabs(missed.name):  # a folder of data
-        for file in missed.files:
-            yield _path(os.path.join(missed.name, file), runs, folder, options, ())
+    elif os.path.isabs(missing_input.name):  # a folder of data
+        for file in missing_input.files:
+            yield _path(os.path.join(missing_input.name, file), runs, folder, options, ())
     else:
-        named = Named("data", missed.name, "", "dataset_name", True, missed.subset, missed.split)
+        named = NamedInput(
+            "data", missing_input.name, "", "dataset_name", True, missing_input.subset, missing_input.split
+        )
         yield required_data(runs[0], named, folder, _columns_of(runs), options)
 
 
@@ -398,57 +422,61 @@ def _path(
     path: str, runs: Sequence[Run], folder: Path, options: PrepareOptions, columns: tuple[str, ...]
 ) -> RequiredInput:
     """A file that was not found; ``columns`` are those that the code reads which opened it."""
-    return required_data(runs[0], Named("data", path, ""), folder, columns or _columns_of(runs), options)
+    return required_data(runs[0], NamedInput("data", path, ""), folder, columns or _columns_of(runs), options)
 
 
 def _columns_of(runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for run in runs for name in columns_in(run.scripts)))
 
 
-def _again(
-    wanted: list[RequiredInput], more: Sequence[RequiredInput], columns: dict[str, tuple[str, ...]]
+def _merge_inputs(
+    required_inputs: list[RequiredInput], discovered: Sequence[RequiredInput], columns: dict[str, tuple[str, ...]]
 ) -> list[RequiredInput]:
     """The list with what was learned: things that are known now take the place of those that were not."""
-    kinds = {one.kind for one in more if one.state != "unknown"}
-    kept = [one for one in wanted if not (one.state == "unknown" and one.kind in kinds)]
+    kinds = {one.kind for one in discovered if one.state != "unknown"}
+    kept = [one for one in required_inputs if not (one.state == "unknown" and one.kind in kinds)]
     for one in kept:
         if one.kind == "data" and one.state == "made":
             one.columns = tuple(dict.fromkeys((*one.columns, *columns.get("*", ()))))
-    return [*kept, *more]
+    return [*kept, *discovered]
 
 
-def beside_others(own: OwnPackage, others: Callable[[str], bool]) -> dict[str, bytes]:
-    """Where its folder holds packages that ``others`` are called like too: what stands for the rest of them alone.
+def link_own_modules(own_package: OwnPackage, is_taken: Callable[[str], bool]) -> dict[str, bytes]:
+    """Where its folder holds packages that ``is_taken`` are called like too: what stands for the rest of them alone.
 
     An editable install comes last on the path; ``PYTHONPATH`` comes before what is installed, and would hide it.
     """
-    modules = modules_in(own.source)
-    hidden = {name for name in modules if canonical(name) != own.name and others(name)}
+    modules = packages_in_folder(own_package.source)
+    hidden = {name for name in modules if canonical(name) != own_package.name and is_taken(name)}
     if not hidden:
         return {}
     return {
-        f"project/code/{name}/__init__.py": _ELSEWHERE.format(folder=str((own.source / name).absolute())).encode()
-        for name in modules - hidden - NO_PACKAGES
+        f"project/code/{name}/__init__.py": _ELSEWHERE.format(
+            folder=str((own_package.source / name).absolute())
+        ).encode()
+        for name in modules - hidden - NON_PACKAGE_FOLDERS
     }
 
 
-def lay_scripts(own: OwnPackage) -> dict[str, bytes]:
+def distribution_files(own_package: OwnPackage) -> dict[str, bytes]:
     """What stands for an installed package beside its code: its commands, and what ``importlib.metadata`` reads."""
     files: dict[str, bytes] = {}
-    for name, target in own.scripts.items():
+    for name, target in own_package.scripts.items():
         module, _, function = target.partition(":")
-        if CONSOLE_SCRIPT.fullmatch(f"{name}={module}:{function}"):
+        if CONSOLE_SCRIPT_PATTERN.fullmatch(f"{name}={module}:{function}"):
             text = f"#!/usr/bin/env python\nimport sys\nfrom {module} import {function.partition('.')[0]}\n"
             files[f"project/bin/{name}"] = f"{text}sys.exit({function}())\n".encode()
-    if own.name and own.version:
-        folder = f"project/site/{own.name.replace('-', '_')}-{own.version}.dist-info"
-        files[f"{folder}/METADATA"] = f"Metadata-Version: 2.1\nName: {own.name}\nVersion: {own.version}\n".encode()
-        lines = [f"{name} = {target}" for name, target in own.scripts.items()]
+    if own_package.name and own_package.version:
+        folder = f"project/site/{own_package.name.replace('-', '_')}-{own_package.version}.dist-info"
+        files[f"{folder}/METADATA"] = (
+            f"Metadata-Version: 2.1\nName: {own_package.name}\nVersion: {own_package.version}\n".encode()
+        )
+        lines = [f"{name} = {target}" for name, target in own_package.scripts.items()]
         files[f"{folder}/entry_points.txt"] = "\n".join(["[console_scripts]", *lines, ""]).encode()
     return files
 
 
-def named_at(failure: Failure) -> set[str]:
+def texts_in_failing_statement(failure: Failure) -> set[str]:
     """The texts in the statement of the user's in which a failure arose: a data set's name, as it is opened there."""
     frame = failure.innermost("user")
     if frame is None:
@@ -466,7 +494,7 @@ def named_at(failure: Failure) -> set[str]:
     return {node.value for node in found if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
-def columns_at(failure: Failure) -> tuple[str, ...]:
+def columns_requested_at_failure(failure: Failure) -> tuple[str, ...]:
     """The columns that the class or function asks rows for in which a failure arose; none where none can be told."""
     for frame in reversed(failure.frames):
         if frame.owner != "user":

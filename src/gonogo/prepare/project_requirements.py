@@ -19,22 +19,30 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gonogo.evidence.environment.compatibility import releases_for_torch
 from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.environment.own_package import OwnPackage, modules_in, own_package
+from gonogo.evidence.environment.own_package import OwnPackage, own_package, packages_in_folder
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.environment.version_range import parse_version
-from gonogo.evidence.paths import folders_upward, is_file, is_folder
+from gonogo.evidence.paths import is_file, is_folder, iter_parent_folders
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
 from gonogo.prepare.environment_mismatch import declared_requirements, distribution_of
-from gonogo.prepare.packages.installed import installed_version, satisfied
+from gonogo.prepare.packages.installed import installed_version, satisfies_specifier
 from gonogo.prepare.packages.names import STACK
 from gonogo.prepare.packages.requested import index_lines_of
 
 FILE = "environment.txt"
-_LISTS = ("requirements.txt", "environment.yml", "environment.yaml", "conda.yml", "conda.yaml", "Pipfile", "Dockerfile")
+_REQUIREMENT_FILE_NAMES = (
+    "requirements.txt",
+    "environment.yml",
+    "environment.yaml",
+    "conda.yml",
+    "conda.yaml",
+    "Pipfile",
+    "Dockerfile",
+)
 _PIP = re.compile(
     r"^[ \t]*(?:(?:[-*$>`]|\d+\.) ?)*(?:(?:python3?|uv)(?: -m)? )?pip3? install ([^\n`&|;]+)", re.MULTILINE
 )
@@ -43,7 +51,7 @@ _OPTIONS_WITHOUT_VALUE = frozenset(
 )
 """pip's options without a value."""
 # What a launch asks for by its options alone, and what frameworks import when they are told to.
-USUAL = frozenset({
+COMMON_PACKAGES = frozenset({
     "deepspeed", "accelerate", "transformers", "datasets", "peft", "trl", "tokenizers", "sentencepiece", "protobuf",
     "tensorboard", "tensorboardx", "wandb", "swanlab", "einops", "tiktoken", "safetensors", "evaluate", "numpy",
     "pandas", "scipy", "scikit-learn", "pillow", "tqdm", "jsonlines", "timm", "bitsandbytes", "liger-kernel",
@@ -54,7 +62,7 @@ USUAL = frozenset({
 })  # fmt: skip
 
 
-class Packages(msgspec.Struct):
+class ProjectPackages(msgspec.Struct):
     """Requirements by canonical name, each as it is written in a file of requirements."""
 
     lines: dict[str, str] = {}
@@ -74,7 +82,7 @@ class Packages(msgspec.Struct):
         """Take a package that turned out to be missing; False where it is there, or nothing vouches for its name."""
         own = self.own.name if self.own is not None else ""
         name = f"python-{name}" if name not in self.asked and f"python-{name}" in self.asked else name
-        if name in self.lines or name == own or not (name in USUAL or name in self.asked):
+        if name in self.lines or name == own or not (name in COMMON_PACKAGES or name in self.asked):
             return False
         self.lines[name] = self.asked.get(name, name)
         self.added.append(name)
@@ -88,7 +96,9 @@ class Packages(msgspec.Struct):
     @property
     def differ(self) -> bool:
         """Whether the Python that gonogo runs in has them otherwise, or not at all."""
-        return any(not satisfied(installed_version(name), _specifier(line)) for name, line in self.lines.items())
+        return any(
+            not satisfies_specifier(installed_version(name), _specifier(line)) for name, line in self.lines.items()
+        )
 
     def text(self) -> bytes:
         """The file."""
@@ -108,16 +118,16 @@ class Packages(msgspec.Struct):
         return f"{name}{releases or ''}" if line == name else line
 
 
-def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
+def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
     """What the files of a project ask for, for these runs. ``folder`` is where the launch was typed."""
     starts = [Path(os.path.abspath(place)) for place in _folders(runs, folder)]
-    found = Packages()
-    for place in dict.fromkeys(place for start in starts for place in folders_upward(start)):
+    found = ProjectPackages()
+    for place in dict.fromkeys(place for start in starts for place in iter_parent_folders(start)):
         if found.own is None:
             found.own = own_package(place)
         if not found.files:
-            for path in (place / name for name in _LISTS):
-                if is_file(path) and _take(found, _lines_of(path, found)):
+            for path in (place / name for name in _REQUIREMENT_FILE_NAMES):
+                if is_file(path) and _take(found, _requirement_lines(path, found)):
                     found.files.append(_display_path(path, folder))
                     break
     if found.own is None:
@@ -126,7 +136,7 @@ def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
     if own is not None:
         took = _take(found, _lines(own.requires))
         for path in own.files:
-            took = _take(found, _lines_of(path, found)) or took
+            took = _take(found, _requirement_lines(path, found)) or took
         if took:
             found.files.append(_display_path(own.file, folder))
         found.lines.pop(own.name, None)
@@ -135,7 +145,7 @@ def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
         for name, (specifier, _) in asked.items():
             address = asked.addresses.get(name)
             found.asked.setdefault(name, f"{name} @ {address}" if address else f"{name}{specifier}")
-    for place in dict.fromkeys(place for start in starts for place in folders_upward(start)):
+    for place in dict.fromkeys(place for start in starts for place in iter_parent_folders(start)):
         for path in sorted((*place.glob("README*.md"), *place.glob("setup*.sh"), *place.glob("install*.sh"))):
             lines = list(_lines(_pip_install_names(path)))
             if lines and not found.files and _take(found, lines):  # it has no other list
@@ -160,7 +170,7 @@ def _package_of_a_subfolder(runs: Sequence[Run], folder: Path) -> OwnPackage | N
 
     Its project has it installed in place (``cd detr && pip install -e .``); else these imports fail for everybody.
     """
-    *_, top = folders_upward(folder)
+    *_, top = iter_parent_folders(folder)
     lacking: set[str] = set()
     for run in runs:
         beside = {Path(os.path.abspath(one.source.path)).parent for one in run.scripts[:1]}
@@ -174,9 +184,9 @@ def _package_of_a_subfolder(runs: Sequence[Run], folder: Path) -> OwnPackage | N
 
 def package_supplying(modules: set[str], folder: Path) -> OwnPackage | None:
     """The one package in a subfolder of a project that supplies one of some modules."""
-    *_, top = folders_upward(folder)
+    *_, top = iter_parent_folders(folder)
     found = [own for own in map(own_package, _subfolders(top)) if own is not None] if modules else []
-    supplying = [own for own in found if modules_in(own.source) & modules]
+    supplying = [own for own in found if packages_in_folder(own.source) & modules]
     return supplying[0] if len(supplying) == 1 else None
 
 
@@ -188,10 +198,10 @@ def _imported_modules(script: Script) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-def _subfolders(top: Path) -> list[Path]:
+def _subfolders(root: Path) -> list[Path]:
     """The folders below one, as deep as a package of a project lies."""
     found: list[Path] = []
-    level = [top]
+    level = [root]
     for _ in range(_MAX_DEPTH):
         level = [one for place in level for one in _folders_in(place)][: _MAX_FOLDERS - len(found)]
         found += level
@@ -257,17 +267,17 @@ def _trackers(runs: Sequence[Run]) -> list[str]:
     return [str(word) for several in words if isinstance(several, list | tuple) for word in several]
 
 
-def _take(found: Packages, lines: Iterable[tuple[str, str]]) -> bool:
+def _take(packages: ProjectPackages, lines: Iterable[tuple[str, str]]) -> bool:
     """Add lines of packages that are not known yet, or whose version an earlier list left open; whether any were."""
     there = list(lines)
     for name, line in there:
-        known = found.lines.setdefault(name, line)
+        known = packages.lines.setdefault(name, line)
         if not _specifier(known) and " @ " not in known and " @ " not in line:
-            found.lines[name] = f"{known}{_specifier(line)}"
+            packages.lines[name] = f"{known}{_specifier(line)}"
     return bool(there)
 
 
-def _lines_of(path: Path, found: Packages) -> Iterator[tuple[str, str]]:
+def _requirement_lines(path: Path, found: ProjectPackages) -> Iterator[tuple[str, str]]:
     try:
         told: Environment = read_environment(SourceFile.read(path))
     except UserError:
@@ -280,7 +290,7 @@ def _lines_of(path: Path, found: Packages) -> Iterator[tuple[str, str]]:
         if package.address and not _has_spaces(package.address):
             yield name, f"{name}{extras} @ {package.address}"
         elif not package.address:
-            yield name, f"{name}{extras}{_valid(package.specifier)}"
+            yield name, f"{name}{extras}{_specifier_or_empty(package.specifier)}"
 
 
 def _has_spaces(address: str) -> bool:
@@ -288,7 +298,7 @@ def _has_spaces(address: str) -> bool:
     return re.search(r"[\s\0]", address) is not None
 
 
-def _valid(specifier: str) -> str:
+def _specifier_or_empty(specifier: str) -> str:
     try:
         return str(SpecifierSet(specifier))
     except InvalidSpecifier:

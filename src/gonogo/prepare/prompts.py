@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from gonogo.finding import Text
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 PROGRESS, PROGRESS_LINES = "GONOGO_PROGRESS", "lines"
 """The variable, and its value, that makes progress lines of stderr, for who reads them there."""
@@ -20,7 +20,7 @@ _PAUSES: list[Callable[[], contextlib.AbstractContextManager[None]]] = []
 
 
 @contextlib.contextmanager
-def language_of_questions(language: str) -> Iterator[None]:
+def prompt_language(language: str) -> Iterator[None]:
     """Within the block the user is spoken to in this language."""
     _LANGUAGE.append(language)
     try:
@@ -30,7 +30,7 @@ def language_of_questions(language: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def paused_for_questions(pause: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:
+def paused_during_prompts(pause: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:
     """Within the block what shows something on the terminal is paused by ``pause()`` while the user is asked."""
     _PAUSES.append(pause)
     try:
@@ -43,7 +43,7 @@ def print_lines(lines: Sequence[Text]) -> None:
     """Write lines to stderr."""
     language = _language()
     prefix = f"{PROGRESS}: " if writes_lines() else ""
-    with _quiet():
+    with _pause_displays():
         for line in lines:
             print(prefix + _printable(line.in_language(language)), file=sys.stderr, flush=True)
 
@@ -62,7 +62,7 @@ def ask(lines: Sequence[Text], question: Text, *, default: bool = True) -> bool 
     """Whether the user says yes; ``default`` where only Enter is pressed; None where nobody sits at a terminal."""
     if not can_ask():
         return None
-    with _quiet():
+    with _pause_displays():
         print_lines(lines)
         print(question.in_language(_language()), end="", file=sys.stderr, flush=True)
         answer = sys.stdin.readline()
@@ -71,7 +71,7 @@ def ask(lines: Sequence[Text], question: Text, *, default: bool = True) -> bool 
 
 
 def _language() -> str:
-    return _LANGUAGE[-1] if _LANGUAGE else chosen_language(None, os.environ)
+    return _LANGUAGE[-1] if _LANGUAGE else choose_language(None, os.environ)
 
 
 def _is_terminal(stream: object) -> bool:
@@ -86,7 +86,7 @@ def _printable(text: str) -> str:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _pause_displays() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for pause in _PAUSES:
             stack.enter_context(pause())

@@ -12,7 +12,7 @@ from gonogo.finding import Text, translated
 
 AS_INSTALLED = Path("none")
 """``--environment none``: the packages that are installed, though others were prepared."""
-ON_PATH = "GONOGO_ON_PATH"
+PATH_VARIABLE = "GONOGO_ON_PATH"
 """The folders of the project's own package, which stay on the path whatever the launch makes of ``PYTHONPATH``."""
 _MAX_NAMES = 6
 _MADE = translated(
@@ -25,20 +25,20 @@ _ROWS = translated(
 _OWN = translated("this project's own package is imported from {source}, as after pip install -e . --no-deps")
 
 
-def prepared_beside(folder: Path) -> Path | None:
+def find_prepared_folder(folder: Path) -> Path | None:
     """The folder that ``gonogo prepare`` has made for launches typed here; None where there is none."""
     place = parent_of_prepared(folder) / FOLDER
     return place if read_prepared(place) is not None else None
 
 
-def with_own_package(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+def environment_with_project_package(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
     """A launch's environment in which the project's own package is found, with its commands."""
     parent = parent_of_prepared(folder)
     source = _source(read_prepared(parent / FOLDER))
     if not source:
         return dict(environment)
     place = parent / FOLDER / "project"
-    found = {**environment, ON_PATH: os.pathsep.join([source, str(place / "site")])}
+    found = {**environment, PATH_VARIABLE: os.pathsep.join([source, str(place / "site")])}
     return {**found, "PATH": os.pathsep.join([environment.get("PATH", os.defpath), str(place / "bin")])}
 
 
@@ -46,7 +46,7 @@ def _source(table: Prepared | None) -> str:
     return table.source if table is not None and os.path.isdir(table.source) else ""
 
 
-def note_on(folder: Path) -> list[Text]:
+def describe_substitutes(folder: Path) -> list[Text]:
     """What a rehearsal has to say of what was prepared: which names are not the real ones, and what that means."""
     parent = parent_of_prepared(folder)
     table = read_prepared(parent / FOLDER)
@@ -54,7 +54,7 @@ def note_on(folder: Path) -> list[Text]:
         return []
     names = [*table.models, *table.datasets, *table.paths]
     if parent != folder:
-        found = list(_made_at_once(table))
+        found = list(_describe_generated(table))
     else:
         found = [_MADE.format(folder=FOLDER, names=_shown(names))] if names else []
     if source := _source(table):
@@ -62,7 +62,7 @@ def note_on(folder: Path) -> list[Text]:
     return found
 
 
-def _made_at_once(table: Prepared) -> Iterator[Text]:
+def _describe_generated(table: Prepared) -> Iterator[Text]:
     """A line each for weights and data; of the packages the environment tells."""
     made = {**table.models, **table.datasets, **table.paths}
     models = [name for name, place in made.items() if place.startswith("models")]
@@ -82,7 +82,7 @@ def preparation_id(folder: Path) -> bytes:
 
     Empty without one.
     """
-    place = prepared_beside(folder)
+    place = find_prepared_folder(folder)
     if place is None:
         return b""
     listed = sorted((str(file.relative_to(place)), file.stat().st_size) for file in place.rglob("*") if file.is_file())
@@ -98,7 +98,7 @@ def prepared_files(folder: Path, tree: Path) -> Path | None:
     None where nothing was made for launches typed in ``folder``. What has come to lie there since then is left to be
     seen itself.
     """
-    prepared = prepared_beside(folder)
+    prepared = find_prepared_folder(folder)
     table = read_prepared(prepared) if prepared is not None else None
     for path, place in (table.paths if table is not None else {}).items():
         if os.path.lexists(path):

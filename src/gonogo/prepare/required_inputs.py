@@ -69,18 +69,22 @@ _MODEL_OPTION = re.compile(
     r"|tokenizer|tokenizer_name|tokenizer_path|tokenizer_name_or_path|pretrain|reward_pretrain|adapter_name_or_path"
     r"|processor_name_or_path|processor_path|actor_model_path|teacher_model_name_or_path|text_encoder)$"
 )
-_NO_MODEL = re.compile(r"output|save|push|hub_|type|class|dtype|resume|logging|cache|revision|max|kwargs")
+_NON_MODEL_OPTION_PATTERN = re.compile(
+    r"output|save|push|hub_|type|class|dtype|resume|logging|cache|revision|max|kwargs"
+)
 _DATA_OPTION = re.compile(
     r"(?:.*_)?(?:data|dataset|datasets|data_path|data_paths|dataset_path|dataset_name|dataset_id|train_data|train_file"
     r"|train_files|train_dataset|train_data_path|training_data|eval_data|eval_file|eval_dataset|eval_data_path|val_data"
     r"|val_files?|validation_files?|test_file|val_dataset|prompt_data|dataset_mixer|data_file|data_files|train_data_file"
     r"|data_file_paths?|train_file_paths?|eval_file_paths?)$"
 )
-_NO_DATA = re.compile(r"num|size|split|config|output|save|cache|type|format|ratio|key|field|column|kwargs|seed|shuffle")
+_NON_DATA_OPTION_PATTERN = re.compile(
+    r"num|size|split|config|output|save|cache|type|format|ratio|key|field|column|kwargs|seed|shuffle"
+)
 _MEDIA_OPTION = re.compile(r"(?:.*_)?(?:image|images|media|video|videos|audio)_(?:folder|dir|root|path)s?$")
 
 
-class Named(msgspec.Struct, frozen=True):
+class NamedInput(msgspec.Struct, frozen=True):
     """Something that the run's files name. ``value`` is None where the files don't settle it."""
 
     kind: Kind
@@ -102,8 +106,8 @@ def kind_of_option(name: str) -> Kind | None:
         name = f"{above[-1]}_{name}"
     if _MEDIA_OPTION.match(name):
         return "media"
-    if _MODEL_OPTION.match(name) and not _NO_MODEL.search(name):
+    if _MODEL_OPTION.match(name) and not _NON_MODEL_OPTION_PATTERN.search(name):
         return "model"
-    if _DATA_OPTION.match(name) and not _NO_DATA.search(name):
+    if _DATA_OPTION.match(name) and not _NON_DATA_OPTION_PATTERN.search(name):
         return "data"
     return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from gonogo.evidence.paths import is_file
 from gonogo.evidence.run import Run
-from gonogo.prepare.required_inputs import Kind, Named, kind_of_option
+from gonogo.prepare.required_inputs import Kind, NamedInput, kind_of_option
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,11 +23,11 @@ _OF_A_MODEL = re.compile(
     r"(?:.*_)?(?:ckpt|checkpoint|diffusers|transformer|unet|dit|vae|text_encoder|clip|llm|t5|byt5|llama3)_(?:path|dir)$"
 )
 """Settings by which programs name a model's folder, or a part of one."""
-_WITHIN_FILES = 2
+_MAX_NESTING = 2
 """A file of settings may name another, of the data."""
 
 
-def named_in(run: Run) -> Iterator[Named]:
+def named_in(run: Run) -> Iterator[NamedInput]:
     """What the TOML files among the words of a launch name."""
     if run.launch is None:
         return
@@ -35,11 +35,11 @@ def named_in(run: Run) -> Iterator[Named]:
     for word in run.launch.words:
         value = str(word.value or "").rpartition("=")[2]
         if value.endswith(_SUFFIX):
-            yield from _in_file(run.launch.cwd / value, run.launch.cwd, seen, _WITHIN_FILES)
+            yield from _named_in_file(run.launch.cwd / value, run.launch.cwd, seen, _MAX_NESTING)
 
 
-def _in_file(path: Path, folder: Path, seen: set[Path], deep: int) -> Iterator[Named]:
-    if path in seen or not deep or not is_file(path) or path.stat().st_size > _MAX_BYTES:
+def _named_in_file(path: Path, folder: Path, seen: set[Path], max_depth: int) -> Iterator[NamedInput]:
+    if path in seen or not max_depth or not is_file(path) or path.stat().st_size > _MAX_BYTES:
         return
     seen.add(path)
     try:
@@ -49,12 +49,12 @@ def _in_file(path: Path, folder: Path, seen: set[Path], deep: int) -> Iterator[N
         return
     for key, value in _texts(settings, ""):
         if value.endswith(_SUFFIX):
-            yield from _in_file(folder / value, folder, seen, deep - 1)
+            yield from _named_in_file(folder / value, folder, seen, max_depth - 1)
             continue
         kind = _kind(key)
         if kind is not None and ("/" in value or "." in value):
             line = 1 + text[: max(0, text.find(value))].count("\n")
-            yield Named(kind, value, f"{_shown(path, folder)}:{line}", key.rpartition(".")[2])
+            yield NamedInput(kind, value, f"{_shown(path, folder)}:{line}", key.rpartition(".")[2])
 
 
 def _kind(key: str) -> Kind | None:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.run import Run
-from gonogo.prepare.project_requirements import Packages
+from gonogo.prepare.project_requirements import ProjectPackages
 
 STOOD_IN = ("vllm", "xformers")
 _MAX_BYTES = 1 << 20
 
 
-def absent(packages: Packages, command: Sequence[str], runs: Sequence[Run]) -> tuple[str, ...]:
+def absent(packages: ProjectPackages, command: Sequence[str], runs: Sequence[Run]) -> tuple[str, ...]:
     """Those that neither the project's chosen lists nor the launch name; none where there is no list."""
     if not packages.files:
         return ()

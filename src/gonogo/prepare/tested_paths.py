@@ -16,11 +16,13 @@ from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
-from gonogo.prepare.missing_files import OF_THE_PROJECT
+from gonogo.prepare.missing_files import PROJECT_FILE_SUFFIXES
 
-_TESTS = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir", "lexists", "glob", "rglob", "listdir", "access"})
+_PATH_CHECK_FUNCTIONS = frozenset(
+    {"exists", "isfile", "isdir", "is_file", "is_dir", "lexists", "glob", "rglob", "listdir", "access"}
+)
 _WRITTEN = re.compile(r"out|save|log|work_?dir|job_?dir|cache|report|run_?name", re.IGNORECASE)
-_OWN_ERRORS = frozenset({"AssertionError", "ValueError", "RuntimeError", "FileNotFoundError", "Exception"})
+_USER_ERROR_TYPES = frozenset({"AssertionError", "ValueError", "RuntimeError", "FileNotFoundError", "Exception"})
 _NOTHING = re.compile(
     r"\b[Nn]o\b[^.\n]{0,20}\.?[^.\n]{0,40}\b(?:files?|shards?|images?|samples?|examples?)\b[^.\n]{0,30}\bfound\b"
     r"|\b(?:[Ff]ound|[Ff]inds?) no\b[^.\n]{0,40}\b(?:files?|shards?|images?|samples?|examples?)\b"
@@ -31,18 +33,18 @@ _MAX_BYTES = 1 << 20
 def tested_path(failure: Failure, command: Sequence[str], folder: Path) -> str | None:
     """The whole path, where a failure arose in a test for a file; None where it did not, or all of them are here."""
     frame = failure.innermost("user")
-    if failure.phase != "load" or frame is None or not _tests_for_a_file(Path(frame.path), frame.line):
+    if failure.phase != "load" or frame is None or not _checks_for_file(Path(frame.path), frame.line):
         return None
     return next(_missing(command, folder, failure.message), None)
 
 
-def finds_nothing(failure: Failure) -> bool:
+def found_no_files(failure: Failure) -> bool:
     """Whether a program ended since a folder held nothing that it reads: ``No .txt files found in …``."""
     own = failure.innermost("user") is not None and failure.phase == "load"
-    return own and failure.type in _OWN_ERRORS and _NOTHING.search(failure.message) is not None
+    return own and failure.type in _USER_ERROR_TYPES and _NOTHING.search(failure.message) is not None
 
 
-def _tests_for_a_file(path: Path, line: int) -> bool:
+def _checks_for_file(path: Path, line: int) -> bool:
     """Whether the statement on a line asserts that a file is there, or raises behind a condition that asks for one."""
     try:
         script = Script(SourceFile.read(path))
@@ -61,10 +63,10 @@ def _tests_for_a_file(path: Path, line: int) -> bool:
 def _asks(test: ast.expr) -> bool:
     calls = (node.func for node in ast.walk(test) if isinstance(node, ast.Call))
     names = (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls)
-    return any(name in _TESTS for name in names)
+    return any(name in _PATH_CHECK_FUNCTIONS for name in names)
 
 
-def _missing(command: Sequence[str], folder: Path, said: str) -> Iterator[str]:
+def _missing(command: Sequence[str], folder: Path, test_output: str) -> Iterator[str]:
     """The paths in the launch, and in scripts that it names, where nothing lies and which are not to be written."""
     words = list(command)
     for word in command:
@@ -82,8 +84,8 @@ def _missing(command: Sequence[str], folder: Path, said: str) -> Iterator[str]:
         if "/" not in value or "$" in value or "://" in value or value.startswith("-") or _WRITTEN.search(asked):
             continue
         whole = os.path.normpath(os.path.join(folder, os.path.expanduser(value)))
-        if value.endswith(OF_THE_PROJECT) and not value.startswith(("/", "~")):
+        if value.endswith(PROJECT_FILE_SUFFIXES) and not value.startswith(("/", "~")):
             continue  # it should have come with the project
-        is_path = value.startswith(("/", ".", "~")) or os.path.splitext(value)[1] or value in said
+        is_path = value.startswith(("/", ".", "~")) or os.path.splitext(value)[1] or value in test_output
         if is_path and not os.path.lexists(whole):
             yield whole

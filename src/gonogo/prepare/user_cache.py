@@ -12,7 +12,7 @@ from gonogo.report.atomic import write_atomically
 
 SIZE_VARIABLE = "GONOGO_CACHE_SIZE"
 _DEFAULT_SIZE = "1G"
-_ABANDONED_AFTER = 24 * 3600.0
+_ABANDONED_AFTER_SECONDS = 24 * 3600.0
 
 
 def cache_folder(name: str) -> Path:
@@ -33,14 +33,14 @@ class Store:
     def __init__(self, name: str) -> None:
         self.folder = cache_folder(name)
 
-    def read(self, name: str, *, used: bool = True) -> bytes | None:
+    def read(self, name: str, *, mark_used: bool = True) -> bytes | None:
         """An entry, which counts as used now; None where there is none."""
         path = self.folder / name
         try:
             data = path.read_bytes()
         except OSError:
             return None
-        if used:
+        if mark_used:
             with contextlib.suppress(OSError):
                 os.utime(path)
         return data
@@ -80,6 +80,6 @@ class Store:
                     state = entry.stat()
                     if not entry.name.startswith("."):
                         found.append((state.st_mtime_ns, state.st_size, entry.name))
-                    elif time.time() - state.st_mtime > _ABANDONED_AFTER:
+                    elif time.time() - state.st_mtime > _ABANDONED_AFTER_SECONDS:
                         os.unlink(entry.path)
         return found

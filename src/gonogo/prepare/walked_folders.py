@@ -15,13 +15,13 @@ from typing import Any
 from gonogo.evidence.rehearsal.record import Failure, RankRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import translated
-from gonogo.prepare.columns import rows_of_two_batches
-from gonogo.prepare.generated.data_files import data_file, picture, sound
+from gonogo.prepare.columns import rows_for_two_steps
+from gonogo.prepare.generated.data_files import encode_rows, picture, sound
 from gonogo.prepare.required_inputs import RequiredInput
-from gonogo.prepare.tested_paths import finds_nothing
+from gonogo.prepare.tested_paths import found_no_files
 
-FORMAT = "image-folder"
-_READS = b"ImageFolder"
+IMAGE_FOLDER_FORMAT = "image-folder"
+_IMAGE_FOLDER_CLASS = b"ImageFolder"
 _SPLITS = ("train", "val", "validation", "test")
 _CLASSES = ("class_a", "class_b")
 _MADE = translated("a folder of generated images, one subfolder per class")
@@ -29,26 +29,26 @@ _ENDS = "txt|jsonl|json|parquet|csv|tsv"
 _SUFFIX = re.compile(rf"(?<![\w.])\*?(\.(?:{_ENDS}))\b|\b({_ENDS}) files?\b")
 _FILES = 4
 """Some programs keep the first file for evaluation."""
-_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
-_SOUNDS = frozenset({".wav", ".flac"})
+_IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
+_AUDIO_SUFFIXES = frozenset({".wav", ".flac"})
 _TRAINING = frozenset({"forward", "backward", "step"})
 
 
 def image_folder(run: Run, path: str, place: str = "") -> RequiredInput | None:
     """A folder that is not here, if the run reads folders of pictures and has no other reader of whole data sets."""
-    if os.path.splitext(path)[1] or not run.says(_READS):
+    if os.path.splitext(path)[1] or not run.says(_IMAGE_FOLDER_CLASS):
         return None
-    wanted = RequiredInput("data", path, place, path, "can-be-made", why=_MADE, format=FORMAT)
-    wanted.rows = rows_of_two_batches(run)
+    wanted = RequiredInput("data", path, place, path, "can-be-made", why=_MADE, format=IMAGE_FOLDER_FORMAT)
+    wanted.rows = rows_for_two_steps(run)
     return wanted
 
 
 def is_alone(run: Run) -> bool:
     """Whether pictures in folders are all that the run's scripts read, so far as they tell."""
-    return run.says(_READS) and not run.says(b"load_dataset", b"webdataset")
+    return run.says(_IMAGE_FOLDER_CLASS) and not run.says(b"load_dataset", b"webdataset")
 
 
-def is_requested(failure: Failure) -> bool:
+def is_image_folder_missing(failure: Failure) -> bool:
     """Whether a reader of folders of pictures did not find the folder."""
     return any(frame.path.endswith("torchvision/datasets/folder.py") for frame in failure.frames)
 
@@ -66,15 +66,15 @@ def files_of(place: str, path: str, rows: int) -> dict[str, bytes]:
     return found
 
 
-def wants_other_files(failure: Failure | None, wanted: Sequence[RequiredInput]) -> bool:
+def needs_other_suffix(failure: Failure | None, required_inputs: Sequence[RequiredInput]) -> bool:
     """Whether a made folder lacked the files that the program looked for by their names' end; now it is to have them.
 
     ``No .txt files found in …`` says so.
     """
-    if failure is None or not finds_nothing(failure) or (match := _SUFFIX.search(failure.message)) is None:
+    if failure is None or not found_no_files(failure) or (match := _SUFFIX.search(failure.message)) is None:
         return False
     suffix = match[1] or f".{match[2]}"
-    folders = [one for one in wanted if one.kind == "data" and one.path and one.state == "made"]
+    folders = [one for one in required_inputs if one.kind == "data" and one.path and one.state == "made"]
     folders = [one for one in folders if not os.path.splitext(one.path or "")[1] and one.suffix != suffix]
     for one in folders:
         one.suffix = suffix
@@ -86,7 +86,7 @@ def files_by_suffix(suffix: str, rows: Sequence[dict[str, Any]]) -> dict[str, by
     return files_by_pattern(f"*{suffix}", rows)
 
 
-def patterns_in_vain(record: RankRecord, folder: Path) -> Iterator[str]:
+def unmatched_patterns(record: RankRecord, folder: Path) -> Iterator[str]:
     """The patterns by which the program looked for files before it failed, and found none: ``data/tok4096/*.bin``.
 
     Whole paths, with ``*`` in the last part alone. What the program itself would have written there is none of it.
@@ -107,6 +107,6 @@ def files_by_pattern(pattern: str, rows: Sequence[dict[str, Any]]) -> dict[str, 
     for number in range(_FILES):
         name = os.path.basename(pattern).replace("*", f"{number:05}")
         if part := rows[number::_FILES]:
-            media = picture(320, 240) if suffix in _PICTURES else sound() if suffix in _SOUNDS else None
-            found[name] = media or data_file(name, part)
+            media = picture(320, 240) if suffix in _IMAGE_SUFFIXES else sound() if suffix in _AUDIO_SUFFIXES else None
+            found[name] = media or encode_rows(name, part)
     return found

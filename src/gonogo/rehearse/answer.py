@@ -11,28 +11,28 @@ from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
-from gonogo.evidence.rank_ends import ended_in_record
+from gonogo.evidence.rank_ends import rank_failures_in_record
 from gonogo.evidence.rehearsal.lives import AFTERWARDS
 from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, translated, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import PHASE_NAMES
-from gonogo.judge.explained import Places
+from gonogo.judge.explained import FindingPlaces
 from gonogo.judge.merge import merge_findings
 from gonogo.judge.rehearsal_findings import findings_in_rehearsal
 from gonogo.judge.rehearsal_summary import rehearsal_summary, seen_from
 from gonogo.prepare.packages.names import STACK
 from gonogo.rehearse import run
-from gonogo.rehearse.disproved import RehearsalEvidence
-from gonogo.rehearse.life_answer import covered_of_life, is_whole_life, skipped_of_life, unknown_of_life
+from gonogo.rehearse.life_answer import is_life_complete, life_coverage, skipped_life_checks, unknown_life_checks
 from gonogo.rehearse.limits.certificate import certificate_line
 from gonogo.rehearse.progress import OnProgress
+from gonogo.rehearse.rehearsal_evidence import RehearsalEvidence
 from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
 
 _MAX_PACKAGES = 3
 
-_ENDED = {
+_REASONS_BY_OUTCOME = {
     "raised": translated("the program raised an exception before reaching it"),
     "out-of-memory": translated("the program ran out of memory before reaching it"),
     "diverged": translated("the ranks had diverged before reaching it"),
@@ -42,7 +42,7 @@ _ENDED = {
     "interrupted": translated("the rehearsal was interrupted before reaching it"),
     "completed": translated("the program ended without reaching it"),
 }
-_NO_BATCH = translated(
+_TOO_FEW_ROWS = translated(
     "not enough training data for one batch: there are fewer rows than all ranks need for a batch; add more, or "
     "run gonogo prepare --rows N"
 )
@@ -54,7 +54,7 @@ _KEEP = translated(
     "--keep DIR keeps its full output in DIR/rank-{rank}/output.log; a library ended the process here, for a "
     "reason that may not apply to the real run"
 )
-_HOW = {
+_OUTCOME_TEXTS = {
     "raised": translated("raised an exception"),
     "unsupported": translated("stopped at something that can't be rehearsed"),
     "killed": translated("was killed"),
@@ -66,10 +66,13 @@ def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) 
     found: list[StaticFindings] = []
     request = in_prepared_environment(request, Path.cwd())
 
-    def read(laid_over: Mapping[str, str], use_installed: bool = True) -> None:
+    def read(file_overrides: Mapping[str, str], use_installed: bool = True) -> None:
         found.append(
             check_project(
-                request.command, environment=request.environment, use_installed=use_installed, laid_over=laid_over
+                request.command,
+                environment=request.environment,
+                use_installed=use_installed,
+                file_overrides=file_overrides,
             )
         )
 
@@ -86,7 +89,7 @@ def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) 
         read(laid_over, not record.whole_environment)
     files = found[-1] if found else NO_STATIC_FINDINGS
     if request.environment is None:
-        record.notes += [(note.en, note.zh) for note in other_versions_pinned(record, files.runs)]
+        record.notes += [(note.en, note.zh) for note in pinned_version_notes(record, files.runs)]
     return record, rehearsal_report(record, files=files)
 
 
@@ -103,19 +106,19 @@ def rehearsal_report(
     """
     folder = os.getcwd() if folder is None else folder
     seen = [_seen_from(folder, finding) for finding in findings_in_rehearsal(record)]
-    places = Places(files.sources, files.base, files.packages)
-    unseen = RehearsalEvidence(record, files).downgrade if _is_complete(record) else _as_it_is
+    places = FindingPlaces(files.sources, files.base, files.packages)
+    unseen = RehearsalEvidence(record, files).downgrade if _is_complete(record) else _unchanged
     for other in filter(None, (record.first_life, record.second_life, *record.afterwards)):
         known = {(finding.hazard, finding.spans) for finding in seen}
         earlier = [_seen_from(folder, finding) for finding in findings_in_rehearsal(other)]
         seen += [finding for finding in earlier if (finding.hazard, finding.spans) not in known]
-    findings = merge_findings(seen, files.findings, ended_in_record(record), places, unseen=unseen)
+    findings = merge_findings(seen, files.findings, rank_failures_in_record(record), places, unseen=unseen)
     verdict = verdict_of(findings, complete=_is_complete(record))
     return Report(
         command="rehearse",
         verdict=verdict,
         findings=findings,
-        covered=(*covered_of_life(record), *_covered_items(record, folder), *files.covered),
+        covered=(*life_coverage(record), *_covered_items(record, folder), *files.covered),
         skipped=(*_skipped_of(record, findings, folder), *files.skipped),
         rehearsal=rehearsal_summary(record, folder),
         notes=(*_proof(record, findings, verdict), *(Text(*note) for note in record.notes)),
@@ -126,7 +129,7 @@ def _skipped_of(record: RehearsalRecord, findings: Sequence[Finding], folder: st
     """Of a stage that failed after the lives, why comes before what was not reached."""
     explained = {rank for one in findings if one.severity is Severity.ERROR for rank in one.ranks}
     items = [*_skipped_items(record, explained, folder)]
-    of_life = [*skipped_of_life(record), *unknown_of_life(record)]
+    of_life = [*skipped_life_checks(record), *unknown_life_checks(record)]
     yield from (*items, *of_life) if record.life_part in AFTERWARDS else (*of_life, *items)
 
 
@@ -143,7 +146,7 @@ def _proof(record: RehearsalRecord, findings: Sequence[Finding], verdict: Verdic
         yield line
 
 
-def _as_it_is(finding: Finding) -> Finding:
+def _unchanged(finding: Finding) -> Finding:
     return finding
 
 
@@ -168,18 +171,18 @@ def _is_complete(record: RehearsalRecord) -> bool:
     return (
         bool(record.ranks)
         and all(rank.outcome == "completed" and not _missing(rank) and not rank.unsupported for rank in record.ranks)
-        and is_whole_life(record)
+        and is_life_complete(record)
     )
 
 
-def _went_through(rank: RankRecord) -> bool:
+def _reached_exit(rank: RankRecord) -> bool:
     """Whether the program was run to its end; a rehearsal goes on where real memory would have run out."""
     return rank.outcome == "completed" or (rank.outcome == "out-of-memory" and "exit" in rank.phases)
 
 
-def _stopped_by(other: int, how: str) -> Text:
+def _describe_blocking_rank(other: int, end_state: str) -> Text:
     return translated("it waited for rank {other}, which {how} before reaching it").format(
-        other=other, how=_HOW.get(how, translated("ended"))
+        other=other, how=_OUTCOME_TEXTS.get(end_state, translated("ended"))
     )
 
 
@@ -189,13 +192,13 @@ def _place(rank: RankRecord, folder: str) -> list[str]:
     return [f"{seen_from(folder, frame.path)}:{frame.line}"] if frame else []
 
 
-def _activity(last: str, place: list[str]) -> Text:
+def _activity(last_activity: str, place: list[str]) -> Text:
     """``forward, step 1, train.py:20``: what a rank did last, as its record has it, in both languages."""
-    phase, _, rest = last.partition(", step ")
+    phase, _, rest = last_activity.partition(", step ")
     step, *doing = rest.split(", ", 1)
     name = PHASE_NAMES.get(phase)
     if name is None or not step.isdigit():
-        return Text(", ".join([last, *place]), "，".join([last, *place]))
+        return Text(", ".join([last_activity, *place]), "，".join([last_activity, *place]))
     rest_of_it = [*(words for words in doing if words), *place]
     return Text(", ".join([name.en, f"step {step}", *rest_of_it]), "，".join([name.zh, f"第 {step} 步", *rest_of_it]))
 
@@ -211,7 +214,7 @@ def _covered_items(record: RehearsalRecord, folder: str) -> Iterator[Text]:
     alike: dict[Text, list[int]] = {}
     for rank in record.ranks:
         if rank.phases:
-            alike.setdefault(_went(rank), []).append(rank.rank)
+            alike.setdefault(_describe_coverage(rank), []).append(rank.rank)
     for went, ranks in alike.items():
         yield translated("{ranks}: {went}").format(ranks=ranks_text(ranks), went=went)
     for one in dict.fromkeys(led for rank in record.ranks for led in rank.advanced_loops):
@@ -221,7 +224,7 @@ def _covered_items(record: RehearsalRecord, folder: str) -> Iterator[Text]:
     for rank in record.ranks:
         if rank.workers:
             yield translated("Ray: {workers}").format(workers=", ".join(rank.workers))
-    if len(record.ranks) > 1 and _is_compared(record):
+    if len(record.ranks) > 1 and _were_ranks_compared(record):
         calls = max(sum(total.count for total in rank.collectives) for rank in record.ranks)
         yield translated("{ranks} compared with each other at each of {calls:,} collective calls").format(
             ranks=ranks_text(rank.rank for rank in record.ranks), calls=calls
@@ -233,13 +236,13 @@ def _seen_place(place: str, folder: str) -> str:
     return f"{seen_from(folder, path)}:{line}"
 
 
-def _is_compared(record: RehearsalRecord) -> bool:
+def _were_ranks_compared(record: RehearsalRecord) -> bool:
     return record.divergence is not None or all(rank.outcome == "completed" for rank in record.ranks)
 
 
-def _went(rank: RankRecord) -> Text:
+def _describe_coverage(rank: RankRecord) -> Text:
     phases = _names(rank.phases)
-    if not _went_through(rank):
+    if not _reached_exit(rank):
         phases = translated("{phases} (not completed)").format(phases=phases)
     return translated("{phases}; {steps} optimizer steps, {operators:,} operators").format(
         phases=phases, steps=rank.steps, operators=rank.operators
@@ -256,10 +259,10 @@ _STARTED_BY_PROGRAM = translated(
 )
 
 
-def _skipped_items(record: RehearsalRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
+def _skipped_items(record: RehearsalRecord, explained_ranks: set[int], folder: str) -> Iterator[Skipped]:
     alike: dict[tuple[Text, Text], list[int]] = {}
     for rank in record.ranks:
-        for one in _skipped_by(rank, explained, folder):
+        for one in _skipped_by(rank, explained_ranks, folder):
             alike.setdefault(one, []).append(rank.rank)
     for (what, why), ranks in alike.items():  # what several ranks lack is said once
         yield Skipped(translated("{ranks}: {what}").format(ranks=ranks_text(ranks), what=what), why)
@@ -301,19 +304,21 @@ def _skipped_items(record: RehearsalRecord, explained: set[int], folder: str) ->
         yield Skipped(Text(what_en, what_zh), Text(why_en, why_zh))
 
 
-def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[tuple[Text, Text]]:
+def _skipped_by(rank: RankRecord, explained_ranks: set[int], folder: str) -> Iterator[tuple[Text, Text]]:
     """What a rank did not come to, and why."""
     for unsupported in rank.unsupported:
         what = f"{unsupported.what} ({seen_from(folder, unsupported.where)})"
         yield Text(what, what), Text(unsupported.why, unsupported.why_zh or unsupported.why)
     missing: Text | None = _names(_missing(rank)) if _missing(rank) else None
-    if missing is None and not _went_through(rank):  # it ended before its settings could be read
+    if missing is None and not _reached_exit(rank):  # it ended before its settings could be read
         last = _names(rank.phases[-1:]) if rank.phases else translated("startup")
         missing = translated("everything after {last}").format(last=last)
     if missing is not None:
-        why = _ENDED[rank.outcome] if rank.stopped_by is None else _stopped_by(*rank.stopped_by)
+        why = (
+            _REASONS_BY_OUTCOME[rank.outcome] if rank.stopped_by is None else _describe_blocking_rank(*rank.stopped_by)
+        )
         if rank.outcome == "completed" and rank.empty_pass and not rank.steps:
-            why = _NO_BATCH
+            why = _TOO_FEW_ROWS
         if rank.last_activity and rank.outcome != "completed":
             why = translated("{why}; last activity: {activity}").format(
                 why=why, activity=_activity(rank.last_activity, _place(rank, folder))
@@ -324,7 +329,7 @@ def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[
         todo = _SHORT if "SIGKILL" in rank.events[0] else _KEEP
         why = translated("{words}; {todo}").format(words=last_words, todo=todo.format(rank=rank.rank))
         yield translated("a record"), why
-    if rank.failure and rank.rank not in explained and not rank.unsupported:
+    if rank.failure and rank.rank not in explained_ranks and not rank.unsupported:
         frame = rank.failure.innermost("user") or rank.failure.innermost("library")
         why = translated("it ended with {type} at {place}, which matches no known hazard: {message}").format(
             type=rank.failure.type,
@@ -334,7 +339,7 @@ def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[
         yield translated("a verdict"), why
 
 
-def other_versions_pinned(record: RehearsalRecord, runs: Sequence[Run]) -> Iterator[Text]:
+def pinned_version_notes(record: RehearsalRecord, runs: Sequence[Run]) -> Iterator[Text]:
     """A note for each file whose pins of the stack are not what the ranks had: what it asks for, and how to have it."""
     versions = record.ranks[0].versions if record.ranks else {}
     found: dict[str, list[tuple[str, str]]] = {}
@@ -344,7 +349,9 @@ def other_versions_pinned(record: RehearsalRecord, runs: Sequence[Run]) -> Itera
             if package.name not in (*STACK, "torch") or package.place is None or have is None:
                 continue
             pair = (f"{package.name}{package.specifier}", have)
-            if not _takes(package.specifier, have) and pair not in found.setdefault(package.place.source.path, []):
+            if not _specifier_contains(package.specifier, have) and pair not in found.setdefault(
+                package.place.source.path, []
+            ):
                 found[package.place.source.path].append(pair)
     for file, pairs in found.items():
         wanted = ", ".join(pair for pair, _ in pairs[:_MAX_PACKAGES]) + (", …" if len(pairs) > _MAX_PACKAGES else "")
@@ -356,7 +363,7 @@ def other_versions_pinned(record: RehearsalRecord, runs: Sequence[Run]) -> Itera
             ).format(file=file, wanted=wanted, had=had)
 
 
-def _takes(specifier: str, version: str) -> bool:
+def _specifier_contains(specifier: str, version: str) -> bool:
     try:
         return SpecifierSet(specifier).contains(version.partition("+")[0], prereleases=True)
     except InvalidSpecifier:

@@ -19,22 +19,22 @@ from pathlib import Path
 import msgspec
 
 from gonogo.check.static_findings import check_project
-from gonogo.evidence.prepared import FOLDER, OF, kept_in
+from gonogo.evidence.prepared import FOLDER, OF, prepared_parent_override
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Report, Skipped, Text, Verdict, translated, verdict_of
 from gonogo.finding.errors import UserError
 from gonogo.prepare.missing_imports import missing_imports
-from gonogo.prepare.packages.consent import NotAgreed, may_be_asked
-from gonogo.prepare.packages.full_environment import last_commit
-from gonogo.prepare.prepare import InEnvironment, Launches, Preparation, launches_of, options_of, prepare
-from gonogo.prepare.project_requirements import Packages
-from gonogo.prepare.provided_files import AS_INSTALLED, preparation_id, prepared_beside
+from gonogo.prepare.packages.consent import InstallNotConfirmed, has_consent_or_terminal
+from gonogo.prepare.packages.full_environment import last_commit_date
+from gonogo.prepare.prepare import InEnvironment, Launches, Preparation, options_of, prepare, runs_of_command
+from gonogo.prepare.project_requirements import ProjectPackages
+from gonogo.prepare.provided_files import AS_INSTALLED, find_prepared_folder, preparation_id
 from gonogo.prepare.user_cache import cache_folder
 from gonogo.rehearse.answer import rehearsed
 from gonogo.rehearse.probe_run import look
 from gonogo.rehearse.progress import OnProgress, ProgressReporter
-from gonogo.rehearse.ranks.auto import ranks_for
+from gonogo.rehearse.ranks.auto import resolve_auto_ranks
 from gonogo.rehearse.request import RehearsalRequest
 
 _ROWS = 64
@@ -42,8 +42,8 @@ _KEPT = 20
 """Preparations that are kept, those of the launches rehearsed last."""
 _READING = translated("reading what the launch opens")
 _MAKING = translated("generating what is missing: {names}")
-_AGAIN = translated("second pass: the first one needed something that is missing here, which is now generated")
-_OFFERED = translated(
+_SECOND_PASS = translated("second pass: the first one needed something that is missing here, which is now generated")
+_ENVIRONMENT_OFFER = translated(
     "packages: the installed ones, although the project requires others ({files}): --yes creates that environment, once"
 )
 _EVERYTHING = translated("everything")
@@ -68,17 +68,17 @@ def prepare_and_rehearse(
     say = ProgressReporter(on_progress, time.monotonic())
     say(_READING)
     try:
-        launches = launches_of(request.command)
-        ranks, note = ranks_for(request.ranks, launches[0])
+        launches = runs_of_command(request.command)
+        ranks, note = resolve_auto_ranks(request.ranks, launches[0])
         request = replace(request, ranks=ranks)
         said = [note] if note is not None else []
-        if prepared_beside(folder) is not None:
+        if find_prepared_folder(folder) is not None:
             record, report = rehearsed(request, on_progress)
             return record, _with_notes(report, said)
         listed = _listed(request, launches)
     except UserError:
         return rehearsed(request, on_progress)  # which understands commands that files alone don't settle
-    with _kept_for(request.command, folder, listed.packages):
+    with _prepared_in_cache(request.command, folder, listed.packages):
         request, notes = _with_environment(request, listed)
         lacking = _lacking(request, launches[0], listed.packages, folder)
         if lacking is not None:
@@ -86,7 +86,7 @@ def prepare_and_rehearse(
         wanted = [one.name for one in listed.wanted if one.state == "can-be-made"]
         if wanted:
             say(_MAKING.format(names=", ".join(wanted)))
-        _make(request, launches)
+        _generate_missing(request, launches)
         record, report = _rehearsed(request, on_progress)
         if report.verdict is Verdict.CANNOT_TELL and _ended_early(record):
             before = preparation_id(folder)
@@ -95,9 +95,9 @@ def prepare_and_rehearse(
             def seen() -> RankRecord:
                 return first.pop() if first else look(request, on_progress)
 
-            _make(request, launches, seen)
+            _generate_missing(request, launches, seen)
             if preparation_id(folder) != before:
-                say(_AGAIN)
+                say(_SECOND_PASS)
                 if request.keep is not None:  # it was new or empty: what lies there now is of the first pass
                     shutil.rmtree(request.keep, ignore_errors=True)
                 record, report = _rehearsed(request, on_progress)
@@ -116,19 +116,19 @@ def automatically_prepared(request: RehearsalRequest) -> Iterator[RehearsalReque
     The request that it yields is the one to rehearse.
     """
     folder = Path.cwd()
-    if prepared_beside(folder) is not None:
+    if find_prepared_folder(folder) is not None:
         yield request
         return
     try:
-        launches = launches_of(request.command)
+        launches = runs_of_command(request.command)
         listed = _listed(request, launches)
     except UserError:
         yield request
         return
-    with _kept_for(request.command, folder, listed.packages):
+    with _prepared_in_cache(request.command, folder, listed.packages):
         request, _ = _with_environment(request, listed)
-        if prepared_beside(folder) is None:
-            _make(request, launches)
+        if find_prepared_folder(folder) is None:
+            _generate_missing(request, launches)
         yield request
 
 
@@ -136,38 +136,40 @@ def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tup
     """Where the user does not want the packages that the project asks for, with those that are installed."""
     try:
         return rehearsed(request, on_progress)
-    except NotAgreed:
+    except InstallNotConfirmed:
         if request.environment is not None:
             raise
         request = replace(request, as_installed=True)
         with contextlib.suppress(UserError):
-            _make(request, launches_of(request.command))
+            _generate_missing(request, runs_of_command(request.command))
         return rehearsed(request, on_progress)
 
 
 def _listed(request: RehearsalRequest, launches: Launches) -> Preparation:
     options = options_of(_ROWS, None, [])
-    return prepare(request.command, options, _given(request), write=False, look=None, launches=launches)
+    return prepare(request.command, options, _environment_options(request), write=False, probe=None, launches=launches)
 
 
-def _make(request: RehearsalRequest, launches: Launches, seen: Callable[[], RankRecord] | None = None) -> None:
+def _generate_missing(
+    request: RehearsalRequest, launches: Launches, run_probe: Callable[[], RankRecord] | None = None
+) -> None:
     """Make what is missing; what can't be written the rehearsal says."""
     options = options_of(_ROWS, None, [])
     with contextlib.suppress(UserError):
-        prepare(request.command, options, _given(request), write=True, look=seen, launches=launches)
+        prepare(request.command, options, _environment_options(request), write=True, probe=run_probe, launches=launches)
 
 
-def _given(request: RehearsalRequest) -> InEnvironment:
+def _environment_options(request: RehearsalRequest) -> InEnvironment:
     as_installed = request.as_installed or request.environment == AS_INSTALLED
     file = None if as_installed else request.environment
     as_of = request.as_of
     if as_of is None and file is None and not as_installed:
-        as_of = last_commit(Path.cwd() / FOLDER)  # what is kept lies in no repository
+        as_of = last_commit_date(Path.cwd() / FOLDER)  # what is kept lies in no repository
     return InEnvironment(file, as_of, (), as_installed)
 
 
 @contextlib.contextmanager
-def _kept_for(command: Sequence[str], folder: Path, packages: Packages) -> Iterator[None]:
+def _prepared_in_cache(command: Sequence[str], folder: Path, packages: ProjectPackages) -> Iterator[None]:
     """Have what is prepared lie in the cache, in a folder of this launch's own."""
     name = hashlib.sha256(json.dumps([str(folder), *command]).encode()).hexdigest()[:24]
     place = cache_folder("prepared") / name
@@ -178,7 +180,7 @@ def _kept_for(command: Sequence[str], folder: Path, packages: Packages) -> Itera
     except (OSError, UnicodeError):
         yield  # the rehearsal goes by what is here
         return
-    with kept_in(place):
+    with prepared_parent_override(place):
         yield
 
 
@@ -189,19 +191,19 @@ def _drop_old(place: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _with_environment(request: RehearsalRequest, listed: Preparation) -> tuple[RehearsalRequest, list[Text]]:
+def _with_environment(request: RehearsalRequest, preparation: Preparation) -> tuple[RehearsalRequest, list[Text]]:
     """The request with the installed packages, where the project asks for others that nobody agreed to; and a note."""
-    packages = listed.packages
+    packages = preparation.packages
     chosen = request.environment is not None or request.as_installed or request.with_packages or request.ray
     if chosen or not packages.files or not packages.differ:
         return request, []
-    if request.yes or may_be_asked(Path.cwd()):
+    if request.yes or has_consent_or_terminal(Path.cwd()):
         return request, []
-    note = _OFFERED.format(files=", ".join(packages.files))
+    note = _ENVIRONMENT_OFFER.format(files=", ".join(packages.files))
     return replace(request, as_installed=True), [note]
 
 
-def _lacking(request: RehearsalRequest, runs: Sequence[Run], packages: Packages, folder: Path) -> Report | None:
+def _lacking(request: RehearsalRequest, runs: Sequence[Run], packages: ProjectPackages, folder: Path) -> Report | None:
     """A report that ends here: the program imports at its start what is not installed, and nothing brings it."""
     brought = request.environment is not None and request.environment != AS_INSTALLED
     if brought or request.ray is not None or (packages.files and packages.differ and not request.as_installed):

@@ -14,23 +14,23 @@ import msgspec
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Report, Text, Verdict, translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.ranks import ranges_of, ranks_text
+from gonogo.finding.ranks import format_ranges, ranks_text
 from gonogo.finding.rehearsal import (
     ComparedValue,
     CurvePair,
     MemoryCurve,
     RehearsalComparison,
     ReportDifference,
-    curve_of,
+    downsample_timeline,
 )
 from gonogo.finding.words import CATEGORIES, size
 
 _ORDER = [Verdict.GO, Verdict.CANNOT_TELL, Verdict.NO_GO]
-_BELOW = 64 << 20
+_MIN_DIFFERENCE_BYTES = 64 << 20
 """Bytes by which a peak may change in any case: allocators and versions move it by so much."""
-_IN_PAGE = re.compile(rb'<script type="application/json" id="report">(.*?)</script>', re.DOTALL)
+_REPORT_IN_PAGE_PATTERN = re.compile(rb'<script type="application/json" id="report">(.*?)</script>', re.DOTALL)
 _CHINESE = re.compile("[\u4e00-\u9fff]")
-_SPEED = 0.01
+_MIN_SPEED_DIFFERENCE = 0.01
 """Of a step's estimated time: what differs by less is the same."""
 
 
@@ -109,28 +109,28 @@ class BaselineReport(msgspec.Struct):
     path: str = ""
 
 
-def read_earlier(path: Path, label: str = "--against ") -> BaselineReport:
+def read_baseline(path: Path, label: str = "--against ") -> BaselineReport:
     """The report of a rehearsal, as ``--format json`` wrote it; ``label`` names the option. Raises UserError."""
     return read_report(SourceFile.read(path).data, str(path), label)
 
 
 def read_report(data: bytes, name: str, label: str = "") -> BaselineReport:
     """A report of a rehearsal, as JSON or as a page, which has its JSON in it. Raises UserError that names it."""
-    page = _IN_PAGE.search(data)
+    page = _REPORT_IN_PAGE_PATTERN.search(data)
     try:
         document: Any = json.loads(page[1] if page is not None else data)
         earlier = msgspec.convert(document, BaselineReport, strict=False)
         if document["schema"] != "gonogo.report/1" or (earlier.rehearsal is None and earlier.command != "rehearse"):
             raise ValueError
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise UserError(_NO_REPORT.format(label=label, path=name)) from None
+        raise UserError(_NOT_A_REPORT.format(label=label, path=name)) from None
     earlier.path = name
     return earlier
 
 
 def compare_files(before: Path, after: Path, growth: float) -> Report:
     """The report of ``gonogo compare``: the later report's verdict, and what became of the earlier one."""
-    return compare_reports(read_earlier(before, ""), read_earlier(after, ""), growth)
+    return compare_reports(read_baseline(before, ""), read_baseline(after, ""), growth)
 
 
 def compare_reports(was: BaselineReport, now: BaselineReport, growth: float) -> Report:
@@ -142,13 +142,13 @@ def compare_reports(was: BaselineReport, now: BaselineReport, growth: float) -> 
 
 def compare_with_baseline(report: Report, earlier: BaselineReport, growth: float) -> Report:
     """The report with what has become of the earlier one: ``regressed`` where it may not pass."""
-    now = _of_report(report, "zh" if _is_chinese(earlier) else "en")
+    now = _to_baseline(report, "zh" if _is_chinese(earlier) else "en")
     comparison = compared(earlier, now, growth)
     worse = tuple(
         _AGAINST.format(path=earlier.path, what=reason)
         for reason in (comparison.reasons if comparison.judged == "regressed" else ())
     )
-    held = () if worse else (_HELD.format(path=earlier.path, allowed=f"{growth:g} %"),)
+    held = () if worse else (_NOT_WORSE.format(path=earlier.path, allowed=f"{growth:g} %"),)
     notes = (*report.notes, *_notes(earlier, now), *held, *worse)
     return msgspec.structs.replace(report, notes=notes, regressed=worse, comparison=comparison)
 
@@ -174,7 +174,7 @@ def compared(was: BaselineReport, now: BaselineReport, growth: float) -> Rehears
     ]
     before, after = was.rehearsal, now.rehearsal
     if before is not None and after is not None:
-        for change, reason in _figures(before, after, growth):
+        for change, reason in _compared_values(before, after, growth):
             changes.append(change)
             if reason is not None:
                 (worse if change.judged == "worse" else better).append(reason)
@@ -182,17 +182,17 @@ def compared(was: BaselineReport, now: BaselineReport, growth: float) -> Rehears
     judged: Literal["same", "better", "regressed"] = "regressed" if worse else "better" if better else "same"
     return RehearsalComparison(
         judged, was.path, now.path, was.verdict.value, now.verdict.value, growth, tuple(worse or better),
-        tuple(changes), tuple(_differences(was, now)), _any_whole(before, after), _curves(before, after),
+        tuple(changes), tuple(_differences(was, now)), _has_complete_rank(before, after), _curves(before, after),
         now.answer.next if now.answer is not None else "", now.answer.next_does if now.answer is not None else "",
     )  # fmt: skip
 
 
-def _of_report(report: Report, language: str) -> BaselineReport:
+def _to_baseline(report: Report, language: str) -> BaselineReport:
     """A report as if it had been read from a file in the language."""
     found = report.rehearsal
     rehearsal = msgspec.convert(found, _Rehearsal, from_attributes=True) if found is not None else None
     for mine, rank in zip(rehearsal.ranks, found.ranks, strict=True) if found and rehearsal else ():
-        mine.memory_over_time = [curve_of(timeline) for timeline in getattr(rank, "timelines", ())]
+        mine.memory_over_time = [downsample_timeline(timeline) for timeline in getattr(rank, "timelines", ())]
     return BaselineReport(
         report.verdict,
         rehearsal,
@@ -225,7 +225,9 @@ def _machine(rehearsal: _Rehearsal) -> str:
     return f"{rehearsal.world_size} x {rehearsal.accelerator}"
 
 
-def _figures(before: _Rehearsal, after: _Rehearsal, growth: float) -> Iterator[tuple[ComparedValue, Text | None]]:
+def _compared_values(
+    before: _Rehearsal, after: _Rehearsal, growth: float
+) -> Iterator[tuple[ComparedValue, Text | None]]:
     """A row for each peak and what it is made of, each host peak, the speed; with the reason that it is."""
     old_ranks, new_ranks = ({rank.rank: rank for rank in one.ranks} for one in (before, after))
     alike: dict[tuple[bool, tuple[tuple[str, int, int], ...]], list[int]] = {}
@@ -237,20 +239,20 @@ def _figures(before: _Rehearsal, after: _Rehearsal, growth: float) -> Iterator[t
         for name, old, new in peaks:
             if name == "reserved":
                 what = _PEAK.format(ranks=said)
-                judged = _judged(old, new, growth) if is_whole else ""
+                judged = _classify_change(old, new, growth) if is_whole else ""
                 reason = _MOVED.format(
-                    what=what, how=_GREW if new > old else _FELL, old=size(old), new=size(new),
-                    share=_share(old, new), allowed=f"{growth:g} %",
+                    what=what, how=_GREW if new > old else _SHRANK, old=size(old), new=size(new),
+                    share=_relative_change(old, new), allowed=f"{growth:g} %",
                 )  # fmt: skip
                 yield _bytes_row(what, old, new, judged, is_headline=True), reason if judged else None
             else:
                 yield _bytes_row(_PART.format(ranks=said, part=_PARTS[name]), old, new), None
     if before.host_per_node is not None and after.host_per_node is not None:
         old, new = before.host_per_node.peak_bytes, after.host_per_node.peak_bytes
-        judged = _judged(old, new, growth) if all(map(_is_whole, (*before.ranks, *after.ranks))) else ""
+        judged = _classify_change(old, new, growth) if all(map(_is_whole, (*before.ranks, *after.ranks))) else ""
         reason = _MOVED.format(
-            what=_HOST, how=_GREW if new > old else _FELL, old=size(old), new=size(new), share=_share(old, new),
-            allowed=f"{growth:g} %",
+            what=_HOST, how=_GREW if new > old else _SHRANK, old=size(old), new=size(new),
+            share=_relative_change(old, new), allowed=f"{growth:g} %",
         )  # fmt: skip
         yield _bytes_row(_HOST, old, new, judged, is_headline=True), reason if judged else None
     speeds = (
@@ -259,7 +261,7 @@ def _figures(before: _Rehearsal, after: _Rehearsal, growth: float) -> Iterator[t
     )
     for what, was, now, form in speeds:
         if was is not None and now is not None:
-            differs = abs(now - was) > _SPEED * was
+            differs = abs(now - was) > _MIN_SPEED_DIFFERENCE * was
             change = _same(f"{(now - was) / was:+.1%}" if differs and was else "")
             yield ComparedValue(what, _same(form.format(was)), _same(form.format(now)), change, is_headline=True), None
 
@@ -269,7 +271,7 @@ def _is_whole(rank: _Rank) -> bool:
     return rank.outcome == "completed"
 
 
-def _any_whole(before: _Rehearsal | None, after: _Rehearsal | None) -> bool:
+def _has_complete_rank(before: _Rehearsal | None, after: _Rehearsal | None) -> bool:
     if before is None or after is None:
         return False
     whole = [{rank.rank for rank in one.ranks if _is_whole(rank)} for one in (before, after)]
@@ -287,24 +289,24 @@ def _peaks(old: _Rank, new: _Rank) -> tuple[tuple[str, int, int], ...]:
     return tuple(rows)
 
 
-def _judged(old: int, new: int, growth: float) -> Literal["", "better", "worse"]:
-    if abs(new - old) <= max(old * growth / 100, _BELOW):
+def _classify_change(old: int, new: int, growth: float) -> Literal["", "better", "worse"]:
+    if abs(new - old) <= max(old * growth / 100, _MIN_DIFFERENCE_BYTES):
         return ""
     return "worse" if new > old else "better"
 
 
 def _bytes_row(
-    what: Text, old: int, new: int, judged: Literal["", "better", "worse"] = "", is_headline: bool = False
+    label: Text, old: int, new: int, judgement: Literal["", "better", "worse"] = "", is_headline: bool = False
 ) -> ComparedValue:
     if size(old) == size(new):
-        return ComparedValue(what, _same(size(old)), _same(size(new)), judged=judged, is_headline=is_headline)
+        return ComparedValue(label, _same(size(old)), _same(size(new)), judged=judgement, is_headline=is_headline)
     sign = "+" if new > old else "-"
-    share = _share(old, new)
+    share = _relative_change(old, new)
     change = Text(f"{sign}{size(abs(new - old))} ({share})", f"{sign}{size(abs(new - old))}（{share}）")
-    return ComparedValue(what, _same(size(old)), _same(size(new)), change, judged, is_headline)
+    return ComparedValue(label, _same(size(old)), _same(size(new)), change, judgement, is_headline)
 
 
-def _share(old: int, new: int) -> str:
+def _relative_change(old: int, new: int) -> str:
     return f"{(new - old) / old:+.1%}" if old else "∞"
 
 
@@ -315,7 +317,7 @@ def _same(said: str) -> Text:
 def _settings(before: _Rehearsal, after: _Rehearsal) -> list[ComparedValue]:
     """What was run differently: the machine, the command, packages."""
     rows = [
-        (_MACHINE, _machine(before), _machine(after)),
+        (_GPUS_LABEL, _machine(before), _machine(after)),
         (_COMMAND, shlex.join(before.command), shlex.join(after.command)),
         (_STEPS, str(before.steps), str(after.steps)),
         (_RANKS, _rank_numbers(before), _rank_numbers(after)),
@@ -326,7 +328,7 @@ def _settings(before: _Rehearsal, after: _Rehearsal) -> list[ComparedValue]:
 
 
 def _rank_numbers(rehearsal: _Rehearsal) -> str:
-    return ranges_of(rank.rank for rank in rehearsal.ranks) or "-"
+    return format_ranges(rank.rank for rank in rehearsal.ranks) or "-"
 
 
 def _differences(was: BaselineReport, now: BaselineReport) -> Iterator[ReportDifference]:
@@ -388,7 +390,7 @@ def _curves(before: _Rehearsal | None, after: _Rehearsal | None) -> tuple[CurveP
     return tuple(sorted(found, key=lambda pair: (pair.after.device == "cpu", pair.rank)))
 
 
-_NO_REPORT = translated(
+_NOT_A_REPORT = translated(
     "{label}{path}: not a rehearsal report: write one with gonogo rehearse --format json --output {path}"
 )
 _VERDICT = translated("verdict")
@@ -398,14 +400,14 @@ _PART = translated("{part}, {ranks}")
 _PARTS = {"allocated": translated("allocated"), **CATEGORIES}
 _STEP = translated("time per step (estimate)")
 _TOKENS = translated("tokens/s per GPU (estimate)")
-_MACHINE = translated("GPUs")
+_GPUS_LABEL = translated("GPUs")
 _COMMAND = translated("command")
 _STEPS = translated("steps rehearsed")
 _RANKS = translated("ranks rehearsed")
 _VERDICT_CHANGED = translated("the verdict is {now}; it was {was}")
 _GREW = translated("grew")
-_FELL = translated("fell")
+_SHRANK = translated("fell")
 _MOVED = translated("the peak of {what} {how} from {old} to {new} ({share}; limit: {allowed})")
 _AGAINST = translated("against {path}: {what}")
 _OTHER = translated("against {path}: rehearsed on {now}, the earlier report on {was}")
-_HELD = translated("against {path}: the verdict is no worse, and no peak grew by more than {allowed}")
+_NOT_WORSE = translated("against {path}: the verdict is no worse, and no peak grew by more than {allowed}")

@@ -18,8 +18,8 @@ from gonogo.prepare.prompts import (
     PROGRESS,
     PROGRESS_STATES,
     STATE,
-    language_of_questions,
-    paused_for_questions,
+    paused_during_prompts,
+    prompt_language,
     writes_lines,
 )
 from gonogo.rehearse.progress import OnProgress, RankStatus, RehearsalStatus
@@ -32,7 +32,7 @@ _PHASE = translated("{phase}, step {step}")
 _DEVICE = translated("GPU {size}")
 _HOST = translated("host {size}")
 _OPERATORS = translated("{count:,} operators")
-_LEFT = translated("{done} of {all} ranks done")
+_RANKS_DONE = translated("{done} of {all} ranks done")
 _GAP = "  "
 SECOND_PASS = translated("second pass: finds the forward that the failure comes from")
 STATES = {
@@ -54,7 +54,7 @@ _MAX_ROWS = 12
 @contextlib.contextmanager
 def live_display(language: str, console: Console | None = None) -> Iterator[OnProgress | None]:
     """What to hand to ``rehearse`` as ``on_progress``: a live display on stderr, or None where that is no terminal."""
-    with language_of_questions(language):
+    with prompt_language(language):
         if writes_lines():
             say = progress_lines(language)
             say_states = _state_lines() if os.environ[PROGRESS] == PROGRESS_STATES else None
@@ -72,9 +72,9 @@ def live_display(language: str, console: Console | None = None) -> Iterator[OnPr
             return
         with (
             Live(console=console, refresh_per_second=8, transient=True) as live,
-            paused_for_questions(lambda: _pause_display(live)),
+            paused_during_prompts(lambda: _pause_display(live)),
         ):
-            yield lambda status: live.update(_rendered(status, language, console.width))
+            yield lambda status: live.update(_render(status, language, console.width))
 
 
 @contextlib.contextmanager
@@ -130,14 +130,14 @@ def _rank_object(rank: RankStatus) -> dict[str, object]:
     return found
 
 
-def _rendered(status: RehearsalStatus, language: str, width: int = 80) -> Group:
+def _render(status: RehearsalStatus, language: str, width: int = 80) -> Group:
     """The part of the work, and a line for each rank: its phase first, and no more than fits."""
     title = Line(f"{status.activity.in_language(language)}  {status.seconds:.0f} s", style="bold")
     if not status.ranks:
         return Group(title)
     done = sum(rank.state not in ("waiting", "running") for rank in status.ranks)
     if len(status.ranks) > 1:
-        title.append(_GAP + _LEFT.format(done=done, all=len(status.ranks)).in_language(language), style="dim")
+        title.append(_GAP + _RANKS_DONE.format(done=done, all=len(status.ranks)).in_language(language), style="dim")
     shown = _most_informative(status.ranks)
     lines = [Line(_fitting(_said(rank, status.steps, language), width)) for rank in shown]
     hidden = len(status.ranks) - len(shown)

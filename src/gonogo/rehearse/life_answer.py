@@ -11,7 +11,7 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.lives.life_report import LifeReport
-from gonogo.rehearse.lives import OWN_PROGRAM, came_to_save, went_through
+from gonogo.rehearse.lives import OWN_PROGRAM, has_saved_checkpoint, went_through
 
 _RESUME = translated("whether the run can be resumed")
 _NOTHING_SAVED = translated(
@@ -36,21 +36,21 @@ _NO_FOLDER = translated(
 )
 _NOT_CALLED = translated("the program called no model: have it run the model once")
 _OTHER_NAMES = translated("they come from flat partitions, and the loaded model has no weights of these names")
-_FROM_PROCESS = translated(
+_WRITTEN_BY_UNTRACKED_PROCESS = translated(
     "{files} was created by a process that was not followed: have the program convert in its own process"
 )
-_FROM_RANKS = translated("they were sent by a rank that was not rehearsed (--ranks all)")
+_SENT_BY_UNREHEARSED_RANK = translated("they were sent by a rank that was not rehearsed (--ranks all)")
 
 
-def is_whole_life(record: RehearsalRecord) -> bool:
+def is_life_complete(record: RehearsalRecord) -> bool:
     """Whether both lives were gone through, so that a GO speaks for them; true of a rehearsal of one life."""
     if not record.life_part:
         return True
     first = record.first_life or record
-    return came_to_save(first) and not any(True for _ in skipped_of_life(record))
+    return has_saved_checkpoint(first) and not any(True for _ in skipped_life_checks(record))
 
 
-def covered_of_life(record: RehearsalRecord) -> Iterator[Text]:
+def life_coverage(record: RehearsalRecord) -> Iterator[Text]:
     """The first life in a sentence, and the command of the second."""
     life = life_report(record)
     first = record.first_life
@@ -80,10 +80,10 @@ def _lives(life: LifeReport) -> Text:
     )
 
 
-def skipped_of_life(record: RehearsalRecord) -> Iterator[Skipped]:
+def skipped_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
     """What of the two lives was not seen, and why."""
     stages = record.life_stages or ("resume",)
-    if record.life_part == "first" and ("resume" in stages or not came_to_save(record)):
+    if record.life_part == "first" and ("resume" in stages or not has_saved_checkpoint(record)):
         failed = any(rank.outcome not in ("completed", "out-of-memory") for rank in record.ranks)
         yield Skipped(_RESUME if "resume" in stages else _AFTERWARDS, _ENDED if failed else _NOTHING_SAVED)
         return
@@ -100,8 +100,11 @@ def skipped_of_life(record: RehearsalRecord) -> Iterator[Skipped]:
     unknown = [row for row in life.states if row.status == "unknown"]
     files = dict.fromkeys(os.path.basename(file) for row in unknown for file in row.read_from)
     for rows, why in (
-        ([row for row in unknown if row.read_from], _FROM_PROCESS.format(files=", ".join([*files][:3]))),
-        ([row for row in unknown if not row.read_from], _FROM_RANKS),
+        (
+            [row for row in unknown if row.read_from],
+            _WRITTEN_BY_UNTRACKED_PROCESS.format(files=", ".join([*files][:3])),
+        ),
+        ([row for row in unknown if not row.read_from], _SENT_BY_UNREHEARSED_RANK),
     ):
         if rows:
             yield Skipped(translated("{count} states of the resumed run").format(count=len(rows)), why)
@@ -128,7 +131,7 @@ def _skipped_afterwards(record: RehearsalRecord) -> Iterator[Skipped]:
         yield Skipped(translated("{count} weights of the result").format(count=len(unknown)), _OTHER_NAMES)
 
 
-def unknown_of_life(record: RehearsalRecord) -> Iterator[Skipped]:
+def unknown_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
     """What is not known and lowers no verdict."""
     life = life_report(record)
     if life is not None and life.data == "unknown":

@@ -116,10 +116,10 @@ def check_life(
     return stages
 
 
-def check_alone(life: Sequence[str], ray: str | None, *, viewers: bool) -> None:
+def check_life_options(life_stages: Sequence[str], ray: str | None, *, has_viewer_output: bool) -> None:
     """Raise UserError for options that a life is not rehearsed with."""
-    for name, is_given in (("--ray", ray is not None), ("--trace, --memory-viz, --flight-recorder", viewers)):
-        if life and is_given:
+    for name, is_given in (("--ray", ray is not None), ("--trace, --memory-viz, --flight-recorder", has_viewer_output)):
+        if life_stages and is_given:
             raise UserError(translated("--life can't be combined with {name}").format(name=name))
 
 
@@ -133,9 +133,9 @@ def second_command(command: Sequence[str], resume_with: str | None, gpus_per_nod
     given = list(_options(words))
     if gpus_per_node is not None and not any(name in _COUNTS for name, _ in given):
         for name in _COUNTS:
-            _replace(changed, name, [str(gpus_per_node)])
+            _replace_option(changed, name, [str(gpus_per_node)])
     for name, values in given:
-        if not name.startswith("-") or not _replace(changed, name, values):
+        if not name.startswith("-") or not _replace_option(changed, name, values):
             changed += [name, *values]
     return changed
 
@@ -160,7 +160,7 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         yield name, values
 
 
-def _replace(command: list[str], name: str, values: list[str]) -> bool:
+def _replace_option(command: list[str], name: str, values: list[str]) -> bool:
     """Give an option of the command other values, in the way in which it is written there."""
     for at, word in enumerate(command):
         if word.startswith(f"{name}=") and len(values) == 1:
@@ -175,7 +175,7 @@ def _replace(command: list[str], name: str, values: list[str]) -> bool:
     return False
 
 
-def came_to_save(record: RehearsalRecord) -> bool:
+def has_saved_checkpoint(record: RehearsalRecord) -> bool:
     """Whether all ranks went through, and at least one has saved state."""
     return all(rank.outcome in ("completed", "out-of-memory") for rank in record.ranks) and any(
         rank.life is not None and rank.life.at_save is not None for rank in record.ranks
@@ -191,7 +191,7 @@ def bytes_written(tree: Path, ranks: Sequence[RankRecord]) -> dict[str, int]:
         for name, folder in folders.items()
         if folder.is_dir()
         for place in sorted(folder.iterdir())
-        if _is_own_file(place)
+        if _is_regular_file(place)
     }
 
 
@@ -206,7 +206,7 @@ def usual_command(stage: str, tree: Path, stages: Sequence[RehearsalRecord]) -> 
         names = {os.path.join(record.cwd, name) for life in lives for name in life.written}
         folders = sorted({os.path.dirname(name) for name in names if os.path.basename(name) == mark})
         for folder in folders:
-            if _is_own_file(tree / folder.lstrip("/") / mark):
+            if _is_regular_file(tree / folder.lstrip("/") / mark):
                 words = [sys.executable, "-m", OWN_PROGRAM, stage, folder]
                 return [*words, f"{folder}-merged"] if stage == "merge" else words
     return None
@@ -222,10 +222,10 @@ def saved_bytes(tree: Path, record: RehearsalRecord) -> dict[str, int]:
     lives = [rank.life for rank in record.ranks if rank.life is not None]
     files = {os.path.join(record.cwd, tensor.file) for life in lives for tensor in life.saved}
     places = {file: tree / file.lstrip("/") for file in sorted(files)}
-    return {file: place.stat().st_size for file, place in places.items() if _is_own_file(place)}
+    return {file: place.stat().st_size for file, place in places.items() if _is_regular_file(place)}
 
 
-def _is_own_file(place: Path) -> bool:
+def _is_regular_file(place: Path) -> bool:
     return place.is_file() and not place.is_symlink()
 
 
@@ -249,7 +249,7 @@ def add_files_of_other_ranks(
     made: dict[str, None] = {}
     for path in sorted(only_second):
         original = tree / path.lstrip("/")
-        if not _is_own_file(original):
+        if not _is_regular_file(original):
             continue
         for pattern in _patterns(path, only_first):
             for number in others:
@@ -266,20 +266,20 @@ def add_files_of_other_ranks(
         )
 
 
-def _patterns(path: str, of_first: set[str]) -> Iterator[_Pattern]:
+def _patterns(path: str, rank0_paths: set[str]) -> Iterator[_RankFileName]:
     """How a file of rank 1 is called on other ranks, if rank 0 has one of that name with 0 in the place of 1."""
     folder, name = os.path.split(path)
     ones = [match for match in _NUMBER.finditer(name) if int(match[0]) == 1]
     for chosen in ([match] for match in ones):
-        pattern = _Pattern(folder, name, chosen)
-        if pattern(0) in of_first:
+        pattern = _RankFileName(folder, name, chosen)
+        if pattern(0) in rank0_paths:
             yield pattern
-    if len(ones) > 1 and (pattern := _Pattern(folder, name, ones))(0) in of_first:
+    if len(ones) > 1 and (pattern := _RankFileName(folder, name, ones))(0) in rank0_paths:
         yield pattern
 
 
 @dataclass(frozen=True)
-class _Pattern:
+class _RankFileName:
     folder: str
     name: str
     numbers: list[re.Match[str]]

@@ -7,13 +7,13 @@ from dataclasses import replace
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding.errors import UserError
-from gonogo.prepare.packages.consent import NotAgreed
+from gonogo.prepare.packages.consent import InstallNotConfirmed
 from gonogo.rehearse.progress import OnProgress
-from gonogo.rehearse.ranks.world import CountNotSaid
+from gonogo.rehearse.ranks.world import GpuCountUnknown
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 
-ANY_NODE = f"8x{DEFAULT_ACCELERATOR}"
+DEFAULT_NODE = f"8x{DEFAULT_ACCELERATOR}"
 """Taken where neither the command nor the user says how many accelerators a node has: it changes nothing here."""
 
 
@@ -23,9 +23,9 @@ def look(request: RehearsalRequest, on_progress: OnProgress | None = None) -> Ra
     try:
         try:
             record = rehearse(request, on_progress)
-        except CountNotSaid:
-            record = rehearse(replace(request, gpus=ANY_NODE), on_progress)
-    except NotAgreed:
+        except GpuCountUnknown:
+            record = rehearse(replace(request, gpus=DEFAULT_NODE), on_progress)
+    except InstallNotConfirmed:
         raise
     except UserError as error:
         return RankRecord(0, 0, "", "raised", user_error=(error.text.en, error.text.zh))

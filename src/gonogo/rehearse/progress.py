@@ -45,9 +45,9 @@ OnProgress = Callable[[RehearsalStatus], None]
 class ProgressReporter:
     """Hands progress on, with the time, to whoever asked for it."""
 
-    def __init__(self, on_progress: OnProgress | None, started: float, steps: int = 0) -> None:
+    def __init__(self, on_progress: OnProgress | None, start_time: float, steps: int = 0) -> None:
         self._on_progress = on_progress
-        self._started = started
+        self._started = start_time
         self._steps = steps
 
     def __call__(self, activity: Text, ranks: tuple[RankStatus, ...] = ()) -> None:

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.world import World
-from gonogo.evidence.environment.own_package import own_command
-from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command, shortened, without_prefix
-from gonogo.evidence.launch.launchers import launcher_called
+from gonogo.evidence.environment.own_package import own_console_script
+from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command, shortened, strip_prefix
+from gonogo.evidence.launch.launchers import find_called_launcher
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
-from gonogo.rehearse.launch.capture import captured
-from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, ResolvedLaunch, Surroundings
-from gonogo.rehearse.launch.launchers import all_launchers, launcher_of
+from gonogo.rehearse.launch.capture import capture_launch
+from gonogo.rehearse.launch.launch import LaunchedProcess, LaunchMachine, ProgramKind, ResolvedLaunch
+from gonogo.rehearse.launch.launchers import all_launchers, find_launcher
 from gonogo.rehearse.launch.launchers.captured_processes import is_python_script
 from gonogo.rehearse.launch.worker_environment import with_packages
 from gonogo.rehearse.shell.run_script import ScriptRun, is_script_call, run_script
@@ -47,7 +47,7 @@ _BASH_VARIABLES = re.compile(
 class Situation:
     """Where a command is given: what stands around it."""
 
-    surroundings: Surroundings
+    surroundings: LaunchMachine
     environment: dict[str, str]
     cwd: str
     confinement: Confinement
@@ -71,7 +71,7 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedCommand:
     """A launch, what was left out on the way to it (what, why), and what a script changed for it."""
 
     launch: ResolvedLaunch
@@ -87,9 +87,9 @@ class _Interpreter:
     notes: tuple[Text, ...] = field(default=())
 
 
-def resolve(command: Sequence[str], situation: Situation) -> Resolved:
+def resolve(command: Sequence[str], situation: Situation) -> ResolvedCommand:
     """The launch that a command comes to. Raises UserError where it comes to none that can be rehearsed."""
-    plain = without_prefix(command)
+    plain = strip_prefix(command)
     environment = {} if plain.cleared else dict(situation.environment)
     for name in plain.removed:
         environment.pop(name, None)
@@ -98,45 +98,45 @@ def resolve(command: Sequence[str], situation: Situation) -> Resolved:
     situation = replace(situation, environment=environment, cwd=cwd)
     words = list(plain.words)
     if not words:
-        raise _not_accepted(command)
+        raise _unsupported_command_error(command)
     _check_encoding(words, environment, cwd)
-    if launcher_of(words) is not None:
-        return Resolved(_resolve_launch(words, situation))
+    if find_launcher(words) is not None:
+        return ResolvedCommand(_resolve_launch(words, situation))
     if is_python(plain.name):
-        return Resolved(_python(words, situation))
+        return ResolvedCommand(_python(words, situation))
     path = words[0] if os.sep in words[0] else shutil.which(words[0], path=environment.get("PATH", os.defpath))
     if situation.in_script is None and is_script_call(
         [os.path.join(cwd, words[0]), *words[1:]] if os.sep in words[0] else words
     ):
         return _script(words, situation)
-    if (own := own_command(words[0], Path(cwd))) is not None:
-        path = _own_on_path(words[0], own, environment.get("PATH", os.defpath))
+    if (own := own_console_script(words[0], Path(cwd))) is not None:
+        path = _find_project_command(words[0], own, environment.get("PATH", os.defpath))
         if path is None:
-            raise UserError(_NOT_LAID.format(name=words[0]))
+            raise UserError(_PROJECT_NOT_INSTALLED.format(name=words[0]))
     if path is not None and is_python_script(os.path.join(cwd, path)):
-        return Resolved(_alone("script", path, tuple(words[1:]), situation, _Interpreter(situation.python)))
+        return ResolvedCommand(_alone("script", path, tuple(words[1:]), situation, _Interpreter(situation.python)))
     if os.sep in words[0] and not os.path.isfile(os.path.join(cwd, words[0])):
         _check_program("script", words[0], situation)
-    raise _not_accepted(command)
+    raise _unsupported_command_error(command)
 
 
-def _own_on_path(name: str, own: str, path: str) -> str | None:
+def _find_project_command(name: str, entry_point: str, path: str) -> str | None:
     """The first command of that name that starts the project's own module, and not another package's."""
     for folder in path.split(os.pathsep):
         found = Path(folder, name)
         with contextlib.suppress(OSError):
-            if own.partition(":")[0] in found.read_text(encoding="utf-8", errors="replace"):
+            if entry_point.partition(":")[0] in found.read_text(encoding="utf-8", errors="replace"):
                 return str(found)
     return None
 
 
-_NOT_LAID = translated(
+_PROJECT_NOT_INSTALLED = translated(
     "{name} is a command of this project's own package, which is not installed: run gonogo prepare -- "
     "COMMAND, or pip install -e . --no-deps"
 )
 
 
-def _not_accepted(command: Sequence[str]) -> UserError:
+def _unsupported_command_error(command: Sequence[str]) -> UserError:
     examples = [launcher.described.example for launcher in all_launchers()]
     forms = "; ".join([*examples, "python train.py", "bash launch.sh"])
     return UserError(
@@ -147,12 +147,12 @@ def _not_accepted(command: Sequence[str]) -> UserError:
 
 
 def _resolve_launch(words: list[str], situation: Situation) -> ResolvedLaunch:
-    found = launcher_of(words)
+    found = find_launcher(words)
     assert found is not None
     launcher, _ = found
     interpreter = _interpreter(words[0], situation)
     with situation.world() as world:
-        started = captured(
+        started = capture_launch(
             launcher,
             words,
             situation.surroundings,
@@ -298,7 +298,7 @@ def _interpreter(program: str, situation: Situation) -> _Interpreter:
     return _Interpreter(situation.python, notes=(note,))
 
 
-def _script(words: list[str], situation: Situation) -> Resolved:
+def _script(words: list[str], situation: Situation) -> ResolvedCommand:
     run = run_script(
         words,
         situation.surroundings,
@@ -314,16 +314,18 @@ def _script(words: list[str], situation: Situation) -> Resolved:
     # A script's launches are its stages, of which the later need what the earlier produce; a server (swift rollout) or
     # what writes the data (swift infer) is none of them. Among plain programs the training comes last, after what
     # prepares it.
-    trainings = [call for call in launches if _trains(call.words)]
+    trainings = [call for call in launches if _is_training_launch(call.words)]
     chosen = (trainings or launches or run.calls[-1:])[0]
     inner = replace(situation, environment=chosen.environment, cwd=chosen.cwd, in_script=run)
     try:
         resolved = resolve(chosen.words, inner)
     except UserError as error:
-        text = _with_skipped(error.text, run) if run.skipped else error.text
+        text = _reason_with_skipped_commands(error.text, run) if run.skipped else error.text
         unset = unset_variables(words, situation.cwd, situation.environment)
         raise UserError(_NOT_SET.format(why=text, names=", ".join(unset[:6])) if unset else text) from None
-    return Resolved(resolved.launch, tuple(skipped_commands(run, chosen, words, situation.environment)), (run.tree,))
+    return ResolvedCommand(
+        resolved.launch, tuple(skipped_commands(run, chosen, words, situation.environment)), (run.tree,)
+    )
 
 
 def _check_encoding(words: Sequence[str], environment: Mapping[str, str], cwd: str) -> None:
@@ -352,9 +354,9 @@ _NO_UTF_8 = translated(
 )
 
 
-def _trains(words: Sequence[str]) -> bool:
+def _is_training_launch(words: Sequence[str]) -> bool:
     """Whether a launch is a training, as far as its launcher's own command tells."""
-    called = launcher_called(words)
+    called = find_called_launcher(words)
     if called is None:
         return True
     launcher, at = called
@@ -364,22 +366,22 @@ def _trains(words: Sequence[str]) -> bool:
 _NOT_SET = translated("{why}; the script uses variables that are not set: {names} (export them first)")
 
 
-def _with_skipped(why: Text, run: ScriptRun) -> Text:
+def _reason_with_skipped_commands(reason: Text, run: ScriptRun) -> Text:
     """Why a script's launch is refused, with the commands that were not run: an empty value may be one's answer."""
     names = list(dict.fromkeys(shortened(skipped, 60) for skipped in run.skipped))
     return translated("{why}; these commands of the script were not run and had no output: {listed}").format(
-        why=why, listed="; ".join(names[:4]) + (f"; … ({len(names)})" if len(names) > 4 else "")
+        why=reason, listed="; ".join(names[:4]) + (f"; … ({len(names)})" if len(names) > 4 else "")
     )
 
 
 def skipped_commands(
-    run: ScriptRun, chosen: ScriptCommand, words: Sequence[str], outer: Mapping[str, str]
+    run: ScriptRun, rehearsed_command: ScriptCommand, words: Sequence[str], outer: Mapping[str, str]
 ) -> Iterator[tuple[Text, Text]]:
     """(what, why) for each thing of a script that is not rehearsed; ``outer`` is the environment it was started in."""
     for call in run.calls:
-        if call is chosen or (call.words == chosen.words and call.cwd == chosen.cwd):
+        if call is rehearsed_command or (call.words == rehearsed_command.words and call.cwd == rehearsed_command.cwd):
             continue
-        if call.kind == "launch" or chosen.kind != "launch":
+        if call.kind == "launch" or rehearsed_command.kind != "launch":
             why = translated("{script} also starts it; rehearse it separately: gonogo rehearse -- {command}").format(
                 script=shortened(words, 80), command=shortened(call.words, 400)
             )
@@ -399,7 +401,7 @@ def skipped_commands(
                 "end, or are not installed here"
             ),
         )
-    environment = chosen.environment
+    environment = rehearsed_command.environment
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environment.get(name) not in (None, outer.get(name), sys.prefix):
             yield (

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from gonogo.confinement.confinement import Confinement, raise_if_ended
 from gonogo.confinement.messages import ONLY_LANDLOCK, UNCONFINED
 from gonogo.confinement.world import World
-from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, machine_from
+from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, parse_machine
 from gonogo.evidence.paths import contents
 from gonogo.evidence.rehearsal.conditions import guards_of
 from gonogo.evidence.rehearsal.lives import AFTERWARDS
@@ -31,9 +31,14 @@ from gonogo.finding import Text, translated
 from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages import PackageOverlay, packages_for
-from gonogo.prepare.provided_files import note_on, prepared_beside, prepared_files, with_own_package
+from gonogo.prepare.provided_files import (
+    describe_substitutes,
+    environment_with_project_package,
+    find_prepared_folder,
+    prepared_files,
+)
 from gonogo.rehearse.interruptions import try_each
-from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
+from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, ResolvedLaunch
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
 from gonogo.rehearse.limits.certificate import apply_limits
@@ -42,7 +47,7 @@ from gonogo.rehearse.lives import (
     LifePass,
     add_files_of_other_ranks,
     bytes_written,
-    came_to_save,
+    has_saved_checkpoint,
     saved_bytes,
     second_command,
     usual_command,
@@ -51,16 +56,16 @@ from gonogo.rehearse.lives import (
 from gonogo.rehearse.progress import OnProgress, ProgressReporter, RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.exchange import Exchange
-from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
+from gonogo.rehearse.ranks.sample import add_ranks_for_batch_shapes, is_sample
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
-from gonogo.rehearse.resolve import Resolved, Situation, resolve
+from gonogo.rehearse.resolve import ResolvedCommand, Situation, resolve
 from gonogo.rehearse.shell.devices import put_in
 from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files
-from gonogo.rehearse.workers.keep import check_keep, keep_records
+from gonogo.rehearse.workers.keep import check_keep_folder, keep_records
 from gonogo.rehearse.workers.pool import NodeLost, OnRanks, Pool
-from gonogo.rehearse.workers.scratch import say_if_full, scratch_folder
+from gonogo.rehearse.workers.scratch import raise_if_disk_full, scratch_folder
 from gonogo.rehearse.workers.workers import Assignment, run_workers
 from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 
@@ -79,7 +84,7 @@ class LocalPool:
 # minute; one that takes longer waits for something.
 _SCRIPT_TIMEOUT = 150.0
 # How often ranks that are in touch with each other are run again after a node was lost.
-_TIMES_AGAIN = 2
+_MAX_RETRIES = 2
 
 
 def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -> RehearsalRecord:
@@ -92,11 +97,11 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     progress = ProgressReporter(on_progress, started, request.steps)
     _check_words(request.command)
     request = in_prepared_environment(request, Path.cwd())
-    check_keep(request.keep)
+    check_keep_folder(request.keep)
     request.viewers.check()
     check_torch()
     with _sigterm_interrupts(), scratch_folder() as scratch:
-        stated = machine_from(request.gpus, request.nodes, request.host_memory, UNSTATED)
+        stated = parse_machine(request.gpus, request.nodes, request.host_memory, UNSPECIFIED_GPU_COUNT)
         agreed = {"yes": request.yes, "unconfined": request.unconfined}
         overlay = packages_for(request.environment, request.with_packages, request.as_of, progress, **agreed)
         if request.life:
@@ -112,10 +117,10 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
 
 def _run_lives(
     request: RehearsalRequest,
-    stated: Machine,
+    requested_machine: Machine,
     overlay: PackageOverlay,
     scratch: Path,
-    started: float,
+    start_time: float,
     progress: ProgressReporter,
 ) -> RehearsalRecord:
     """Rehearse the command up to its save, and then what is asked for: resumed where its files are, merged, loaded."""
@@ -123,24 +128,24 @@ def _run_lives(
     def run(part: RehearsalRequest, machine: Machine, number: int, life: LifePass) -> RehearsalRecord:
         keep = request.keep / f"life-{number}" if request.keep is not None and number else None
         part = dataclasses.replace(part, keep=keep)
-        return _run_rehearsal(part, machine, overlay, scratch, started, progress, life)
+        return _run_rehearsal(part, machine, overlay, scratch, start_time, progress, life)
 
     if request.keep is not None:
         request.keep.mkdir(parents=True, exist_ok=True)
     first_pass = LifePass("first")
-    record = first = run(request, stated, 1, first_pass)
+    record = first = run(request, requested_machine, 1, first_pass)
     first.life_stages = request.life
-    if not came_to_save(first) or not first_pass.trees:
+    if not has_saved_checkpoint(first) or not first_pass.trees:
         return first
     (tree, *_) = first_pass.trees
     first.checkpoint_bytes = bytes_written(tree, first.ranks)
     notes = list(add_files_of_other_ranks(tree, first.ranks, first.world_size, first.checkpoint_bytes))
     number, second = 1, None
     if "resume" in request.life:
-        machine = stated
+        machine = requested_machine
         if request.resume_on is not None:
-            machine = machine_from(request.resume_on, None, request.host_memory, UNSTATED)
-        count = None if request.resume_on is None or machine.count == UNSTATED else machine.count
+            machine = parse_machine(request.resume_on, None, request.host_memory, UNSPECIFIED_GPU_COUNT)
+        count = None if request.resume_on is None or machine.count == UNSPECIFIED_GPU_COUNT else machine.count
         command = second_command(request.command, request.resume_with, count)
         part = dataclasses.replace(
             request, command=command, gpus=request.resume_on or request.gpus,
@@ -159,8 +164,8 @@ def _run_lives(
             life = LifePass("second", below=(left,), confinement=first_pass.confinement, first=first)
             return run(part, machine, 0, life)
 
-        try_each(first, second, tree, scratch, resume, started + request.timeout)
-    return _go_on_afterwards(request, stated, first_pass, record, first, tree, run, number)
+        try_each(first, second, tree, scratch, resume, start_time + request.timeout)
+    return _go_on_afterwards(request, requested_machine, first_pass, record, first, tree, run, number)
 
 
 def _go_on_afterwards(
@@ -203,7 +208,7 @@ def _apply_limits(record: RehearsalRecord, request: RehearsalRequest) -> None:
     """What the packages, the data and the machine here may have brought about is a limit of the rehearsal."""
     if any(rank.outcome in ("raised", "diverged") for rank in record.ranks):
         whole = record.whole_environment
-        apply_limits(record, ProjectWorld.of(Path.cwd(), Path(record.cwd), request.environment, whole=whole))
+        apply_limits(record, ProjectWorld.of(Path.cwd(), Path(record.cwd), request.environment, is_complete=whole))
 
 
 def _check_words(command: Sequence[str]) -> None:
@@ -220,26 +225,28 @@ def _check_words(command: Sequence[str]) -> None:
 
 def _run_rehearsal(
     request: RehearsalRequest,
-    stated: Machine,
+    requested_machine: Machine,
     overlay: PackageOverlay,
     scratch: Path,
-    started: float,
+    start_time: float,
     progress: ProgressReporter,
-    life: LifePass,
+    life_pass: LifePass,
 ) -> RehearsalRecord:
-    deadline = started + request.timeout
+    deadline = start_time + request.timeout
     progress(translated("reading the launch command"))
     variables = ProgramVariables.of(request)
     notes: list[Text] = []
     log = CallLog() if request.viewers.flight_recorder is not None else None
     with contextlib.ExitStack() as stack:
-        stack.enter_context(say_if_full(scratch))
+        stack.enter_context(raise_if_disk_full(scratch))
         stack.enter_context(variables.explained())
-        confinement = life.confinement or Confinement(scratch, unconfined=request.unconfined)
-        life.confinement = confinement
+        confinement = life_pass.confinement or Confinement(scratch, unconfined=request.unconfined)
+        life_pass.confinement = confinement
         situation = Situation(
-            surroundings=Surroundings.of(stated, request.nodes),
-            environment=with_own_package(in_environment(variables.environment, overlay.python), Path.cwd()),
+            surroundings=LaunchMachine.of(requested_machine, request.nodes),
+            environment=environment_with_project_package(
+                in_environment(variables.environment, overlay.python), Path.cwd()
+            ),
             cwd=os.getcwd(),
             confinement=confinement,
             timeout=max(1.0, min(_SCRIPT_TIMEOUT, deadline - time.monotonic())),
@@ -248,30 +255,42 @@ def _run_rehearsal(
             python=str(overlay.python or sys.executable),
         )
         resolved = resolve(request.command, situation)
-        machine = machine_for(resolved.launch, request, stated)
-        ranks = ranks_to_run(request.ranks, resolved.launch, machine, may_be_more=may_start_processes(resolved.launch))
+        machine = machine_for(resolved.launch, request, requested_machine)
+        ranks = ranks_to_run(
+            request.ranks, resolved.launch, machine, program_may_start_more=may_start_processes(resolved.launch)
+        )
         with pool_for(request.ray) as pool:
             job = _Job(
-                pool, request, confinement, resolved, machine, overlay, situation.made, deadline, progress, log, life
+                pool,
+                request,
+                confinement,
+                resolved,
+                machine,
+                overlay,
+                situation.made,
+                deadline,
+                progress,
+                log,
+                life_pass,
             )
             assignments, records, divergence = job.run(ranks)
-            if (count := started_by(records, resolved.launch)) is not None:
-                resolved = dataclasses.replace(resolved, launch=as_ranks(resolved.launch, count))
-                machine = machine_for(resolved.launch, request, stated)
+            if (count := started_process_count(records, resolved.launch)) is not None:
+                resolved = dataclasses.replace(resolved, launch=processes_as_ranks(resolved.launch, count))
+                machine = machine_for(resolved.launch, request, requested_machine)
                 job = dataclasses.replace(job, resolved=resolved, machine=machine)
                 assignments, records, divergence = job.run(ranks_to_run(request.ranks, resolved.launch, machine))
             elif records[0].outcome == "completed":
                 ranks_to_run(request.ranks, resolved.launch, machine)  # of one that it does not have after all
-        notes += [*job.notes, *_on_confinement(confinement)]
-        _say_if_the_disk_was_full(records, scratch)
-    record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
+        notes += [*job.notes, *_confinement_notes(confinement)]
+        _raise_if_disk_full(records, scratch)
+    record = _record(request, resolved, machine, overlay, records, time.monotonic() - start_time)
     record.divergence = divergence
     record.notes += [(note.en, note.zh) for note in notes]
     record = variables.settled(record)
-    record.life_part, record.first_life = life.part, life.first
+    record.life_part, record.first_life = life_pass.part, life_pass.first
     _apply_limits(record, request)
     if request.keep is not None:
-        with say_if_full(scratch):
+        with raise_if_disk_full(scratch):
             keep_records(request.keep, record, assignments, variables.kept)
     if request.viewers:
         progress(translated("writing viewer files"))
@@ -286,7 +305,7 @@ class _Job:
     pool: Pool
     request: RehearsalRequest
     confinement: Confinement
-    resolved: Resolved
+    resolved: ResolvedCommand
     machine: Machine
     overlay: PackageOverlay
     made: Path | None
@@ -306,12 +325,12 @@ class _Job:
         if is_sample(request.ranks) and len(ranks) < self.resolved.launch.world_size:
             self.progress(translated("reading the ranks' data"))
             _, (looked,) = self._look(0)
-            ranks, note = with_each_shape(ranks, looked)
+            ranks, note = add_ranks_for_batch_shapes(ranks, looked)
             self.notes.append(note)
         with self._world() as world:
             assignments = [self._assignment(rank, world, counts=rank in (min(ranks), max(ranks))) for rank in ranks]
             request.viewers.check_ranks(len(assignments))
-            records, divergence = _run_assigned(self.pool, assignments, self.deadline, self.progress, self.log)
+            records, divergence = _run_ranks(self.pool, assignments, self.deadline, self.progress, self.log)
             if world is not None:
                 raise_if_ended(world)
                 self.life.trees[:] = [world.tree]
@@ -360,13 +379,13 @@ class _Job:
             to_the_end=self.life.part not in ("first", "second"),
             life=self.life.part,
             written_folders=self.life.written_folders,
-            prepared=str(prepared_beside(Path.cwd()) or ""),
+            prepared=str(find_prepared_folder(Path.cwd()) or ""),
             trace=str(folder / "trace.msgpack") if request.viewers.needs_events else "",
             confinement=self.confinement.means or ("none" if request.unconfined else "namespaces"),
         )
         environment = worker_environment(launch, process, packages=self.overlay.folders, scratch=folder / "caches")
         if world is not None:
-            programs = put_in(self.confinement.readable / "programs", Surroundings.of(machine, None))
+            programs = put_in(self.confinement.readable / "programs", LaunchMachine.of(machine, None))
             environment["PATH"] = os.pathsep.join([str(programs), environment.get("PATH", os.defpath)])
         return Assignment(
             plan=plan,
@@ -381,7 +400,7 @@ class _Job:
         )
 
 
-def _on_confinement(confinement: Confinement) -> Iterator[Text]:
+def _confinement_notes(confinement: Confinement) -> Iterator[Text]:
     """What the means by which the programs were confined have left out."""
     if confinement.means == "none":
         yield UNCONFINED
@@ -389,22 +408,22 @@ def _on_confinement(confinement: Confinement) -> Iterator[Text]:
         yield ONLY_LANDLOCK
 
 
-def _run_assigned(
+def _run_ranks(
     pool: Pool, assignments: Sequence[Assignment], deadline: float, progress: ProgressReporter, log: CallLog | None
 ) -> tuple[list[RankRecord], Divergence | None]:
     """Run the ranks, several of them in touch with each other; those of a lost node again, all together."""
     if len(assignments) == 1:
         return pool.run(assignments, deadline, progress.ranks), None
-    for _ in range(_TIMES_AGAIN):
+    for _ in range(_MAX_RETRIES):
         with contextlib.suppress(NodeLost):
-            return _run_in_touch(pool, assignments, deadline, progress, log)
+            return _run_connected_ranks(pool, assignments, deadline, progress, log)
     try:
-        return _run_in_touch(pool, assignments, deadline, progress, log)
+        return _run_connected_ranks(pool, assignments, deadline, progress, log)
     except NodeLost as lost:
         return lost.records, None
 
 
-def _run_in_touch(
+def _run_connected_ranks(
     pool: Pool, assignments: Sequence[Assignment], deadline: float, progress: ProgressReporter, log: CallLog | None
 ) -> tuple[list[RankRecord], Divergence | None]:
     with Exchange([assignment.plan.rank for assignment in assignments], pool.host, log) as exchange:
@@ -415,11 +434,11 @@ def _run_in_touch(
 
         together = [one.meeting(exchange.address, exchange.descriptor(one.plan.rank)) for one in assignments]
         if pool.host is None:
-            together = [_writing_to(together[0].plan.scratch, one) for one in together]
+            together = [_with_scratch_folder(together[0].plan.scratch, one) for one in together]
         records = pool.run(together, deadline, watch)
     divergence = exchange.divergence
     if divergence is not None:
-        divergence = with_names(divergence, records)
+        divergence = add_parameter_names(divergence, records)
         settle(records, divergence)
     return records, divergence
 
@@ -429,7 +448,7 @@ def _looking(assignment: Assignment) -> Assignment:
     return dataclasses.replace(assignment, plan=msgspec.structs.replace(assignment.plan, only_looks=True))
 
 
-def _writing_to(scratch: str, assignment: Assignment) -> Assignment:
+def _with_scratch_folder(scratch: str, assignment: Assignment) -> Assignment:
     """The ranks of a rehearsal see each other's files, as they do on one node, or on a shared file system."""
     return dataclasses.replace(assignment, plan=msgspec.structs.replace(assignment.plan, scratch=scratch))
 
@@ -441,7 +460,7 @@ def _sigterm_interrupts() -> Iterator[None]:
         yield
         return
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
+    def interrupt(_signum: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     previous = signal.signal(signal.SIGTERM, interrupt)
@@ -451,7 +470,7 @@ def _sigterm_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-def _say_if_the_disk_was_full(records: list[RankRecord], scratch: Path) -> None:
+def _raise_if_disk_full(records: list[RankRecord], scratch: Path) -> None:
     """A worker that could not write its record for want of room says so only in its log."""
     for record in records:
         if record.outcome == "killed" and any("No space left on device" in event for event in record.events):
@@ -468,7 +487,7 @@ def _default_accelerator(request: RehearsalRequest, machine: Machine) -> list[Te
 
 def _record(
     request: RehearsalRequest,
-    resolved: Resolved,
+    resolved: ResolvedCommand,
     machine: Machine,
     overlay: PackageOverlay,
     records: list[RankRecord],
@@ -502,7 +521,12 @@ def _record(
         skipped_zh=[(what.zh, why.zh) for what, why in skipped],
         notes=[
             (note.en, note.zh)
-            for note in (*_default_accelerator(request, machine), *launch.notes, *overlay.notes, *note_on(Path.cwd()))
+            for note in (
+                *_default_accelerator(request, machine),
+                *launch.notes,
+                *overlay.notes,
+                *describe_substitutes(Path.cwd()),
+            )
         ],
         laid_over={name: str(version) for name, version in overlay.versions.items()},
         differing=list(overlay.differing),
@@ -521,12 +545,12 @@ def may_start_processes(launch: ResolvedLaunch) -> bool:
     return any(word in source for word in (b"spawn", b"start_processes", b"elastic_launch", b"notebook_launcher"))
 
 
-def started_by(records: Sequence[RankRecord], launch: ResolvedLaunch) -> int | None:
+def started_process_count(records: Sequence[RankRecord], launch: ResolvedLaunch) -> int | None:
     """How many processes the only process of a launch was about to start, or None."""
     return records[0].starts_processes if launch.world_size == 1 and launch.launcher != SPAWN else None
 
 
-def as_ranks(launch: ResolvedLaunch, count: int) -> ResolvedLaunch:
+def processes_as_ranks(launch: ResolvedLaunch, count: int) -> ResolvedLaunch:
     """The launch whose ranks are the processes that the program starts, on the machine that it runs on."""
     (alone,) = launch.processes
     note = translated(
@@ -543,7 +567,7 @@ def as_ranks(launch: ResolvedLaunch, count: int) -> ResolvedLaunch:
     )
 
 
-def with_names(divergence: Divergence, records: Sequence[RankRecord]) -> Divergence:
+def add_parameter_names(divergence: Divergence, records: Sequence[RankRecord]) -> Divergence:
     """The divergence with its parameters' names, and the conditions that its calls stand in."""
     names = {record.rank: record.parameter_names for record in records}
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gonogo.evidence.environment.hardware import machine_from
+from gonogo.evidence.environment.hardware import parse_machine
 from gonogo.evidence.paths import contents, exists, is_file, is_folder
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.generated.published_folder import folder_of_published
+from gonogo.prepare.generated.published_folder import find_published_folder
 
 PROGRAM = "gonogo.virtual.synthetic"
-_USUAL_COUNT = 8
+_DEFAULT_GPU_COUNT = 8
 """Accelerators of a node, where nobody says how many."""
 
 
 @dataclass(frozen=True)
-class Synthetic:
+class SyntheticOptions:
     """What ``--synthetic-batch`` and the options that go with it say; None where one was not given."""
 
     model: Path | None = None
@@ -40,12 +40,12 @@ class Synthetic:
                     "--synthetic-batch uses its own training program: remove the command ({command}), or the option"
                 ).format(command=" ".join(given))
             )
-        model = _model_at(self.model)
-        machine = machine_from(gpus, nodes, None, _USUAL_COUNT)
+        model = _resolve_model_path(self.model)
+        machine = parse_machine(gpus, nodes, None, _DEFAULT_GPU_COUNT)
         words = ["torchrun", "--nnodes", str(machine.nodes), "--nproc_per_node", str(machine.count)]
         words += ["-m", PROGRAM, "--model", str(model), "--steps", str(steps)]
         if self.deepspeed is not None:
-            _read_object(self.deepspeed)
+            _read_json_object(self.deepspeed)
             words += ["--deepspeed", str(self.deepspeed)]
         if self.seq_len is not None:
             words += ["--seq-len", str(self.seq_len)]
@@ -70,12 +70,12 @@ class Synthetic:
                 )
 
 
-def _model_at(model: Path) -> Path:
+def _resolve_model_path(model: Path) -> Path:
     """The model's folder or configuration; a published model's, where its name is given and no such folder is here.
 
     Raises UserError for what is no folder with a ``config.json``, no such file, and no such name.
     """
-    if not exists(model) and (made := folder_of_published(str(model))) is not None:
+    if not exists(model) and (made := find_published_folder(str(model))) is not None:
         return made
     file = model / "config.json" if is_folder(model) else model
     if not is_file(file):
@@ -85,7 +85,7 @@ def _model_at(model: Path) -> Path:
                 model=os.fspath(model), what=what
             )
         )
-    if not isinstance(_read_object(file).get("model_type"), str):
+    if not isinstance(_read_json_object(file).get("model_type"), str):
         raise UserError(
             translated("{file}: it has no model_type, so transformers can't tell which model it is").format(
                 file=os.fspath(file)
@@ -94,7 +94,7 @@ def _model_at(model: Path) -> Path:
     return model
 
 
-def _read_object(file: Path) -> dict[str, Any]:
+def _read_json_object(file: Path) -> dict[str, Any]:
     """A JSON object. Raises UserError for anything else."""
     try:
         found = json.loads(contents(file).decode("utf-8"))

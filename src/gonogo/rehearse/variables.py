@@ -8,14 +8,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gonogo.confinement.variables import ProgramEnvironment, program_environment
-from gonogo.evidence.rehearsal.chain import chain_of
+from gonogo.evidence.rehearsal.chain import exception_chain
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord, Unsupported
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.redaction import MIN_SECRET_LENGTH, Redactor
 from gonogo.finding.secret_formats import is_secret
-from gonogo.rehearse.launch.launch_texts import own_texts
+from gonogo.rehearse.launch.launch_texts import launch_source_texts
 from gonogo.rehearse.request import RehearsalRequest
 
 WITHHELD = translated("the environment variable {name} is set here but was not passed on: add --env {name}")
@@ -31,12 +31,12 @@ _MISSING = re.compile(
     r"|\bno value\b|\bgot None\b|\bis None\b|未设置|没有设置|未定义|未找到|环境变量|请设置|请先|缺少|不能为空|未指定",
     re.IGNORECASE,
 )
-_REJECTED = re.compile(
+_REJECTED_VALUE_PATTERN = re.compile(
     r"invalid|incorrect|expired|malformed|unauthori[sz]ed|forbidden|\b40[13]\b|denied|decode|decrypt|deserializ|parse"
     r"|bad (?:token|key|credential)|无效|过期|拒绝",
     re.IGNORECASE,
 )
-_READS = re.compile(r"\benviron\b|\bgetenv\b")
+_ENVIRONMENT_ACCESS_PATTERN = re.compile(r"\benviron\b|\bgetenv\b")
 _MAX_LINE_LENGTH = 64 << 10
 _PLAIN_WORD = re.compile(r"[a-z]+")
 """A name that is a word like any other: only where it is certainly a variable's is it taken for one."""
@@ -45,18 +45,20 @@ _PLAIN_WORD = re.compile(r"[a-z]+")
 class ProgramVariables:
     """The variables of one rehearsal."""
 
-    def __init__(self, given: ProgramEnvironment, environ: Mapping[str, str]) -> None:
-        self._given = given
-        self._redactor = Redactor(environ, given.typed)
-        whole = (value for name, value in given.replaced.items() if is_secret(name, environ[name]))
-        self.kept = Redactor(environ, (*given.typed, *(one for one in whole if len(one) >= MIN_SECRET_LENGTH)))
+    def __init__(self, base_environment: ProgramEnvironment, environ: Mapping[str, str]) -> None:
+        self._given = base_environment
+        self._redactor = Redactor(environ, base_environment.typed)
+        whole = (value for name, value in base_environment.replaced.items() if is_secret(name, environ[name]))
+        self.kept = Redactor(
+            environ, (*base_environment.typed, *(one for one in whole if len(one) >= MIN_SECRET_LENGTH))
+        )
         """Masks the placeholders of secrets as well, in what is kept."""
 
     @classmethod
     def of(cls, request: RehearsalRequest) -> ProgramVariables:
         """What this process's variables come to for a request. Raises UserError for an ``--env`` that is unusable."""
-        texts = own_texts(request.command, os.getcwd())
-        return cls(program_environment(os.environ, texts=texts, named=request.env), os.environ)
+        texts = launch_source_texts(request.command, os.getcwd())
+        return cls(program_environment(os.environ, texts=texts, env_options=request.env), os.environ)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -70,7 +72,7 @@ class ProgramVariables:
             yield
         except UserError as error:
             text = error.text
-            why = self.wanting(text.en.split("; "))
+            why = self.explain_missing_variable(text.en.split("; "))
             if why is not None:
                 text = translated("{text}; {why}").format(text=text, why=why)
             raise UserError(self._redactor.tree(text)) from None
@@ -87,26 +89,28 @@ class ProgramVariables:
 
     def _why(self, rank: RankRecord) -> Text | None:
         if rank.outcome == "killed":
-            return self.wanting(rank.events)
+            return self.explain_missing_variable(rank.events)
         if rank.failure is None or rank.outcome != "raised":
             return None
-        return self._why_failed(rank.failure)
+        return self._explain_failure(rank.failure)
 
-    def _why_failed(self, failure: Failure) -> Text | None:
-        for told in chain_of(failure):
+    def _explain_failure(self, failure: Failure) -> Text | None:
+        for told in exception_chain(failure):
             key = told.message.strip().strip("'\"")
             if told.type.rpartition(".")[2] == "KeyError" and key in self._given.withheld:
                 last = told.frames[-1].path if told.frames else ""
                 if not _PLAIN_WORD.fullmatch(key) or os.path.basename(last) == "os.py":
                     return WITHHELD.format(name=key)
-            if (why := self.wanting(told.message.splitlines())) is not None:
+            if (why := self.explain_missing_variable(told.message.splitlines())) is not None:
                 return why
             for frame in told.frames[-3:]:  # `int(os.environ.get("PORT"))`: the message says nothing of it
-                if _READS.search(frame.text) and (name := _first_of(self._given.withheld, frame.text)):
+                if _ENVIRONMENT_ACCESS_PATTERN.search(frame.text) and (
+                    name := _first_of(self._given.withheld, frame.text)
+                ):
                     return WITHHELD.format(name=name)
         return None
 
-    def wanting(self, lines: Sequence[str]) -> Text | None:
+    def explain_missing_variable(self, lines: Sequence[str]) -> Text | None:
         """What lines that a program ended with say of a variable that it did not get as it is; None: nothing."""
         for line in lines:
             line = line[:_MAX_LINE_LENGTH]
@@ -117,7 +121,7 @@ class ProgramVariables:
                     return WITHHELD.format(name=name)
             for name, value in self._given.replaced.items():
                 shown = len(value) >= MIN_SECRET_LENGTH and value in line
-                if shown or (_REJECTED.search(line) and _first_of([name], line)):
+                if shown or (_REJECTED_VALUE_PATTERN.search(line) and _first_of([name], line)):
                     return REPLACED.format(name=name)
         return None
 

@@ -15,7 +15,7 @@ PAGE_FORMATS = ("text", "json", "markdown")
 FORMATS = (*PAGE_FORMATS, "html", "sarif", "github", "junit")
 PACK = "pack"
 """What ``diagnose`` can write besides: the evidence for a reader."""
-WIDTH_OF_A_FILE = 100
+FILE_WIDTH = 100
 
 
 def known_format(name: str, *more: str) -> str:
@@ -27,7 +27,7 @@ def known_format(name: str, *more: str) -> str:
     return name
 
 
-def known_page_format(name: str) -> str:
+def check_page_format(name: str) -> str:
     """The name, if a page can be written so. Raises UserError that names the formats of pages."""
     if name not in PAGE_FORMATS:
         raise UserError(
@@ -75,7 +75,7 @@ def render(report: Report, format_name: str, language: str) -> str:
 
         return to_junit(report, language)
     buffer = io.StringIO()
-    _print_text(report, buffer, language, width=WIDTH_OF_A_FILE)
+    _print_text(report, buffer, language, width=FILE_WIDTH)
     return "".join(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())
 
 
@@ -89,10 +89,10 @@ def print_to(stream: TextIO, report: Report, format_name: str, language: str) ->
 
 
 def _print_text(report: Report, stream: TextIO, language: str, width: int | None) -> None:
-    from gonogo.report.page import Page, colour_wanted
+    from gonogo.report.page import Page, should_use_colour
     from gonogo.report.text import print_report
 
-    print_report(report, Page(stream, width=width, colour=colour_wanted(stream)), language)
+    print_report(report, Page(stream, width=width, colour=should_use_colour(stream)), language)
 
 
 def without_secrets(report: Report) -> Report:

@@ -10,7 +10,7 @@ from gonogo.report.untrusted import clean
 from gonogo.report.words import colon, word
 
 
-def level_of(finding: Finding) -> Severity:
+def annotation_severity(finding: Finding) -> Severity:
     """How loudly a finding is told: as an error only what is one for certain, as a note what is only possible."""
     if finding.severity is Severity.NOTE or finding.certainty is Certainty.POSSIBLE:
         return Severity.NOTE
@@ -57,7 +57,10 @@ def annotation_text(finding: Finding, language: str) -> str:
     lines = [
         f"{finding.cause.in_language(language)} ({', '.join(facts)})",
         *(f"{word('help', language)}{between}{step.in_language(language)}" for step in finding.cure),
-        *(f"{word('confirm', language)}{between}{text.in_language(language)}" for text in finding.left_to_confirm),
+        *(
+            f"{word('confirm', language)}{between}{text.in_language(language)}"
+            for text in finding.remaining_confirmations
+        ),
         f"gonogo explain {finding.hazard}",
     ]
     return "\n".join(clean(line) for line in lines)

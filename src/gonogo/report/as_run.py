@@ -12,7 +12,7 @@ from gonogo.report.untrusted import clean_line
 from gonogo.report.words import word
 
 _STACK = ("torch", "deepspeed", "transformers", "accelerate", "trl", "ms-swift")
-_CLASSES_SHOWN = 3
+_MAX_CLASSES_SHOWN = 3
 _ASKED = translated("set to: {what}")
 
 
@@ -25,30 +25,34 @@ def as_run_table(rehearsal: Rehearsal, language: str) -> Table:
 
 def tokens_of(rehearsal: Rehearsal) -> tuple[int, int] | None:
     """The least and the most tokens of a sample, over all ranks; None where none were seen."""
-    return _over_ranks([rank.as_run for rank in rehearsal.ranks if rank.as_run is not None], lambda run: run.tokens)
+    return _range_over_ranks(
+        [rank.as_run for rank in rehearsal.ranks if rank.as_run is not None], lambda run: run.tokens
+    )
 
 
-def counted_range(least_and_most: tuple[int, int], language: str) -> str:
+def format_range(bounds: tuple[int, int], language: str) -> str:
     """``187 to 512``, or one number where both are the same."""
-    least, most = least_and_most
+    least, most = bounds
     if least == most:
         return f"{most:,}"
     return f"{least:,} 至 {most:,}" if language == "zh" else f"{least:,} to {most:,}"
 
 
-def _over_ranks(seen: list[AsRun], fact: Callable[[AsRun], tuple[int, int] | None]) -> tuple[int, int] | None:
-    ranges = [given for run in seen if (given := fact(run)) is not None]
+def _range_over_ranks(
+    runs: list[AsRun], get_range: Callable[[AsRun], tuple[int, int] | None]
+) -> tuple[int, int] | None:
+    ranges = [given for run in runs if (given := get_range(run)) is not None]
     return (min(least for least, _ in ranges), max(most for _, most in ranges)) if ranges else None
 
 
-def _rows(rehearsal: Rehearsal, seen: list[AsRun], language: str) -> Iterator[tuple[str, str]]:
-    if not seen:
+def _rows(rehearsal: Rehearsal, runs: list[AsRun], language: str) -> Iterator[tuple[str, str]]:
+    if not runs:
         return
-    run = seen[0]
+    run = runs[0]
     tokens = tokens_of(rehearsal)
     yield "model", _model(run, language)
-    yield "batch", _batch(rehearsal, seen, language)
-    yield "tokens_a_sample", counted_range(tokens, language) if tokens else ""
+    yield "batch", _batch(rehearsal, runs, language)
+    yield "tokens_a_sample", format_range(tokens, language) if tokens else ""
     yield "precision", _precision(run, language)
     yield "strategy", _strategy(run, language)
     yield "checkpointing", _checkpointing(run, language) if run.accumulation or run.recomputed else ""
@@ -99,21 +103,21 @@ def _model(run: AsRun, language: str) -> str:
     return _join_parts(parts, language)
 
 
-def _batch(rehearsal: Rehearsal, seen: list[AsRun], language: str) -> str:
+def _batch(rehearsal: Rehearsal, runs: list[AsRun], language: str) -> str:
     ranks = rehearsal.world_size
     parts = [translated("1 rank") if ranks == 1 else Text(f"{ranks} ranks", f"{ranks} 个 rank")]
-    asked = seen[0].asked
+    asked = runs[0].asked
     for name, given, wanted in (
-        (translated("micro-batch {count}"), _over_ranks(seen, lambda run: run.samples), asked.micro_batch),
+        (translated("micro-batch {count}"), _range_over_ranks(runs, lambda run: run.samples), asked.micro_batch),
         (
             translated("gradient accumulation {count}"),
-            _over_ranks(seen, lambda run: run.accumulation),
+            _range_over_ranks(runs, lambda run: run.accumulation),
             asked.accumulation,
         ),
     ):
         if given is None:
             continue
-        said = Text(*(name.format(count=counted_range(given, each)).in_language(each) for each in ("en", "zh")))
+        said = Text(*(name.format(count=format_range(given, each)).in_language(each) for each in ("en", "zh")))
         if wanted is not None and wanted != given[1]:
             said = translated("{said} ({asked})").format(said=said, asked=_ASKED.format(what=wanted))
         parts.append(said)
@@ -151,8 +155,8 @@ def _strategy(run: AsRun, language: str) -> str:
 def _checkpointing(run: AsRun, language: str) -> str:
     if not run.recomputed:
         return translated("off").in_language(language)
-    shown = [f"{each.count}/{each.of} {each.module_class}" for each in run.recomputed[:_CLASSES_SHOWN]]
-    if len(run.recomputed) > _CLASSES_SHOWN:
+    shown = [f"{each.count}/{each.of} {each.module_class}" for each in run.recomputed[:_MAX_CLASSES_SHOWN]]
+    if len(run.recomputed) > _MAX_CLASSES_SHOWN:
         shown.append("…")
     modules = ", ".join(shown)
     return translated("on, {modules}").format(modules=modules).in_language(language)

@@ -127,11 +127,11 @@ def _paint(canvas: Any, shape: Box | Words | Line) -> None:
         thick = {"stroke_width": 1, "stroke_fill": shape.fill} if shape.bold else {}
         canvas.text(place, shape.text, fill=shape.fill, font=font, anchor=anchor, **thick)
     else:
-        for start, end in _dashes(shape):
+        for start, end in _dash_segments(shape):
             canvas.line((*start, *end), fill=shape.stroke, width=round(shape.width * _SCALE))
 
 
-def _dashes(line: Line) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+def _dash_segments(line: Line) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
     x1, y1, x2, y2 = (value * _SCALE for value in (line.x1, line.y1, line.x2, line.y2))
     length = ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5
     drawn, step = (4 * _SCALE, 7 * _SCALE) if line.dashed else (length, length)

@@ -12,7 +12,7 @@ from gonogo.report.untrusted import clean_line
 
 _ALWAYS = ("torch", "deepspeed", "transformers", "accelerate", "peft", "flash-attn", "bitsandbytes")
 """Packages that are shown also where they are known not to be there."""
-_OFTEN = (
+_OPTIONAL_PACKAGES = (
     *("trl", "ms-swift", "llamafactory", "axolotl", "datasets", "tokenizers", "safetensors", "huggingface-hub"),
     *("torchvision", "torchaudio", "torch-npu", "triton", "xformers", "liger-kernel", "vllm", "sentence-transformers"),
     *("diffusers", "numpy", "pydantic", "mpi4py", "ninja", "nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13"),
@@ -59,7 +59,7 @@ _COLUMNS = (
 def environment_tables(environment: EnvironmentFacts, language: str) -> list[Table]:
     """All tables that the environment has rows for."""
     packages = environment.packages
-    shown = [name for name in (*_ALWAYS, *_OFTEN) if name in packages]
+    shown = [name for name in (*_ALWAYS, *_OPTIONAL_PACKAGES) if name in packages]
     rows = [(name, clean_line(packages[name]) or _ANY.in_language(language)) for name in shown]
     if environment.complete:
         rows += [(name, _NOT_THERE.in_language(language)) for name in _ALWAYS if name not in packages]

@@ -11,15 +11,15 @@ from gonogo.report.untrusted import clean, clean_line
 _TOKEN = re.compile(r"[\w.]+|\S")
 
 
-def print_excerpt(span: Span, page: Page, language: str, gutter: int, *, primary: bool, style: str) -> None:
+def print_excerpt(span: Span, page: Page, language: str, gutter_width: int, *, is_primary: bool, style: str) -> None:
     """The place, and below it the line of source with a mark under what is meant."""
-    arrow = "-->" if primary else ":::"
+    arrow = "-->" if is_primary else ":::"
     place = f"{clean_line(span.path)}:{span.line}:{span.column}"
-    page.line(Styled.assemble((f"{' ' * (gutter - 1)}{arrow} ", "blue"), place), wrap=False)
+    page.line(Styled.assemble((f"{' ' * (gutter_width - 1)}{arrow} ", "blue"), place), wrap=False)
     label = clean_line(span.label.in_language(language)) if span.label else ""
     source = clean(span.text).replace("\n", " ").rstrip()
-    bar = Styled.assemble((f"{' ' * gutter}|", "blue"))
-    mark_style = style if primary else "bold blue"
+    bar = Styled.assemble((f"{' ' * gutter_width}|", "blue"))
+    mark_style = style if is_primary else "bold blue"
     cut_before = span.end_column and span.column > len(span.text) + 1  # of a very long line only the head is kept
     if not source.strip() or cut_before:
         if label:
@@ -28,7 +28,7 @@ def print_excerpt(span: Span, page: Page, language: str, gutter: int, *, primary
     start, end = marked(span, source)
     before = cells(source[:start])
     width = max(cells(source[start:end]), 1)
-    room = max(page.width - gutter - 3, 20)
+    room = max(page.width - gutter_width - 3, 20)
     if before + width > room:  # show the part of a long line that the mark is under
         cut = max(start - room // 3, 0)
         if cut:
@@ -36,16 +36,16 @@ def print_excerpt(span: Span, page: Page, language: str, gutter: int, *, primary
         before = cells(source[:start])
         width = min(max(cells(source[start:end]), 1), room - before)
     page.line(bar)
-    number = (f"{span.line:>{gutter - 1}} | ", "blue")
+    number = (f"{span.line:>{gutter_width - 1}} | ", "blue")
     page.line(Styled.assemble(number, truncated(source, room)), wrap=False)
-    mark = ("^" if primary else "-") * width
+    mark = ("^" if is_primary else "-") * width
     line = Styled.assemble(bar, (f" {' ' * before}{mark}", mark_style))
-    if label and gutter + 2 + before + width + 1 + cells(label) <= page.width:
+    if label and gutter_width + 2 + before + width + 1 + cells(label) <= page.width:
         page.line(line.append(f" {label}", mark_style))
     else:
         page.line(line)
         if label:
-            page.line(Styled(label, mark_style), indent=gutter + 2)
+            page.line(Styled(label, mark_style), indent=gutter_width + 2)
 
 
 def marked(span: Span, source: str) -> tuple[int, int]:

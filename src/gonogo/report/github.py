@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report, Severity
-from gonogo.report.annotation import annotation_text, from_root, is_stream, level_of
-from gonogo.report.answer.headline import headline_of, verdict_line
+from gonogo.report.annotation import annotation_severity, annotation_text, from_root, is_stream
+from gonogo.report.answer.headline import make_headline, verdict_line
 from gonogo.report.similar import thread_line
 from gonogo.report.trials.model_reading import reader_lines
 from gonogo.report.untrusted import clean, clean_line
@@ -21,7 +21,7 @@ def to_github(report: Report, language: str) -> str:
 
 
 def _lines(report: Report, language: str) -> Iterator[str]:
-    answer = headline_of(report)
+    answer = make_headline(report)
     yield f"gonogo {clean_line(report.command)}{colon(language)}{clean_line(verdict_line(report, language))}"
     yield f"{word('reason', language)}{colon(language)}{clean_line(answer.reason.in_language(language))}"
     yield f"{word('next', language)}{colon(language)}{clean_line(answer.next.said(language))}"
@@ -53,11 +53,11 @@ def _annotation(finding: Finding, language: str) -> str:
                     properties["endColumn"] = str(span.end_column)
     title = clean_line(finding.title.in_language(language))
     properties["title"] = f"{title} [{clean_line(finding.hazard)}]"
-    return _command(_COMMAND[level_of(finding)], properties, annotation_text(finding, language))
+    return _command(_COMMAND[annotation_severity(finding)], properties, annotation_text(finding, language))
 
 
 def _command(name: str, properties: dict[str, str], message: str) -> str:
-    listed = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    listed = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
     return f"::{name} {listed}::{_data(message)}"
 
 
@@ -65,5 +65,5 @@ def _data(text: str) -> str:
     return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
+def _escape_property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")

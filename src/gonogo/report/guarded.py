@@ -17,7 +17,7 @@ _OUTCOMES = {
     "exited": translated("exited"),
     "vanished": translated("disappeared"),
 }
-_FOLLOWING = translated(" (follow-on failure)")
+_FOLLOW_ON_FAILURE = translated(" (follow-on failure)")
 _STATES = {
     "late": translated("has not arrived"),
     "waiting": translated("waiting"),
@@ -50,11 +50,11 @@ _HOSTS = translated("host")
 _STATE = translated("state")
 _STALLS = translated("Stalls and what each was waiting for")
 _STEP = translated("step")
-_STOOD = translated("seconds")
+_STALL_SECONDS = translated("seconds")
 _THEN = translated("then")
 _WAITED = translated("waited in (call)")
 _WENT_ON = translated("continued")
-_DID_NOT = translated("did not continue")
+_DID_NOT_CONTINUE = translated("did not continue")
 
 
 def guarded_summary(run: GuardedRunSummary, language: str) -> str:
@@ -80,14 +80,14 @@ def guarded_tables(run: GuardedRunSummary, language: str) -> list[Table]:
         _waits(run, language),
         _stalls(run, language),
         _operands(run, language),
-        _zero(run, language),
-        _ends(run, language),
+        _zero_state_table(run, language),
+        _rank_ends_table(run, language),
         _stands(run, language),
     ]
     return [table for table in found if table.rows]
 
 
-def _ends(run: GuardedRunSummary, language: str) -> Table:
+def _rank_ends_table(run: GuardedRunSummary, language: str) -> Table:
     rows = []
     on_gpus = any(rank.gpu_peak_reserved_bytes for rank in run.ranks)
     for rank in run.ranks:
@@ -119,7 +119,7 @@ def _outcome(rank: GuardedRankSummary, language: str) -> str:
         if failure is not None and kind == "raised"
         else ""
     )
-    return text.in_language(language) + said + (_FOLLOWING.in_language(language) if following else "")
+    return text.in_language(language) + said + (_FOLLOW_ON_FAILURE.in_language(language) if following else "")
 
 
 def _waits(run: GuardedRunSummary, language: str) -> Table:
@@ -150,12 +150,12 @@ def _stalls(run: GuardedRunSummary, language: str) -> Table:
             continue
         waited = f"{clean_line(stall.operator)} ({stall.call})" if stall.operator else "-"
         place = f"{short_place(stall.place)} {stall.function}" if stall.place else "-"
-        how = (_WENT_ON if stall.ended else _DID_NOT).in_language(language)
+        how = (_WENT_ON if stall.ended else _DID_NOT_CONTINUE).in_language(language)
         cells = (str(stall.step), f"{stall.seconds:.1f}", how, waited, clean_line(place))
         rows.append((stall.rank, cells))
     columns = (
         word("rank", language),
-        *(text.in_language(language) for text in (_STEP, _STOOD, _THEN, _WAITED)),
+        *(text.in_language(language) for text in (_STEP, _STALL_SECONDS, _THEN, _WAITED)),
         word("where", language),
     )
     return Table(_STALLS.in_language(language), columns, merged(rows), frozenset({1, 2}))
@@ -188,7 +188,7 @@ def _operands(run: GuardedRunSummary, language: str) -> Table:
     return Table(_OPERANDS.format(rank=rank).in_language(language), columns, tuple(rows))
 
 
-def _zero(run: GuardedRunSummary, language: str) -> Table:
+def _zero_state_table(run: GuardedRunSummary, language: str) -> Table:
     found = _first_failure(run)
     rows = []
     for state in found[1].zero if found is not None else ():

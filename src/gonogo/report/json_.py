@@ -10,12 +10,12 @@ import msgspec
 
 from gonogo.finding import Finding, Fix, Report
 from gonogo.finding.log_answer import Answer, Clue, SimilarThread
-from gonogo.finding.rehearsal import RehearsalComparison, curve_of
-from gonogo.report.answer.headline import headline_of, verdict_line
+from gonogo.finding.rehearsal import RehearsalComparison, downsample_timeline
+from gonogo.report.answer.headline import make_headline, verdict_line
 from gonogo.report.words import how_to_apply
 
 SCHEMA = "gonogo.report/1"
-_FIGURES = re.compile(r"\[\n\s+(-?\d+(?:,\n\s+-?\d+){16,})\n\s+\]")
+_NUMBER_LIST_PATTERN = re.compile(r"\[\n\s+(-?\d+(?:,\n\s+-?\d+){16,})\n\s+\]")
 """A list of many figures, as it is indented: in no string, where a line's end is written as an escape."""
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -31,7 +31,7 @@ def to_json(report: Report, language: str) -> str:
 def document(value: dict[str, Any]) -> str:
     """The JSON text of an object with a newline at its end, free of what a terminal would obey."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
-    text = _FIGURES.sub(lambda match: f"[{' '.join(match[1].split())}]", text)
+    text = _NUMBER_LIST_PATTERN.sub(lambda match: f"[{' '.join(match[1].split())}]", text)
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
@@ -59,7 +59,7 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
 
 def _answer_object(report: Report, language: str) -> dict[str, Any]:
     """What the report says first."""
-    answer = headline_of(report)
+    answer = make_headline(report)
     return {
         "says": verdict_line(report, language),
         "reason": answer.reason.in_language(language),
@@ -70,11 +70,11 @@ def _answer_object(report: Report, language: str) -> dict[str, Any]:
             for figure in answer.figures
         ],
         **({"regressed": [text.in_language(language) for text in report.regressed]} if report.regressed else {}),
-        **(_of_log(report.answer, language) if report.answer is not None else {}),
+        **(_log_answer_object(report.answer, language) if report.answer is not None else {}),
     }
 
 
-def _of_log(answer: Answer, language: str) -> dict[str, Any]:
+def _log_answer_object(answer: Answer, language: str) -> dict[str, Any]:
     """The parts of the sentence on a log."""
     return {
         "because": answer.because.in_language(language),
@@ -96,7 +96,9 @@ def _rehearsal_json(report: Report, language: str) -> dict[str, Any]:
         for rank, shown in zip(report.rehearsal.ranks, rehearsal["ranks"], strict=True):
             del shown["timelines"]  # thousands of figures, which only a picture tells something
             if rank.timelines:
-                shown["memory_over_time"] = [msgspec.to_builtins(curve_of(timeline)) for timeline in rank.timelines]
+                shown["memory_over_time"] = [
+                    msgspec.to_builtins(downsample_timeline(timeline)) for timeline in rank.timelines
+                ]
     return {
         "rehearsal": rehearsal,
         "plan": _without(msgspec.to_builtins(report.plan), "files"),
@@ -183,7 +185,7 @@ def _finding_object(finding: Finding, language: str) -> dict[str, Any]:
         "parameter": finding.parameter,
         "fixes": [_fix_object(fix, language) for fix in finding.fixes],
         "sources": list(finding.sources),
-        "confirm": [text.in_language(language) for text in finding.left_to_confirm],
+        "confirm": [text.in_language(language) for text in finding.remaining_confirmations],
     }
 
 

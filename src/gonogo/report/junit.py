@@ -7,14 +7,14 @@ from collections import Counter
 from xml.etree import ElementTree
 
 from gonogo.finding import Finding, Report, Severity, Verdict
-from gonogo.report.annotation import annotation_text, from_root, is_stream, level_of
-from gonogo.report.answer.headline import badge, headline_of, verdict_line
+from gonogo.report.annotation import annotation_severity, annotation_text, from_root, is_stream
+from gonogo.report.answer.headline import badge, make_headline, verdict_line
 from gonogo.report.similar import thread_line
 from gonogo.report.trials.model_reading import reader_lines
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, word
 
-_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_INVALID_XML_PATTERN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def to_junit(report: Report, language: str) -> str:
@@ -38,7 +38,7 @@ def to_junit(report: Report, language: str) -> str:
         case = _case(suite, names, report.command, badge(report, language))
         for why in report.regressed:
             ElementTree.SubElement(case, "failure", {"message": _line(why.in_language(language))})
-    answer = headline_of(report)
+    answer = make_headline(report)
     todo = f"{word('next', language)}{colon(language)}{answer.next.said(language)}"
     said = [verdict_line(report, language), answer.reason.in_language(language), todo]
     said += [text.in_language(language) for text in answer.shown.notes]
@@ -62,11 +62,11 @@ def to_junit(report: Report, language: str) -> str:
 
 
 def _text(text: str) -> str:
-    return _NOT_XML.sub("", clean(text))
+    return _INVALID_XML_PATTERN.sub("", clean(text))
 
 
 def _line(text: str) -> str:
-    return _NOT_XML.sub("", clean_line(text))
+    return _INVALID_XML_PATTERN.sub("", clean_line(text))
 
 
 def _case(suite: ElementTree.Element, names: Counter[str], command: str, name: str) -> ElementTree.Element:
@@ -92,7 +92,7 @@ def _add_finding(
     where = [f"{_line(path)}:{span.line}:{span.column}", _text(span.text).rstrip()] if span else []
     lines = [title, *where, _text(annotation_text(finding, language)), *map(_line, finding.sources)]
     body = "\n".join(line for line in lines if line)
-    if level_of(finding) is Severity.ERROR:
+    if annotation_severity(finding) is Severity.ERROR:
         failure = ElementTree.SubElement(case, "failure", {"message": title, "type": _line(finding.hazard)})
         failure.text = body
     else:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report
-from gonogo.finding.alike import findings_of, notes_of, skipped_of
+from gonogo.finding.finding_groups import grouped_notes, grouped_skipped, shown_findings
 from gonogo.finding.log_answer import SimilarThread
 from gonogo.finding.ranks import ranks_text
-from gonogo.report.answer.headline import headline_of, verdict_line
-from gonogo.report.seen import head_tables_of, summary_of, tables_of
-from gonogo.report.similar import settled_text, title_of
+from gonogo.report.answer.headline import make_headline, verdict_line
+from gonogo.report.seen import evidence_tables, leading_tables, report_summary
+from gonogo.report.similar import resolution_text, title_of
 from gonogo.report.table import Table
 from gonogo.report.trials.comparison import comparison_tables
 from gonogo.report.trials.cure import cure_sections
@@ -48,7 +48,7 @@ def _block(text: str, language: str) -> Iterator[str]:
 
 
 def _lines(report: Report, language: str) -> Iterator[str]:
-    answer = headline_of(report)
+    answer = make_headline(report)
     yield f"## gonogo {_plain(report.command)}: {_plain(verdict_line(report, language))}"
     yield from ("", f"**{_plain(answer.reason.in_language(language))}**")
     what = _plain(answer.next.what.in_language(language))
@@ -60,13 +60,13 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         for figure in answer.figures:
             name, value = figure.name.in_language(language), figure.value.in_language(language)
             yield f"- {_plain(name)}{colon(language)}{_plain(value)}"
-    if summary := summary_of(report, language):
+    if summary := report_summary(report, language):
         yield from ("", _plain(summary))
-    for note in notes_of(answer.shown):
+    for note in grouped_notes(answer.shown):
         yield from ("", _plain(note.in_language(language)))
     for table in comparison_tables(report.comparison, language) if report.comparison is not None else ():
         yield from _table_lines(table)
-    found, rest = findings_of(report)
+    found, rest = shown_findings(report)
     for alike in found:
         yield from _finding_lines(alike.finding, language)
         if alike.others:
@@ -77,7 +77,7 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     if report.clues:
         yield from ("", f"### {word('clues', language)}", "")
         yield from (f"- {_plain(said_of(clue, language))}" for clue in report.clues)
-    for table in head_tables_of(report, language):
+    for table in leading_tables(report, language):
         yield from _table_lines(table)
     if report.similar:
         yield from ("", f"### {word('similar', language)}", "")
@@ -88,7 +88,7 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield from (f"- {_plain(sentence)}" for sentence in section.said)
         if section.diff:
             yield from _block(section.diff, "diff")
-    for table in tables_of(report, language):
+    for table in evidence_tables(report, language):
         yield from _table_lines(table)
     if report.plan is not None:
         for name, sentences in reasons(report.plan, language):
@@ -99,7 +99,7 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield from (f"- {_plain(text.in_language(language))}" for text in report.covered)
     if report.skipped:
         yield from ("", f"### {word('skipped', language)}", "")
-        for skipped in skipped_of(report):
+        for skipped in grouped_skipped(report):
             what, why = skipped.what.in_language(language), skipped.why.in_language(language)
             yield f"- **{_plain(what)}**{colon(language)}{_plain(why)}"
 
@@ -128,7 +128,7 @@ def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
     )
     yield from (
         f"- **{word('confirm', language)}**{colon(language)}{_plain(text.in_language(language))}"
-        for text in finding.left_to_confirm
+        for text in finding.remaining_confirmations
     )
     for fix in finding.fixes:
         how = word(fix.applicability.value, language)
@@ -146,7 +146,7 @@ def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
 
 
 def _thread_line(thread: SimilarThread, language: str) -> str:
-    said = [_plain(said) for said in (title_of(thread), settled_text(thread, language)) if said]
+    said = [_plain(said) for said in (title_of(thread), resolution_text(thread, language)) if said]
     return f"- {colon(language).join([clean_line(thread.address), *said])}"
 
 

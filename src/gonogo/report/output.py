@@ -38,23 +38,25 @@ def check_writable(output: Path | None) -> None:
         raise UserError(_CANNOT_WRITE.format(path=output, why=why))
 
 
-def publish(report: Report, format_name: str, output: Path | None, language: str, opened: bool = False) -> None:
-    """Write the report to the file, or print it on stdout; ``opened``: show it in the browser too.
+def publish(
+    report: Report, format_name: str, output: Path | None, language: str, open_in_browser: bool = False
+) -> None:
+    """Write the report to the file, or print it on stdout; ``open_in_browser``: show it in the browser too.
 
     Raises UserError where a file cannot be written.
     """
     if output is not None:
         _write_atomically(output, render(report, format_name, language))
-    elif not (opened and format_name == "html"):  # markup is of no use on a terminal
+    elif not (open_in_browser and format_name == "html"):  # markup is of no use on a terminal
         to_stdout(lambda stream: print_to(stream, report, format_name, language))
-    if opened:
+    if open_in_browser:
         _open(report, output if format_name == "html" else None, language)
 
 
-def _open(report: Report, written: Path | None, language: str) -> None:
+def _open(report: Report, report_path: Path | None, language: str) -> None:
 
     try:
-        show_in_browser(report, written, language)
+        show_in_browser(report, report_path, language)
     except OSError as error:
         raise UserError(
             translated("--open: can't write the page: {why}").format(why=error.strerror or error)
@@ -79,15 +81,15 @@ def to_stdout(write: Callable[[TextIO], object]) -> None:
         write(sys.stdout)
         sys.stdout.flush()
     except BrokenPipeError:
-        _let_the_rest_go_nowhere()  # the reader (`| head`) has seen enough
+        _discard_remaining_stdout()  # the reader (`| head`) has seen enough
     except OSError as error:
-        _let_the_rest_go_nowhere()
+        _discard_remaining_stdout()
         raise UserError(
             translated("can't write the report to stdout: {why}").format(why=error.strerror or error)
         ) from error
 
 
-def _let_the_rest_go_nowhere() -> None:
+def _discard_remaining_stdout() -> None:
     """Python flushes stdout once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -109,15 +111,15 @@ def _write_atomically(path: Path, text: str) -> None:
         raise UserError(_CANNOT_WRITE.format(path=path, why=error.strerror or error)) from error
 
 
-def show_in_browser(report: Report, written: Path | None, language: str) -> None:
-    """Open ``written``, the report's page; None: one that is made in a new folder, which stays for the browser.
+def show_in_browser(report: Report, report_path: Path | None, language: str) -> None:
+    """Open ``report_path``, the report's page; None: one that is made in a new folder, which stays for the browser.
 
     On stderr it is said where it lies. Raises OSError where it can't be written.
     """
     import tempfile
     import webbrowser
 
-    path = written
+    path = report_path
     if path is None:
         path = Path(tempfile.mkdtemp(prefix="gonogo-"), "report.html")
         write_atomically(path, render(report, "html", language).encode("utf-8", "replace"))

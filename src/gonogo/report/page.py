@@ -25,7 +25,7 @@ _DEFAULT_WIDTH = 80
 _BLOCKS, _ASCII_BLOCKS = ("█", "░"), ("#", ".")
 _MIN_BAR, _MAX_BAR = 4, 10
 _GAP = 2
-_FOLDED = 10
+_MIN_WRAPPED_COLUMN_WIDTH = 10
 """Columns that a cell of words is folded to, so that figures have room."""
 
 
@@ -234,7 +234,7 @@ class Page:
         for number, column in enumerate(table.columns):
             widest = max(cells(text) for text in (column, *(row[number] for row in table.rows)))
             whole = number in table.numeric or not number
-            rest -= _GAP + (widest if whole else min(widest, _FOLDED))
+            rest -= _GAP + (widest if whole else min(widest, _MIN_WRAPPED_COLUMN_WIDTH))
         room = rest // len(table.shares) - 1
         return min(room, _MAX_BAR) if room >= _MIN_BAR else 0
 
@@ -260,7 +260,7 @@ def _can_print(text: str, stream: TextIO) -> bool:
     return True
 
 
-def colour_wanted(stream: TextIO) -> bool:
+def should_use_colour(stream: TextIO) -> bool:
     """Whether to colour what is written: on a terminal that can, unless ``NO_COLOR`` is set (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
 

@@ -40,7 +40,7 @@ class _Node:
         return parts
 
 
-def parts_of(modules: Iterable[ModuleMemory], rows: int) -> list[ModuleMemory]:
+def largest_parts(modules: Iterable[ModuleMemory], rows: int) -> list[ModuleMemory]:
     """At most about ``rows`` parts, largest first, the largest ones divided as far as there is room.
 
     Together they hold what ``modules`` hold.

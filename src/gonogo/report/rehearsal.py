@@ -8,22 +8,22 @@ import msgspec
 
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.rehearsal import Device, ModuleMemory, Rehearsal, RehearsedRank, RoutingBand
-from gonogo.finding.words import CATEGORIES, ONLY_WHERE_HELD, size
-from gonogo.report.as_run import counted_range, tokens_of
+from gonogo.finding.words import CATEGORIES, OPTIONAL_CATEGORIES, size
+from gonogo.report.as_run import format_range, tokens_of
 from gonogo.report.lives.result_tables import result_tables
 from gonogo.report.lives.state_tables import life_tables
-from gonogo.report.parts import parts_of, together
+from gonogo.report.parts import largest_parts, together
 from gonogo.report.table import Table, merged, short_place
 from gonogo.report.untrusted import clean_line
 from gonogo.report.words import size_or_unknown, word
 
-ASSUMPTIONS_SHOWN = 5
-MODULES_SHOWN = 10
+MAX_ASSUMPTIONS_SHOWN = 5
+MAX_MODULES_SHOWN = 10
 _SMALL_PART = 0.005
-_NEXT_TO_NOTHING = 0.0005
-_WORTH_DIVIDING = 0.2
+_NEGLIGIBLE_FRACTION = 0.0005
+_MIN_DIVIDED_FRACTION = 0.2
 """Host memory is divided by modules where they hold at least this share of it."""
-MESSAGE_SHOWN = 400
+MAX_MESSAGE_CHARS = 400
 """Characters of an exception's message; all of it is in the JSON."""
 
 
@@ -32,9 +32,9 @@ def rehearsal_summary(rehearsal: Rehearsal, language: str) -> str:
     ranks = [rank.rank for rank in rehearsal.ranks]
     nodes = rehearsal.nodes
     tokens = tokens_of(rehearsal)
-    said = counted_range(tokens, language) if tokens else ""
+    said = format_range(tokens, language) if tokens else ""
     parts = [
-        f"{max(rehearsal.world_size, _used_devices(rehearsal))} x {clean_line(rehearsal.accelerator)}",
+        f"{max(rehearsal.world_size, _used_device_count(rehearsal))} x {clean_line(rehearsal.accelerator)}",
         *([f"{nodes} 个节点" if language == "zh" else f"{nodes} nodes"] if nodes > 1 else []),
         f"{ranks_text(ranks).in_language(language)} {'已排练' if language == 'zh' else 'rehearsed'}" if ranks else "",
         f"{rehearsal.steps} 步" if language == "zh" else f"{rehearsal.steps} steps",
@@ -45,7 +45,7 @@ def rehearsal_summary(rehearsal: Rehearsal, language: str) -> str:
     return ("，" if language == "zh" else ", ").join(part for part in parts if part)
 
 
-def _used_devices(rehearsal: Rehearsal) -> int:
+def _used_device_count(rehearsal: Rehearsal) -> int:
     """How many devices the ranks used: of a program that starts Ray's workers itself, those of all of them."""
     return max((len(rank.devices) for rank in rehearsal.ranks), default=0)
 
@@ -90,7 +90,7 @@ def _device_columns(rehearsal: Rehearsal, language: str) -> tuple[bool, tuple[st
     return shown, ((word("device", language),) if shown else ())
 
 
-def _when(phase: str, step: int, language: str) -> str:
+def _format_phase_and_step(phase: str, step: int, language: str) -> str:
     return (
         f"{word(phase, language)} ({'第 ' if language == 'zh' else 'step '}{step}{' 步' if language == 'zh' else ''})"
     )
@@ -98,7 +98,7 @@ def _when(phase: str, step: int, language: str) -> str:
 
 def _peak_at(rank: RehearsedRank, device: Device, language: str) -> str:
     """When the peak was reached, and how the rank ended where it did not complete."""
-    when = _when(device.peak_phase, device.peak_step, language)
+    when = _format_phase_and_step(device.peak_phase, device.peak_step, language)
     comma = "，" if language == "zh" else ", "
     return when if rank.outcome == "completed" else f"{when}{comma}{word(rank.outcome, language)}"
 
@@ -141,7 +141,7 @@ def _routing(rehearsal: Rehearsal, language: str) -> Table:
 def _categories(rehearsal: Rehearsal, language: str) -> Table:
     shown, column = _device_columns(rehearsal, language)
     held_somewhere = {name for _, device in _devices(rehearsal) for name, count in device.by_category.items() if count}
-    categories = [name for name in CATEGORIES if name in held_somewhere or name not in ONLY_WHERE_HELD]
+    categories = [name for name in CATEGORIES if name in held_somewhere or name not in OPTIONAL_CATEGORIES]
     rows = []
     for rank, device in _devices(rehearsal):
         held = device.by_category
@@ -179,7 +179,7 @@ def _modules(rehearsal: Rehearsal, language: str) -> Table:
     if device.modules:
         title = f"{word('parts', language)} ({word('rank', language)} {rank.rank}, {_device_name(device)})"
         return _parts(title, device.modules, language)
-    held = device.top_modules[:MODULES_SHOWN]
+    held = device.top_modules[:MAX_MODULES_SHOWN]
     rows = tuple((_module_name(entry.module, language), size(entry.bytes)) for entry in held)
     title = f"{word('modules', language)} ({word('rank', language)} {rank.rank}, {_device_name(device)})"
     return Table(title, (word("module", language), word("bytes", language)), rows, frozenset({1}))
@@ -190,7 +190,7 @@ _CATEGORIES_BY_PART = ("parameters", "gradients", "optimizer", "activations")
 
 def _parts(title: str, modules: tuple[ModuleMemory, ...], language: str) -> Table:
     """What each part of the model holds, by category; categories that hold nothing have no column."""
-    parts = parts_of(modules, MODULES_SHOWN)
+    parts = largest_parts(modules, MAX_MODULES_SHOWN)
     whole = sum(part.bytes for part in parts) or 1
     small = [part for part in parts if part.bytes < _SMALL_PART * whole]
     if len(small) > 1:
@@ -203,7 +203,7 @@ def _parts(title: str, modules: tuple[ModuleMemory, ...], language: str) -> Tabl
         rows.append(
             (
                 f"{name} ({part.count})" if part.count > 1 and "*" in part.module else name,
-                *(_small_or_size(count, whole) for count in (*held, part.bytes - sum(held), part.bytes)),
+                *(_size_or_negligible(count, whole) for count in (*held, part.bytes - sum(held), part.bytes)),
                 f"{100 * part.bytes / whole:.0f} %",
             )
         )
@@ -213,9 +213,9 @@ def _parts(title: str, modules: tuple[ModuleMemory, ...], language: str) -> Tabl
     return Table(title, columns, tuple(rows), frozenset(range(1, last + 1)), shares=frozenset({last}))
 
 
-def _small_or_size(count: int, whole: int) -> str:
+def _size_or_negligible(count: int, total_bytes: int) -> str:
     """Bytes; what is next to nothing of the whole takes little room."""
-    return "~0" if 0 < count < _NEXT_TO_NOTHING * whole else size(count)
+    return "~0" if 0 < count < _NEGLIGIBLE_FRACTION * total_bytes else size(count)
 
 
 def _host_parts(rehearsal: Rehearsal, language: str) -> Table:
@@ -223,7 +223,7 @@ def _host_parts(rehearsal: Rehearsal, language: str) -> Table:
     rank = max(rehearsal.ranks, key=lambda rank: rank.host_peak_bytes, default=None)
     named = [part for part in rank.host_modules if part.module] if rank is not None else []
     held = sum(part.bytes for part in named)
-    if rank is None or held < _WORTH_DIVIDING * rank.host_peak_bytes:
+    if rank is None or held < _MIN_DIVIDED_FRACTION * rank.host_peak_bytes:
         return Table("", (), ())
     title = f"{word('host_parts', language)} ({word('rank', language)} {rank.rank})"
     return _parts(title, rank.host_modules, language)
@@ -270,7 +270,7 @@ def _assumptions(rehearsal: Rehearsal, language: str) -> Table:
             key = (clean_line(what), short_place(clean_line(entry.where)))
             counts[key] = counts.get(key, 0) + entry.count
     often_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    rows = tuple((what, where, f"{count:,}") for (what, where), count in often_first[:ASSUMPTIONS_SHOWN])
+    rows = tuple((what, where, f"{count:,}") for (what, where), count in often_first[:MAX_ASSUMPTIONS_SHOWN])
     more = len(often_first) - len(rows)
     note = (
         (f"另有 {more} 条，见 --format json" if language == "zh" else f"and {more} more, in --format json")
@@ -289,13 +289,15 @@ def _failures(rehearsal: Rehearsal, language: str) -> Table:
             frame = failure.user_frame or failure.library_frame
             parts = (
                 f"{short_place(frame.path)}:{frame.line}" if frame else "",
-                _when(failure.phase, failure.step, language),
+                _format_phase_and_step(failure.phase, failure.step, language),
                 f"{word('module', language)} {failure.module}" if failure.module else "",
                 failure.operator or "",
             )
             where = clean_line(", ".join(part for part in parts if part))
             what = clean_line(f"{failure.type}: {failure.message}")
-            rows.append((rank.rank, (what if len(what) <= MESSAGE_SHOWN else f"{what[:MESSAGE_SHOWN]} …", where)))
+            rows.append(
+                (rank.rank, (what if len(what) <= MAX_MESSAGE_CHARS else f"{what[:MAX_MESSAGE_CHARS]} …", where))
+            )
     columns = tuple(word(name, language) for name in ("rank", "what", "where"))
     return Table(word("failure", language), columns, merged(rows))
 

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from gonogo._version import __version__
 from gonogo.finding import Edit, Finding, Fix, Report, Severity, Skipped, Span
-from gonogo.report.annotation import annotation_text, from_root, level_of
-from gonogo.report.answer.headline import headline_of, verdict_line
+from gonogo.report.annotation import annotation_severity, annotation_text, from_root
+from gonogo.report.answer.headline import make_headline, verdict_line
 from gonogo.report.json_ import document
 from gonogo.report.similar import thread_line
 from gonogo.report.trials.model_reading import reader_lines
@@ -40,7 +40,7 @@ def _run(report: Report, language: str) -> dict[str, Any]:
             rules[name] = len(first)
             first.append(finding)
     prints = _fingerprints(report.findings)
-    answer = headline_of(report)
+    answer = make_headline(report)
     return {
         "tool": {
             "driver": {
@@ -89,7 +89,7 @@ def _rule(finding: Finding, language: str) -> dict[str, Any]:
         "fullDescription": {"text": f"{title} ({page})"},
         "help": {"text": "\n".join([*(f"- {step}" for step in cure), *sources, page])},
         **({"helpUri": sources[0]} if sources else {}),
-        "defaultConfiguration": {"level": _LEVEL[level_of(finding)]},
+        "defaultConfiguration": {"level": _LEVEL[annotation_severity(finding)]},
         "properties": {"sources": sources},
     }
 
@@ -120,7 +120,7 @@ def _skipped_text(skipped: Skipped, language: str) -> str:
     return clean(f"{what}{colon(language)}{why}")
 
 
-def _result(finding: Finding, rule: int, fingerprint: str, language: str) -> dict[str, Any]:
+def _result(finding: Finding, rule_index: int, fingerprint: str, language: str) -> dict[str, Any]:
     title = clean_line(finding.title.in_language(language))
     fixes: list[dict[str, Any]] = []
     for fix in finding.fixes:
@@ -135,9 +135,9 @@ def _result(finding: Finding, rule: int, fingerprint: str, language: str) -> dic
     related = [{"id": number, **_location(span, language)} for number, span in enumerate(finding.spans[1:], 1)]
     return {
         "ruleId": _name(finding),
-        "ruleIndex": rule,
-        "level": _LEVEL[level_of(finding)],
-        "message": {"text": _no_links(f"{title}\n{annotation_text(finding, language)}")},
+        "ruleIndex": rule_index,
+        "level": _LEVEL[annotation_severity(finding)],
+        "message": {"text": _disable_links(f"{title}\n{annotation_text(finding, language)}")},
         "locations": [primary],
         **({"relatedLocations": related} if related else {}),
         **({"fixes": fixes} if fixes else {}),
@@ -146,20 +146,20 @@ def _result(finding: Finding, rule: int, fingerprint: str, language: str) -> dic
             "certainty": finding.certainty.value,
             "severity": finding.level.value,
             "cure": [clean(step.in_language(language)) for step in finding.cure],
-            "confirm": [clean(text.in_language(language)) for text in finding.left_to_confirm],
+            "confirm": [clean(text.in_language(language)) for text in finding.remaining_confirmations],
             "ranks": list(finding.ranks),
         },
     }
 
 
-def _no_links(text: str) -> str:
+def _disable_links(text: str) -> str:
     """The text without ``[what is shown](where it leads)``, which viewers of SARIF make into links."""
     return text.replace("](", "] (")
 
 
 def _location(span: Span, language: str) -> dict[str, Any]:
     label = clean_line(span.label.in_language(language)) if span.label else ""
-    return {"physicalLocation": _physical(span), **({"message": {"text": _no_links(label)}} if label else {})}
+    return {"physicalLocation": _physical(span), **({"message": {"text": _disable_links(label)}} if label else {})}
 
 
 def _physical(span: Span | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from gonogo.report.trials.plan import plan_summary, plan_tables
 from gonogo.report.untrusted import clean_line
 
 
-def summary_of(report: Report, language: str) -> str:
+def report_summary(report: Report, language: str) -> str:
     """What was rehearsed, guarded or planned, in a line; empty for a report of nothing such."""
     if report.rehearsal is not None:
         return rehearsal_summary(report.rehearsal, language)
@@ -26,14 +26,14 @@ def summary_of(report: Report, language: str) -> str:
     return plan_summary(report.plan, language) if report.plan is not None else ""
 
 
-def head_tables_of(report: Report, language: str) -> list[Table]:
+def leading_tables(report: Report, language: str) -> list[Table]:
     """What stands before the findings: what was run."""
     table = as_run_table(report.rehearsal, language) if report.rehearsal is not None else None
     others = also_table(report, language)
     return [one for one in (others, table) if one is not None and one.rows]
 
 
-def tables_of(report: Report, language: str) -> list[Table]:
+def evidence_tables(report: Report, language: str) -> list[Table]:
     """All tables that there are rows for, in the order of reading."""
     if report.rehearsal is not None:
         return rehearsal_tables(report.rehearsal, language)
@@ -56,7 +56,7 @@ _COLUMNS = (
     translated("hazards"),
     translated("seconds"),
 )
-_JUDGED = {"good": translated("good"), "bad": translated("bad"), "skipped": translated("skipped")}
+_JUDGEMENT_WORDS = {"good": translated("good"), "bad": translated("bad"), "skipped": translated("skipped")}
 
 
 def _bisection_table(bisection: Bisection, language: str) -> Table:
@@ -65,7 +65,7 @@ def _bisection_table(bisection: Bisection, language: str) -> Table:
 
     rows = []
     for trial in sorted(bisection.tried, key=lambda trial: Version(trial.version)):
-        judged = _JUDGED.get(trial.judged)
+        judged = _JUDGEMENT_WORDS.get(trial.judged)
         rows.append(
             (
                 clean_line(trial.version),

@@ -12,7 +12,7 @@ def title_of(thread: SimilarThread) -> str:
     return clean_line(thread.title)
 
 
-def settled_text(thread: SimilarThread, language: str) -> str:
+def resolution_text(thread: SimilarThread, language: str) -> str:
     """What settled it, and the hazard whose page tells more; empty where neither is known."""
     said = [clean_line(thread.settled.in_language(language))] if thread.settled else []
     if thread.hazard:
@@ -25,6 +25,6 @@ def thread_line(thread: SimilarThread, language: str) -> str:
     line = clean_line(thread.address)
     if title := title_of(thread):
         line += f"{colon(language)}{title}"
-    if settled := settled_text(thread, language):
+    if settled := resolution_text(thread, language):
         line += f"（{settled}）" if language == "zh" else f" ({settled})"
     return line

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gonogo.finding.ranks import ranges_of
+from gonogo.finding.ranks import format_ranges
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ def merged(rows: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[tuple[str, ...]
     ranks_of: dict[tuple[str, ...], list[int]] = {}
     for rank, cells in rows:
         ranks_of.setdefault(cells, []).append(rank)
-    return tuple((ranges_of(ranks), *cells) for cells, ranks in ranks_of.items())
+    return tuple((format_ranges(ranks), *cells) for cells, ranks in ranks_of.items())
 
 
 def short_place(place: str) -> str:

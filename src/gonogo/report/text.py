@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict, translated
-from gonogo.finding.alike import Alike, findings_of, notes_of, skipped_of
+from gonogo.finding.finding_groups import FindingGroup, grouped_notes, grouped_skipped, shown_findings
 from gonogo.finding.log_answer import SimilarThread
 from gonogo.finding.ranks import ranks_text
-from gonogo.report.answer.headline import Headline, badge, headline_of
+from gonogo.report.answer.headline import Headline, badge, make_headline
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
-from gonogo.report.seen import head_tables_of, summary_of, tables_of
-from gonogo.report.similar import settled_text, title_of
+from gonogo.report.seen import evidence_tables, leading_tables, report_summary
+from gonogo.report.similar import resolution_text, title_of
 from gonogo.report.trials.comparison import comparison_tables
 from gonogo.report.trials.cure import Section, cure_sections
 from gonogo.report.trials.model_reading import reader_sections
@@ -22,7 +22,7 @@ from gonogo.report.words import colon, counted, how_to_apply, said_of, word
 
 _MORE_SOURCES = translated(" (+{count}: gonogo explain {hazard})")
 _GAP = 2
-_SCREEN = 3
+_MAX_FINDINGS_ON_SCREEN = 3
 """Findings in full that fit a screen."""
 _VERDICT_STYLE = {Verdict.GO: "bold green", Verdict.NO_GO: "bold red", Verdict.CANNOT_TELL: "bold yellow"}
 _LEVEL_STYLE = {
@@ -38,20 +38,20 @@ def print_report(report: Report, page: Page, language: str) -> None:
 
     Everything is printed as styled text, never as markup, after terminal escapes have been taken out of it.
     """
-    _print_answer(report, headline_of(report), page, language)
+    _print_answer(report, make_headline(report), page, language)
     if report.comparison is not None:
         for table in comparison_tables(report.comparison, language):
             page.line()
             page.table(table)
     # A log may admit many causes: the first is told in full, so that the answer fits a screen.
-    found, rest = findings_of(report)
+    found, rest = shown_findings(report)
     in_full = 1 if report.log is not None else len(found)
     advised: set[tuple[object, ...]] = set()
     for finding, alike in ((one.finding, one) for one in found[:in_full]):
         page.line()
-        advice = (finding.hazard, finding.cure, finding.left_to_confirm, finding.sources)
-        _print_finding(finding, page, language, advise=advice not in advised)
-        _print_alike(alike, page, language)
+        advice = (finding.hazard, finding.cure, finding.remaining_confirmations, finding.sources)
+        _print_finding(finding, page, language, with_advice=advice not in advised)
+        _print_other_places(alike, page, language)
         advised.add(advice)
     if report.clues:
         page.line()
@@ -66,7 +66,7 @@ def print_report(report: Report, page: Page, language: str) -> None:
     if rest is not None:
         page.line()
         page.line(Styled(_say(rest, language)))
-    for table in head_tables_of(report, language):
+    for table in leading_tables(report, language):
         page.line()
         page.table(table)
     if report.similar:
@@ -77,13 +77,15 @@ def print_report(report: Report, page: Page, language: str) -> None:
     if report.plan is not None:
         print_plan(report.plan, page, language)
     else:
-        for table in tables_of(report, language):
+        for table in evidence_tables(report, language):
             page.line()
             page.table(table)
     _print_coverage(report, page, language)
-    if report.rehearsal is not None or min(in_full, len(found)) > _SCREEN:  # the first line is out of sight
+    if (
+        report.rehearsal is not None or min(in_full, len(found)) > _MAX_FINDINGS_ON_SCREEN
+    ):  # the first line is out of sight
         page.line()
-        page.line(_banner(report, headline_of(report), language).append(f"  {counted(report, language)}"))
+        page.line(_banner(report, make_headline(report), language).append(f"  {counted(report, language)}"))
 
 
 def _say(text: Text, language: str) -> str:
@@ -116,10 +118,10 @@ def _print_answer(report: Report, answer: Headline, page: Page, language: str) -
     for label, figure in zip(labels, answer.figures, strict=True):
         value = Styled(_line(figure.value, language))
         page.labelled(Styled.assemble((label, "dim"), " " * (column - cells(label))), column, value)
-    for said in (counted(report, language), summary_of(report, language)):
+    for said in (counted(report, language), report_summary(report, language)):
         if said:
             page.line(Styled(said))
-    for note in notes_of(answer.shown):
+    for note in grouped_notes(answer.shown):
         page.line(Styled(_say(note, language)))
 
 
@@ -136,14 +138,14 @@ def _banner(report: Report, answer: Headline, language: str) -> Styled:
     return banner
 
 
-def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool) -> None:
-    """Print a finding; without ``advise`` less what has been said of the same hazard above: cures and sources."""
+def _print_finding(finding: Finding, page: Page, language: str, *, with_advice: bool) -> None:
+    """Print a finding; without ``with_advice`` less what has been said of the same hazard above: cures and sources."""
     style = _LEVEL_STYLE[finding.level]
     head = Styled.assemble((f"{word(finding.level.value, language)}[{clean_line(finding.hazard)}]", style))
     page.line(head.append(f"{colon(language)}{clean_line(finding.title.in_language(language))}", "bold"))
     gutter = max((len(str(span.line)) for span in finding.spans), default=1) + 1
     for number, span in enumerate(finding.spans):
-        print_excerpt(span, page, language, gutter, primary=number == 0, style=style)
+        print_excerpt(span, page, language, gutter, is_primary=number == 0, style=style)
     facts = [f"{word('certainty', language)}{colon(language)}{word(finding.certainty.value, language)}"]
     if finding.ranks:
         facts.append(ranks_text(finding.ranks).en)
@@ -153,15 +155,15 @@ def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool)
         facts.append(f"{word('parameter', language)} {clean_line(finding.parameter)}")
     page.line(Styled.assemble((f"{' ' * gutter}= ", "blue"), ("，" if language == "zh" else ", ").join(facts)))
     labelled = [(_label("cause", "bold", language), finding.cause)]
-    if advise:
+    if with_advice:
         labelled += [(_label("help", "bold cyan", language), step) for step in finding.cure]
-        labelled += [(_label("confirm", "bold", language), text) for text in finding.left_to_confirm]
+        labelled += [(_label("confirm", "bold", language), text) for text in finding.remaining_confirmations]
     column = max(cells(label.plain) for label, _ in labelled)
     for label, text in labelled:
         page.labelled(label, column, Styled(_say(text, language)))
     for fix in finding.fixes:
         _print_fix(fix, page, language)
-    if finding.sources and advise:
+    if finding.sources and with_advice:
         more = len(finding.sources) - 1
         line = f"{word('source', language)}{colon(language)}{clean_line(finding.sources[0])}"
         if more:
@@ -170,10 +172,10 @@ def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool)
         page.line(Styled(line, "dim"), wrap=False)
 
 
-def _print_alike(alike: Alike, page: Page, language: str) -> None:
-    if alike.others:
-        page.line(Styled(f"{alike.heading(language)}{colon(language).rstrip()}", "bold"))
-    for place in alike.places(language):
+def _print_other_places(finding_group: FindingGroup, page: Page, language: str) -> None:
+    if finding_group.others:
+        page.line(Styled(f"{finding_group.heading(language)}{colon(language).rstrip()}", "bold"))
+    for place in finding_group.places(language):
         page.line(Styled(clean_line(place), "dim"), wrap=False, indent=4)
 
 
@@ -183,7 +185,7 @@ def _print_briefly(finding: Finding, page: Page, language: str) -> None:
     head = Styled.assemble((clean_line(finding.hazard), _LEVEL_STYLE[finding.level]), f" ({certainty})")
     text = clean_line(finding.title.in_language(language))
     page.line(head.append(f"{colon(language)}{text}{place}"), indent=2)
-    for confirm in finding.left_to_confirm[:1]:
+    for confirm in finding.remaining_confirmations[:1]:
         said = f"{word('confirm', language)}{colon(language)}{clean_line(confirm.in_language(language))}"
         page.line(Styled(said, "dim"), indent=4)
 
@@ -193,7 +195,7 @@ def _print_similar(threads: tuple[SimilarThread, ...], page: Page, language: str
     page.line(Styled(f"{word('similar', language)}{colon(language).rstrip()}", "bold"))
     for thread in threads:
         page.line(Styled(clean_line(thread.address)), wrap=False, indent=2)
-        for said, style in ((title_of(thread), ""), (settled_text(thread, language), "dim")):
+        for said, style in ((title_of(thread), ""), (resolution_text(thread, language), "dim")):
             if said:
                 page.line(Styled(said, style), indent=4)
 
@@ -235,6 +237,6 @@ def _print_coverage(report: Report, page: Page, language: str) -> None:
     if report.skipped:
         page.line()
         page.rule(word("skipped", language))
-        for skipped in skipped_of(report):
+        for skipped in grouped_skipped(report):
             what = (_say(skipped.what, language), "bold")
             page.line(Styled.assemble(what, colon(language), _say(skipped.why, language)))

@@ -32,7 +32,7 @@ def clean_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-def complain(text: Text, language: str) -> None:
+def print_error(text: Text, language: str) -> None:
     """Print a message of one line on stderr, free of terminal escapes and of secrets."""
     from gonogo.finding.redaction import redact
 

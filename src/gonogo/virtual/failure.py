@@ -23,9 +23,9 @@ from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.stack import OURS, frames_of_call, frames_of_traceback, owner_of
 from gonogo.virtual.tensor import VirtualTensor
 
-_ANOMALY_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
+_ANOMALY_FRAME_PATTERN = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
 
-_META_TYPE = re.compile(r"\bMeta(\w+)Type\b")
+_META_TYPE_PATTERN = re.compile(r"\bMeta(\w+)Type\b")
 
 
 class FailedCall:
@@ -38,7 +38,7 @@ class FailedCall:
         self.operands = tuple(_operands(func, args, kwargs, modules))
 
 
-def note_failed_call(modules: ModuleTracker, error: BaseException, func: Any, args: Any, kwargs: Any) -> None:
+def attach_failed_call(modules: ModuleTracker, error: BaseException, func: Any, args: Any, kwargs: Any) -> None:
     """Attach the failing operator to the exception; the innermost one stays."""
     if not hasattr(error, "gonogo_call"):
         error.gonogo_call = FailedCall(func, args, kwargs, modules)  # type: ignore[attr-defined]
@@ -70,7 +70,7 @@ def _operand(name: str, tensor: torch.Tensor, modules: ModuleTracker) -> Operand
     )
 
 
-def exited_for(error: BaseException) -> BaseException:
+def unwrap_exit_cause(error: BaseException) -> BaseException:
     """The exception that a framework printed, and ended the program for by a number alone (hydra); else ``error``.
 
     Of what a Ray worker has raised, its own exception.
@@ -78,11 +78,11 @@ def exited_for(error: BaseException) -> BaseException:
     error = getattr(error, "gonogo_cause", error)
     cause = error.__context__
     if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code and isinstance(cause, Exception):
-        return error if _words_of_parser(error) else getattr(cause, "gonogo_cause", cause)
+        return error if _argparse_message(error) else getattr(cause, "gonogo_cause", cause)
     return error
 
 
-def in_chain(error: BaseException | None, kind: Any) -> Any:
+def find_in_chain(error: BaseException | None, kind: Any) -> Any:
     """The first exception of that kind among this one and those that it was raised from; None where there is none."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -93,7 +93,9 @@ def in_chain(error: BaseException | None, kind: Any) -> Any:
     return None
 
 
-def failure_of(error: BaseException, life: Lifecycle, modules: ModuleTracker, origin: tuple[Frame, ...]) -> Failure:
+def failure_of(
+    error: BaseException, lifecycle: Lifecycle, modules: ModuleTracker, origin: tuple[Frame, ...]
+) -> Failure:
     """The facts of an exception that reached the program's end."""
     call: FailedCall | None = getattr(error, "gonogo_call", None)
     module, module_class = (call.module, call.module_class) if call is not None else (modules.current, None)
@@ -102,17 +104,17 @@ def failure_of(error: BaseException, life: Lifecycle, modules: ModuleTracker, or
         module, module_class = built
     return Failure(
         type=_type_name(error),
-        message=_words_of_parser(error) or _in_kernels_words(str(error)),
+        message=_argparse_message(error) or _with_device_type_names(str(error)),
         frames=frames_of_traceback(error.__traceback__),
-        phase=getattr(error, "gonogo_phase", life.phase),
-        step=life.step,
+        phase=getattr(error, "gonogo_phase", lifecycle.phase),
+        step=lifecycle.step,
         operator=call.operator if call is not None else None,
         operands=call.operands if call is not None else (),
         module=module,
         module_class=module_class,
         reading=_file_being_read(error),
         cause=_first_cause(error),
-        traceback=_in_kernels_words(_traceback_without_us(error)),
+        traceback=_with_device_type_names(_format_user_traceback(error)),
         origin=origin,
     )
 
@@ -135,12 +137,12 @@ def _is_remote(cause: BaseException) -> bool:
     return type(cause).__name__ in ("RemoteTraceback", "_RemoteTraceback")
 
 
-def _in_kernels_words(text: str) -> str:
+def _with_device_type_names(text: str) -> str:
     """The text with tensors' types named as for an accelerator: C++ is told of meta tensors."""
-    return _META_TYPE.sub(rf"torch.{'npu' if hasattr(torch, 'npu') else 'cuda'}.\1Tensor", text)
+    return _META_TYPE_PATTERN.sub(rf"torch.{'npu' if hasattr(torch, 'npu') else 'cuda'}.\1Tensor", text)
 
 
-def _words_of_parser(error: BaseException) -> str | None:
+def _argparse_message(error: BaseException) -> str | None:
     """What argparse printed before it ended the program, whose own exception says no more than the exit status."""
     if isinstance(error, SystemExit):
         for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -178,7 +180,7 @@ def _module_under_construction(tb: TracebackType | None) -> tuple[str, str] | No
     return (" > ".join(classes), classes[-1]) if classes else None
 
 
-def _traceback_without_us(error: BaseException) -> str:
+def _format_user_traceback(error: BaseException) -> str:
     """The traceback as Python prints it, without gonogo's frames."""
     printed = traceback.TracebackException.from_exception(error)
     chain: Any = printed
@@ -191,7 +193,7 @@ def _traceback_without_us(error: BaseException) -> str:
     return "".join(printed.format())[-40_000:]
 
 
-def stack_of_main_thread() -> tuple[Frame, ...]:
+def main_thread_stack() -> tuple[Frame, ...]:
     """Where the main thread is now."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     return frames_of_call(frame) if frame is not None else ()
@@ -212,7 +214,7 @@ class AutogradOrigin:
 
             def note(message: Any, *args: Any, **kwargs: Any) -> None:
                 if "Error detected in" in str(message) and not self.frames:
-                    self.frames = _frames_in(str(message))
+                    self.frames = _anomaly_frames(str(message))
                 show(message, *args, **kwargs)
 
             warnings.showwarning = note
@@ -225,10 +227,10 @@ def is_from_autograd(message: str) -> bool:
     return "returned an invalid gradient at index" in message
 
 
-def _frames_in(warning: str) -> tuple[Frame, ...]:
+def _anomaly_frames(warning: str) -> tuple[Frame, ...]:
     """The frames of the forward call that anomaly detection printed."""
     frames = []
-    for path, line, function in _ANOMALY_FRAME.findall(warning):
+    for path, line, function in _ANOMALY_FRAME_PATTERN.findall(warning):
         if path.startswith((OURS, "<")):
             continue
         text = linecache.getline(path, int(line)).strip()

@@ -26,7 +26,7 @@ from gonogo.finding import Text, translated
 from gonogo.virtual.sandbox.questions import asked_for
 from gonogo.virtual.stack import OURS
 from gonogo.virtual.tensor import VirtualTensor
-from gonogo.virtual.weights.places import NotFetched
+from gonogo.virtual.weights.model_folders import ModelNotDownloaded
 
 
 class InternalFailure(NamedTuple):
@@ -46,16 +46,16 @@ _ASKED = translated(
     "use the network: hf download {name} {file} (in place of a weights file, one with tensors of the same names "
     "and shapes is enough)"
 )
-_ASKED_WHOLE = translated(
+_UNKNOWN_HUB_MODEL = translated(
     "it requests {name} from the hub, but that is neither on this machine nor in gonogo's table of published "
     "models, and a rehearsal does not use the network: hf download {name}, or give the folder of a similar one"
 )
-_STAND_IN = translated(
+_STAND_IN_INCOMPLETE = translated(
     "gonogo's stand-in for {package}, which is not installed here, lacks it: install the package itself if this "
     "machine can (its Python code is enough), or report it"
 )
-_FACADE = translated("gonogo's stand-in for the accelerators lacks it: please report it with this line")
-_META = translated(
+_FACADE_INCOMPLETE = translated("gonogo's stand-in for the accelerators lacks it: please report it with this line")
+_META_TENSOR_USED = translated(
     "a tensor without data, which exists only in a rehearsal, is used where the run has real data: please report "
     "it with this line; reading that data in a DataLoader usually works around it"
 )
@@ -79,11 +79,11 @@ _LATER = translated(
 )
 _DRIVER = translated("it called the real CUDA driver, which has no device here")
 
-_NESTED = translated(
+_STRIDED_NESTED_UNSUPPORTED = translated(
     "nested tensors in the strided layout, which C++ keeps in memory that a rehearsal doesn't have: use "
     "layout=torch.jagged"
 )
-_GUARD = translated(
+_UNKNOWN_DEVICE = translated(
     "C++ code looked for a device that this build of torch doesn't know: please report it with this line"
 )
 
@@ -93,40 +93,40 @@ _NO_NETWORK = re.compile(
     r"|cannot be accessed in offline mode|Max retries exceeded with url|Failed to establish a new connection"
     r"|Name or service not known|Temporary failure in name resolution|Network is unreachable"
 )
-_OFFLINE = {
+_OFFLINE_ERROR_TYPES = {
     "OfflineModeIsEnabled", "LocalEntryNotFoundError", "gaierror", "NameResolutionError", "MaxRetryError",
     "ConnectError", "NewConnectionError",
 }  # fmt: skip
 _MAX_PATHS = 50
 """Paths of one message that are looked up on disk: a message may be a whole file."""
-_MAX_PATH = 4096
+_MAX_PATH_CHARS = 4096
 """Linux opens no longer one."""
-_PATH_LIKE = re.compile(r"[\w./~+@=-]+")
+_PATH_PATTERN = re.compile(r"[\w./~+@=-]+")
 """What may be a path. It is split up afterwards: a pattern that asked for more would try each of its characters as a
 start, which is quadratic in a message that is one long word."""
-_WEIGHTS_SUFFIX = re.compile(r"\.(?:bin|safetensors|pt|pth|ckpt)(?:\.index\.json)?(?!\w)")
+_WEIGHTS_SUFFIX_PATTERN = re.compile(r"\.(?:bin|safetensors|pt|pth|ckpt)(?:\.index\.json)?(?!\w)")
 _NUMBER = re.compile(r"\d+")
-_BEGUN = time.time()
-_STRIDED_NESTED = re.compile(r"\bNestedTensorImpl\b|NestedTensor(?:CPU|CUDA)\b")
-_NO_GUARD = re.compile(r"PyTorch is not linked with support for \w+ devices")
-_INDEXED_META = re.compile(r"\bmeta:\d|torch\.meta\.|VirtualTensor|VirtualMode")
-_NOT_LOADED = re.compile(
+_PROCESS_START_TIME = time.time()
+_STRIDED_NESTED_PATTERN = re.compile(r"\bNestedTensorImpl\b|NestedTensor(?:CPU|CUDA)\b")
+_NO_DEVICE_GUARD_PATTERN = re.compile(r"PyTorch is not linked with support for \w+ devices")
+_META_DEVICE_PATTERN = re.compile(r"\bmeta:\d|torch\.meta\.|VirtualTensor|VirtualMode")
+_LIBRARY_NOT_LOADED_PATTERN = re.compile(
     r"lib(?:cuda|cudart|cublas|cublasLt|cudnn|cufft|curand|cusparse|cusolver|nvrtc|nvJitLink|nccl|torch_cuda|c10_cuda"
     r"|torch_python|ascendcl)\b.{0,40}cannot open shared object|undefined symbol: _?Z|DLL load failed"
     r"|Could not load this library: |operator torchvision::\w+ does not exist"
     r"|Could not run 'torchvision::|Couldn't load custom C\+\+ ops"
 )
-_NO_TOOLKIT = re.compile(
+_NO_TOOLKIT_PATTERN = re.compile(
     r"CUDA_HOME (?:environment variable is not set|does not exist)|MissingCUDAException"
     r"|No such file or directory: '[^']*nvcc'"
 )
-_NO_DRIVER = re.compile(
+_NO_DRIVER_PATTERN = re.compile(
     "CUDA driver version is insufficient|no CUDA-capable device is detected|Found no NVIDIA driver on your system"
 )
-_SLIPS = (AttributeError, KeyError, NameError, AssertionError, RecursionError, ZeroDivisionError)
+_PYTHON_ERRORS = (AttributeError, KeyError, NameError, AssertionError, RecursionError, ZeroDivisionError)
 """Errors of Python itself: raised in gonogo's own code other than by a ``raise``, they are its fault."""
-_WHILE_ITERATED = "changed size during iteration"
-_CALL_ERROR = re.compile(r"^(?P<outer>\w+)\.<locals>\.(?P<name>[\w.<>]+)\(\) (?:got|takes|missing)")
+_CHANGED_DURING_ITERATION = "changed size during iteration"
+_CALL_ERROR_PATTERN = re.compile(r"^(?P<outer>\w+)\.<locals>\.(?P<name>[\w.<>]+)\(\) (?:got|takes|missing)")
 
 
 def find_internal_failure(
@@ -139,46 +139,48 @@ def find_internal_failure(
     """
     for one in chain(error):
         message = str(one)
-        if isinstance(one, NotFetched):
+        if isinstance(one, ModelNotDownloaded):
             return InternalFailure(one.name, one.text)
         told = f"{type(one).__name__}: {message}"
-        if entered_the_driver(message):
+        if is_real_driver_error(message):
             return InternalFailure(failure.operator or failure.type, _DRIVER)
-        for look in (_network, _stand_in, _slip):
+        for look in (_network, _stand_in, _error_in_gonogo):
             found = look(one, message)
             if found is not None:
                 return found
-        if isinstance(one, ImportError | OSError | RuntimeError | AttributeError) and (hit := _NOT_LOADED.search(told)):
+        if isinstance(one, ImportError | OSError | RuntimeError | AttributeError) and (
+            hit := _LIBRARY_NOT_LOADED_PATTERN.search(told)
+        ):
             return InternalFailure(_line(told, hit), _LIBRARY)
-        if isinstance(one, NameError | AttributeError) and "-packages/bitsandbytes/" in _files_of(one)[-1]:
+        if isinstance(one, NameError | AttributeError) and "-packages/bitsandbytes/" in _traceback_files(one)[-1]:
             # It met a name that only its CUDA library gives it: here it has loaded the CPU's, or none.
             return InternalFailure(told[:200], _LIBRARY)
-        if hit := _NO_TOOLKIT.search(told):
+        if hit := _NO_TOOLKIT_PATTERN.search(told):
             return InternalFailure(_line(told, hit), _TOOLKIT)
-        if hit := _STRIDED_NESTED.search(message):
-            return InternalFailure(_line(told, hit), _NESTED)
-        if hit := _NO_GUARD.search(message):
-            nested = any(f"{os.sep}torch{os.sep}nested{os.sep}" in path for path in _files_of(one))
-            return InternalFailure(_line(told, hit), _NESTED if nested else _GUARD)
-        if hit := _INDEXED_META.search(message):
-            return InternalFailure(_line(told, hit), _META)
+        if hit := _STRIDED_NESTED_PATTERN.search(message):
+            return InternalFailure(_line(told, hit), _STRIDED_NESTED_UNSUPPORTED)
+        if hit := _NO_DEVICE_GUARD_PATTERN.search(message):
+            nested = any(f"{os.sep}torch{os.sep}nested{os.sep}" in path for path in _traceback_files(one))
+            return InternalFailure(_line(told, hit), _STRIDED_NESTED_UNSUPPORTED if nested else _UNKNOWN_DEVICE)
+        if hit := _META_DEVICE_PATTERN.search(message):
+            return InternalFailure(_line(told, hit), _META_TENSOR_USED)
         if scratch in message or OURS in message:
             return InternalFailure(type(one).__name__, _FILE)
-        if (later := _of_a_later_step(message)) is not None:
+        if (later := _missing_later_checkpoint(message)) is not None:
             return later
-        path = _weights_not_here(one, message) if failure.phase == "load" else None
+        path = _missing_weights_file(one, message) if failure.phase == "load" else None
         if path and os.path.dirname(os.path.abspath(path)) not in written_folders:
             return InternalFailure(path, _WEIGHTS)
     devices = [operand.device for operand in failure.operands]
     if any(device.startswith("meta:") for device in devices) or ("meta" in devices and not uses_meta):
-        return InternalFailure(failure.operator or failure.type, _META)
+        return InternalFailure(failure.operator or failure.type, _META_TENSOR_USED)
     return None
 
 
-def entered_the_driver(message: str) -> bool:
+def is_real_driver_error(message: str) -> bool:
     """Whether the real CUDA refused something: none of the virtual accelerators does so in these words."""
     no_cuda = VirtualTensor.accelerator_type == "cuda" and message.partition("\n")[0] == "CUDA is not available"
-    return no_cuda or _NO_DRIVER.search(message) is not None
+    return no_cuda or _NO_DRIVER_PATTERN.search(message) is not None
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -190,12 +192,12 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _files_of(error: BaseException) -> list[str]:
+def _traceback_files(error: BaseException) -> list[str]:
     """The files that its traceback goes through, where it was raised last."""
     return [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)] or [""]
 
 
-def _weights_not_here(error: BaseException, message: str) -> str | None:
+def _missing_weights_file(error: BaseException, message: str) -> str | None:
     """The file of weights that the program asked for itself before it trained, and that this machine doesn't have."""
     if not isinstance(error, OSError | AssertionError | ValueError | RuntimeError):
         return None
@@ -205,26 +207,26 @@ def _weights_not_here(error: BaseException, message: str) -> str | None:
 
 def _weights_files_in(message: str) -> Iterator[str]:
     """The names of files with weights that a message holds."""
-    for hit in _PATH_LIKE.finditer(message):
+    for hit in _PATH_PATTERN.finditer(message):
         for word in hit[0].split("="):
             # The last suffix ends the name, as in model.pt.d/pytorch_model.bin.
-            ends = [suffix.end() for suffix in _WEIGHTS_SUFFIX.finditer(word, 1)]
+            ends = [suffix.end() for suffix in _WEIGHTS_SUFFIX_PATTERN.finditer(word, 1)]
             if ends:
                 yield word[: ends[-1]]
 
 
 def _numbered_paths_in(message: str) -> Iterator[str]:
     """The paths in a message that have a number behind a folder's slash, as ``checkpoint-40`` has."""
-    for hit in _PATH_LIKE.finditer(message):
+    for hit in _PATH_PATTERN.finditer(message):
         slash = hit[0].find(os.sep)
         if slash >= 0 and _NUMBER.search(hit[0], slash):
             yield hit[0]
 
 
-def _of_a_later_step(message: str) -> InternalFailure | None:
+def _missing_later_checkpoint(message: str) -> InternalFailure | None:
     """A path that is missing and differs from one that the program has written in nothing but its number."""
     for named in islice(_numbered_paths_in(message), _MAX_PATHS):
-        if len(named) > _MAX_PATH:
+        if len(named) > _MAX_PATH_CHARS:
             continue
         path = os.path.realpath(os.path.expanduser(named))
         while not os.path.exists(parent := os.path.dirname(path)):
@@ -232,34 +234,34 @@ def _of_a_later_step(message: str) -> InternalFailure | None:
         if os.path.exists(path):
             continue
         name = _NUMBER.sub("#", os.path.basename(path))
-        alike = [one for one in _written_in(parent) if _NUMBER.sub("#", one) == name]
+        alike = [one for one in _recently_written_names(parent) if _NUMBER.sub("#", one) == name]
         if alike:
             return InternalFailure(named, _LATER.format(sibling=max(alike)))
     return None
 
 
-def _written_in(folder: str) -> Iterator[str]:
+def _recently_written_names(folder: str) -> Iterator[str]:
     """The names of what was written in a folder since this process began."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if entry.stat(follow_symlinks=False).st_mtime >= _BEGUN:
+            if entry.stat(follow_symlinks=False).st_mtime >= _PROCESS_START_TIME:
                 yield entry.name
 
 
-def _line(text: str, hit: re.Match[str]) -> str:
+def _line(text: str, match: re.Match[str]) -> str:
     """The line of a message that was recognised."""
-    start = text.rfind("\n", 0, hit.start()) + 1
+    start = text.rfind("\n", 0, match.start()) + 1
     return text[start:].partition("\n")[0].strip()[:200]
 
 
 def _network(error: BaseException, message: str) -> InternalFailure | None:
     names = {kind.__name__ for kind in type(error).__mro__}
-    if names & _OFFLINE or _NO_NETWORK.search(message):
+    if names & _OFFLINE_ERROR_TYPES or _NO_NETWORK.search(message):
         asked = asked_for(error)
         if asked is not None and published_model(asked[0]) is None:
             name, file = asked
             if not file:
-                return InternalFailure(name, _ASKED_WHOLE.format(name=name))
+                return InternalFailure(name, _UNKNOWN_HUB_MODEL.format(name=name))
             return InternalFailure(f"{name}, {file}", _ASKED.format(name=name, file=file))
         return InternalFailure(f"{type(error).__name__}: {message.strip().partition(chr(10))[0][:160]}", _NETWORK)
     return None
@@ -270,16 +272,16 @@ def _stand_in(error: BaseException, message: str) -> InternalFailure | None:
     first = message.partition("\n")[0][:200]
     if isinstance(error, ImportError):
         package = (error.name or "").partition(".")[0]
-        if package and (_is_ours(sys.modules.get(package)) or OURS in (error.path or "")):
-            return InternalFailure(first, _STAND_IN.format(package=package))
+        if package and (_is_gonogo_module(sys.modules.get(package)) or OURS in (error.path or "")):
+            return InternalFailure(first, _STAND_IN_INCOMPLETE.format(package=package))
     if isinstance(error, AttributeError) and getattr(error, "obj", None) is not None:
         owner: Any = error.obj
         if isinstance(owner, ModuleType):
             made_here = type(owner).__module__.startswith("gonogo.") or owner.__name__.startswith("torch_npu.")
-            if made_here or (_is_ours(owner) and not owner.__name__.startswith("gonogo.")):
-                return InternalFailure(first, _STAND_IN.format(package=owner.__name__.partition(".")[0]))
+            if made_here or (_is_gonogo_module(owner) and not owner.__name__.startswith("gonogo.")):
+                return InternalFailure(first, _STAND_IN_INCOMPLETE.format(package=owner.__name__.partition(".")[0]))
         elif not isinstance(owner, VirtualTensor) and _class_of(owner).startswith("gonogo."):
-            return InternalFailure(first, _FACADE)
+            return InternalFailure(first, _FACADE_INCOMPLETE)
     return None
 
 
@@ -288,21 +290,21 @@ def _class_of(owner: Any) -> str:
     return str(getattr(kind, "__module__", ""))
 
 
-def _is_ours(module: Any) -> bool:
+def _is_gonogo_module(module: Any) -> bool:
     return str(getattr(module, "__file__", None) or "").startswith(OURS)
 
 
-def _slip(error: BaseException, message: str) -> InternalFailure | None:
+def _error_in_gonogo(error: BaseException, message: str) -> InternalFailure | None:
     """An error of Python's own that arose in gonogo's code, and a call that gonogo's replacement does not take."""
     innermost = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next
-    if isinstance(error, TypeError) and (call := _CALL_ERROR.match(message)) and _is_in_gonogo(call["outer"]):
-        return InternalFailure(message[:200], _FACADE)
-    if innermost is None or not (isinstance(error, _SLIPS) or _WHILE_ITERATED in message):
+    if isinstance(error, TypeError) and (call := _CALL_ERROR_PATTERN.match(message)) and _is_in_gonogo(call["outer"]):
+        return InternalFailure(message[:200], _FACADE_INCOMPLETE)
+    if innermost is None or not (isinstance(error, _PYTHON_ERRORS) or _CHANGED_DURING_ITERATION in message):
         return None
     code = innermost.tb_frame.f_code
-    if not code.co_filename.startswith(OURS) or _raises(code, innermost.tb_lineno):
+    if not code.co_filename.startswith(OURS) or _is_raise_statement(code, innermost.tb_lineno):
         return None
     if isinstance(error, AttributeError) and isinstance(getattr(error, "obj", None), VirtualTensor | torch.Tensor):
         return None
@@ -317,6 +319,6 @@ def _is_in_gonogo(name: str) -> bool:
     return False
 
 
-def _raises(code: CodeType, line: int) -> bool:
+def _is_raise_statement(code: CodeType, line: int) -> bool:
     """Whether that line raises on purpose, as the real thing does."""
     return linecache.getline(code.co_filename, line).strip().startswith(("raise", "assert_", "return getattr"))

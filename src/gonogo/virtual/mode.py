@@ -15,10 +15,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.finding import Text, translated
 from gonogo.virtual import private
-from gonogo.virtual.dispatch.kernel_checks import as_kernels_say, check_generator, check_operands
+from gonogo.virtual.dispatch.kernel_checks import check_generator, check_operands, to_kernel_error
 from gonogo.virtual.dispatch.placement import common_device, foreach_devices
 from gonogo.virtual.dispatch.schema import Operator
-from gonogo.virtual.dispatch.views import Views, native
+from gonogo.virtual.dispatch.views import ViewCache, native
 from gonogo.virtual.memory.blas_workspaces import BlasWorkspaces
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.tensor import CPU, META, Spec, VirtualTensor, alias_of, new_virtual, resolve
@@ -35,7 +35,7 @@ NAMESPACE_HANDLERS: dict[str, Handler] = {}
 
 _INPLACE, _FRESH, _SEVERAL, _NOTHING, _SLOW = range(5)
 _NO_KWARGS: dict[str, Any] = {}
-_MAX_WRITABLE = 1 << 30
+_MAX_WRITABLE_BYTES = 1 << 30
 """Up to so many bytes of one number are laid out for a program that may write to them through NumPy."""
 
 
@@ -59,7 +59,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._known_operators: dict[int, Operator] = {}
         """By identity: an overload's own hash is a function in Python."""
         self._results: dict[Any, Any] = {}
-        self._views = Views()
+        self._views = ViewCache()
         self.stand_ins = StandIns(memory, self, self.run)
 
     @classmethod
@@ -80,19 +80,19 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Serve one operator."""
-        if types and (len(types) > 1 or types[0] is not VirtualTensor) and private.are_foreign(tuple(types)):
+        if types and (len(types) > 1 or types[0] is not VirtualTensor) and private.has_foreign_dispatch(tuple(types)):
             return NotImplemented  # a DTensor's: its operators come back, on local tensors
         self.operators += 1
         self.current = func
         try:
             operator = self._known_operators.get(id(func))
             if operator is None:
-                operator = self._learn(func)
+                operator = self._register_operator(func)
             if operator.handler is not None:
                 check_operands(func, args)
                 out = operator.handler(self, func, args, kwargs or {})
                 if any(value.__class__ is VirtualTensor and value.cell.chosen for value in args):
-                    propagation.carry_choice(out)
+                    propagation.propagate_choice(out)
                 return out
             out = self.run(operator, args, kwargs or _NO_KWARGS)
             if operator.multiplies and self.workspaces is not None:
@@ -103,14 +103,14 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.on_failure(error, func, args, kwargs or {})
             raise
 
-    def _learn(self, func: Any) -> Operator:
+    def _register_operator(self, func: Any) -> Operator:
         handler = HANDLERS.get(func) or NAMESPACE_HANDLERS.get(func.namespace)
         operator = self._known_operators[id(func)] = Operator(func, handler)
         return operator
 
     def operator(self, func: Any) -> Operator:
         """The facts of ``func``."""
-        return self._known_operators.get(id(func)) or self._learn(func)
+        return self._known_operators.get(id(func)) or self._register_operator(func)
 
     def run(self, operator: Operator, args: Any, kwargs: dict[str, Any]) -> Any:
         """Serve an operator by its shapes; values follow where all operands' are known."""
@@ -146,7 +146,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             out = make(self._new(*one) for one in made)
         else:
             out = None
-        propagation.carry(self.ledger, operator, args, kwargs, tensors, out)
+        propagation.propagate_values(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
     def _collect(self, arguments: Any, key: list[Any], tensors: list[VirtualTensor]) -> bool:
@@ -192,7 +192,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         device = resolve(wanted) if wanted is not None else None
         if device is not None and device.type == "meta":  # the program wants a meta tensor of its own
             self.uses_meta = True
-            return self._on_meta(func, args, kwargs)[0]
+            return self._run_on_meta(func, args, kwargs)[0]
         devices = foreach_devices(args) if operator.foreach else None
         if device is None:
             device = devices[0] if devices else common_device(func, tensors, args) if tensors else CPU
@@ -205,18 +205,18 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 tensor._spec = None
         else:
             try:
-                raw, stand_ins = self._on_meta(func, args, kwargs)
+                raw, stand_ins = self._run_on_meta(func, args, kwargs)
             except NotImplementedError as error:
-                return self._without_kernel(operator, args, kwargs, tensors, error)
+                return self._run_without_meta_kernel(operator, args, kwargs, tensors, error)
         out, result = self._wrap(raw, device, devices, args, kwargs, stand_ins)
         if operator.inplace_view:  # the values lie where they lay
             return out
         if signature is not None and result[0] != _SLOW:
             self._results[signature] = result
-        propagation.carry(self.ledger, operator, args, kwargs, tensors, out)
+        propagation.propagate_values(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
-    def _on_meta(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[int, VirtualTensor]]:
+    def _run_on_meta(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[int, VirtualTensor]]:
         """Run the meta kernel on plain meta tensors of the same shapes.
 
         Returns its result and, by storage, the virtual tensor that each plain one stood for.
@@ -227,9 +227,9 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if "device" in kwargs or (not stand_ins and any(a.name == "device" for a in func._schema.arguments)):
             plain_kwargs["device"] = META
         try:
-            raw = private.on_meta(func, plain_args, plain_kwargs)
+            raw = private.run_on_meta(func, plain_args, plain_kwargs)
         except RuntimeError as error:
-            if (told := as_kernels_say(error, plain_args)) is error:
+            if (told := to_kernel_error(error, plain_args)) is error:
                 raise
             raise told from None
         return raw, {private.storage_key(plain): virtual for plain, virtual in stand_ins.values()}
@@ -246,15 +246,15 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._check_strided(raw)
             written = stand_ins.get(private.storage_key(raw))
             if written is not None:
-                if _is_part(raw, written):
+                if _is_view_of(raw, written):
                     with private.DisableTorchDispatch():
                         part = private.as_strided(written, raw.shape, raw.stride(), raw.storage_offset())
                         return alias_of(part, written), (_SLOW, None)
                 return written, (_INPLACE, _place_of(written, args, kwargs))
-            fresh = self._fresh(raw, device)
+            fresh = self._spec_and_bytes(raw, device)
             return self._new(*fresh), (_FRESH, fresh)
-        if isinstance(raw, list | tuple) and raw and all(_is_fresh(item, stand_ins) for item in raw):
-            several = [self._fresh(t, devices[i] if devices else device) for i, t in enumerate(raw)]
+        if isinstance(raw, list | tuple) and raw and all(_has_new_storage(item, stand_ins) for item in raw):
+            several = [self._spec_and_bytes(t, devices[i] if devices else device) for i, t in enumerate(raw)]
             make = list if isinstance(raw, list) else tuple
             return make(self._new(*one) for one in several), (_SEVERAL, (make, several))
         if isinstance(raw, list | tuple):
@@ -262,7 +262,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return (wrapped if isinstance(raw, list) else tuple(wrapped)), (_SLOW, None)
         return raw, (_SLOW, None)
 
-    def _fresh(self, raw: torch.Tensor, device: torch.device) -> tuple[Spec, int]:
+    def _spec_and_bytes(self, raw: torch.Tensor, device: torch.device) -> tuple[Spec, int]:
         """What :meth:`_new` makes a virtual tensor like ``raw`` of."""
         self._check_strided(raw)
         return Spec.of(raw.shape, raw.stride(), raw.dtype, device), raw.untyped_storage().nbytes()
@@ -271,7 +271,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if raw.layout is not torch.strided:
             raise UnsupportedOperator(str(self.current), translated("its result is a sparse tensor"))
 
-    def _without_kernel(
+    def _run_without_meta_kernel(
         self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], error: NotImplementedError
     ) -> Any:
         decomposition = private.decompositions().get(operator.func)
@@ -308,15 +308,17 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if type(raw) is torch.Tensor:
             if private.storage_key(raw) == private.storage_key(base):
                 return alias_of(raw, base)
-            return self._fresh_view(operator, raw, args, kwargs, tensors)
+            return self._unshared_result(operator, raw, args, kwargs, tensors)
         if isinstance(raw, list | tuple):
             return type(raw)(alias_of(item, base) for item in raw)
         return raw
 
-    def _fresh_view(self, operator: Operator, raw: Any, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
+    def _unshared_result(
+        self, operator: Operator, raw: Any, args: Any, kwargs: Any, tensors: list[VirtualTensor]
+    ) -> Any:
         """An operator that may share storage, and did not this time."""
-        out = self._new(*self._fresh(raw, common_device(operator.func, tensors, args)))
-        propagation.carry(self.ledger, operator, args, kwargs, tensors, out)
+        out = self._new(*self._spec_and_bytes(raw, common_device(operator.func, tensors, args)))
+        propagation.propagate_values(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
     # -- values, for those who read them -----------------------------------------------------------------------------
@@ -325,29 +327,29 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The virtual tensor that stands for a real CPU tensor."""
         return self.stand_ins.of(real)
 
-    def wrap_real(self, known: Any, device: torch.device) -> Any:
+    def wrap_real(self, real_value: Any, device: torch.device) -> Any:
         """Real results as virtual tensors on ``device``, values kept."""
-        if isinstance(known, torch.Tensor):
-            out = self._new(*self._fresh(known, device))
-            contents.give(out, known)
+        if isinstance(real_value, torch.Tensor):
+            out = self._new(*self._spec_and_bytes(real_value, device))
+            contents.give(out, real_value)
             return out
-        if isinstance(known, list | tuple):
-            return type(known)(self.wrap_real(item, device) for item in known)
-        return known
+        if isinstance(real_value, list | tuple):
+            return type(real_value)(self.wrap_real(item, device) for item in real_value)
+        return real_value
 
     def known_values(self, tensor: VirtualTensor) -> torch.Tensor | None:
         """A real CPU tensor with the tensor's values, or None where they are not known. Shares memory."""
         with private.modes_off():
             return contents.read(tensor)
 
-    def values_or_assumed(self, tensor: VirtualTensor, to_write: bool = False) -> torch.Tensor:
+    def values_or_assumed(self, tensor: VirtualTensor, for_write: bool = False) -> torch.Tensor:
         """The values; where they're not known, zeros, with the assumption recorded.
 
-        With ``to_write``, elements have bytes of their own, and what is written to them is written to the tensor.
+        With ``for_write``, elements have bytes of their own, and what is written to them is written to the tensor.
         """
-        if to_write:
+        if for_write:
             with private.modes_off():
-                contents.lay_out(tensor, most=_MAX_WRITABLE)
+                contents.lay_out(tensor, most=_MAX_WRITABLE_BYTES)
         known = self.known_values(tensor)
         if known is not None:
             if tensor.cell.chosen:
@@ -364,19 +366,19 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return copy
 
 
-def _is_part(raw: torch.Tensor, whole: VirtualTensor) -> bool:
+def _is_view_of(raw: torch.Tensor, operand: VirtualTensor) -> bool:
     """Whether a kernel returned a view of an operand (FSDP2's operators do), not the operand, grown or as it was."""
-    taken = contents.storage_bytes(whole)
-    if not whole.storage_offset():  # then its stand-in is as large as what it spans
-        spans = 1 + sum((size - 1) * stride for size, stride in zip(whole.shape, whole.stride(), strict=True))
-        taken = spans * whole.element_size() if whole.numel() else 0
+    taken = contents.storage_bytes(operand)
+    if not operand.storage_offset():  # then its stand-in is as large as what it spans
+        spans = 1 + sum((size - 1) * stride for size, stride in zip(operand.shape, operand.stride(), strict=True))
+        taken = spans * operand.element_size() if operand.numel() else 0
     if private.storage_bytes(raw) != taken:
         return False
-    same = (whole.shape, whole.stride(), whole.storage_offset())
-    return (raw.shape, raw.stride(), raw.storage_offset()) != same and raw.dtype == whole.dtype
+    same = (operand.shape, operand.stride(), operand.storage_offset())
+    return (raw.shape, raw.stride(), raw.storage_offset()) != same and raw.dtype == operand.dtype
 
 
-def _is_fresh(raw: Any, stand_ins: dict[int, VirtualTensor]) -> bool:
+def _has_new_storage(raw: Any, stand_ins: dict[int, VirtualTensor]) -> bool:
     return isinstance(raw, torch.Tensor) and private.storage_key(raw) not in stand_ins
 
 

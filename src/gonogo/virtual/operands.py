@@ -17,14 +17,14 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.stack import OURS, is_of_python, owner_of
+from gonogo.virtual.stack import OURS, is_standard_library, owner_of
 
 _MAX_TEXT = 1024
-_MAX_SOURCE = 2 << 20
+_MAX_SOURCE_BYTES = 2 << 20
 _MADE_BY_PREPARE = ("Tokenizer", "TokenizerFast", "Processor", "ImageProcessor", "FeatureExtractor", "Dataset")
 _SUFFIX = re.compile(r"[^/.]\.[A-Za-z][A-Za-z0-9]{0,11}$")
 _NONE = object()
-_OF_THE_PROGRAM = (
+_PROGRAM_ERRORS = (
     AttributeError, KeyError, IndexError, NameError, TypeError, ZeroDivisionError, AssertionError, ImportError,
 )  # fmt: skip
 """What Python itself raises of a value: a path that the statement has too is not the reason."""
@@ -40,14 +40,14 @@ def failing_statements(error: BaseException) -> Iterator[tuple[FrameType, ast.st
     frames = [(frame, line) for frame, line in frames if not frame.f_code.co_filename.startswith((OURS, "<"))]
     first = next((n for n in reversed(range(len(frames))) if owner_of(frames[n][0].f_code.co_filename) == "user"), 0)
     for frame, line in frames[first:]:
-        statement = _statement(frame.f_code.co_filename, line)
+        statement = _innermost_statement(frame.f_code.co_filename, line)
         if statement is not None:
             yield frame, statement
 
 
 def missing_paths(error: BaseException) -> list[str]:
     """Whole paths that a reader which failed was given, and at which nothing lies."""
-    if isinstance(error, _OF_THE_PROGRAM):
+    if isinstance(error, _PROGRAM_ERRORS):
         return []
     found: dict[str, None] = {}
     for frame, statement in failing_statements(error):
@@ -64,7 +64,7 @@ def made_operands(error: BaseException, prepared: str) -> list[str]:
     """What gonogo made among the values of the statement that failed: stand-ins, and what is read from ``prepared``."""
     found: dict[str, None] = {}
     for frame, statement in failing_statements(error):
-        if is_of_python(frame.f_code.co_filename):
+        if is_standard_library(frame.f_code.co_filename):
             continue
         for value in _values(frame, statement):
             if (name := _made(value, prepared)) is not None:
@@ -105,9 +105,9 @@ def _as_path(value: Any) -> str | None:
     return os.path.abspath(os.path.expanduser(text))
 
 
-def _statement(path: str, line: int) -> ast.stmt | None:
+def _innermost_statement(path: str, line: int) -> ast.stmt | None:
     """The innermost statement of a line, without what its blocks hold."""
-    tree = _tree(path)
+    tree = _parse_file(path)
     found: ast.stmt | None = None
     for node in ast.walk(tree) if tree is not None else ():
         if not isinstance(node, ast.stmt) or not node.lineno <= line <= (node.end_lineno or node.lineno):
@@ -117,9 +117,9 @@ def _statement(path: str, line: int) -> ast.stmt | None:
     return None if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) else found
 
 
-def _tree(path: str) -> ast.Module | None:
+def _parse_file(path: str) -> ast.Module | None:
     try:
-        if os.path.getsize(path) > _MAX_SOURCE:
+        if os.path.getsize(path) > _MAX_SOURCE_BYTES:
             return None
         with open(path, "rb") as file:
             return ast.parse(file.read())
@@ -147,7 +147,7 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id, _NONE))
     if isinstance(node, ast.Attribute):
         owner = _value(node.value, frame)
-        return _NONE if owner is _NONE else _held(owner, node.attr)
+        return _NONE if owner is _NONE else _raw_attribute(owner, node.attr)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         owner = _value(node.value, frame)
         if type(owner) in (dict, list, tuple):
@@ -174,7 +174,7 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
     return _NONE
 
 
-def _held(owner: Any, name: str) -> Any:
+def _raw_attribute(owner: Any, name: str) -> Any:
     """An attribute as the object or its module holds it: no property is run."""
     try:
         return vars(owner).get(name, _NONE)

@@ -19,7 +19,7 @@ Label = tuple[str, ...]
 that is divided; empty of a whole one."""
 Piece = tuple[int, int, Label]
 """(first byte, byte after the last, label)."""
-_IN_LOCATION = "gonogo-origin:"
+_LOCATION_PREFIX = "gonogo-origin:"
 _BASE: Label = ("base", "", "", "")
 Described = tuple[str, tuple[int, ...], str, list[Piece]]
 """A tensor in a file: key, shape, dtype, pieces."""
@@ -46,12 +46,12 @@ def pieces_of(cell: Cell, start: int, end: int) -> list[Piece]:
     ]
 
 
-def put(cell: Cell, start: int, end: int, pieces: Sequence[Piece], *, beside: bool = False) -> None:
-    """Say what a range holds now, in place of what it held; ``beside``: as well as that."""
+def put(cell: Cell, start: int, end: int, pieces: Sequence[Piece], *, keep_existing: bool = False) -> None:
+    """Say what a range holds now, in place of what it held; ``keep_existing``: as well as that."""
     kept: list[Piece] = []
     for piece in cell.origins or ():
         a, b, label = piece
-        if beside or b <= start or a >= end:
+        if keep_existing or b <= start or a >= end:
             kept.append(piece)
             continue
         if a < start:
@@ -95,7 +95,7 @@ def pieces_in(tensor: VirtualTensor) -> list[Piece]:
     return pieces_of(tensor.cell, *span_of(tensor))
 
 
-def label_as(tensors: Iterable[tuple[VirtualTensor, Label]]) -> None:
+def set_labels(tensors: Iterable[tuple[VirtualTensor, Label]]) -> None:
     """Give tensors new labels, storage by storage."""
     ranges: dict[int, tuple[Cell, list[Piece]]] = {}
     for tensor, label in tensors:
@@ -124,7 +124,7 @@ def copy_origins(target: VirtualTensor, source: VirtualTensor) -> None:
         pieces = [(first * b // a, last * b // a, label) for first, last, label in pieces] if a != b else pieces
         put(target.cell, start, end, pieces)
     else:
-        put(target.cell, start, end, whole(pieces, end - start), beside=not is_dense(target))
+        put(target.cell, start, end, whole(pieces, end - start), keep_existing=not is_dense(target))
 
 
 def whole(pieces: Sequence[Piece], nbytes: int) -> list[Piece]:
@@ -132,13 +132,13 @@ def whole(pieces: Sequence[Piece], nbytes: int) -> list[Piece]:
     return [(0, nbytes, label) for label in dict.fromkeys(label for _, _, label in pieces)]
 
 
-def without_parts(pieces: Sequence[Piece]) -> list[Piece]:
+def drop_shard_labels(pieces: Sequence[Piece]) -> list[Piece]:
     """The labels after a collective, by which ranks put together what each had a part of."""
     return [(a, b, (*label[:3], "", *label[4:])) for a, b, label in pieces]
 
 
-def join_origins(target: VirtualTensor, sources: Sequence[VirtualTensor], *, in_order: bool) -> None:
-    """``target`` was made of the contents of several; ``in_order``: one after the other."""
+def join_origins(target: VirtualTensor, sources: Sequence[VirtualTensor], *, concatenated: bool) -> None:
+    """``target`` was made of the contents of several; ``concatenated``: one after the other."""
     if target.cell.origins is None and all(source.cell.origins is None for source in sources):
         return
     start, end = span_of(target)
@@ -147,13 +147,13 @@ def join_origins(target: VirtualTensor, sources: Sequence[VirtualTensor], *, in_
     size = target.element_size()
     for source in sources:
         own = pieces_in(source)
-        if in_order and source.is_contiguous():
+        if concatenated and source.is_contiguous():
             old = source.element_size()
             pieces += [(at + a * size // old, at + b * size // old, label) for a, b, label in own]
             at += source.numel() * size
         else:
             pieces += whole(own, end - start)
-    put(target.cell, start, end, pieces, beside=not is_dense(target))
+    put(target.cell, start, end, pieces, keep_existing=not is_dense(target))
 
 
 def clear(tensor: VirtualTensor) -> None:
@@ -173,29 +173,29 @@ def as_json(key: str, pieces: Sequence[Piece]) -> str:
 _KEPT = ("parameter", "buffer", "optimizer", "rank", "base")
 
 
-def in_location(location: str, key: str, pieces: Sequence[Piece]) -> str:
+def embed_in_location(location: str, key: str, pieces: Sequence[Piece]) -> str:
     """The location that torch writes with a storage, with what it holds put before it."""
-    return f"{_IN_LOCATION}{as_json(key, pieces)}\n{location}"
+    return f"{_LOCATION_PREFIX}{as_json(key, pieces)}\n{location}"
 
 
-def from_location(location: str) -> tuple[str, str | None]:
+def split_location(location: str) -> tuple[str, str | None]:
     """The location without that, and that."""
-    if not location.startswith(_IN_LOCATION):
+    if not location.startswith(_LOCATION_PREFIX):
         return location, None
-    told, _, location = location.removeprefix(_IN_LOCATION).partition("\n")
+    told, _, location = location.removeprefix(_LOCATION_PREFIX).partition("\n")
     return location, told
 
 
-def was_read(tensor: Any, told: str | None, file: str, key: str = "") -> None:
+def record_read(tensor: Any, metadata: str | None, file: str, key: str = "") -> None:
     """A tensor with a storage of its own was read from a file, with what the file tells of it."""
     cell = getattr(tensor, "cell", None)
     if not Origins.followed or cell is None:
         return
-    if told is None:
+    if metadata is None:
         cell.origins = [(0, cell.nbytes, (*_BASE, file, key))]
         Origins.on_unlabelled(file)
         return
-    own, pieces = json.loads(told)
+    own, pieces = json.loads(metadata)
     cell.origins = [(a, b, (*label, file, own or key)) for a, b, *label in pieces]
     cell.origins = cell.origins or [(0, cell.nbytes, (*_BASE, file, own or key))]
     Origins.on_read(file)

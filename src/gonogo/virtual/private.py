@@ -37,11 +37,11 @@ set_data: Callable[[torch.Tensor, torch.Tensor], None] = _data.__set__
 
 
 def make_wrapper(
-    cls: type, shape: Any, strides: Any, dtype: torch.dtype, shown_device: torch.device, requires_grad: bool
+    cls: type, shape: Any, strides: Any, dtype: torch.dtype, reported_device: torch.device, requires_grad: bool
 ) -> Any:
-    """A wrapper-subclass tensor with a storage of its own, which C++ takes to be on ``shown_device``."""
+    """A wrapper-subclass tensor with a storage of its own, which C++ takes to be on ``reported_device``."""
     return torch.Tensor._make_wrapper_subclass(
-        cls, shape, strides=strides, storage_offset=0, dtype=dtype, device=shown_device, requires_grad=requires_grad
+        cls, shape, strides=strides, storage_offset=0, dtype=dtype, device=reported_device, requires_grad=requires_grad
     )
 
 
@@ -71,13 +71,13 @@ def lift_only_cpu_tensors() -> Callable[[], None]:
     return lambda: torch._C._set_only_lift_cpu_tensors(before)
 
 
-def name_accelerator(device_type: str) -> None:
+def register_device_type(device_type: str) -> None:
     """Have torch know devices of that type: one that is not its own is PrivateUse1, once a process."""
     if device_type not in ("cpu", "cuda"):
         torch.utils.rename_privateuse1_backend(device_type)  # type: ignore[attr-defined]
 
 
-def refuse_device(device: torch.device) -> None:
+def raise_unknown_device(device: torch.device) -> None:
     """Raise what torch raises for a device that it has nothing for: ``cuda`` on an Ascend machine, ``mps`` …."""
     with modes_off():
         torch.empty(0, device=device)
@@ -110,7 +110,7 @@ def flops(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> int:
     return int(counted(*args, **kwargs, out_shape=out))
 
 
-def marks_parameters_alone() -> Callable[[type, Any], bool] | None:
+def parameter_instance_check() -> Callable[[type, Any], bool] | None:
     """What ``isinstance`` asks of classes of parameters; None where torch asks rightly.
 
     To torch 2.1 and before, whatever is marked as a parameter was of each of them: an ``UninitializedParameter`` too.
@@ -127,7 +127,7 @@ def marks_parameters_alone() -> Callable[[type, Any], bool] | None:
     return is_one
 
 
-def take_back(library: Any) -> None:
+def unregister_library(library: Any) -> None:
     """Take away what a ``torch.library.Library`` has registered."""
     if hasattr(library, "_destroy"):
         library._destroy()
@@ -136,7 +136,7 @@ def take_back(library: Any) -> None:
     library.m = None
 
 
-def on_meta(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def run_on_meta(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """An operator on plain meta tensors: by its meta kernel, or by FakeTensor's own where torch has it only there.
 
     So it is of fused attention in torch 2.3 to 2.5 (``torch/_subclasses/fake_impls.py``). Raises NotImplementedError
@@ -178,7 +178,7 @@ def _each(name: str, args: Any) -> list[torch.Tensor] | None:
     return [torch.empty_like(tensor) for tensor in args[0]]
 
 
-def count_as_streams(stream: type, event: type) -> None:
+def register_stream_classes(stream: type, event: type) -> None:
     """Have the compiler of torch 2.2 to 2.4, which asks what streams and events are derived from, take these."""
     for name, cls in (("_StreamBase", stream), ("_EventBase", event)):
         base = getattr(sys.modules.get("torch._streambase"), name, None)
@@ -248,7 +248,7 @@ def custom_operator(name: str) -> Callable[..., Any] | None:
     return None if definition is None else definition._init_fn
 
 
-def group_of_name(name: str) -> Any:
+def resolve_process_group(name: str) -> Any:
     """The process group that a functional collective names."""
     import torch.distributed.distributed_c10d as c10d
 
@@ -257,7 +257,7 @@ def group_of_name(name: str) -> Any:
 
 
 @cache
-def are_foreign(kinds: tuple[type, ...]) -> bool:
+def has_foreign_dispatch(kinds: tuple[type, ...]) -> bool:
     """Whether a class among these has a dispatch of its own (a DTensor), which goes before that of virtual tensors."""
     plain = torch.Tensor.__torch_dispatch__
     return any(getattr(kind, "__torch_dispatch__", plain) is not plain and not _is_virtual(kind) for kind in kinds)
@@ -279,7 +279,7 @@ def modes_off() -> Any:
     return _disable_current_modes()
 
 
-def know_replaced_when_scripting() -> None:
+def register_replacements_for_scripting() -> None:
     """Have TorchScript, which knows torch's functions by their identity, know those, too, that stand in torch now."""
     import torch.jit._builtins as builtins
 
@@ -304,7 +304,7 @@ def check() -> list[str]:
         "torch._decomp.decomposition_table": decompositions,
         "torch._C._dispatch_has_computed_kernel_for_dispatch_key": lambda: has_meta_kernel(torch.ops.aten.mm.default),
         "torch._C._dispatch_has_kernel_for_dispatch_key": lambda: is_composite(torch.ops.aten.matmul.default),
-        "torch.jit._builtins._builtin_table": know_replaced_when_scripting,
+        "torch.jit._builtins._builtin_table": register_replacements_for_scripting,
         "torch.UntypedStorage._cdata": lambda: storage_key(torch.empty(1)),
         "torch._C._current_graph_task_id": in_autograd,
         "torch.Tensor.data (getset descriptor)": lambda: get_data(torch.empty(1)),

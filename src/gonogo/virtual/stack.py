@@ -37,21 +37,21 @@ def owner_of(path: str) -> Owner:
     if path.startswith(_TORCH):
         return "torch"
     inside = ("site-packages", "dist-packages")
-    if any(part in path for part in inside) or path.startswith(_STDLIB) or _is_laid_over(path):
+    if any(part in path for part in inside) or path.startswith(_STDLIB) or _is_in_overlay(path):
         return "library"
     return "user"
 
 
 @functools.cache
-def is_of_python(path: str) -> bool:
+def is_standard_library(path: str) -> bool:
     """Whether a file is of Python's standard library, or no file at all."""
     path = os.path.abspath(path) if not path.startswith("<") else path
     if any(part in path for part in ("site-packages", "dist-packages")):
         return False
-    return path.startswith(("<", *_STDLIB)) and not _is_laid_over(path)
+    return path.startswith(("<", *_STDLIB)) and not _is_in_overlay(path)
 
 
-def _is_laid_over(path: str) -> bool:
+def _is_in_overlay(path: str) -> bool:
     folders = os.environ.get("GONOGO_OVERLAYS", "").split(os.pathsep)
     return any(folder and path.startswith(folder + os.sep) for folder in folders)
 
@@ -92,20 +92,20 @@ def frames_of_call(frame: FrameType | None = None) -> tuple[Frame, ...]:
     return tuple(reversed(found))
 
 
-_NOT_TORCHS: dict[int, bool] = {}
+_IS_OUTSIDE_TORCH: dict[int, bool] = {}
 _ASKED: list[CodeType] = []
-"""Kept alive, so that no other takes the identity of one of :data:`_NOT_TORCHS`."""
+"""Kept alive, so that no other takes the identity of one of :data:`_IS_OUTSIDE_TORCH`."""
 
 
-def place_now() -> tuple[CodeType, int] | None:
+def current_place() -> tuple[CodeType, int] | None:
     """Code and instruction of the innermost frame that is neither torch's nor gonogo's: a microsecond's work."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        known = _NOT_TORCHS.get(id(code))
+        known = _IS_OUTSIDE_TORCH.get(id(code))
         if known is None:
             path = code.co_filename
-            known = _NOT_TORCHS[id(code)] = not path.startswith((OURS, *_TORCH, "<"))
+            known = _IS_OUTSIDE_TORCH[id(code)] = not path.startswith((OURS, *_TORCH, "<"))
             _ASKED.append(code)
         if known:
             return code, frame.f_lasti
@@ -115,6 +115,6 @@ def place_now() -> tuple[CodeType, int] | None:
 
 @functools.cache
 def place_text(code: CodeType, instruction: int) -> str:
-    """``FILE:LINE FUNCTION`` of what :func:`place_now` answers."""
+    """``FILE:LINE FUNCTION`` of what :func:`current_place` answers."""
     lines = (line for start, end, line in code.co_lines() if start <= instruction < end)
     return f"{code.co_filename}:{next(lines, None) or code.co_firstlineno} {code.co_name}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CPU = torch.device("cpu")
 META = torch.device("meta")
-_CPU_TOLD_AS = 100
+_CPU_META_INDEX = 100
 """The index under which C++ is told of the CPU; no machine has that many accelerators."""
 
 
@@ -51,10 +51,10 @@ class Spec:
 @cache
 def meta_device(device: torch.device) -> torch.device:
     """The ``meta:N`` device by which C++ knows a virtual device."""
-    return torch.device("meta", _CPU_TOLD_AS if device.type == "cpu" else device.index or 0)
+    return torch.device("meta", _CPU_META_INDEX if device.type == "cpu" else device.index or 0)
 
 
-class Kernel:
+class MetaKernelState:
     """Whether a meta kernel is running: then a virtual tensor's device is ``meta`` to Python as well."""
 
     running = False
@@ -108,7 +108,7 @@ class VirtualTensor(torch.Tensor):
     @property
     def device(self) -> torch.device:  # type: ignore[override]
         """The virtual device; ``meta`` while a meta kernel runs."""
-        return META if Kernel.running else self._device
+        return META if MetaKernelState.running else self._device
 
     @property
     def is_cuda(self) -> bool:  # type: ignore[override]
@@ -123,7 +123,7 @@ class VirtualTensor(torch.Tensor):
     @property
     def is_meta(self) -> bool:  # type: ignore[override]
         """False to the program; True to a meta kernel."""
-        return Kernel.running
+        return MetaKernelState.running
 
     @property
     def data(self) -> torch.Tensor:
@@ -133,7 +133,7 @@ class VirtualTensor(torch.Tensor):
     @data.setter
     def data(self, new: torch.Tensor) -> None:
         virtual: VirtualTensor = new if isinstance(new, VirtualTensor) else VirtualTensor.virtual_mode.virtualise(new)
-        as_told = virtual if virtual.is_inference() == self.is_inference() else _told_otherwise(virtual)
+        as_told = virtual if virtual.is_inference() == self.is_inference() else _copy_in_other_inference_mode(virtual)
         private.set_data(self, as_told)
         self._device, self.cell, self._spec = virtual._device, virtual.cell, None
 
@@ -241,7 +241,7 @@ class VirtualTensor(torch.Tensor):
             )
         if self.requires_grad and not force and torch.is_grad_enabled():
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-        return VirtualTensor.virtual_mode.values_or_assumed(self, to_write=True).numpy()
+        return VirtualTensor.virtual_mode.values_or_assumed(self, for_write=True).numpy()
 
     def __array__(self, dtype: Any = None) -> Any:
         array = self.numpy()
@@ -252,7 +252,7 @@ class VirtualTensor(torch.Tensor):
         return VirtualTensor.virtual_mode.values_or_assumed(self).tolist()
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        known = None if Kernel.running else VirtualTensor.virtual_mode.known_values(self)
+        known = None if MetaKernelState.running else VirtualTensor.virtual_mode.known_values(self)
         if known is not None and known.numel() <= 1000:
             text = repr(known)
             return text if self._device.type == "cpu" else f"{text[:-1]}, device='{self._device}')"
@@ -303,12 +303,14 @@ class VirtualTensor(torch.Tensor):
 VirtualTensor.__name__ = "Tensor"
 
 
-def resolve(wanted: Any) -> torch.device:
+def resolve(device_spec: Any) -> torch.device:
     """A full device: ``cuda`` without an index is the current one, an integer is an accelerator's index."""
     kind = VirtualTensor.accelerator_type
-    device: torch.device = torch.device(kind, wanted) if isinstance(wanted, int) else torch.device(wanted)
+    device: torch.device = (
+        torch.device(kind, device_spec) if isinstance(device_spec, int) else torch.device(device_spec)
+    )
     if device.type == "meta" and device.index is not None:  # C++ names a virtual device
-        if device.index == _CPU_TOLD_AS:
+        if device.index == _CPU_META_INDEX:
             return CPU
         return torch.device(VirtualTensor.accelerator_type, device.index)
     if device.type == VirtualTensor.accelerator_type:
@@ -319,7 +321,7 @@ def resolve(wanted: Any) -> torch.device:
     if device.type == "cpu":
         return CPU
     if device.type != "meta":
-        private.refuse_device(device)
+        private.raise_unknown_device(device)
     return device
 
 
@@ -344,7 +346,7 @@ def alias_of(view: torch.Tensor, base: VirtualTensor, spec: Spec | None = None) 
     return tensor
 
 
-def _told_otherwise(tensor: VirtualTensor) -> VirtualTensor:
+def _copy_in_other_inference_mode(tensor: VirtualTensor) -> VirtualTensor:
     """The same shape, strides and offset, made in inference mode where the tensor was not, and the other way round.
 
     C++ lets ``.data`` go from one to the other on devices, and not on ``meta``. What a real one is afterwards, an
@@ -364,12 +366,12 @@ def rebuild(
     dtype: torch.dtype,
     device: str,
     requires_grad: bool,
-    numbers: bytes | None,
+    data: bytes | None,
     is_parameter: bool,
 ) -> torch.Tensor:
     """The inverse of pickling a virtual tensor."""
-    if numbers:  # of an empty tensor there are none
-        tensor = torch.frombuffer(bytearray(numbers), dtype=dtype).reshape(shape).to(device)
+    if data:  # of an empty tensor there are none
+        tensor = torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape).to(device)
     else:
         tensor = torch.empty_strided(shape, strides, dtype=dtype, device=device)
     return torch.nn.Parameter(tensor, requires_grad) if is_parameter else tensor.requires_grad_(requires_grad)

@@ -13,7 +13,7 @@ Unsupported = Callable[[str, Text], BaseException]
 class UnsupportedOperator(RuntimeError):
     """An operator that can't be rehearsed: no meta kernel, no decomposition."""
 
-    def __init__(self, operator: str, why: Text) -> None:
-        super().__init__(f"{operator} can't be rehearsed: {why.en}")
+    def __init__(self, operator: str, reason: Text) -> None:
+        super().__init__(f"{operator} can't be rehearsed: {reason.en}")
         self.operator = operator
-        self.why = why
+        self.why = reason

@@ -6,10 +6,10 @@ import io
 from collections.abc import Sequence
 
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
-from gonogo.evidence.log.line import LogLine, cleaned
+from gonogo.evidence.log.line import LogLine, clean_lines
 from gonogo.evidence.log.sieve import Part
 from gonogo.evidence.log.source import LogSource
-from gonogo.evidence.log.traceback import Raised, raised_in
+from gonogo.evidence.log.traceback import RaisedError, parse_tracebacks
 from gonogo.evidence.setup import Setup
 
 TRACEBACK = """Traceback (most recent call last):
@@ -24,12 +24,12 @@ RuntimeError: the loss is no scalar
 
 def lines_of(data: str | bytes, rank: int | None = None) -> list[LogLine]:
     """The cleaned lines of a log."""
-    return cleaned("a.log", rank, [Part(1, data if isinstance(data, bytes) else data.encode())])
+    return clean_lines("a.log", rank, [Part(1, data if isinstance(data, bytes) else data.encode())])
 
 
-def raised(text: str) -> list[Raised]:
+def raised(text: str) -> list[RaisedError]:
     """The exceptions that one channel's lines tell of."""
-    return list(raised_in(lines_of(text)))
+    return list(parse_tracebacks(lines_of(text)))
 
 
 def source_of(data: str | bytes, label: str = "a.log", rank: int | None = None) -> LogSource:

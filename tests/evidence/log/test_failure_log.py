@@ -71,8 +71,8 @@ class TestErrors:
     def test_the_users_frame(self) -> None:
         text = TRACEBACK.replace("RuntimeError", '  File "/opt/site-packages/torch/x.py", line 1, in f\nRuntimeError')
         (error,) = log_of(text).errors
-        assert error.users_frame is not None
-        assert error.users_frame.function == "main"
+        assert error.last_user_frame is not None
+        assert error.last_user_frame.function == "main"
 
     def test_errors_of(self) -> None:
         log = log_of(TRACEBACK + "\nValueError: x\n")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gonogo.evidence.log.sieve import AFTER, BEFORE, WHOLE, KeptLog, Sieve
+from gonogo.evidence.log.sieve import BYTES_AFTER_MATCH, BYTES_BEFORE_MATCH, WHOLE, KeptLog, Sieve
 
 ROOM = 1 << 18
 FILLER = b"{'loss': 1.25, 'grad_norm': 0.5, 'epoch': 0.1}\n"
@@ -61,7 +61,9 @@ def test_what_is_kept_are_the_lines_around_a_word_with_their_numbers(size: int) 
     for hit in hits:
         assert numbered[hit + 1] == rows[hit]
         assert {hit - 20, hit - 1, hit + 3, hit + 40, hit + 120} & set(range(1, data.count(b"\n") + 1)) <= set(numbered)
-    assert sum(len(part.data) for part in found.parts) < (len(hits) + 1) * (BEFORE + AFTER + 200)
+    assert sum(len(part.data) for part in found.parts) < (len(hits) + 1) * (
+        BYTES_BEFORE_MATCH + BYTES_AFTER_MATCH + 200
+    )
 
 
 def test_the_first_and_the_last_errors_are_kept_where_all_is_errors() -> None:
@@ -71,7 +73,7 @@ def test_the_first_and_the_last_errors_are_kept_where_all_is_errors() -> None:
     assert numbered[1] == b"ValueError: 0000000"
     assert numbered[300_000] == b"ValueError: 0299999"
     assert found.dropped_bytes > 0
-    assert sum(len(part.data) for part in found.parts) < ROOM + 4 * (BEFORE + AFTER)
+    assert sum(len(part.data) for part in found.parts) < ROOM + 4 * (BYTES_BEFORE_MATCH + BYTES_AFTER_MATCH)
     assert sum(len(part.data) for part in found.parts) + found.dropped_bytes == len(data)
 
 
@@ -84,7 +86,7 @@ def test_a_line_of_20_mb(ending: bytes) -> None:
     tracemalloc.stop()
     assert any(b"ValueError: inside" in part.data for part in found.parts)
     assert not ending.endswith(b"last") or found.parts[-1].data.endswith(b"last")
-    assert sum(len(part.data) for part in found.parts) < 4 * (BEFORE + AFTER)
+    assert sum(len(part.data) for part in found.parts) < 4 * (BYTES_BEFORE_MATCH + BYTES_AFTER_MATCH)
     assert peak < 50 << 20  # a few blocks, whatever the line's length
 
 

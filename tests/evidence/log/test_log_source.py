@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from evidence.log.log_text import TRACEBACK, source_of
 
-from gonogo.evidence.log.source import chunks, rank_of_name, sources
+from gonogo.evidence.log.source import chunks, rank_from_file_name, sources
 from gonogo.finding.errors import UserError
 
 
@@ -110,7 +110,7 @@ class TestFolder:
     ],
 )
 def test_ranks_in_names(path: str, rank: int | None) -> None:
-    assert rank_of_name(Path("logs", path)) == rank
+    assert rank_from_file_name(Path("logs", path)) == rank
 
 
 class TestArguments:

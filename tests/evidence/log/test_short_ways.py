@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.log.line import MAX_LINE_LENGTH, LogLine, cleaned
+from gonogo.evidence.log.line import MAX_LINE_LENGTH, LogLine, clean_lines
 from gonogo.evidence.log.sieve import Part
 from gonogo.evidence.patterns import Pattern, shape_of
 from gonogo.evidence.setup import Setup
@@ -15,11 +15,11 @@ from gonogo.evidence.setup import Setup
 
 def test_lines_without_anything_strange_are_read_as_all_others() -> None:
     plain = b'[rank1]: Traceback  \n  File "a.py", line 1\n\n' + b"x" * (MAX_LINE_LENGTH + 5) + b"\nlast"
-    one = cleaned("a.log", None, [Part(4, plain)])
-    other = cleaned("a.log", None, [Part(4, plain + "\n\u2026".encode())])
+    one = clean_lines("a.log", None, [Part(4, plain)])
+    other = clean_lines("a.log", None, [Part(4, plain + "\n\u2026".encode())])
     assert one == other[:-1]
     assert [line.number for line in one] == [4, 5, 6, 7, 8]
-    assert [line.text for line in cleaned("a.log", None, [Part(1, b"a\x1b[1mb\rc\x00d\n")])] == ["ab", "cd"]
+    assert [line.text for line in clean_lines("a.log", None, [Part(1, b"a\x1b[1mb\rc\x00d\n")])] == ["ab", "cd"]
 
 
 @pytest.mark.parametrize("said", ["[Errno 28] No space", "CUDA error: 700", "rank 7 of 64", "no number"])

@@ -17,16 +17,16 @@ class CommandSummary(NamedTuple):
     example: str
 
 
-_WHAT = translated(
+_INTRODUCTION = translated(
     "gonogo tells you whether a multi-GPU training run will work, before you rent the GPUs: GO, NO-GO or CANNOT-TELL."
 )
-_FIRST = translated("Start here")
-_STEPS = (
+_START_HERE = translated("Start here")
+_FIRST_STEPS = (
     (translated("Put your launch command behind --; nothing is run:"), "gonogo check -- bash launch.sh"),
     (translated("Run the program itself, on virtual GPUs:"), "gonogo rehearse --gpus 8xH100-80G -- bash launch.sh"),
     (translated("Did a run die? Show its log:"), "gonogo diagnose train.log"),
 )
-GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
+COMMAND_GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
     (
         translated("Before a run"),
         (
@@ -154,14 +154,14 @@ def wanted(words: Sequence[str]) -> bool:
 
 def print_overview(page: Page, language: str) -> None:
     """Print what to do first, then every command in its group with a sentence and an example."""
-    page.line(Styled(_WHAT.in_language(language)))
+    page.line(Styled(_INTRODUCTION.in_language(language)))
     page.line()
-    page.line(Styled(_FIRST.in_language(language), "bold"))
-    for says, typed in _STEPS:
+    page.line(Styled(_START_HERE.in_language(language), "bold"))
+    for says, typed in _FIRST_STEPS:
         page.line(Styled(says.in_language(language)), indent=_INDENT)
         page.line(Styled(typed, "cyan"), indent=2 * _INDENT, wrap=False)
     column = max(map(cells, names())) + 2 * _INDENT
-    for group, commands in GROUPS:
+    for group, commands in COMMAND_GROUPS:
         page.line()
         page.line(Styled(group.in_language(language), "bold"))
         for command in commands:
@@ -175,6 +175,6 @@ def print_overview(page: Page, language: str) -> None:
 
 def names() -> Iterator[str]:
     """The names of all commands, in the order of the overview."""
-    for _, commands in GROUPS:
+    for _, commands in COMMAND_GROUPS:
         for command in commands:
             yield command.name

@@ -12,7 +12,7 @@ from gonogo.cli.options import Lang
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.install import install_hint
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 
 def server(
@@ -27,7 +27,7 @@ def server(
 
     编辑器语言服务：边写边检查，提供悬停说明、补全和修复。
     """
-    with exit_statuses(chosen_language(lang, os.environ)):
+    with exit_statuses(choose_language(lang, os.environ)):
         try:
             from gonogo.cli.lsp.server import serve
         except ModuleNotFoundError as error:

@@ -9,13 +9,15 @@ import msgspec
 from packaging.version import Version
 
 from gonogo.evidence.config.deepspeed_keys import KeyInfo, children, known, optimizers, schedulers
-from gonogo.evidence.config.deepspeed_schema import default_in, describe_key, knows
+from gonogo.evidence.config.deepspeed_schema import default_in_release, describe_key, knows
 
-_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
-_OWN_KEYS = frozenset(
+_TOKEN_PATTERN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
+_DEEPSPEED_ONLY_KEYS = frozenset(
     {"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "zero_allow_untested_optimizer"}
 )
-_NAME = re.compile(r"(?:^|[/_.-])(?:ds|deepspeed|zero)[\w.-]*\.jsonc?$|zero[-_]?[0-3]\w*\.json", re.IGNORECASE)
+_CONFIG_NAME_PATTERN = re.compile(
+    r"(?:^|[/_.-])(?:ds|deepspeed|zero)[\w.-]*\.jsonc?$|zero[-_]?[0-3]\w*\.json", re.IGNORECASE
+)
 
 
 class Cursor(msgspec.Struct, frozen=True):
@@ -31,7 +33,7 @@ class Cursor(msgspec.Struct, frozen=True):
     quoted: bool = False
 
 
-class Offer(msgspec.Struct, frozen=True):
+class CompletionEntry(msgspec.Struct, frozen=True):
     """One thing that may be written: its text for a list, what is inserted, and what is said of it."""
 
     label: str
@@ -42,13 +44,13 @@ class Offer(msgspec.Struct, frozen=True):
 
 def is_deepspeed(path: str, text: str) -> bool:
     """Whether a JSON file is a DeepSpeed config, by its name or by a key that only those have."""
-    return bool(_NAME.search(path)) or any(f'"{key}"' in text for key in _OWN_KEYS)
+    return bool(_CONFIG_NAME_PATTERN.search(path)) or any(f'"{key}"' in text for key in _DEEPSPEED_ONLY_KEYS)
 
 
 def cursor_at(text: str, offset: int) -> Cursor | None:
     """What stands at an offset; None in a comment, a list, or outside of the object."""
     stack: list[tuple[str, str | None]] = []  # ("{" or "[", the key that is being given a value)
-    for token in _TOKEN.finditer(text):
+    for token in _TOKEN_PATTERN.finditer(text):
         start, end, word = token.start(), token.end(), token[0]
         if start >= offset:
             break
@@ -63,13 +65,13 @@ def cursor_at(text: str, offset: int) -> Cursor | None:
         elif word in "}]":
             stack = stack[:-1]
         elif word == ",":
-            _set(stack, None)
+            _set_current_key(stack, None)
         elif word[0] == '"' and stack and stack[-1] == ("{", None):
-            _set(stack, _plain(word))
+            _set_current_key(stack, _unquote(word))
     return _cursor(stack, offset, offset, quoted=False)
 
 
-def _set(stack: list[tuple[str, str | None]], key: str | None) -> None:
+def _set_current_key(stack: list[tuple[str, str | None]], key: str | None) -> None:
     if stack:
         stack[-1] = (stack[-1][0], key)
 
@@ -81,40 +83,40 @@ def _cursor(stack: list[tuple[str, str | None]], start: int, end: int, *, quoted
     return Cursor(path, stack[-1][1] is None, start, end, quoted)
 
 
-def _plain(word: str) -> str:
+def _unquote(word: str) -> str:
     try:
         return str(json.loads(word if len(word) > 1 and word.endswith('"') else f'{word}"'))
     except ValueError:
         return word.strip('"')
 
 
-def offers(cursor: Cursor, release: str, language: str) -> list[Offer]:
+def completions_at(cursor: Cursor, release: str, language: str) -> list[CompletionEntry]:
     """What may be written at the cursor, for a release of DeepSpeed."""
     version = Version(release)
     if not cursor.is_key:
-        return [Offer(value, value, "") for value in _values(cursor.path, version)]
+        return [CompletionEntry(value, value, "") for value in _possible_values(cursor.path, version)]
     found = []
     for name, info in children(cursor.path).items():
         if not knows(info, version) or info.same_as:
             continue
         said = describe_key(".".join((*cursor.path, name)), info, version, language)
-        found.append(Offer(name, f'"{name}": {_value_of(info, version)}', said, bool(info.deprecated)))
+        found.append(CompletionEntry(name, f'"{name}": {_initial_value(info, version)}', said, bool(info.deprecated)))
     return sorted(found, key=lambda offer: (offer.deprecated, offer.label))
 
 
 def word_at(text: str, cursor: Cursor) -> str:
     """The key that stands at the cursor."""
-    return _plain(text[cursor.start : cursor.end] or '""')
+    return _unquote(text[cursor.start : cursor.end] or '""')
 
 
-def meaning_at(path: tuple[str, ...], release: str, language: str) -> str:
+def key_documentation(path: tuple[str, ...], release: str, language: str) -> str:
     """What is known of a key as Markdown; empty where it is none of DeepSpeed's."""
     info = known(path)
     said = "" if info is None else describe_key(".".join(path), info, Version(release), language)
     return f"`{'.'.join(path)}` (DeepSpeed {release})\n\n{said}" if said else ""
 
 
-def _values(path: tuple[str, ...], version: Version) -> list[str]:
+def _possible_values(path: tuple[str, ...], version: Version) -> list[str]:
     if path in (("optimizer", "type"), ("scheduler", "type")):
         names = optimizers() if path[0] == "optimizer" else schedulers()
         return [json.dumps(_display_name(name)) for name, info in names.items() if knows(info, version)]
@@ -125,7 +127,7 @@ def _values(path: tuple[str, ...], version: Version) -> list[str]:
         return [json.dumps(value) for value in info.values]
     if info.type == "bool":
         return ["true", "false", '"auto"']
-    default = default_in(info, version)
+    default = default_in_release(info, version)
     auto = ['"auto"'] if info.type in ("int", "float") else []
     return [json.dumps(default), *auto] if default is not None else auto
 
@@ -136,9 +138,9 @@ def _display_name(name: str) -> str:
     )
 
 
-def _value_of(info: KeyInfo, version: Version) -> str:
+def _initial_value(info: KeyInfo, version: Version) -> str:
     """What is put after a new key."""
     if info.type == "object":
         return "{}"
-    default = default_in(info, version)
+    default = default_in_release(info, version)
     return json.dumps(default) if default is not None else '""' if info.type == "str" else "null"

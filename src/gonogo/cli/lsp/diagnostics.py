@@ -27,16 +27,16 @@ class PlacedFinding(msgspec.Struct, frozen=True):
     span: Span
 
 
-def diagnostic_of(shown: PlacedFinding, document: TextDocument, language: str) -> lsp.Diagnostic:
+def to_diagnostic(placed_finding: PlacedFinding, document: TextDocument, language: str) -> lsp.Diagnostic:
     """The finding as a diagnostic of its document."""
-    finding = shown.finding
+    finding = placed_finding.finding
     related = [
         lsp.DiagnosticRelatedInformation(
-            lsp.Location(uri_of(span.path), lsp.Range(_position(span), _position(span))),
+            lsp.Location(file_uri(span.path), lsp.Range(_span_start(span), _span_start(span))),
             span.label.in_language(language) if span.label else span.text.strip(),
         )
         for span in finding.spans
-        if span is not shown.span and (span.label or span.text.strip())
+        if span is not placed_finding.span and (span.label or span.text.strip())
     ]
     severity = _SEVERITIES[finding.level]
     if finding.level is Level.ERROR and finding.certainty.value != "certain":
@@ -44,7 +44,7 @@ def diagnostic_of(shown: PlacedFinding, document: TextDocument, language: str) -
     said = [finding.title.in_language(language), finding.cause.in_language(language)]
     said += [f"→ {step.in_language(language)}" for step in finding.cure]
     return lsp.Diagnostic(
-        range=_range(shown.span, document),
+        range=_span_range(placed_finding.span, document),
         message="\n".join(said),
         severity=severity,
         code=finding.hazard,
@@ -53,41 +53,47 @@ def diagnostic_of(shown: PlacedFinding, document: TextDocument, language: str) -
     )
 
 
-def action_of(shown: PlacedFinding, fix: Fix, workspace: Workspace, language: str) -> lsp.CodeAction | None:
+def to_code_action(
+    placed_finding: PlacedFinding, fix: Fix, workspace: Workspace, language: str
+) -> lsp.CodeAction | None:
     """A fix as a code action; None where only a person can do it, or a document has changed since."""
     if not fix.edits or fix.applicability is Applicability.MANUAL:
         return None
     changes: dict[str, list[lsp.TextEdit]] = {}
     for edit in fix.edits:
-        uri = uri_of(edit.path)
+        uri = file_uri(edit.path)
         document = workspace.get_text_document(uri)
         try:
             data = document.source.encode("utf-8")
-            start = edit.start if _fits(data, edit.start, edit.before) else edit.start - len(_BOM)  # editors hide it
-            if start < 0 or not _fits(data, start, edit.before):
+            start = (
+                edit.start if _has_bytes_at_offset(data, edit.start, edit.before) else edit.start - len(_BOM)
+            )  # editors hide it
+            if start < 0 or not _has_bytes_at_offset(data, start, edit.before):
                 return None
             first = len(data[:start].decode("utf-8"))
             last = first + len(edit.before.decode("utf-8"))
             after = edit.after.decode("utf-8")
         except UnicodeError:
             return None
-        place = lsp.Range(position_of(document, first), position_of(document, last))
+        place = lsp.Range(position_at(document, first), position_at(document, last))
         changes.setdefault(uri, []).append(lsp.TextEdit(place, after))
     return lsp.CodeAction(
         title=fix.title.in_language(language),
         kind=lsp.CodeActionKind.QuickFix,
         is_preferred=fix.applicability is Applicability.SAFE,
-        diagnostics=[diagnostic_of(shown, workspace.get_text_document(uri_of(shown.span.path)), language)],
+        diagnostics=[
+            to_diagnostic(placed_finding, workspace.get_text_document(file_uri(placed_finding.span.path)), language)
+        ],
         edit=lsp.WorkspaceEdit(changes=changes),
     )
 
 
-def uri_of(path: str) -> str:
+def file_uri(path: str) -> str:
     """A path, from the root, as an address."""
     return uris.from_fs_path(str(resolved(path))) or ""
 
 
-def position_of(document: TextDocument, offset: int) -> lsp.Position:
+def position_at(document: TextDocument, offset: int) -> lsp.Position:
     """Where the character of an offset stands, in the editor's units; the end of the text for what is beyond it."""
     if offset < len(document.source):
         return document.client_position_at_offset(offset)
@@ -97,15 +103,15 @@ def position_of(document: TextDocument, offset: int) -> lsp.Position:
     return document.position_to_client_units(ServerTextPosition(len(lines) - 1, len(lines[-1])))
 
 
-def _fits(data: bytes, start: int, before: bytes) -> bool:
+def _has_bytes_at_offset(data: bytes, start: int, before: bytes) -> bool:
     return data[start : start + len(before)] == before
 
 
-def _position(span: Span) -> lsp.Position:
+def _span_start(span: Span) -> lsp.Position:
     return lsp.Position(max(0, span.line - 1), max(0, span.column - 1))
 
 
-def _range(span: Span, document: TextDocument) -> lsp.Range:
+def _span_range(span: Span, document: TextDocument) -> lsp.Range:
     """The place in the editor's units; a place whose end is not known ends with its line."""
     lines = document.lines
     if not 1 <= span.line <= len(lines):
@@ -115,4 +121,4 @@ def _range(span: Span, document: TextDocument) -> lsp.Range:
         last = sum(len(line) for line in lines[: span.end_line - 1]) + span.end_column - 1
     else:
         last = sum(len(line) for line in lines[: span.line - 1]) + len(lines[span.line - 1].rstrip())
-    return lsp.Range(position_of(document, first), position_of(document, max(first, last)))
+    return lsp.Range(position_at(document, first), position_at(document, max(first, last)))

@@ -17,16 +17,16 @@ from gonogo._version import __version__
 from gonogo.check.findings import check
 from gonogo.check.settings import read_settings
 from gonogo.cli.explain import find_hazard, page_of
-from gonogo.cli.lsp.config_at import cursor_at, is_deepspeed, meaning_at, offers, word_at
-from gonogo.cli.lsp.diagnostics import PlacedFinding, action_of, diagnostic_of, position_of
+from gonogo.cli.lsp.config_at import completions_at, cursor_at, is_deepspeed, key_documentation, word_at
+from gonogo.cli.lsp.diagnostics import PlacedFinding, position_at, to_code_action, to_diagnostic
 from gonogo.evidence.config.deepspeed_keys import releases
 from gonogo.evidence.config.deepspeed_schema import release_of
 from gonogo.evidence.files import kind_of
-from gonogo.evidence.paths import BUFFERS, resolved
+from gonogo.evidence.paths import EDITOR_BUFFERS, resolved
 from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
 
-_PAUSE = 0.04
+_DEBOUNCE_SECONDS = 0.04
 """Seconds without a key stroke before files are looked at."""
 _MAX_FOLDER_FILES = 60
 """Files of a folder that are looked at together; in a larger one, those that are open, and what they name."""
@@ -65,24 +65,24 @@ class Server(LanguageServer):
             return
         whole = str(resolved(path))
         self._open[whole] = uri
-        BUFFERS[whole] = self.workspace.get_text_document(uri).source.encode("utf-8", "surrogatepass")
-        self._look_soon(whole)
+        EDITOR_BUFFERS[whole] = self.workspace.get_text_document(uri).source.encode("utf-8", "surrogatepass")
+        self._schedule_check(whole)
 
     def closed(self, uri: str) -> None:
         """A document was closed: the file on the disk counts again."""
         whole = str(resolved(uris.to_fs_path(uri) or ""))
         self._open.pop(whole, None)
-        BUFFERS.pop(whole, None)
+        EDITOR_BUFFERS.pop(whole, None)
         self._publish(whole, [])
 
-    def _look_soon(self, path: str) -> None:
+    def _schedule_check(self, path: str) -> None:
         if self._waiting is not None:
             self._waiting.cancel()
         self._waiting = asyncio.get_running_loop().create_task(self._look(path))
 
     async def _look(self, path: str) -> None:
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_DEBOUNCE_SECONDS)
             self._waiting = None  # what has begun is finished
             found = await asyncio.get_running_loop().run_in_executor(self._worker, self._found, self._beside(path))
             for one in {*found, *self.shown}:
@@ -123,20 +123,20 @@ class Server(LanguageServer):
                 found.setdefault(path, []).append(PlacedFinding(finding, finding.spans[0]))
         return found
 
-    def _publish(self, path: str, shown: list[PlacedFinding]) -> None:
-        if not shown and not self.shown.get(path):
+    def _publish(self, path: str, placed_findings: list[PlacedFinding]) -> None:
+        if not placed_findings and not self.shown.get(path):
             return
-        self.shown[path] = shown
+        self.shown[path] = placed_findings
         uri = self._open.get(path) or uris.from_fs_path(path) or ""
         document = self.workspace.get_text_document(uri)
-        diagnostics = [diagnostic_of(one, document, self.language) for one in shown]
+        diagnostics = [to_diagnostic(one, document, self.language) for one in placed_findings]
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, diagnostics))
 
     def at(self, uri: str, place: lsp.Range) -> list[PlacedFinding]:
         """What was found at a place of a document."""
         document = self.workspace.get_text_document(uri)
         shown = self.shown.get(str(resolved(uris.to_fs_path(uri) or "")), [])
-        ranges = [(one, diagnostic_of(one, document, self.language).range) for one in shown]
+        ranges = [(one, to_diagnostic(one, document, self.language).range) for one in shown]
         return [one for one, where in ranges if where.start <= place.end and place.start <= where.end]
 
 
@@ -174,7 +174,7 @@ def make_server(language: str | None) -> Server:
             cursor = cursor_at(text, document.offset_at_position(params.position) + 1)
             if cursor is not None and cursor.quoted:
                 path = (*cursor.path, word_at(text, cursor)) if cursor.is_key else cursor.path
-                parts.append(meaning_at(path, server.release, server.language))
+                parts.append(key_documentation(path, server.release, server.language))
         names = dict.fromkeys(one.finding.hazard for one in server.at(uri, place))
         parts += [page_of(find_hazard(name), server.language) for name in names]
         said = "\n\n---\n\n".join(part for part in parts if part)
@@ -189,10 +189,10 @@ def make_server(language: str | None) -> Server:
         cursor = cursor_at(text, document.offset_at_position(params.position))
         if cursor is None:
             return None
-        place = lsp.Range(position_of(document, cursor.start), position_of(document, cursor.end))
+        place = lsp.Range(position_at(document, cursor.start), position_at(document, cursor.end))
         kind = lsp.CompletionItemKind.Property if cursor.is_key else lsp.CompletionItemKind.Value
         items = []
-        for offer in offers(cursor, server.release, server.language):
+        for offer in completions_at(cursor, server.release, server.language):
             has_value = cursor.is_key and text[cursor.end :].lstrip().startswith(":")
             insert = f'"{offer.label}"' if has_value else offer.insert
             items.append(
@@ -214,7 +214,7 @@ def make_server(language: str | None) -> Server:
         actions = []
         for shown in server.at(params.text_document.uri, params.range):
             for fix in shown.finding.fixes:
-                action = action_of(shown, fix, server.workspace, server.language)
+                action = to_code_action(shown, fix, server.workspace, server.language)
                 if action is not None:
                     actions.append(action)
         return actions

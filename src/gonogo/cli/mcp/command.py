@@ -15,7 +15,7 @@ from gonogo.cli.options import Lang
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.install import install_hint
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 
 def mcp(
@@ -40,11 +40,11 @@ def mcp(
 
     把 gonogo 的命令作为 MCP 工具提供给编程助手。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.cli.serving.folders import Folders
 
-        folders = Folders(allow or [Path.cwd()], _WAY_OUT, "--allow")
+        folders = Folders(allow or [Path.cwd()], _HOW_TO_ALLOW, "--allow")
         port = None if http is None else _port(http)
         try:
             from gonogo.cli.mcp.server import make_server
@@ -65,7 +65,7 @@ def mcp(
             jobs.end_all()
 
 
-_WAY_OUT = translated("start gonogo mcp with --allow to permit it")
+_HOW_TO_ALLOW = translated("start gonogo mcp with --allow to permit it")
 
 
 def _port(text: str) -> int:

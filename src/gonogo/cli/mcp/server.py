@@ -28,17 +28,17 @@ from gonogo.finding.errors import UserError
 
 LIMIT = 24_000
 """Characters of JSON that an answer has at most; the whole is a resource."""
-_ROUNDS = ((60, 4000), (25, 1500), (12, 700), (6, 300), (3, 150), (1, 60))
+_CUT_LIMITS = ((60, 4000), (25, 1500), (12, 700), (6, 300), (3, 150), (1, 60))
 """Entries of a list, characters of a string: the first that makes it fit is taken."""
 
-_WAIT = 45.0
+_DEFAULT_WAIT_SECONDS = 45.0
 """Seconds that a tool waits for its command: clients give up on a call after a minute."""
-_MAX_WAIT = 300.0
-_MAX_PASTED = 4_000_000
+_MAX_WAIT_SECONDS = 300.0
+_MAX_LOG_CHARACTERS = 4_000_000
 """Characters of a log that is pasted; what is longer is a file."""
-_MIN_BESIDE_PACK = 8_000
+_MIN_REPORT_CHARACTERS = 8_000
 """Characters of the report that stands beside a pack."""
-_TICK = 1.0
+_PROGRESS_INTERVAL_SECONDS = 1.0
 """Seconds between two words of progress."""
 _INSTRUCTIONS = """\
 gonogo says whether a multi-GPU fine-tune (DeepSpeed ZeRO, FSDP, Trainer, TRL, LLaMA-Factory, ms-swift) will run,
@@ -57,12 +57,15 @@ _Folder = Annotated[str, Field(description="The folder to work in; one that the 
 _Gpus = Annotated[str, Field(description="A node's: 8xH100-80G; or what is rented: p5.48xlarge, 2xp5.48xlarge.")]
 _HostMemory = Annotated[str, Field(description="Host memory of a node, e.g. 1T.")]
 _Language = Annotated[Literal["en", "zh"], Field(description="Language of the sentences.")]
-_Wait = Annotated[float, Field(ge=0, le=_MAX_WAIT, description="Seconds to wait before it answers 'running'.")]
+_Wait = Annotated[float, Field(ge=0, le=_MAX_WAIT_SECONDS, description="Seconds to wait before it answers 'running'.")]
 _Steps = Annotated[int, Field(ge=1, le=100, description="Optimizer steps to run.")]
 _Nodes = Annotated[int | None, Field(ge=1, le=100_000)]
 _Timeout = Annotated[float, Field(ge=1, le=86_400, description="Seconds after which the program is given up.")]
 
-_SHAPE = {"type": "object", "description": "gonogo.report/1, or the page or the list that was asked for; maybe cut."}
+_REPORT_SCHEMA = {
+    "type": "object",
+    "description": "gonogo.report/1, or the page or the list that was asked for; maybe cut.",
+}
 
 
 class ToolResult(TypedDict):
@@ -78,12 +81,12 @@ class ToolResult(TypedDict):
     pack: NotRequired[
         Annotated[str, Field(description="Of diagnose: the evidence, from logs that anyone may have written.")]
     ]
-    report: NotRequired[Annotated[dict[str, Any], WithJsonSchema(_SHAPE)]]
+    report: NotRequired[Annotated[dict[str, Any], WithJsonSchema(_REPORT_SCHEMA)]]
     cut: NotRequired[Annotated[bool, Field(description="Whether lists or sentences of the report end early.")]]
     whole: NotRequired[Annotated[str, Field(description="The resource with all of it.")]]
 
 
-class Reported(ToolResult):
+class ReportResult(ToolResult):
     """An answer whose report is ``gonogo.report/1``."""
 
     report: NotRequired[Annotated[dict[str, Any], WithJsonSchema(short_report_schema())]]
@@ -103,7 +106,7 @@ def make_server(folders: Folders, *, runs: bool) -> tuple[MCPServer[Any], Jobs]:
     ]
     offered += [(tool, running) for tool in (tools.rehearse, tools.cure, tools.prepare)] if runs else []
     for tool, hints in offered:
-        server.add_tool(_refusing(tool), name=tool.__name__, annotations=hints)
+        server.add_tool(_with_tool_errors(tool), name=tool.__name__, annotations=hints)
 
     @server.resource("gonogo://results/{job}", mime_type="application/json", name="result")
     def result(job: str) -> str:
@@ -121,7 +124,7 @@ def make_server(folders: Folders, *, runs: bool) -> tuple[MCPServer[Any], Jobs]:
     return server, jobs
 
 
-def _refusing(tool: Callable[..., Any]) -> Callable[..., Any]:
+def _with_tool_errors(tool: Callable[..., Any]) -> Callable[..., Any]:
     """The tool, whose refusals are words for the model and no fault of the server."""
 
     @functools.wraps(tool)
@@ -149,13 +152,13 @@ class _Tools:
         environment: Annotated[str, Field(description="A file of versions: requirements, pip freeze, lock.")] = "",
         folder: _Folder = "",
         language: _Language = "en",
-    ) -> Reported:
+    ) -> ReportResult:
         """Find, in the files of a run, what will stop it. Reads only; a second. Give paths, a command, or both."""
         where = self.folders.folder(folder)
         words = [*self._file("--environment", environment, where), *(self.folders.word(path, where) for path in paths)]
         if not paths and not command:
             words.append(".")
-        return await self._run(ctx, "check", where, language, words, command, _MAX_WAIT)
+        return await self._run(ctx, "check", where, language, words, command, _MAX_WAIT_SECONDS)
 
     async def rehearse(
         self,
@@ -173,8 +176,8 @@ class _Tools:
         ] = False,
         folder: _Folder = "",
         language: _Language = "en",
-        wait: _Wait = _WAIT,
-    ) -> Reported:
+        wait: _Wait = _DEFAULT_WAIT_SECONDS,
+    ) -> ReportResult:
         """Run a training program, as it is, on virtual accelerators at full size: no GPU, no weights. Minutes.
 
         It executes the command, in a sandbox that leaves the user's files as they are.
@@ -183,7 +186,7 @@ class _Tools:
         words = [*self._machine(gpus, nodes, host_memory), f"--ranks={ranks}", f"--steps={steps}"]
         words += [f"--timeout={timeout}", *self._file("--environment", environment, where)]
         words += ["--yes"] if install else []
-        return await self._run(ctx, "rehearse", where, language, words, _some(command), wait)
+        return await self._run(ctx, "rehearse", where, language, words, _require_command(command), wait)
 
     async def cure(
         self,
@@ -195,8 +198,8 @@ class _Tools:
         allow_training_changes: Annotated[bool, Field(description="Also changes of what is trained.")] = False,
         folder: _Folder = "",
         language: _Language = "en",
-        wait: _Wait = _WAIT,
-    ) -> Reported:
+        wait: _Wait = _DEFAULT_WAIT_SECONDS,
+    ) -> ReportResult:
         """Find the least change that makes a run GO, proven by rehearsals. Minutes. The patch is in the report.
 
         It executes the command in copies; the user's files stay as they are.
@@ -204,7 +207,7 @@ class _Tools:
         where = self.folders.folder(folder)
         words = [*self._machine(gpus, nodes, host_memory), "--output-patch=/dev/null"]
         words += ["--allow-training-changes"] if allow_training_changes else []
-        return await self._run(ctx, "cure", where, language, words, _some(command), wait)
+        return await self._run(ctx, "cure", where, language, words, _require_command(command), wait)
 
     async def prepare(
         self,
@@ -219,7 +222,7 @@ class _Tools:
         timeout: _Timeout = 600,
         folder: _Folder = "",
         language: _Language = "en",
-        wait: _Wait = _WAIT,
+        wait: _Wait = _DEFAULT_WAIT_SECONDS,
     ) -> ToolResult:
         """List the models and data that a launch needs, and generate weightless stand-ins for what is missing.
 
@@ -230,22 +233,23 @@ class _Tools:
         words = [*self._machine(gpus, None, ""), f"--timeout={timeout}"]
         given = (("--files-only", files_only), ("--list", list_only), ("--yes", install))
         words += [option for option, wanted in given if wanted]
-        return await self._run(ctx, "prepare", where, language, words, _some(command), wait)
+        return await self._run(ctx, "prepare", where, language, words, _require_command(command), wait)
 
     async def diagnose(
         self,
         ctx: Context[Any, Any],
         logs: Annotated[list[str], Field(max_length=200, description="Log files or folders of logs.")] = [],  # noqa: B006
         text: Annotated[
-            str, Field(max_length=_MAX_PASTED, description="Instead of files: the log itself, as it was printed.")
+            str,
+            Field(max_length=_MAX_LOG_CHARACTERS, description="Instead of files: the log itself, as it was printed."),
         ] = "",
         project: Annotated[str, Field(description="The folder of the run's files: it makes the answer surer.")] = "",
         command: _Command = [],  # noqa: B006
         environment: Annotated[str, Field(description="A file of the run's versions: pip freeze, requirements.")] = "",
         folder: _Folder = "",
         language: _Language = "en",
-        wait: _Wait = _WAIT,
-    ) -> Reported:
+        wait: _Wait = _DEFAULT_WAIT_SECONDS,
+    ) -> ReportResult:
         """Explain a run that has died from its logs, files or pasted text: the root cause, what shows it, the cure.
 
         Where it names no certain cause, reason from pack: roles of lines, source around the failing frames, settings,
@@ -279,8 +283,8 @@ class _Tools:
         reward_model: Annotated[str, Field(description="grpo, rloo: a folder or hub name.")] = "",
         folder: _Folder = "",
         language: _Language = "en",
-        wait: _Wait = _WAIT,
-    ) -> Reported:
+        wait: _Wait = _DEFAULT_WAIT_SECONDS,
+    ) -> ReportResult:
         """Find the strategies (ZeRO stage, offload, checkpointing, micro-batch) that fit a model, fastest first."""
         where = self.folders.folder(folder)
         words = self._machine(gpus, nodes, host_memory)
@@ -299,7 +303,7 @@ class _Tools:
         language: _Language = "en",
     ) -> ToolResult:
         """A hazard's page: what happens, why, the cure, when it is safe, and the public threads behind it."""
-        return await self._run(ctx, "explain", self.folders.folder(""), language, [name], [], _MAX_WAIT)
+        return await self._run(ctx, "explain", self.folders.folder(""), language, [name], [], _MAX_WAIT_SECONDS)
 
     async def hazards(
         self,
@@ -310,25 +314,25 @@ class _Tools:
     ) -> ToolResult:
         """List the hazards that gonogo knows."""
         words = [f"--{option}={value}" for option, value in (("theme", theme), ("stage", stage)) if value]
-        return await self._run(ctx, "hazards", self.folders.folder(""), language, words, [], _MAX_WAIT)
+        return await self._run(ctx, "hazards", self.folders.folder(""), language, words, [], _MAX_WAIT_SECONDS)
 
     async def job(
         self,
         ctx: Context[Any, Any],
         job: Annotated[str, Field(description="What a tool answered as job.")],
-        wait: _Wait = _WAIT,
+        wait: _Wait = _DEFAULT_WAIT_SECONDS,
         cancel: Annotated[bool, Field(description="End it, with all that it started.")] = False,
     ) -> ToolResult:
         """Ask for the answer of a command that was still running, or cancel it."""
         known = self.jobs.known(job)
         if cancel:
             await known.end()
-        return await self._waited(ctx, known, wait)
+        return await self._wait_for_report(ctx, known, wait)
 
-    def _model(self, name: str, where: Path) -> str:
+    def _model(self, name: str, folder: Path) -> str:
         """A hub name as it is, else a folder below the root."""
-        is_hub_name = re.fullmatch(r"[\w][\w.-]*/[\w][\w.-]*", name) and not (where / name).exists()
-        return name if is_hub_name else self.folders.word(name, where)
+        is_hub_name = re.fullmatch(r"[\w][\w.-]*/[\w][\w.-]*", name) and not (folder / name).exists()
+        return name if is_hub_name else self.folders.word(name, folder)
 
     def _machine(self, gpus: str, nodes: int | None, host_memory: str) -> list[str]:
         given = (("gpus", gpus), ("nodes", nodes or ""), ("host-memory", host_memory))
@@ -346,46 +350,46 @@ class _Tools:
         words: Sequence[str],
         command: str | Sequence[str],
         wait: float,
-        given: bytes = b"",
-    ) -> Reported:
+        stdin: bytes = b"",
+    ) -> ReportResult:
         typed = words_of(command)
         if typed[:2] == ["bash", "-c"]:
-            self.folders.command(_shell_words(typed[2]), folder)
+            self.folders.command(_plain_shell_words(typed[2]), folder)
         launched = ["--", *self.folders.command(typed, folder)] if typed else []
         if any("\0" in word for word in words):
             raise RequestRefused(translated("an argument contains a null byte"))
-        job = self.jobs.start([tool, "--format=json", f"--lang={language}", *words, *launched], folder, given)
+        job = self.jobs.start([tool, "--format=json", f"--lang={language}", *words, *launched], folder, stdin)
         try:
-            return await self._waited(ctx, job, wait)
+            return await self._wait_for_report(ctx, job, wait)
         except anyio.get_cancelled_exc_class():
             await job.end()
             raise
 
-    async def _waited(self, ctx: Context[Any, Any], job: Job, wait: float) -> Reported:
+    async def _wait_for_report(self, ctx: Context[Any, Any], job: Job, wait: float) -> ReportResult:
         """The answer, after so many seconds at most. Raises Refused with what the command complained of."""
         begun = job.seconds
-        while not await job.wait(min(_TICK, max(0.0, wait - (job.seconds - begun)))):
+        while not await job.wait(min(_PROGRESS_INTERVAL_SECONDS, max(0.0, wait - (job.seconds - begun)))):
             await ctx.report_progress(job.seconds, message=job.doing or job.tool)
             if job.seconds - begun >= wait:
                 break
         answer: dict[str, Any] = {"job": job.id, "tool": job.tool, "seconds": round(job.seconds, 2), "doing": job.doing}
         if job.status is None:
-            return cast(Reported, {"state": "running", **answer})
+            return cast(ReportResult, {"state": "running", **answer})
         if job.cancelled:
-            return cast(Reported, {"state": "cancelled", **answer})
+            return cast(ReportResult, {"state": "cancelled", **answer})
         if job.status not in (0, 1, 3):
             why = job.complaint or f"gonogo {job.tool} ended with status {job.status}"
             raise RequestRefused(Text(why, why))
         whole = json.loads(job.result)
         pack = whole.pop("pack", "")
-        report, is_cut = cut(whole, max(LIMIT - len(pack), _MIN_BESIDE_PACK) if pack else LIMIT)
+        report, is_cut = cut(whole, max(LIMIT - len(pack), _MIN_REPORT_CHARACTERS) if pack else LIMIT)
         answer |= {"pack": pack} if pack else {}
         answer |= {"exit_status": job.status, "report": report, "cut": is_cut, "whole": f"gonogo://results/{job.id}"}
         answer |= {"verdict": whole["verdict"]} if "verdict" in whole else {}
-        return cast(Reported, {"state": "done", **answer})
+        return cast(ReportResult, {"state": "done", **answer})
 
 
-def _shell_words(line: str) -> list[str]:
+def _plain_shell_words(line: str) -> list[str]:
     """What a shell's line names, as far as it is plain words: none of them may lie outside of the allowed folders."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
@@ -395,7 +399,7 @@ def _shell_words(line: str) -> list[str]:
         return ["", *line.split()]
 
 
-def _some(command: str | Sequence[str]) -> str | Sequence[str]:
+def _require_command(command: str | Sequence[str]) -> str | Sequence[str]:
     if not command:
         raise RequestRefused(
             translated('no command: give its words, for example ["bash", "launch.sh"], or "bash launch.sh"')
@@ -405,41 +409,41 @@ def _some(command: str | Sequence[str]) -> str | Sequence[str]:
 
 def cut(value: dict[str, Any], limit: int = LIMIT) -> tuple[dict[str, Any], bool]:
     """The object with at most ``limit`` characters of JSON, and whether anything is missing of it."""
-    if _size(value) <= limit:
+    if _json_length(value) <= limit:
         return value, False
-    value = _without_curves(value)
-    if _size(value) <= limit:
+    value = _without_memory_curves(value)
+    if _json_length(value) <= limit:
         return value, True
-    for entries, characters in _ROUNDS:
-        smaller = {key: _smaller(one, entries, characters) for key, one in value.items()}
-        if _size(smaller) <= limit:
+    for entries, characters in _CUT_LIMITS:
+        smaller = {key: _truncate(one, entries, characters) for key, one in value.items()}
+        if _json_length(smaller) <= limit:
             return smaller, True
     kept = {key: one for key, one in smaller.items() if not isinstance(one, dict)}  # what was seen goes, findings stay
     return kept, True
 
 
-def _without_curves(value: dict[str, Any]) -> dict[str, Any]:
+def _without_memory_curves(value: dict[str, Any]) -> dict[str, Any]:
     """Without memory over time, which is for a picture."""
     rehearsal = value.get("rehearsal")
     if not isinstance(rehearsal, dict):
         return value
-    ranks = [_without(rank, "memory_over_time") for rank in rehearsal["ranks"]]
+    ranks = [_without_key(rank, "memory_over_time") for rank in rehearsal["ranks"]]
     return {**value, "rehearsal": {**rehearsal, "ranks": ranks}}
 
 
-def _without(value: Any, name: str) -> Any:
+def _without_key(value: Any, name: str) -> Any:
     return {key: one for key, one in value.items() if key != name} if isinstance(value, dict) else value
 
 
-def _smaller(value: Any, entries: int, characters: int) -> Any:
+def _truncate(value: Any, entries: int, characters: int) -> Any:
     if isinstance(value, str):
         return value if len(value) <= characters else f"{value[:characters]} […]"
     if isinstance(value, list):
-        return [_smaller(one, entries, characters) for one in value[:entries]]
+        return [_truncate(one, entries, characters) for one in value[:entries]]
     if isinstance(value, dict):
-        return {key: _smaller(one, entries, characters) for key, one in value.items()}
+        return {key: _truncate(one, entries, characters) for key, one in value.items()}
     return value
 
 
-def _size(value: Any) -> int:
+def _json_length(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False))

@@ -19,10 +19,10 @@ from gonogo.finding.second_opinion.upstream import UpstreamFact
 from gonogo.report.json_ import SCHEMA
 
 _STRING: dict[str, Any] = {"type": "string"}
-_STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
+_STRING_ARRAY: dict[str, Any] = {"type": "array", "items": _STRING}
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
 _PLACES: dict[str, Any] = {"type": "array", "items": {"type": "object"}}
-_AS_BUILT = {
+_SECTION_TYPES = {
     "rehearsal": Rehearsal,
     "plan": Plan,
     "log": Logs,
@@ -39,11 +39,11 @@ _AS_BUILT = {
 def report_schema() -> dict[str, Any]:
     """The schema, of draft 2020-12. Keys may be added to reports, none is taken away."""
     seen, definitions = msgspec.json.schema_components(
-        _AS_BUILT.values(), schema_hook=lambda _: {"description": "any value"}, ref_template="#/$defs/{name}"
+        _SECTION_TYPES.values(), schema_hook=lambda _: {"description": "any value"}, ref_template="#/$defs/{name}"
     )
     for definition in definitions.values():
         if definition.get("properties", {}).pop("timelines", None) is not None:
-            definition["properties"]["memory_over_time"] = {"type": "array", "items": _curve()}
+            definition["properties"]["memory_over_time"] = {"type": "array", "items": _curve_schema()}
         if "timelines" in definition.get("required", ()):
             definition["required"].remove("timelines")
     return {
@@ -56,51 +56,51 @@ def report_schema() -> dict[str, Any]:
             "command": _STRING,
             "verdict": {"enum": [verdict.value for verdict in Verdict]},
             "answer": {
-                **_object(
+                **_object_schema(
                     {
                         "says": _STRING,
                         "reason": _STRING,
                         "next": _STRING,
                         "next_does": _STRING,
-                        "figures": {"type": "array", "items": _object({"name": _STRING, "value": _STRING})},
-                        "regressed": _STRINGS,
+                        "figures": {"type": "array", "items": _object_schema({"name": _STRING, "value": _STRING})},
+                        "regressed": _STRING_ARRAY,
                         # Of a log: the parts of its sentence.
                         "because": _STRING,
-                        "at": _or_null(_STRING),
-                        "change": _or_null(_STRING),
+                        "at": _nullable(_STRING),
+                        "change": _nullable(_STRING),
                         "sure": {"type": "boolean"},
-                        "hazard": _or_null(_STRING),
+                        "hazard": _nullable(_STRING),
                     }
                 ),
                 "required": ["says", "reason", "next", "next_does", "figures"],
             },
             "findings": {"type": "array", "items": {"$ref": "#/$defs/Finding"}},
-            "covered": _STRINGS,
-            "skipped": {"type": "array", "items": _object({"what": _STRING, "why": _STRING})},
-            "notes": _STRINGS,
+            "covered": _STRING_ARRAY,
+            "skipped": {"type": "array", "items": _object_schema({"what": _STRING, "why": _STRING})},
+            "notes": _STRING_ARRAY,
             "similar": {"type": "array", "items": {"type": "object"}},
-            "clues": {"type": "array", "items": _object({"text": _STRING, "places": _PLACES})},
+            "clues": {"type": "array", "items": _object_schema({"text": _STRING, "places": _PLACES})},
             "environment": {"type": "object"},
-            "comparison": _comparison(),
+            "comparison": _comparison_schema(),
             "pack": _STRING,
-            **dict(zip(_AS_BUILT, seen, strict=True)),
+            **dict(zip(_SECTION_TYPES, seen, strict=True)),
         },
-        "$defs": {**definitions, "Finding": _finding()},
+        "$defs": {**definitions, "Finding": _finding_schema()},
     }
 
 
 def short_report_schema() -> dict[str, Any]:
     """The same without references, where what was seen beside findings is no more than an object."""
     whole = report_schema()
-    properties = {**whole["properties"], "findings": {"type": "array", "items": _finding()}}
-    seen = {name: {"type": "array" if name == "upstream" else "object"} for name in _AS_BUILT}
+    properties = {**whole["properties"], "findings": {"type": "array", "items": _finding_schema()}}
+    seen = {name: {"type": "array" if name == "upstream" else "object"} for name in _SECTION_TYPES}
     seen["comparison"] = {"type": "object"}
-    return {**_object({**properties, **seen}), "required": whole["required"]}
+    return {**_object_schema({**properties, **seen}), "required": whole["required"]}
 
 
-def _curve() -> dict[str, Any]:
+def _curve_schema() -> dict[str, Any]:
     counts = {"type": "array", "items": _COUNT}
-    return _object(
+    return _object_schema(
         {
             "device": _STRING,
             "allocations": _COUNT,
@@ -111,66 +111,66 @@ def _curve() -> dict[str, Any]:
     )
 
 
-def _comparison() -> dict[str, Any]:
-    side = _object({"path": _or_null(_STRING), "verdict": {"enum": [verdict.value for verdict in Verdict]}})
-    moved = _object({"new": _STRINGS, "gone": _STRINGS})
+def _comparison_schema() -> dict[str, Any]:
+    side = _object_schema({"path": _nullable(_STRING), "verdict": {"enum": [verdict.value for verdict in Verdict]}})
+    moved = _object_schema({"new": _STRING_ARRAY, "gone": _STRING_ARRAY})
     change = {
         **dict.fromkeys(("what", "before", "after", "change"), _STRING),
-        "judged": _or_null({"enum": ["better", "worse"]}),
+        "judged": _nullable({"enum": ["better", "worse"]}),
     }
-    return _object(
+    return _object_schema(
         {
             "judged": {"enum": ["same", "better", "regressed"]},
             "before": side,
             "after": side,
             "peak_growth": {"type": "number"},
-            "reasons": _STRINGS,
-            "changes": {"type": "array", "items": _object(change)},
+            "reasons": _STRING_ARRAY,
+            "changes": {"type": "array", "items": _object_schema(change)},
             **dict.fromkeys(("findings", "assumptions", "covered", "skipped"), moved),
         }
     )
 
 
-def _finding() -> dict[str, Any]:
+def _finding_schema() -> dict[str, Any]:
     span = {
         "path": _STRING,
         "line": _COUNT,
         "column": _COUNT,
-        "end_line": _or_null(_COUNT),
-        "end_column": _or_null(_COUNT),
+        "end_line": _nullable(_COUNT),
+        "end_column": _nullable(_COUNT),
         "text": _STRING,
-        "label": _or_null(_STRING),
+        "label": _nullable(_STRING),
     }
     fix = {
         "title": _STRING,
         "applicability": _STRING,
         "diff": _STRING,
-        "apply": _or_null(_STRING),
+        "apply": _nullable(_STRING),
         "edits": {"type": "array", "items": {"type": "object"}},
     }
-    return _object(
+    return _object_schema(
         {
-            "hazard": _or_null(_STRING),
+            "hazard": _nullable(_STRING),
             "certainty": {"enum": [one.value for one in Certainty]},
             "severity": {"enum": [one.value for one in Level]},
             "title": _STRING,
             "cause": _STRING,
-            "cure": _STRINGS,
-            "spans": {"type": "array", "items": _object(span)},
-            "rank": _or_null(_COUNT),
+            "cure": _STRING_ARRAY,
+            "spans": {"type": "array", "items": _object_schema(span)},
+            "rank": _nullable(_COUNT),
             "ranks": {"type": "array", "items": _COUNT},
-            "module": _or_null(_STRING),
-            "parameter": _or_null(_STRING),
-            "fixes": {"type": "array", "items": _object(fix)},
-            "sources": _STRINGS,
-            "confirm": _STRINGS,
+            "module": _nullable(_STRING),
+            "parameter": _nullable(_STRING),
+            "fixes": {"type": "array", "items": _object_schema(fix)},
+            "sources": _STRING_ARRAY,
+            "confirm": _STRING_ARRAY,
         }
     )
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def _object_schema(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [schema, {"type": "null"}]}

@@ -12,7 +12,7 @@ from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang, Output
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 
 def schema(
@@ -34,15 +34,15 @@ def schema(
 
     输出 JSON Schema：供编辑器补全和检查 DeepSpeed 配置，或供程序读取报告。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.report.output import check_writable, publish_text
 
         check_writable(output)
         if what == "deepspeed":
-            from gonogo.evidence.config.deepspeed_schema import release_of, schema_of
+            from gonogo.evidence.config.deepspeed_schema import config_schema, release_of
 
-            found = schema_of(release_of(version), language)
+            found = config_schema(release_of(version), language)
         elif what == "report" and version is None:
             from gonogo.cli.schemas.report import report_schema
 

@@ -21,25 +21,25 @@ class RequestRefused(UserError):
 class Folders:
     """The allowed folders; the first is where work is done when none is named."""
 
-    def __init__(self, allowed: Sequence[Path], way_out: Text, option: str = "") -> None:
-        """``way_out`` says how more would be allowed, ``option`` what named them. Raises UserError for no folder."""
-        for path in allowed:
+    def __init__(self, allowed_paths: Sequence[Path], allow_hint: Text, option: str = "") -> None:
+        """``allow_hint`` says how more would be allowed, ``option`` what named them. Raises UserError for no folder."""
+        for path in allowed_paths:
             if not is_folder(expanded(path)):
                 named = f"{option} {path}".strip()
                 raise UserError(translated("{named}: no such folder").format(named=named))
-        self._way_out = way_out
-        self.roots = [resolved(expanded(path)) for path in allowed]
+        self._way_out = allow_hint
+        self.roots = [resolved(expanded(path)) for path in allowed_paths]
 
     def folder(self, name: str) -> Path:
         """The folder to work in: ``name``, from the first allowed one. Raises Refused."""
-        path = self._inside(name or ".", self.roots[0])
+        path = self._resolve_inside(name or ".", self.roots[0])
         if not is_folder(path):
             raise RequestRefused(translated("folder {name}: no such folder").format(name=repr(name)))
         return path
 
     def word(self, name: str, folder: Path) -> str:
         """A path as an argument of a command that runs in ``folder``, never taken for an option. Raises Refused."""
-        path = self._inside(name, folder)
+        path = self._resolve_inside(name, folder)
         return f"./{path.relative_to(folder)}" if path.is_relative_to(folder) else str(path)
 
     def command(self, words: Sequence[str], folder: Path) -> list[str]:
@@ -58,10 +58,10 @@ class Folders:
         for word in words[1:]:
             for part in (word, *word.split("=")[1:], *word.split(":")):
                 if part and os.path.lexists(folder / expanded(Path(part))):
-                    self._inside(part, folder)
+                    self._resolve_inside(part, folder)
         return list(words)
 
-    def _inside(self, name: str, base: Path) -> Path:
+    def _resolve_inside(self, name: str, base: Path) -> Path:
         _check(name)
         path = resolved(base / expanded(Path(name)))
         if not any(path.is_relative_to(root) for root in self.roots):

@@ -22,17 +22,17 @@ import anyio
 import msgspec
 
 from gonogo.cli.serving.folders import Folders, RequestRefused
-from gonogo.evidence.paths import ONLY_BELOW
+from gonogo.evidence.paths import ALLOWED_FOLDERS_VARIABLE
 from gonogo.finding import translated
 from gonogo.prepare.prompts import PROGRESS, PROGRESS_STATES, STATE
 
 MAX_RUNNING = 4
-_MAX_KEPT = 40
+_MAX_KEPT_JOBS = 40
 _MAX_COMPLAINT = 2000
 _MAX_LINES = 100
 _MAX_STATES = 5000
 """Of a rehearsal that goes on for longer than 40 minutes the rest is not drawn."""
-_GRACE = 5.0
+_GRACE_SECONDS = 5.0
 """Seconds that a command has to end by itself."""
 _MAX_RESULT_BYTES = 64 << 20
 """Bytes of a result; what is larger is not kept."""
@@ -70,7 +70,7 @@ class Job:
                 stdin=said,
                 stdout=self._out,
                 stderr=self._errors,
-                env={**os.environ, ONLY_BELOW: below, PROGRESS: PROGRESS_STATES, "NO_COLOR": "1"},
+                env={**os.environ, ALLOWED_FOLDERS_VARIABLE: below, PROGRESS: PROGRESS_STATES, "NO_COLOR": "1"},
                 start_new_session=True,
             )
 
@@ -134,7 +134,7 @@ class Job:
         self.cancelled = True
         self._signal(signal.SIGTERM)
         with anyio.CancelScope(shield=True):
-            if not await self.wait(_GRACE):
+            if not await self.wait(_GRACE_SECONDS):
                 self.kill()
 
     def kill(self) -> None:
@@ -156,8 +156,8 @@ class Jobs:
         self.folders = folders
         self._jobs: dict[str, Job] = {}
 
-    def start(self, words: Sequence[str], folder: Path, given: bytes = b"") -> Job:
-        """Start a command in a folder, ``given`` as its stdin. Raises Refused where too many run already."""
+    def start(self, words: Sequence[str], folder: Path, stdin: bytes = b"") -> Job:
+        """Start a command in a folder, ``stdin`` as its stdin. Raises Refused where too many run already."""
         running = [job for job in self._jobs.values() if not job.poll()]
         if len(running) >= MAX_RUNNING:
             names = ", ".join(f"{job.id} ({job.tool})" for job in running)
@@ -166,9 +166,9 @@ class Jobs:
                     count=len(running), names=names
                 )
             )
-        job = Job(words, folder, self.folders, given)
+        job = Job(words, folder, self.folders, stdin)
         self._jobs[job.id] = job
-        for old in [one for one in self._jobs.values() if one.poll()][: max(0, len(self._jobs) - _MAX_KEPT)]:
+        for old in [one for one in self._jobs.values() if one.poll()][: max(0, len(self._jobs) - _MAX_KEPT_JOBS)]:
             del self._jobs[old.id]
         return job
 
@@ -177,7 +177,9 @@ class Jobs:
         job = self._jobs.get(name)
         if job is None:
             raise RequestRefused(
-                translated("no job {name}; only the latest {most} are kept").format(name=repr(name), most=_MAX_KEPT)
+                translated("no job {name}; only the latest {most} are kept").format(
+                    name=repr(name), most=_MAX_KEPT_JOBS
+                )
             )
         return job
 

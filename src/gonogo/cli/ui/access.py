@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _HOSTS = {"127.0.0.1", "localhost", "[::1]"}
 """Whatever the port: it may have come through a tunnel. Names of other sites that lead here are refused by it."""
-_POLICY = (
+_CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
@@ -25,7 +25,7 @@ _HEADERS = {
     "cache-control": "no-store",
     "cross-origin-resource-policy": "same-origin",
 }
-_PAGE_HEADERS = {"content-security-policy": _POLICY, "cross-origin-opener-policy": "same-origin"}
+_PAGE_HEADERS = {"content-security-policy": _CONTENT_SECURITY_POLICY, "cross-origin-opener-policy": "same-origin"}
 
 
 def report_key(token: str) -> str:

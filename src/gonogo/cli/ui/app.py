@@ -36,12 +36,12 @@ from gonogo.report.html import report_style
 from gonogo.report.untrusted import clean, clean_line
 
 _STATIC = Path(__file__).parent / "static"
-_TYPES = {"ui.css": "text/css", "ui.js": "text/javascript"}
+_MEDIA_TYPES = {"ui.css": "text/css", "ui.js": "text/javascript"}
 _WAIT = 10.0
 """Seconds that an answer waits for something new to tell."""
 _MAX_TITLE_LENGTH = 4000
 
-_PEAK_GROWTH = 2.0
+_MAX_PEAK_GROWTH_PERCENT = 2.0
 """Per cent, as the command takes it where it is not told."""
 
 Body = TypeVar("Body", UiRequest, UiComparison)
@@ -51,7 +51,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 def make_app(folders: Folders, token: str, language: str) -> Starlette:
     """The application; its jobs are ended with it."""
     jobs = Jobs(folders)
-    page = _Page(folders, jobs, token, language)
+    page = _UiHandlers(folders, jobs, token, language)
 
     @contextlib.asynccontextmanager
     async def ending_all(_: Starlette) -> AsyncIterator[None]:
@@ -92,7 +92,7 @@ def _refusing(answer: Answer) -> Answer:
     return refused
 
 
-class _Page:
+class _UiHandlers:
     def __init__(self, folders: Folders, jobs: Jobs, token: str, language: str) -> None:
         self.folders, self.jobs = folders, jobs
         self.language = language
@@ -110,10 +110,10 @@ class _Page:
 
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in _TYPES:
+        if name not in _MEDIA_TYPES:
             return PlainTextResponse("not found", 404)
         content = (_STATIC / name).read_text(encoding="utf-8")
-        return Response(report_style() + content if name == "ui.css" else content, media_type=_TYPES[name])
+        return Response(report_style() + content if name == "ui.css" else content, media_type=_MEDIA_TYPES[name])
 
     async def start(self, request: Request) -> Response:
         """What the page is made of once."""
@@ -136,47 +136,49 @@ class _Page:
         """What runs, and what was made, the newest first."""
         known = {made.id: made for made in await anyio.to_thread.run_sync(self.kept.all)}
         for job in self.jobs.all():
-            self._settle(job)
-        told = [self._told(job) for job in self.jobs.all()]
-        told += [_earlier(made) for name, made in known.items() if not any(one["id"] == name for one in told)]
+            self._store_finished(job)
+        told = [self._job_to_json(job) for job in self.jobs.all()]
+        told += [_stored_to_json(made) for name, made in known.items() if not any(one["id"] == name for one in told)]
         return _json(sorted(told, key=lambda one: -one["begun"]))
 
     async def begin(self, request: Request) -> Response:
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return PlainTextResponse("application/json is what is taken", 415)
-        asked = await _body(request, UiRequest)
+        asked = await _decode_body(request, UiRequest)
         words, folder, given = command_words(asked, self.folders)
         job = self.jobs.start(words, folder, given)
         self.asked[job.id] = redact(clean_line(_job_title(asked)))[:_MAX_TITLE_LENGTH]
-        return _json(self._told(job))
+        return _json(self._job_to_json(job))
 
     async def compare(self, request: Request) -> Response:
         """The comparison of two rehearsals, the older one first."""
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return PlainTextResponse("application/json is what is taken", 415)
-        asked = await _body(request, UiComparison)
+        asked = await _decode_body(request, UiComparison)
         begun = {made.id: made for made in (*self.kept.all(), *map(self._made, self.jobs.all()))}
-        sides = [begun[name] for name in (asked.one, asked.other) if name in begun and self._page_of(name) is not None]
+        sides = [
+            begun[name] for name in (asked.one, asked.other) if name in begun and self._report_page(name) is not None
+        ]
         if len(sides) < 2:
             raise RequestRefused(translated("one of the two reports is no longer kept"))
         old, new = sorted(sides, key=lambda made: made.begun)
-        made, page = await anyio.to_thread.run_sync(self._compared, old, new, asked.language)
+        made, page = await anyio.to_thread.run_sync(self._compare_stored, old, new, asked.language)
         self.comparisons[made.id] = page
         self.kept.keep(made, page)
-        return _json(_earlier(made))
+        return _json(_stored_to_json(made))
 
-    def _compared(self, old: StoredReport, new: StoredReport, language: str) -> tuple[StoredReport, str]:
+    def _compare_stored(self, old: StoredReport, new: StoredReport, language: str) -> tuple[StoredReport, str]:
         names = [
             f"{made.what} ({time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(made.begun))})" for made in (old, new)
         ]
         try:
             was, now = (
-                read_report((self._page_of(made.id) or "").encode("utf-8", "replace"), name)
+                read_report((self._report_page(made.id) or "").encode("utf-8", "replace"), name)
                 for made, name in zip((old, new), names, strict=True)
             )
         except UserError as error:
             raise RequestRefused(error.text) from None
-        report = compare_reports(was, now, _PEAK_GROWTH)
+        report = compare_reports(was, now, _MAX_PEAK_GROWTH_PERCENT)
         said = badge(report, "en")
         what = f"{names[0]} → {names[1]}"
         made = StoredReport(uuid4().hex[:12], "compare", new.folder, what, time.time(), 0.0, report.exit_status, said)
@@ -191,34 +193,34 @@ class _Page:
         with anyio.move_on_after(_WAIT):
             while not await job.wait(0.5) and job.doing == known and len(job.states) <= shown:
                 pass
-        self._settle(job)
-        return _json({**self._told(job), "states": job.states[shown:], "seen": len(job.states)})
+        self._store_finished(job)
+        return _json({**self._job_to_json(job), "states": job.states[shown:], "seen": len(job.states)})
 
     async def cancel(self, request: Request) -> Response:
         job = self.jobs.known(request.path_params["job"])
         await job.end()
-        return _json(self._told(job))
+        return _json(self._job_to_json(job))
 
     async def report(self, request: Request) -> Response:
-        page = self._page_of(request.path_params["job"])
+        page = self._report_page(request.path_params["job"])
         if page is None:
             return PlainTextResponse("no such report", 404)
         return Response(page, media_type="text/html")
 
-    def _page_of(self, name: str) -> str | None:
+    def _report_page(self, name: str) -> str | None:
         job = next((one for one in self.jobs.all() if one.id == name), None)
         if job is not None and job.poll() and not job.cancelled and has_report(job.status):
             return job.result
         return self.comparisons.get(name) or self.kept.page(name)
 
-    def _told(self, job: Job) -> dict[str, Any]:
+    def _job_to_json(self, job: Job) -> dict[str, Any]:
         ended = job.poll()
         state = (
             "running" if not ended else "cancelled" if job.cancelled else "done" if has_report(job.status) else "failed"
         )
         made = self._made(job)
         return {
-            **_earlier(made),
+            **_stored_to_json(made),
             "state": state,
             "verdict": made.verdict if state == "done" else "",
             "doing": clean_line(job.doing),
@@ -231,7 +233,7 @@ class _Page:
         asked = self.asked.get(job.id, "")
         return StoredReport(job.id, job.tool, where, asked, job.begun, round(job.seconds, 1), job.status or 0)
 
-    def _settle(self, job: Job) -> None:
+    def _store_finished(self, job: Job) -> None:
         """Keep the report of a job that has just ended."""
         if job.poll() and job.id not in self.settled:
             self.settled.add(job.id)
@@ -239,7 +241,7 @@ class _Page:
                 self.kept.keep(self._made(job), job.result)
 
 
-def _earlier(made: StoredReport) -> dict[str, Any]:
+def _stored_to_json(made: StoredReport) -> dict[str, Any]:
     shown = {"tool": made.tool, "folder": clean_line(made.folder), "what": clean_line(made.what)}
     return {
         "id": made.id, "state": "done", "verdict": made.verdict, "begun": made.begun, "seconds": made.seconds,
@@ -247,17 +249,17 @@ def _earlier(made: StoredReport) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _job_title(asked: UiRequest) -> str:
+def _job_title(request: UiRequest) -> str:
     """What a job is about, in a line."""
-    if asked.tool == "diagnose":
-        first = next((line.strip() for line in reversed(asked.log.splitlines()) if line.strip()), "")
-        return " ".join(asked.logs) or first[:200]
-    if asked.tool == "plan" and asked.model:
-        return asked.model
-    return asked.records if asked.tool == "report" else asked.command
+    if request.tool == "diagnose":
+        first = next((line.strip() for line in reversed(request.log.splitlines()) if line.strip()), "")
+        return " ".join(request.logs) or first[:200]
+    if request.tool == "plan" and request.model:
+        return request.model
+    return request.records if request.tool == "report" else request.command
 
 
-async def _body(request: Request, kind: type[Body]) -> Body:
+async def _decode_body(request: Request, kind: type[Body]) -> Body:
     """What was asked. Raises Refused for what is too long, or is nothing that can be asked."""
     read = bytearray()
     with contextlib.suppress(ClientDisconnect):

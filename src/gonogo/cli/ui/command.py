@@ -19,10 +19,10 @@ from gonogo.cli.options import Lang
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.install import install_hint
-from gonogo.finding.language import chosen_language
+from gonogo.finding.language import choose_language
 
 _HOST = "127.0.0.1"
-_OPEN = translated(
+_SERVER_STARTED = translated(
     "gonogo ui: {address}\nAnyone with this address has access: don't share it. Ctrl-C stops the server."
 )
 
@@ -45,7 +45,7 @@ def ui(
 
     在浏览器中使用 gonogo：选择启动脚本，检查、排练、规划、修复；粘贴日志；查看报告。
     """
-    language = chosen_language(lang, os.environ)
+    language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.cli.serving.folders import Folders
 
@@ -61,27 +61,27 @@ def ui(
             raise UserError(
                 translated("gonogo ui needs Starlette and uvicorn: {install}").format(install=install_hint("ui"))
             ) from None
-        listening = _listening(port or 0)
+        listening = _listening_socket(port or 0)
         token = secrets.token_urlsafe(24)
         address = f"http://{_HOST}:{listening.getsockname()[1]}/{token}/"
         app = make_app(folders, token, language)
         quiet = Config(app, log_level="error", access_log=False, lifespan="on", timeout_graceful_shutdown=1)
-        print(_OPEN.format(address=address).in_language(language), file=sys.stderr, flush=True)
+        print(_SERVER_STARTED.format(address=address).in_language(language), file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="gonogo-ui-") as private:
             if not no_open:
-                webbrowser.open(_leading_to(address, Path(private)))
+                webbrowser.open(_redirect_page(address, Path(private)))
             with contextlib.suppress(KeyboardInterrupt):  # how it is ended
                 Server(quiet).run(sockets=[listening])
 
 
-def _leading_to(address: str, folder: Path) -> str:
+def _redirect_page(address: str, folder: Path) -> str:
     """A file of the user's own that leads to the address: a browser's arguments can be read by all who are here."""
     path = folder / "gonogo.html"
     path.write_text(f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}">')
     return path.as_uri()
 
 
-def _listening(port: int) -> socket.socket:
+def _listening_socket(port: int) -> socket.socket:
     """A socket that takes connections of this machine from now on. Raises UserError where the port is taken."""
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -18,7 +18,7 @@ from gonogo.evidence.source_file import SourceFile
 Kind = Literal["folder", "launch", "log", "records", "file"]
 _MAX_ENTRIES = 500
 _LEFT_OUT = {"__pycache__", "node_modules"}
-_STARTED_BY = {".sh": "bash", ".bash": "bash", ".sbatch": "bash", ".slurm": "bash", ".py": "python"}
+_LAUNCHER_BY_SUFFIX = {".sh": "bash", ".bash": "bash", ".sbatch": "bash", ".slurm": "bash", ".py": "python"}
 _LOGS = {".log", ".out", ".err"}
 
 
@@ -69,14 +69,14 @@ def _entry(path: Path) -> ListingEntry:
     if os.path.isdir(path):
         return ListingEntry(name, "records" if _is_guarded(path) else "folder")
     suffix = path.suffix.lower()
-    if suffix in _STARTED_BY:
-        return ListingEntry(name, "launch", shlex.join([_STARTED_BY[suffix], _as_word(name)]))
+    if suffix in _LAUNCHER_BY_SUFFIX:
+        return ListingEntry(name, "launch", shlex.join([_LAUNCHER_BY_SUFFIX[suffix], _as_argument(name)]))
     if suffix == ".ipynb" or (suffix in (".yaml", ".yml") and _is_job(path)):
-        return ListingEntry(name, "launch", shlex.quote(_as_word(name)))
+        return ListingEntry(name, "launch", shlex.quote(_as_argument(name)))
     return ListingEntry(name, "log" if suffix in _LOGS else "file")
 
 
-def _as_word(name: str) -> str:
+def _as_argument(name: str) -> str:
     return f"./{name}" if name.startswith("-") else name
 
 

@@ -14,7 +14,7 @@ from gonogo.finding import translated
 
 MAX_BYTES = 64 << 20
 """Of a request: a log that is pasted may be long."""
-_MODEL = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
+_HUB_NAME_PATTERN = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 
 
 class UiRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -55,10 +55,10 @@ class UiComparison(msgspec.Struct, forbid_unknown_fields=True):
     language: Literal["en", "zh"] = "en"
 
 
-def command_words(asked: UiRequest, folders: Folders) -> tuple[list[str], Path, bytes]:
+def command_words(request: UiRequest, folders: Folders) -> tuple[list[str], Path, bytes]:
     """The words after ``gonogo``, the folder to start it in, and its stdin. Raises Refused."""
-    folder = folders.folder(asked.folder)
-    launched = folders.command(_split(asked.command), folder)
+    folder = folders.folder(request.folder)
+    launched = folders.command(_split_command(request.command), folder)
     words = {
         "check": _check,
         "rehearse": _rehearse,
@@ -66,75 +66,75 @@ def command_words(asked: UiRequest, folders: Folders) -> tuple[list[str], Path, 
         "cure": _cure,
         "diagnose": _diagnose,
         "report": _report,
-    }[asked.tool](asked, folders, folder, launched)
+    }[request.tool](request, folders, folder, launched)
     if any("\0" in word for word in words):
         raise RequestRefused(translated("an argument contains a null byte"))
-    tool = "run" if asked.tool == "report" else asked.tool
-    shown = ["--format=html", f"--lang={asked.language}"]
-    given = asked.log.encode("utf-8", "replace") if asked.tool == "diagnose" else b""
+    tool = "run" if request.tool == "report" else request.tool
+    shown = ["--format=html", f"--lang={request.language}"]
+    given = request.log.encode("utf-8", "replace") if request.tool == "diagnose" else b""
     return [tool, *shown, *words, *(["--", *launched] if launched and tool != "run" else [])], folder, given
 
 
-def _split(command: str) -> list[str]:
+def _split_command(command: str) -> list[str]:
     try:
         return shlex.split(command.replace("\\\n", " "))
     except ValueError:
         raise RequestRefused(translated("the command has a quote that is not closed")) from None
 
 
-def _check(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
-    return [] if launched else ["."]
+def _check(asked: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
+    return [] if command else ["."]
 
 
-def _rehearse(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
-    _some(launched)
-    return [*_machine(asked), *_option_words(ranks=asked.ranks, steps=asked.steps)]
+def _rehearse(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
+    _some(command)
+    return [*_machine(request), *_option_words(ranks=request.ranks, steps=request.steps)]
 
 
-def _plan(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
-    words = [*_machine(asked), *_option_words(seq_len=asked.seq_len, tune=asked.tune, task=asked.task)]
-    if asked.teacher:
-        words.append(f"--teacher={_model(asked.teacher, folders, folder)}")
-    if asked.model:
-        words.append(_model(asked.model, folders, folder))
-        launched.clear()  # of the two, the model is what was named for it
-    elif not launched:
+def _plan(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
+    words = [*_machine(request), *_option_words(seq_len=request.seq_len, tune=request.tune, task=request.task)]
+    if request.teacher:
+        words.append(f"--teacher={_model(request.teacher, folders, folder)}")
+    if request.model:
+        words.append(_model(request.model, folders, folder))
+        command.clear()  # of the two, the model is what was named for it
+    elif not command:
         raise RequestRefused(translated("plan needs a model, or a command that trains one"))
     return words
 
 
 def _model(name: str, folders: Folders, folder: Path) -> str:
     """A hub name as it is, else a folder below the root."""
-    is_name = _MODEL.fullmatch(name) and not (folder / name).exists()
+    is_name = _HUB_NAME_PATTERN.fullmatch(name) and not (folder / name).exists()
     return name if is_name else folders.word(name, folder)
 
 
-def _cure(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
-    _some(launched)
-    changes = ["--allow-training-changes"] if asked.training_changes else []
-    return [*_machine(asked), "--output-patch=/dev/null", *changes]
+def _cure(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
+    _some(command)
+    changes = ["--allow-training-changes"] if request.training_changes else []
+    return [*_machine(request), "--output-patch=/dev/null", *changes]
 
 
-def _diagnose(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
-    if not asked.log.strip() and not asked.logs:
+def _diagnose(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
+    if not request.log.strip() and not request.logs:
         raise RequestRefused(translated("no log: paste one, or choose a file"))
-    beside = ["--project=."] if asked.with_files else []
-    launched.clear()  # what is typed for a launch is not what the log is of
-    return [*beside, *(["-"] if asked.log.strip() else []), *(folders.word(name, folder) for name in asked.logs)]
+    beside = ["--project=."] if request.with_files else []
+    command.clear()  # what is typed for a launch is not what the log is of
+    return [*beside, *(["-"] if request.log.strip() else []), *(folders.word(name, folder) for name in request.logs)]
 
 
-def _report(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
-    return [f"--report={folders.word(asked.records, folder)}"]
+def _report(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
+    return [f"--report={folders.word(request.records, folder)}"]
 
 
-def _machine(asked: UiRequest) -> list[str]:
-    return _option_words(gpus=asked.gpus, nodes=asked.nodes, host_memory=asked.host_memory)
+def _machine(request: UiRequest) -> list[str]:
+    return _option_words(gpus=request.gpus, nodes=request.nodes, host_memory=request.host_memory)
 
 
 def _option_words(**values: str | int | None) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value]
 
 
-def _some(launched: list[str]) -> None:
-    if not launched:
+def _some(command: list[str]) -> None:
+    if not command:
         raise RequestRefused(translated("no command: choose a launch script, or write one"))

@@ -51,7 +51,7 @@ class ReportStore:
         found = []
         for name in self._store.names(f"{self._of}-about-")[:_MAX_REPORTS]:
             with contextlib.suppress(msgspec.MsgspecError, UnicodeError):  # of another release
-                found.append(msgspec.json.decode(self._store.read(name, used=False) or b"", type=StoredReport))
+                found.append(msgspec.json.decode(self._store.read(name, mark_used=False) or b"", type=StoredReport))
         return sorted(found, key=lambda made: -made.begun)
 
     def page(self, name: str) -> str | None:
@@ -61,8 +61,8 @@ class ReportStore:
         data = self._store.read(f"{self._of}-page-{name}")
         return None if data is None else data.decode("utf-8", "replace")
 
-    def keep(self, made: StoredReport, page: str) -> None:
+    def keep(self, stored_report: StoredReport, page: str) -> None:
         """Keep a report, if there is a place for it: it is shown without it too."""
         with contextlib.suppress(OSError):
-            self._store.write(f"{self._of}-page-{made.id}", page.encode("utf-8", "replace"))
-            self._store.write(f"{self._of}-about-{made.id}", msgspec.json.encode(made))
+            self._store.write(f"{self._of}-page-{stored_report.id}", page.encode("utf-8", "replace"))
+            self._store.write(f"{self._of}-about-{stored_report.id}", msgspec.json.encode(stored_report))

@@ -18,7 +18,7 @@ import sys
 import time
 
 from . import calls, kernel, landlock, network, seccomp
-from .mounts import FileTree, NoLayer
+from .mounts import FileTree, LayerUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # signal imports enum, which costs more than all the rest
 
-_SPACES = (
+_NAMESPACE_FLAGS = (
     kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC
     | kernel.CLONE_NEWUTS
 )  # fmt: skip
-_LOOKS_AT_LIMITS = 0.25
+_LIMIT_CHECK_SECONDS = 0.25
 _MAX_MESSAGE = 1 << 20
 _MAX_DESCRIPTORS = 64
 
@@ -62,10 +62,10 @@ def main(arguments: list[str]) -> None:
     ends_at_once = False
     try:
         if spec["means"] == "namespaces":
-            _into_namespaces(spec, notes, control)
+            _enter_namespaces(spec, notes, control)
         else:
-            ends_at_once = _alone(spec)
-    except NoLayer as error:
+            ends_at_once = _prepare_without_namespaces(spec)
+    except LayerUnsupported as error:
         _report_refusal(control, "layer", error)
     except Exception as error:
         _report_refusal(control, "error", error)
@@ -81,11 +81,11 @@ def _report_refusal(control: _socket.socket, kind: str, error: Exception) -> "No
     os._exit(1)
 
 
-def _into_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) -> None:
+def _enter_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) -> None:
     """Become process 1 of namespaces of every kind; the process that was started waits for it, and nothing else."""
     own = network.addresses()
     if spec["in_user_namespace"]:  # one that something else has made for this process, with all capabilities
-        kernel.call("unshare", _SPACES & ~kernel.CLONE_NEWUSER)
+        kernel.call("unshare", _NAMESPACE_FLAGS & ~kernel.CLONE_NEWUSER)
     else:
         _unshare()
     first = os.fork()
@@ -96,14 +96,14 @@ def _into_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) ->
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     files = FileTree(spec["layer"], spec["hidden"], spec["remapped"], notes)
-    files.put_together()
-    files.own_folders()
+    files.build_tree()
+    files.mount_system_folders()
     for path in (*spec["hidden"], spec["private"]):
         files.blank(path)
     for path in spec["shared"]:
         files.show(path)
     for path in spec["readable"]:
-        files.show(path, for_reading=True)
+        files.show(path, is_read_only=True)
     files.enter()
     network.bring_up(own)
 
@@ -123,7 +123,7 @@ def _unshare() -> None:
         os._exit(0)
     os.close(waits)
     try:
-        kernel.call("unshare", _SPACES)
+        kernel.call("unshare", _NAMESPACE_FLAGS)
     finally:
         os.close(go)
         _, status = os.waitpid(writer, 0)
@@ -153,7 +153,7 @@ def _write(path: str, text: str) -> None:
         os.close(descriptor)
 
 
-def _alone(spec: "Spec") -> bool:
+def _prepare_without_namespaces(spec: "Spec") -> bool:
     """Without namespaces: what is started here, and what that leaves behind, is this process's to end.
 
     Whether one signal reaches all of it, and nothing else.
@@ -223,7 +223,7 @@ class WorldServer:
             poll.register(descriptor, select.POLLIN)
         looked = time.monotonic()
         while True:
-            for descriptor, _ in poll.poll(_LOOKS_AT_LIMITS * 1000):
+            for descriptor, _ in poll.poll(_LIMIT_CHECK_SECONDS * 1000):
                 if descriptor == self._control.fileno():
                     self._hear()
                 elif descriptor == self._listener.fileno():
@@ -236,8 +236,8 @@ class WorldServer:
                         poll.unregister(gone)
                 elif descriptor in self._asking and not self._pass_on(descriptor):
                     poll.unregister(descriptor)
-            if time.monotonic() - looked >= _LOOKS_AT_LIMITS:  # however much there is to hear
-                self._look_at_limits()
+            if time.monotonic() - looked >= _LIMIT_CHECK_SECONDS:  # however much there is to hear
+                self._check_limits()
                 looked = time.monotonic()
 
     def _drain(self) -> None:
@@ -262,7 +262,7 @@ class WorldServer:
     def end(self) -> "NoReturn":
         """End every process of the world, this one last."""
         if self._ends_at_once:  # signals leave the world for nobody: this was tried
-            _send(os.kill, -1, signal.SIGKILL)
+            _send_signal(os.kill, -1, signal.SIGKILL)
         if not self._spaces:
             while _kill_descendants():
                 try:
@@ -300,7 +300,7 @@ class WorldServer:
         descriptors = list(zip(received, map(int, targets.split(b",")), strict=True))
         ours, theirs = (None, None)
         if listen:
-            ours, theirs = _pair()
+            ours, theirs = _socket_pair()
         process = os.fork()
         if not process:
             self._become(words, environment, cwd, listen.decode(), descriptors, theirs)
@@ -312,10 +312,10 @@ class WorldServer:
         self._asking[channel.fileno()] = (channel, process)
         return channel.fileno()
 
-    def _hand_over(self, ours: _socket.socket, listen: bytes) -> None:
+    def _hand_over(self, own_socket: _socket.socket, listen: bytes) -> None:
         """Give gonogo the descriptor at which the new process's calls are heard, if its kernel has such."""
         try:
-            message, ancillary, _, _ = ours.recvmsg(1, _socket.CMSG_SPACE(4))
+            message, ancillary, _, _ = own_socket.recvmsg(1, _socket.CMSG_SPACE(4))
             for _, _, data in ancillary:
                 self._control.sendmsg([b"listener " + listen], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data)])
                 os.close(struct.unpack("=i", data[:4])[0])
@@ -324,7 +324,7 @@ class WorldServer:
         except OSError:
             pass
         finally:
-            ours.close()
+            own_socket.close()
 
     def _pass_on(self, descriptor: int) -> bool:
         """Pass a relay's signals on; False where the relay has gone, and its process group with it."""
@@ -334,11 +334,11 @@ class WorldServer:
         except OSError:
             numbers = b""
         for number in numbers:
-            _send(os.kill, process, number)
+            _send_signal(os.kill, process, number)
         if numbers:
             return True
-        _send(os.killpg, process, signal.SIGKILL)
-        _send(os.kill, process, signal.SIGKILL)
+        _send_signal(os.killpg, process, signal.SIGKILL)
+        _send_signal(os.kill, process, signal.SIGKILL)
         del self._asking[descriptor]
         channel.close()
         return False
@@ -369,18 +369,18 @@ class WorldServer:
         cwd: bytes,
         listen: str,
         descriptors: list[tuple[int, int]],
-        to_first: _socket.socket | None,
+        init_socket: _socket.socket | None,
     ) -> "NoReturn":
         """In the new process: become the program, with no more rights than it is to have."""
         try:
-            self._prepare(cwd, listen, descriptors, to_first)
-            _execute(words, dict(entry.split(b"=", 1) for entry in environment if b"=" in entry))
+            self._prepare(cwd, listen, descriptors, init_socket)
+            _execvpe(words, dict(entry.split(b"=", 1) for entry in environment if b"=" in entry))
         except BaseException as error:
             os.write(2, f"gonogo: {words[0]!r} could not be started: {error!r}\n".encode())
         os._exit(126)
 
     def _prepare(
-        self, cwd: bytes, listen: str, descriptors: list[tuple[int, int]], to_first: _socket.socket | None
+        self, cwd: bytes, listen: str, descriptors: list[tuple[int, int]], init_socket: _socket.socket | None
     ) -> None:
         """All that comes before the program: its session, signals, descriptors, limits, folder and confinement."""
         os.setsid()
@@ -391,7 +391,7 @@ class WorldServer:
             except (OSError, ValueError):
                 continue
         signal.set_wakeup_fd(-1)
-        _put_descriptors(descriptors, to_first)
+        _install_descriptors(descriptors, init_socket)
         self._limit()
         try:
             os.chdir(cwd)
@@ -400,7 +400,7 @@ class WorldServer:
             os._exit(126)
         self._confine()
         if listen:
-            _listen()
+            _start_listener()
 
     def _limit(self) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -424,7 +424,7 @@ class WorldServer:
 
     # -- limits
 
-    def _look_at_limits(self) -> None:
+    def _check_limits(self) -> None:
         processes = self._count()
         if self._spec["processes"] and processes > self._spec["processes"]:
             self._over(f"processes {self._spec['processes']}")
@@ -445,29 +445,29 @@ class WorldServer:
         self.end()
 
 
-def _send(how: "Callable[[int, int], None]", process: int, number: int) -> None:
+def _send_signal(send_signal: "Callable[[int, int], None]", process: int, number: int) -> None:
     try:
-        how(process, number)
+        send_signal(process, number)
     except OSError:
         pass
 
 
-def _pair() -> tuple[_socket.socket, _socket.socket]:
+def _socket_pair() -> tuple[_socket.socket, _socket.socket]:
     one, other = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     return one, other
 
 
-def _put_descriptors(descriptors: list[tuple[int, int]], kept: _socket.socket | None) -> None:
+def _install_descriptors(descriptors: list[tuple[int, int]], kept_socket: _socket.socket | None) -> None:
     """Have the received descriptors at their places, and no other open."""
     high = max((target for _, target in descriptors), default=2) + 1
     moved = [(_move_descriptor(received, high), target) for received, target in descriptors]
-    if kept is not None:
-        descriptor = _move_descriptor(kept.detach(), high)
-        _OWN_END.append(descriptor)
+    if kept_socket is not None:
+        descriptor = _move_descriptor(kept_socket.detach(), high)
+        _INIT_CHANNEL.append(descriptor)
     for received, target in moved:
         os.dup2(received, target)
         os.set_inheritable(target, True)
-    targets = sorted({target for _, target in descriptors} | set(_OWN_END))
+    targets = sorted({target for _, target in descriptors} | set(_INIT_CHANNEL))
     at = 0
     for target in targets:
         if at < target:  # Python 3.11 takes an empty range that ends at 0 for all descriptors
@@ -476,16 +476,16 @@ def _put_descriptors(descriptors: list[tuple[int, int]], kept: _socket.socket | 
     os.closerange(at, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-_OWN_END: list[int] = []
+_INIT_CHANNEL: list[int] = []
 
 
-def _move_descriptor(descriptor: int, least: int) -> int:
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, least)
+def _move_descriptor(descriptor: int, min_descriptor: int) -> int:
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, min_descriptor)
 
 
-def _listen() -> None:
+def _start_listener() -> None:
     """Have this process's calls be heard, and hand their descriptor to the world's first process."""
-    (end,) = _OWN_END
+    (end,) = _INIT_CHANNEL
     channel = _socket.socket(fileno=end)
     try:
         traced = seccomp.listen(calls.COMMANDS)
@@ -498,7 +498,7 @@ def _listen() -> None:
     os.close(traced)
 
 
-def _execute(words: list[bytes], environment: dict[bytes, bytes]) -> "NoReturn":
+def _execvpe(words: list[bytes], environment: dict[bytes, bytes]) -> "NoReturn":
     """As ``os.execvpe``; what fails is said as a shell would."""
     name = words[0]
     folders = [b""] if b"/" in name else environment.get(b"PATH", os.fsencode(os.defpath)).split(b":")
@@ -548,10 +548,10 @@ def _kill_descendants() -> bool:
         if not new:
             break
         for process in new:
-            _send(os.kill, process, signal.SIGSTOP)
+            _send_signal(os.kill, process, signal.SIGSTOP)
         stopped |= new
     for process in stopped:
-        _send(os.kill, process, signal.SIGKILL)
+        _send_signal(os.kill, process, signal.SIGKILL)
     return bool(stopped)
 
 

@@ -19,7 +19,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 2
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 36, 38, 47, 4
 
 # (x86_64, aarch64), include/uapi/asm/unistd*.h. seccomp.py has those that are refused.
-_NUMBERS = {
+_SYSCALL_NUMBERS = {
     "pivot_root": (155, 41),
     "unshare": (272, 97),
     "capset": (126, 91),
@@ -43,7 +43,9 @@ def machine() -> int:
 
 def call(name: str, *arguments: object) -> int:
     """A system call by name."""
-    return _raise_on_error(name, _libc.syscall(ctypes.c_long(_NUMBERS[name][machine()]), *map(_argument, arguments)))
+    return _raise_on_error(
+        name, _libc.syscall(ctypes.c_long(_SYSCALL_NUMBERS[name][machine()]), *map(_argument, arguments))
+    )
 
 
 def prctl(option: int, *arguments: int) -> int:
@@ -82,15 +84,15 @@ def _argument(value: object) -> object:
     return ctypes.byref(value) if isinstance(value, (ctypes.Array, ctypes.Structure)) else value
 
 
-def _raise_on_error(what: str, result: int) -> int:
+def _raise_on_error(system_call: str, result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{system_call}: {os.strerror(number)}")
     return result
 
 
 # Root of a user namespace keeps what programs that prepare a training use of it, and nothing that reaches the kernel.
-_KEPT = (
+_KEPT_CAPABILITIES = (
     0,  # CAP_CHOWN
     1,  # CAP_DAC_OVERRIDE
     2,  # CAP_DAC_READ_SEARCH
@@ -101,14 +103,14 @@ _KEPT = (
     7,  # CAP_SETUID
     10,  # CAP_NET_BIND_SERVICE
 )
-_VERSION_3 = 0x20080522
+_CAPABILITY_VERSION_3 = 0x20080522
 
 
-def drop_capabilities(kept: tuple[int, ...] = _KEPT) -> None:
-    """Give up all capabilities but ``kept``, for this process and whatever it becomes."""
+def drop_capabilities(kept_capabilities: tuple[int, ...] = _KEPT_CAPABILITIES) -> None:
+    """Give up all capabilities but ``kept_capabilities``, for this process and whatever it becomes."""
     mask = 0
     for capability in range(64):
-        if capability in kept:
+        if capability in kept_capabilities:
             mask |= 1 << capability
             continue
         try:
@@ -123,7 +125,7 @@ def drop_capabilities(kept: tuple[int, ...] = _KEPT) -> None:
     except OSError:
         pass  # kernels before 4.3
     low, high = mask & 0xFFFFFFFF, mask >> 32
-    header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     held = _capabilities()
     low, high = low & held[0], high & held[1]
     data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)

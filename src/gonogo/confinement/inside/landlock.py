@@ -9,12 +9,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
-_PATH_BENEATH = 1
+_CREATE_RULESET_VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
+_RULE_PATH_BENEATH = 1
 # include/uapi/linux/landlock.h, LANDLOCK_ACCESS_FS_*
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-_CHANGE = sum(1 << bit for bit in range(4, 13))  # remove a folder or file, make one of any kind
-_MAKE_DEVICE = 1 << 6 | 1 << 11
+_CREATE_REMOVE_RIGHTS = sum(1 << bit for bit in range(4, 13))  # remove a folder or file, make one of any kind
+_MAKE_DEVICE_RIGHTS = 1 << 6 | 1 << 11
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _SCOPES, _SCOPE_SIGNALS = 3, 2  # abstract sockets and signals
@@ -30,7 +30,7 @@ class _PathBeneath(ctypes.Structure):
 def version() -> int:
     """Version of Landlock's interface; 0 where the kernel has none."""
     try:
-        return kernel.call("landlock_create_ruleset", 0, 0, _VERSION)
+        return kernel.call("landlock_create_ruleset", 0, 0, _CREATE_RULESET_VERSION)
     except OSError:
         return 0
 
@@ -48,19 +48,25 @@ def restrict(writable: list[str], readable: list[str], hidden: list[str]) -> Non
     known = version()
     if known < 2:
         raise OSError(38, f"Landlock {known or 'is off'}, 2 is needed")
-    writing = _WRITE_FILE | _CHANGE | _REFER | (_TRUNCATE if known >= 3 else 0) | (_IOCTL_DEV if known >= 5 else 0)
+    writing = (
+        _WRITE_FILE
+        | _CREATE_REMOVE_RIGHTS
+        | _REFER
+        | (_TRUNCATE if known >= 3 else 0)
+        | (_IOCTL_DEV if known >= 5 else 0)
+    )
     reading = _EXECUTE | _READ_FILE | _READ_DIR
     attributes = (ctypes.c_uint64 * 3)(writing | reading, 3 if known >= 4 else 0, _SCOPES if known >= 6 else 0)
     size = 8 if known < 4 else 16 if known < 6 else 24
     ruleset = kernel.call("landlock_create_ruleset", attributes, size, 0)
     try:
         _allow(ruleset, "/", _READ_DIR)
-        for path in _all_but(["/dev", *hidden]):
+        for path in _paths_except(["/dev", *hidden]):
             _allow(ruleset, path, _EXECUTE | _READ_FILE)
         for folder in readable:
             _allow(ruleset, folder, reading)
         for folder in writable:
-            _allow(ruleset, folder, (writing & ~_MAKE_DEVICE) | reading)
+            _allow(ruleset, folder, (writing & ~_MAKE_DEVICE_RIGHTS) | reading)
         for device in DEVICES:
             _allow(ruleset, device, _READ_FILE | _WRITE_FILE | writing & _TRUNCATE)
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
@@ -93,7 +99,7 @@ def keep_signals_inside() -> bool:
     return True
 
 
-def _all_but(paths: "Iterable[str]") -> "Iterator[str]":
+def _paths_except(paths: "Iterable[str]") -> "Iterator[str]":
     """Paths that together are all that there is now, but for ``paths``: rules can only add."""
     hidden = {os.path.realpath(path) for path in paths}
     waiting = ["/"]
@@ -124,6 +130,6 @@ def _allow(ruleset: int, path: str, access: int) -> None:
     try:
         if not os.path.isdir(path):
             access &= _FILE_RIGHTS
-        kernel.call("landlock_add_rule", ruleset, _PATH_BENEATH, _PathBeneath(access, descriptor), 0)
+        kernel.call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, _PathBeneath(access, descriptor), 0)
     finally:
         os.close(descriptor)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 # Not files of the user's: made anew, or shown for reading only.
-_OWN = ("/proc", "/sys", "/dev", "/run")
-_DISKS_ELSEWHERE = ("/run/media/", "/run/mount/")
-_NOT_FILES = frozenset(
+_REBUILT_FOLDERS = ("/proc", "/sys", "/dev", "/run")
+_REMOVABLE_MEDIA_PREFIXES = ("/run/media/", "/run/mount/")
+_PSEUDO_FILE_SYSTEMS = frozenset(
     {"proc", "sysfs", "devtmpfs", "devpts", "mqueue", "cgroup", "cgroup2", "securityfs", "debugfs", "tracefs", "pstore",
      "bpf", "configfs", "fusectl", "hugetlbfs", "binfmt_misc", "efivarfs", "selinuxfs", "rpc_pipefs", "nsfs", "ramfs",
      "fuse.lxcfs", "fuse.gvfsd-fuse", "fuse.portal"}
@@ -27,42 +27,42 @@ _NOT_FILES = frozenset(
 _PROC_HIDDEN = ("kcore", "keys", "key-users", "timer_list", "latency_stats", "kmsg", "sched_debug")
 _SYS_HIDDEN = ("firmware", "kernel/debug", "kernel/tracing", "fs/bpf", "fs/pstore")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_SMALL = 1 << 20
+_MAX_COPIED_BYTES = 1 << 20
 _MAX_FOLDERS = 4000
-_REBUILT = "user.gonogo.rebuilt"
+_REBUILT_ATTRIBUTE = "user.gonogo.rebuilt"
 """Attribute of a rebuilt folder: it has a name for all that is seen there."""
 _MAX_ENTRIES = 512
 """Of a rebuilt folder with more entries, those that no mount point lies below are shown for reading only."""
 
 
-class NoLayer(OSError):
+class LayerUnsupported(OSError):
     """What programs change can't be kept in the layer's folder; elsewhere it may be."""
 
 
 class FileTree:
     """Puts the program's files together below ``layer/tree``."""
 
-    def __init__(self, layer: str, hidden: list[str], own: list[str], notes: list[str]) -> None:
+    def __init__(self, layer: str, hidden_paths: list[str], own: list[str], notes: list[str]) -> None:
         self.tree = layer + "/tree"
         self.root = layer + "/root"
         self._layer = layer
         self._work = layer + "/work"
         self._empty = layer + "/empty"
-        self._hidden = frozenset(hidden)
+        self._hidden = frozenset(hidden_paths)
         self._notes = notes
-        self._to_write = _not_mapped(own)
+        self._to_write = _folders_of_other_owners(own)
         self._overlays = 0
         self._mounted = _mount_points()
 
-    def put_together(self) -> None:
-        """Everything but what :data:`_OWN` names."""
+    def build_tree(self) -> None:
+        """Everything but what :data:`_REBUILT_FOLDERS` names."""
         for folder in (self._work, self.tree, self.root, self._empty):
             os.makedirs(folder, exist_ok=True)
         self._try_layer()
         kernel.bind(self.tree, self.root)
         self._folder("/")
         for path, kind in self._mounted.items():
-            if path.startswith(_DISKS_ELSEWHERE) and kind not in _NOT_FILES and os.path.isdir(path):
+            if path.startswith(_REMOVABLE_MEDIA_PREFIXES) and kind not in _PSEUDO_FILE_SYSTEMS and os.path.isdir(path):
                 os.makedirs(self.tree + path, exist_ok=True)
                 self._laid_over(path)
 
@@ -79,7 +79,7 @@ class FileTree:
         except OSError as error:
             if error.errno in (errno.EPERM, errno.EACCES, errno.ENODEV):
                 raise OSError(error.errno, f"overlayfs is refused in a user namespace: {error.strerror}") from None
-            raise NoLayer(error.errno, f"no layer can be kept in {self._layer}: {error.strerror}") from None
+            raise LayerUnsupported(error.errno, f"no layer can be kept in {self._layer}: {error.strerror}") from None
         try:
             os.unlink(seen + "/file")
             os.unlink(seen + "/folder/file")
@@ -87,11 +87,13 @@ class FileTree:
             os.mkdir(seen + "/folder")
             found = [*os.listdir(seen), *os.listdir(seen + "/folder")]
         except OSError as error:
-            raise NoLayer(error.errno, f"no layer can be kept in {self._layer}: {error.strerror}") from None
+            raise LayerUnsupported(error.errno, f"no layer can be kept in {self._layer}: {error.strerror}") from None
         finally:
             kernel.unmount(seen)
         if found != ["folder"]:
-            raise NoLayer(errno.EOPNOTSUPP, f"no layer can be kept in {self._layer}: what was deleted is still there")
+            raise LayerUnsupported(
+                errno.EOPNOTSUPP, f"no layer can be kept in {self._layer}: what was deleted is still there"
+            )
 
     def _folder(self, path: str) -> None:
         """Lay over a folder, or rebuild it where something is mounted in it."""
@@ -100,28 +102,30 @@ class FileTree:
             self._laid_over(path)
             return
         os.makedirs(self.tree + path, exist_ok=True)
-        _as(path, self.tree + path)
+        _copy_metadata(path, self.tree + path)
         names: dict[str, str] = {}
         # An earlier world had rebuilt the folder too: what it has no more was deleted there.
-        for place in (self.tree + path,) if _has(self.tree + path, _REBUILT) else (path, self.tree + path):
+        for place in (
+            (self.tree + path,) if _has_attribute(self.tree + path, _REBUILT_ATTRIBUTE) else (path, self.tree + path)
+        ):
             try:
                 for entry in os.scandir(place):
                     names.setdefault(entry.name, entry.path)
             except OSError:
                 continue
         if path != "/":
-            os.setxattr(self.tree + path, _REBUILT, b"y")
+            os.setxattr(self.tree + path, _REBUILT_ATTRIBUTE, b"y")
         for name, source in names.items():
             shown = inside + name
-            if shown in _OWN:
+            if shown in _REBUILT_FOLDERS:
                 continue
             busy = shown in self._mounted or any(point.startswith(shown + "/") for point in self._mounted)
-            self._entry(source, shown, for_reading=len(names) > _MAX_ENTRIES and not busy)
+            self._entry(source, shown, is_read_only=len(names) > _MAX_ENTRIES and not busy)
 
-    def _entry(self, source: str, shown: str, for_reading: bool) -> None:
-        target = self.root + shown
-        kind = self._mounted.get(shown)
-        if kind in _NOT_FILES or kind == "autofs":
+    def _entry(self, source: str, visible_path: str, is_read_only: bool) -> None:
+        target = self.root + visible_path
+        kind = self._mounted.get(visible_path)
+        if kind in _PSEUDO_FILE_SYSTEMS or kind == "autofs":
             if os.path.isdir(source):
                 os.makedirs(target, exist_ok=True)
             return
@@ -133,16 +137,16 @@ class FileTree:
             if not os.path.lexists(target):
                 os.symlink(os.readlink(source), target)
         elif stat.S_ISDIR(state.st_mode):
-            if for_reading:
+            if is_read_only:
                 os.makedirs(target, exist_ok=True)
                 # An earlier world's tree has only the place where the folder was mounted.
-                self._for_reading(shown if os.path.isdir(shown) else source, target)
+                self._show_read_only(visible_path if os.path.isdir(visible_path) else source, target)
             else:
-                self._folder(shown)
-        elif shown in self._hidden:  # a credential is not to be copied: it is blanked afterwards
+                self._folder(visible_path)
+        elif visible_path in self._hidden:  # a credential is not to be copied: it is blanked afterwards
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         elif stat.S_ISREG(state.st_mode):
-            _copy_or_show(source, target, state)
+            _copy_or_bind(source, target, state)
 
     def _laid_over(self, path: str) -> None:
         upper, target = self.tree + path, self.root + path
@@ -151,7 +155,7 @@ class FileTree:
         if not _is_folder(path):  # the world begins with it
             return
         if not begun:
-            _as(path, upper)
+            _copy_metadata(path, upper)
         for folder in self._to_write:
             if folder.startswith(path.rstrip("/") + "/"):
                 self._begin(folder)
@@ -163,7 +167,7 @@ class FileTree:
         except OSError as error:
             if error.errno in (errno.EPERM, errno.EACCES):  # not allowed to: nothing of this can be had
                 raise
-            self._for_reading(path, target)
+            self._show_read_only(path, target)
 
     def _begin(self, path: str) -> None:
         """Make a folder in the upper part as this user's own.
@@ -175,11 +179,11 @@ class FileTree:
         if os.path.isdir(made):
             return
         os.makedirs(made)
-        _as(path, made)
+        _copy_metadata(path, made)
         if not os.access(path, os.W_OK):
             os.chmod(made, stat.S_IMODE(os.stat(made).st_mode) & ~0o200)
 
-    def _for_reading(self, source: str, target: str) -> None:
+    def _show_read_only(self, source: str, target: str) -> None:
         """Show a folder without a way to change it.
 
         By an overlay too where that can be had: through it no socket and no pipe leads to whoever else uses it.
@@ -194,19 +198,19 @@ class FileTree:
         except OSError as error:
             self._notes.append(f"{source} is left out ({error.strerror})")
 
-    def own_folders(self) -> None:
+    def mount_system_folders(self) -> None:
         """``/dev``, ``/run``, ``/sys`` and ``/proc``; the last needs a process namespace of its own."""
         root = self.root
-        _file_system(root + "/dev", "tmpfs", "mode=755,size=64k,nr_inodes=1k")
+        _mount_file_system(root + "/dev", "tmpfs", "mode=755,size=64k,nr_inodes=1k")
         for name in _DEVICES:
             if os.path.exists("/dev/" + name):
-                _show_file("/dev/" + name, root + "/dev/" + name)
+                _bind_file("/dev/" + name, root + "/dev/" + name)
         for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
             os.symlink("/proc/self/fd" + target, f"{root}/dev/{name}")
-        _file_system(root + "/dev/shm", "tmpfs", "mode=1777")
-        _file_system(root + "/dev/pts", "devpts", "newinstance,ptmxmode=0666,mode=620")
+        _mount_file_system(root + "/dev/shm", "tmpfs", "mode=1777")
+        _mount_file_system(root + "/dev/pts", "devpts", "newinstance,ptmxmode=0666,mode=620")
         os.symlink("pts/ptmx", root + "/dev/ptmx")
-        _file_system(root + "/run", "tmpfs", "mode=755")
+        _mount_file_system(root + "/run", "tmpfs", "mode=755")
         os.mkdir(root + "/run/lock")
         os.chmod(root + "/run/lock", 0o1777)
         user = f"{root}/run/user/{os.getuid()}"
@@ -217,11 +221,11 @@ class FileTree:
         kernel.read_only(root + "/sys", recursive=True)
         for name in _SYS_HIDDEN:
             if os.path.isdir(f"{root}/sys/{name}"):
-                _file_system(f"{root}/sys/{name}", "tmpfs", "mode=755,size=4k")
-        _file_system(root + "/proc", "proc", None)
-        self._proc_for_reading(root + "/proc")
+                _mount_file_system(f"{root}/sys/{name}", "tmpfs", "mode=755,size=4k")
+        _mount_file_system(root + "/proc", "proc", None)
+        self._protect_proc(root + "/proc")
 
-    def _proc_for_reading(self, proc: str) -> None:
+    def _protect_proc(self, proc: str) -> None:
         """Of the kernel's files, what root could write can only be read: that reaches past every namespace."""
         for entry in os.scandir(proc):
             if entry.name.isdigit() or entry.is_symlink():
@@ -232,12 +236,12 @@ class FileTree:
                 kernel.bind(entry.path, entry.path)
                 kernel.read_only(entry.path)
 
-    def show(self, path: str, for_reading: bool = False) -> None:
+    def show(self, path: str, is_read_only: bool = False) -> None:
         """Show a folder of gonogo's as it is: what is written there is really written."""
         target = self.root + path
         os.makedirs(target, exist_ok=True)
         kernel.bind(path, target)
-        if for_reading:
+        if is_read_only:
             kernel.read_only(target)
 
     def blank(self, path: str) -> None:
@@ -273,7 +277,7 @@ def _mount_points() -> dict[str, str]:
     return found
 
 
-def _overlay(target: str, lower: "Iterable[str]", upper: str = "", work: str = "") -> None:
+def _overlay(target: str, lower_dirs: "Iterable[str]", upper_dir: str = "", work_dir: str = "") -> None:
     """Mount folders over each other. Each is named by a descriptor: so no name has to be escaped, and none is long."""
     open_folders: list[int] = []
 
@@ -282,14 +286,14 @@ def _overlay(target: str, lower: "Iterable[str]", upper: str = "", work: str = "
         return f"/proc/self/fd/{open_folders[-1]}"
 
     try:
-        options = "lowerdir=" + ":".join(named(folder) for folder in lower)
-        if upper:
-            options += f",upperdir={named(upper)},workdir={named(work)}"
+        options = "lowerdir=" + ":".join(named(folder) for folder in lower_dirs)
+        if upper_dir:
+            options += f",upperdir={named(upper_dir)},workdir={named(work_dir)}"
         options += ",userxattr"
         try:
-            kernel.mount("overlay", target, "overlay", 0, options + (",volatile" if upper else ""))
+            kernel.mount("overlay", target, "overlay", 0, options + (",volatile" if upper_dir else ""))
         except OSError as error:
-            if not upper or error.errno in (errno.EPERM, errno.EACCES):
+            if not upper_dir or error.errno in (errno.EPERM, errno.EACCES):
                 raise
             kernel.mount("overlay", target, "overlay", 0, options)  # kernels before 5.10 don't know "volatile"
     finally:
@@ -305,14 +309,14 @@ def _is_folder(path: str) -> bool:
         return False
 
 
-def _has(path: str, attribute: str) -> bool:
+def _has_attribute(path: str, attribute: str) -> bool:
     try:
         return os.getxattr(path, attribute) == b"y"
     except OSError:
         return False
 
 
-def _not_mapped(own: list[str]) -> list[str]:
+def _folders_of_other_owners(own: list[str]) -> list[str]:
     """Folders on the way to ``own`` ones, and below the first, that are of others: those above come first."""
     user, group = os.getuid(), os.getgid()
     if user == 0:  # root's namespace knows all
@@ -322,7 +326,7 @@ def _not_mapped(own: list[str]) -> list[str]:
         parts = folder.strip("/").split("/")
         places = ["/" + "/".join(parts[: number + 1]) for number in range(len(parts))]
         for place in places:
-            _note_if_of_others(place, user, group, found)
+            _add_if_other_owner(place, user, group, found)
     left = _MAX_FOLDERS
     waiting = [folder for folder in own[:1] if folder != "/"]
     while waiting and left:
@@ -333,21 +337,21 @@ def _not_mapped(own: list[str]) -> list[str]:
         for entry in entries:
             if left and entry.is_dir(follow_symlinks=False):
                 left -= 1
-                _note_if_of_others(entry.path, user, group, found)
+                _add_if_other_owner(entry.path, user, group, found)
                 waiting.append(entry.path)
     return sorted(found)
 
 
-def _note_if_of_others(path: str, user: int, group: int, found: "dict[str, None]") -> None:
+def _add_if_other_owner(path: str, user: int, group: int, foreign_folders: "dict[str, None]") -> None:
     try:
         state = os.lstat(path)
     except OSError:
         return
     if stat.S_ISDIR(state.st_mode) and (state.st_uid != user or state.st_gid != group):
-        found[path] = None
+        foreign_folders[path] = None
 
 
-def _as(source: str, target: str) -> None:
+def _copy_metadata(source: str, target: str) -> None:
     """Mode, owner and times of a folder: the upper one's are those that are seen."""
     try:
         state = os.stat(source)
@@ -359,11 +363,11 @@ def _as(source: str, target: str) -> None:
         pass  # an owner that this user namespace doesn't know: it stays the user's
 
 
-def _copy_or_show(source: str, target: str, state: os.stat_result) -> None:
+def _copy_or_bind(source: str, target: str, state: os.stat_result) -> None:
     if os.path.lexists(target):
         return
-    if state.st_size > _SMALL:
-        _show_file(source, target)
+    if state.st_size > _MAX_COPIED_BYTES:
+        _bind_file(source, target)
         kernel.read_only(target)
         return
     try:
@@ -375,12 +379,12 @@ def _copy_or_show(source: str, target: str, state: os.stat_result) -> None:
         pass  # a file that this user can't read
 
 
-def _show_file(source: str, target: str) -> None:
+def _bind_file(source: str, target: str) -> None:
     os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
     kernel.bind(source, target)
 
 
-def _file_system(target: str, kind: str, options: str | None) -> None:
+def _mount_file_system(target: str, kind: str, options: str | None) -> None:
     os.makedirs(target, exist_ok=True)
     flags = kernel.MS_NOSUID | (kernel.MS_NOEXEC if kind in ("proc", "devpts") else 0)
     kernel.mount(kind, target, kind, flags | (kernel.MS_NODEV if kind == "proc" else 0), options)

@@ -10,7 +10,7 @@ import struct
 
 _AF_NETLINK, _RTM_NEWLINK, _RTM_NEWADDR, _RTM_GETADDR = 16, 16, 20, 22
 _REQUEST, _ACK, _CREATE, _DUMP = 1, 4, 0x400, 0x300
-_UP = 1
+_IFF_UP = 1
 
 
 def addresses() -> list[tuple[str, int, bytes]]:
@@ -42,13 +42,13 @@ def bring_up(own: list[tuple[str, int, bytes]]) -> None:
     """Bring up the loopback, and the machine's ``own`` addresses; what this kernel has no module for is left out."""
     probe = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     try:
-        fcntl.ioctl(probe.fileno(), 0x8914, struct.pack("16sh14x", b"lo", _UP))  # SIOCSIFFLAGS
+        fcntl.ioctl(probe.fileno(), 0x8914, struct.pack("16sh14x", b"lo", _IFF_UP))  # SIOCSIFFLAGS
     finally:
         probe.close()
     with _Netlink() as netlink:
         for name in dict.fromkeys(name for name, _, _ in own):
             kind = _attribute(1, b"dummy")  # IFLA_INFO_KIND
-            link = struct.pack("=BxHiII", 0, 0, 0, _UP, 0xFFFFFFFF)
+            link = struct.pack("=BxHiII", 0, 0, 0, _IFF_UP, 0xFFFFFFFF)
             link += _attribute(3, name.encode() + b"\0") + _attribute(18, kind)  # IFLA_IFNAME, IFLA_LINKINFO
             try:
                 netlink.ask(_RTM_NEWLINK, _ACK | _CREATE, link)

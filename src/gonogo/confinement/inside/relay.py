@@ -26,7 +26,7 @@ PREFIX = b":"
 WORLD_ENDED = 137
 CANNOT_START = 126
 _MAX_ADDRESS_LENGTH = 100  # of a socket's path: 108 with the zero, in the kernel
-_MAX_COPY = 64 << 20
+_MAX_COPIED_BYTES = 64 << 20
 
 
 def main(arguments: list[str]) -> None:
@@ -44,14 +44,14 @@ def main(arguments: list[str]) -> None:
     try:
         if PREFIX not in os.environb:
             raise OSError(22, "its variables are not those of World.environment")
-        descriptors = [_safe_to_hand_over(number) for number in numbers]
+        descriptors = [_safe_descriptor(number) for number in numbers]
     except OSError as error:
         os.write(2, f"gonogo: {words[0]!r} could not be started: {error}\n".encode("utf-8", "backslashreplace"))
         os._exit(CANNOT_START)
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         _connect(channel, address)
-        _ask(channel, words, listen, cwd or os.getcwd(), list(numbers.values()), descriptors)
+        _request_start(channel, words, listen, cwd or os.getcwd(), list(numbers.values()), descriptors)
     except OSError:
         os._exit(WORLD_ENDED)
     for descriptor in {*list(numbers)[3:], *descriptors} - {0, 1, 2}:
@@ -81,7 +81,7 @@ def _pass_on(channel: _socket.socket, signals: bytes) -> None:
         pass  # what ended is seen next
 
 
-def _safe_to_hand_over(descriptor: int) -> int:
+def _safe_descriptor(descriptor: int) -> int:
     """A descriptor with which the command can do no more than it says.
 
     What a descriptor leads to can be opened again, for writing as well (``/proc/self/fd``), and folders lead on to all
@@ -97,7 +97,7 @@ def _safe_to_hand_over(descriptor: int) -> int:
 
     if not stat.S_ISREG(state.st_mode) or fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
         return descriptor
-    if state.st_size > _MAX_COPY:
+    if state.st_size > _MAX_COPIED_BYTES:
         return _open_feeding_pipe(descriptor)
     copy = os.memfd_create("file")
     at = os.lseek(descriptor, 0, os.SEEK_CUR)
@@ -136,7 +136,7 @@ def _connect(channel: _socket.socket, address: str) -> None:
     channel.connect(address)
 
 
-def _ask(
+def _request_start(
     channel: _socket.socket, words: list[str], listen: str, cwd: str, targets: list[int], descriptors: list[int]
 ) -> None:
     environment = [

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    Numbers = tuple[int | None, int | None]
+    SyscallNumbers = tuple[int | None, int | None]
     """Of a call, for x86_64 and aarch64."""
     Line = tuple[int, int, int, int]
     """Of a filter: code, jumps where it is true and false, operand."""
@@ -24,12 +24,12 @@ EPERM, EACCES, ENOTTY, ENOSYS, EAFNOSUPPORT = 1, 13, 25, 38, 97
 _ALLOW, _NOTIFY, _ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
 _SET_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 1 << 3, 1 << 5
 _ARCHITECTURES = (0xC000003E, 0xC00000B7)
-_X32 = 0x40000000
+_X32_SYSCALL_BIT = 0x40000000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
-_NAMESPACES = 0x7E020080  # CLONE_NEW*
+_NAMESPACE_CLONE_FLAGS = 0x7E020080  # CLONE_NEW*
 
 # name: (x86_64, aarch64); None where the processor has no such call.
-_REACH_THE_KERNEL = {
+_ADMIN_SYSCALLS = {
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "move_mount": (429, 429), "fsopen": (430, 430),
     "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433), "open_tree": (428, 428),
     "mount_setattr": (442, 442), "open_tree_attr": (467, 467), "setns": (308, 268), "swapon": (167, 224),
@@ -41,23 +41,23 @@ _REACH_THE_KERNEL = {
     "syslog": (103, 116), "open_by_handle_at": (304, 265), "vhangup": (153, 58), "iopl": (172, None),
     "ioperm": (173, None), "chroot": (161, 51), "lsm_set_self_attr": (460, 460),
 }  # fmt: skip
-_UNKNOWN_HERE = {  # answered as by a kernel that has no such call: libraries then take another one
+_UNSUPPORTED_SYSCALLS = {  # answered as by a kernel that has no such call: libraries then take another one
     "clone3": (435, 435), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
 }  # fmt: skip
 _UNSHARE, _CLONE, _IOCTL, _SOCKET, _SOCKETPAIR = (272, 97), (56, 220), (16, 29), (41, 198), (53, 199)
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
-_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
+_ALLOWED_SOCKET_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
 
 # Without namespaces, for Landlock does not speak of them. Modes, owners, times and attributes: nothing happens, and
 # the program is told that it has, since nearly every program sets some, and few look.
-_METADATA = {
+_METADATA_SYSCALLS = {
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
     "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),
     "futimesat": (261, None), "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6),
     "fsetxattr": (190, 7), "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
     "setxattrat": (463, 463), "removexattrat": (466, 466), "file_setattr": (469, 469),
 }  # fmt: skip
-_OTHER_PROCESSES = {
+_IPC_SYSCALLS = {
     "shmget": (29, 194), "shmctl": (31, 195), "shmat": (30, 196), "msgget": (68, 186), "msgctl": (71, 187),
     "msgsnd": (69, 189), "semget": (64, 190), "semctl": (66, 191), "semop": (65, 193), "mq_open": (240, 180),
     "mq_unlink": (241, 181), "process_madvise": (440, 440), "process_mrelease": (448, 448), "setdomainname": (171, 162),
@@ -69,12 +69,12 @@ _PROCESS_SYSCALLS = {  # (call, which argument names the process): only of the c
     "migrate_pages": ((256, 238), 0), "move_pages": ((279, 239), 0),
 }  # fmt: skip
 _USER_SYSCALLS = (((141, 140), 0, 2), ((251, 30), 0, 3))  # setpriority, ioprio_set: of all that a user runs
-_SIGNALS = {"kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "pidfd_send_signal": (424, 424)}
+_SIGNAL_SYSCALLS = {"kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "pidfd_send_signal": (424, 424)}
 _CONNECT, _SENDTO, _PRLIMIT, _TRUNCATE = (42, 203), (44, 206), (302, 261), (76, 45)
 # File systems have calls of their own that change a file, or make a snapshot of a folder, for whoever can read it. So
 # of these only a few are let through; of terminals and descriptors in general ("T"), and of sockets, all.
-_IOCTL_KINDS = (0x5400, 0x8900)
-_IOCTLS_OF_FILES = (
+_ALLOWED_IOCTL_TYPES = (0x5400, 0x8900)
+_ALLOWED_FILE_IOCTLS = (
     2, 0x40049409, 0x4020940D, 0xC0189436, 0xC020660B, 0x80086601, 0x801C581F,
 )  # FIGETBSZ, FICLONE, FICLONERANGE, FIDEDUPERANGE, FS_IOC_FIEMAP, FS_IOC_GETFLAGS, FS_IOC_FSGETXATTR  # fmt: skip
 _OPEN, _OPENAT, _OPENAT2, _CUT_OFF = (2, None), (257, 56), (437, 437), (0x203, 0x200)  # O_TRUNC, only to read
@@ -90,16 +90,16 @@ class Program:
             (_EQUAL, 1, 0, _ARCHITECTURES[self._index]),
             (_RETURN, 0, 0, other_architecture),
         ]
-        self.lines += [(_LOAD, 0, 0, 0), (_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, other_architecture)]
+        self.lines += [(_LOAD, 0, 0, 0), (_AT_LEAST, 0, 1, _X32_SYSCALL_BIT), (_RETURN, 0, 0, other_architecture)]
 
-    def answer(self, numbers: "Numbers", answer: int, *tests: "Test") -> None:
+    def answer(self, numbers: "SyscallNumbers", answer: int, *tests: "Test") -> None:
         """Give ``answer`` to a call, if all of the tests hold."""
         number = numbers[self._index]
         if number is None:
             return
         body = []
         for argument, part, what, value in tests:
-            body.append([(_LOAD, 0, 0, 16 + 8 * argument + 4 * part), *_test(what, value)])
+            body.append([(_LOAD, 0, 0, 16 + 8 * argument + 4 * part), *_test_instructions(what, value)])
         size = sum(map(len, body)) + 1 + (1 if tests else 0)
         lines = [(_EQUAL, 0, size, number)]
         left = size
@@ -113,13 +113,13 @@ class Program:
             lines.append((_LOAD, 0, 0, 0))
         self.lines += lines
 
-    def install(self, listening: bool = False) -> int | None:
+    def install(self, with_listener: bool = False) -> int | None:
         """Put it in place, for this process and all that it starts; the listener's descriptor where there is one."""
         code = b"".join(struct.pack("=HBBI", *line) for line in [*self.lines, (_RETURN, 0, 0, _ALLOW)])
         buffer = ctypes.create_string_buffer(code)
-        program = _Program(len(code) // 8, ctypes.cast(buffer, ctypes.c_void_p))
+        program = _SockFprog(len(code) // 8, ctypes.cast(buffer, ctypes.c_void_p))
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-        if not listening:
+        if not with_listener:
             kernel.call("seccomp", _SET_FILTER, 0, program)
             return None
         try:
@@ -128,25 +128,27 @@ class Program:
             return kernel.call("seccomp", _SET_FILTER, _NEW_LISTENER, program)
 
 
-class _Program(ctypes.Structure):
+class _SockFprog(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
-def _test(what: str, value: "int | tuple[int, int]") -> "list[tuple[int, int | None, int | None, int]]":
+def _test_instructions(
+    comparison_kind: str, value: "int | tuple[int, int]"
+) -> "list[tuple[int, int | None, int | None, int]]":
     """Lines that test what was loaded; None marks the jump to where the test does not hold."""
     if isinstance(value, tuple):
         mask, operand = value
-        jumps: tuple[int | None, int | None] = (0, None) if what == "masked" else (None, 0)
+        jumps: tuple[int | None, int | None] = (0, None) if comparison_kind == "masked" else (None, 0)
         return [(_AND, 0, 0, mask), (_EQUAL, *jumps, operand)]
-    if what == "equal":
+    if comparison_kind == "equal":
         return [(_EQUAL, 0, None, value)]
-    if what == "other":
+    if comparison_kind == "other":
         return [(_EQUAL, None, 0, value)]
-    if what == "any bit":
+    if comparison_kind == "any bit":
         return [(_ANY_BIT, 0, None, value)]
-    if what == "no bit":
+    if comparison_kind == "no bit":
         return [(_ANY_BIT, None, 0, value)]
-    raise ValueError(what)
+    raise ValueError(comparison_kind)
 
 
 def refuse(namespaces: bool, landlock: int = 0) -> None:
@@ -155,29 +157,29 @@ def refuse(namespaces: bool, landlock: int = 0) -> None:
     ``namespaces``: whether the program has its own, of every kind; else ``landlock`` is the version that it has.
     """
     program = Program(_ERRNO | ENOSYS)
-    for numbers in _REACH_THE_KERNEL.values():
+    for numbers in _ADMIN_SYSCALLS.values():
         program.answer(numbers, _ERRNO | EPERM)
-    for numbers in _UNKNOWN_HERE.values():
+    for numbers in _UNSUPPORTED_SYSCALLS.values():
         program.answer(numbers, _ERRNO | ENOSYS)
-    program.answer(_UNSHARE, _ERRNO | EPERM, (0, 0, "any bit", _NAMESPACES))
-    program.answer(_CLONE, _ERRNO | EPERM, (0, 0, "any bit", _NAMESPACES))
+    program.answer(_UNSHARE, _ERRNO | EPERM, (0, 0, "any bit", _NAMESPACE_CLONE_FLAGS))
+    program.answer(_CLONE, _ERRNO | EPERM, (0, 0, "any bit", _NAMESPACE_CLONE_FLAGS))
     for number in _TERMINAL_INPUT:
         program.answer(_IOCTL, _ERRNO | EPERM, (1, 0, "equal", number))
     if namespaces:
-        families = [(0, 0, "other", family) for family in _FAMILIES]
+        families = [(0, 0, "other", family) for family in _ALLOWED_SOCKET_FAMILIES]
         program.answer(_SOCKET, _ERRNO | EAFNOSUPPORT, *families)
     else:
-        _refuse_by_call(program, landlock)
+        _add_landlock_rules(program, landlock)
     program.install()
 
 
-def _refuse_by_call(program: Program, landlock: int) -> None:
+def _add_landlock_rules(program: Program, landlock: int) -> None:
     """What namespaces would keep to themselves, where there are none."""
-    for numbers in _METADATA.values():
+    for numbers in _METADATA_SYSCALLS.values():
         program.answer(numbers, _ERRNO | 0)
-    kinds: list[Test] = [(1, 0, "not masked", (0xFF00, kind)) for kind in _IOCTL_KINDS]
-    program.answer(_IOCTL, _ERRNO | ENOTTY, *kinds, *((1, 0, "other", number) for number in _IOCTLS_OF_FILES))
-    for numbers in _OTHER_PROCESSES.values():
+    kinds: list[Test] = [(1, 0, "not masked", (0xFF00, kind)) for kind in _ALLOWED_IOCTL_TYPES]
+    program.answer(_IOCTL, _ERRNO | ENOTTY, *kinds, *((1, 0, "other", number) for number in _ALLOWED_FILE_IOCTLS))
+    for numbers in _IPC_SYSCALLS.values():
         program.answer(numbers, _ERRNO | EPERM)
     for numbers, argument in _PROCESS_SYSCALLS.values():
         program.answer(numbers, _ERRNO | EPERM, (argument, 0, "other", 0))
@@ -197,16 +199,16 @@ def _refuse_by_call(program: Program, landlock: int) -> None:
     program.answer(_SENDTO, _ERRNO | EACCES, (4, 0, "other", 0))
     program.answer(_SENDTO, _ERRNO | EACCES, (4, 1, "other", 0))
     if landlock < 6:
-        for numbers in _SIGNALS.values():
+        for numbers in _SIGNAL_SYSCALLS.values():
             program.answer(numbers, _ERRNO | EPERM)
 
 
-def listen(calls: "Mapping[str, Numbers]") -> int:
+def listen(calls: "Mapping[str, SyscallNumbers]") -> int:
     """Have calls (as in :data:`~calls.COMMANDS`) wait for a listener; the descriptor at which they are heard."""
     program = Program(_NOTIFY)
     program.answer((425, 425), _NOTIFY)  # io_uring reaches out past every filter: whoever asks is not seen whole
     for numbers in calls.values():
         program.answer(numbers, _NOTIFY)
-    descriptor = program.install(listening=True)
+    descriptor = program.install(with_listener=True)
     assert descriptor is not None
     return descriptor

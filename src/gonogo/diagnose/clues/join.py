@@ -5,37 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gonogo.diagnose.clues.keys import of_keys
-from gonogo.diagnose.clues.memory_clues import of_memory
+from gonogo.diagnose.clues.memory_clues import memory_size_clues
 from gonogo.diagnose.clues.numbers import of_numbers
 from gonogo.diagnose.clues.parts import (
+    empty_parameter_clues,
     of_mixed_tensors,
     of_modules,
     of_one_rank,
-    of_placeholders,
     of_sent_weights,
-    of_slices,
+    slice_clues,
 )
-from gonogo.diagnose.clues.ranks import of_ranks
-from gonogo.diagnose.clues.setting_clues import of_settings
-from gonogo.diagnose.clues.symbols import of_symbols
+from gonogo.diagnose.clues.ranks import rank_clues
+from gonogo.diagnose.clues.setting_clues import named_setting_clues
+from gonogo.diagnose.clues.symbols import version_mismatch_clues
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.log.stall import is_time_out
+from gonogo.evidence.log.stall import is_timeout_message
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import translated
 from gonogo.finding.failure import FailureFacts
 from gonogo.finding.log_answer import Clue, CluePlace
 
-_LATE = Pattern(r"CUDA (?:kernel )?errors might be asynchronously reported")
-_KILLED = Pattern(r"exitcode\s*: -9|\bSIGKILL\b|return code = -9|forcefully exiting via Signals\.SIGKILL")
-_BY_KERNEL = Pattern(r"Out of memory: Kill|oom-kill|OOM[- ]?[Kk]illed|OUT_OF_ME|killed by the cgroup|Ray killed")
-_CUDA_ERROR = Pattern(r"CUDA error: |AcceleratorError")
+_ASYNC_ERROR_PATTERN = Pattern(r"CUDA (?:kernel )?errors might be asynchronously reported")
+_SIGKILL_PATTERN = Pattern(r"exitcode\s*: -9|\bSIGKILL\b|return code = -9|forcefully exiting via Signals\.SIGKILL")
+_OOM_KILLER_PATTERN = Pattern(
+    r"Out of memory: Kill|oom-kill|OOM[- ]?[Kk]illed|OUT_OF_ME|killed by the cgroup|Ray killed"
+)
+_CUDA_ERROR_PATTERN = Pattern(r"CUDA error: |AcceleratorError")
 
 
 def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """An asynchronous error's line is not its place; a kill beside another rank's exception follows from it."""
     raised = facts.chain[-1] if facts.chain else None
-    if raised is not None and _CUDA_ERROR.search(raised.message.text) and log.says(_LATE):
+    if raised is not None and _CUDA_ERROR_PATTERN.search(raised.message.text) and log.says(_ASYNC_ERROR_PATTERN):
         yield Clue(
             translated(
                 "CUDA reports such an error at a later call: the line shown may not be where it occurred. Run "
@@ -43,10 +45,10 @@ def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             ),
             (CluePlace(raised.log, raised.line),),
         )
-    by_itself = any(error.role is Role.ROOT and not is_time_out(error.message) for error in log.errors)
-    if raised is None or not by_itself or log.find(_BY_KERNEL) is not None:
+    by_itself = any(error.role is Role.ROOT and not is_timeout_message(error.message) for error in log.errors)
+    if raised is None or not by_itself or log.find(_OOM_KILLER_PATTERN) is not None:
         return
-    if (killed := log.find(_KILLED)) is not None:
+    if (killed := log.find(_SIGKILL_PATTERN)) is not None:
         yield Clue(
             translated(
                 "Launchers send this kill (signal 9) to ranks that outlive a failure: {type} was raised in the "
@@ -61,16 +63,26 @@ def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
 
 
 MAX_CLUES = 8
-_RULES: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] = (
-    *(of_ranks, of_memory, of_keys, of_symbols, of_slices, of_placeholders, of_numbers, of_settings, of_modules),
+_CLUE_FINDERS: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] = (
+    *(
+        rank_clues,
+        memory_size_clues,
+        of_keys,
+        version_mismatch_clues,
+        slice_clues,
+        empty_parameter_clues,
+        of_numbers,
+        named_setting_clues,
+        of_modules,
+    ),
     *(of_mixed_tensors, of_one_rank, of_sent_weights, of_order),
 )
 
 
-def clues_of(log: FailureLog, facts: FailureFacts) -> tuple[Clue, ...]:
+def find_clues(log: FailureLog, facts: FailureFacts) -> tuple[Clue, ...]:
     """What the rules find, each sentence once."""
     found: dict[str, Clue] = {}
-    for rule in _RULES:
+    for rule in _CLUE_FINDERS:
         for clue in rule(log, facts):
             found.setdefault(clue.text.en, clue)
     return tuple(found.values())[:MAX_CLUES]

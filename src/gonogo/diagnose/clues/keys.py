@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
 
-_WRAPPERS = {
+_WRAPPER_PREFIXES = {
     "module.": translated("DataParallel's or DDP's wrapper adds it"),
     "_orig_mod.": translated("torch.compile's wrapper adds it"),
     "base_model.model.": translated("PEFT's wrapper adds it"),
@@ -20,7 +20,7 @@ _WRAPPERS = {
     "model.": translated("a class around the model (with a head) adds it"),
     "language_model.": translated("a multimodal class keeps its language model there"),
 }
-_WEIGHT = compiled_when_used(r"^\w+(?:\.\w+){2,}$")
+_WEIGHT_NAME_PATTERN = lazy_compile(r"^\w+(?:\.\w+){2,}$")
 
 
 def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
@@ -28,8 +28,8 @@ def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     for raised in facts.chain:
         yield from _fused_experts(log, raised)
         if raised.message.form == "state_dict":
-            yield from _prefix(raised)
-        elif raised.message.form == "missing_key" and _WEIGHT.match(raised.message.names[0]):
+            yield from _prefix_clues(raised)
+        elif raised.message.form == "missing_key" and _WEIGHT_NAME_PATTERN.match(raised.message.names[0]):
             yield Clue(
                 translated(
                     "'{key}' is the name of a weight: the code that loads or converts the checkpoint has no "
@@ -40,7 +40,7 @@ def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             )
 
 
-_FUSED = compiled_when_used(r"(?i)missing[^\n]{0,400}?['\"]([\w.]{0,200}experts\.(?:gate_up_proj|down_proj))['\"]")
+_FUSED = lazy_compile(r"(?i)missing[^\n]{0,400}?['\"]([\w.]{0,200}experts\.(?:gate_up_proj|down_proj))['\"]")
 
 
 def _fused_experts(log: FailureLog, raised: RaisedException) -> Iterator[Clue]:
@@ -66,8 +66,8 @@ def _fused_experts(log: FailureLog, raised: RaisedException) -> Iterator[Clue]:
     )
 
 
-def _prefix(raised: RaisedException) -> Iterator[Clue]:
-    missing, unexpected = set(raised.message.names), set(raised.message.unexpected)
+def _prefix_clues(exception: RaisedException) -> Iterator[Clue]:
+    missing, unexpected = set(exception.message.names), set(exception.message.unexpected)
     if not missing or not unexpected:
         return
     counts: Counter[tuple[str, str]] = Counter()
@@ -82,7 +82,7 @@ def _prefix(raised: RaisedException) -> Iterator[Clue]:
     (ours, theirs), count = counts.most_common(1)[0]
     if ours == theirs or count < max(1, min(len(missing), len(unexpected)) // 3):
         return
-    wrapper = _WRAPPERS.get(ours) or _WRAPPERS.get(theirs)
+    wrapper = _WRAPPER_PREFIXES.get(ours) or _WRAPPER_PREFIXES.get(theirs)
     yield Clue(
         translated(
             "The keys differ only in their prefix: the model has '{ours}' where the checkpoint has '{theirs}' "
@@ -95,7 +95,7 @@ def _prefix(raised: RaisedException) -> Iterator[Clue]:
             of=len(missing),
             wrapper=translated(": {how}").format(how=wrapper) if wrapper is not None else "",
         ),
-        (_place(raised),),
+        (_place(exception),),
     )
 
 
@@ -104,9 +104,9 @@ def _end(key: str) -> str:
     return ".".join(key.split(".")[-3:]) if key.count(".") > 2 else key.rpartition(".")[2]
 
 
-def _differing(ours: str, theirs: str) -> tuple[str, str]:
+def _differing(missing_key: str, unexpected_key: str) -> tuple[str, str]:
     """What stands before the part that both keys have in common at their ends."""
-    left, right = ours.split("."), theirs.split(".")
+    left, right = missing_key.split("."), unexpected_key.split(".")
     while left and right and left[-1] == right[-1]:
         left.pop()
         right.pop()
@@ -114,5 +114,5 @@ def _differing(ours: str, theirs: str) -> tuple[str, str]:
     return (".".join(left) + "." if left else "", ".".join(right) + "." if right else "")
 
 
-def _place(raised: RaisedException) -> CluePlace:
-    return CluePlace(raised.log, raised.line)
+def _place(exception: RaisedException) -> CluePlace:
+    return CluePlace(exception.log, exception.line)

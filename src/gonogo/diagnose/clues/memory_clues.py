@@ -6,43 +6,43 @@ import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import translated
 from gonogo.finding.failure import FailureFacts
 from gonogo.finding.log_answer import Clue, CluePlace
 from gonogo.finding.words import size
 
-_SIZE = r"(\d{1,12}(?:\.\d{1,12})?) ?([KMGT])i?B"
-_ASKED = compiled_when_used(rf"Tried to allocate {_SIZE}")
-_FREE = compiled_when_used(rf"of which {_SIZE} is free|; {_SIZE} free")
-_LINE = Pattern(r"Tried to allocate [\d.]+ [KMGT]i?B")
-_UNUSED = compiled_when_used(rf"and {_SIZE} is reserved by PyTorch but unallocated")
+_SIZE_PATTERN = r"(\d{1,12}(?:\.\d{1,12})?) ?([KMGT])i?B"
+_REQUESTED_PATTERN = lazy_compile(rf"Tried to allocate {_SIZE_PATTERN}")
+_FREE_PATTERN = lazy_compile(rf"of which {_SIZE_PATTERN} is free|; {_SIZE_PATTERN} free")
+_OOM_LINE_PATTERN = Pattern(r"Tried to allocate [\d.]+ [KMGT]i?B")
+_UNALLOCATED_PATTERN = lazy_compile(rf"and {_SIZE_PATTERN} is reserved by PyTorch but unallocated")
 _HOST = Pattern(
     r"(?i)(?:memory|mem|ram)\b.{0,60}?\d{2,6}(?:\.\d+)? ?(?:[GMT]i?B)? ?(?:/|of|out of) ?\d{2,6}(?:\.\d+)? ?[GMT]i?B"
 )
-_HOST_PAIR = compiled_when_used(
+_USED_OF_TOTAL_PATTERN = lazy_compile(
     r"(\d{2,6}(?:\.\d{1,6})?) ?([GMT]i?B)? ?(?:/|of|out of) ?(\d{2,6}(?:\.\d{1,6})?) ?([GMT])i?B"
 )
-_POWER = {"K": 10, "M": 20, "G": 30, "T": 40}
-_NEARLY = 0.95
-_OF_A_SHORTAGE = (
+_UNIT_EXPONENTS = {"K": 10, "M": 20, "G": 30, "T": 40}
+_NEARLY_FULL_FRACTION = 0.95
+_OOM_HAZARDS = (
     *("rollout-engine-wakes-before-trainer-frees", "gpu-oom-model-states", "gpu-oom-activations"),
     *("gpu-oom-eval-logits", "gpu-held-by-another-process"),
 )
 
 
-def of_memory(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def memory_size_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """More free than was asked for; a single allocation larger than all else; a host that is all but full."""
     for raised in facts.chain:
         text = " ".join(raised.message.text.split())
-        yield from _of_gpu(text, CluePlace(raised.log, raised.line))
-    if not facts.chain and (found := log.find(_LINE)) is not None:
-        yield from _of_gpu(found.text, CluePlace(found.line.path, found.line.number))
-    yield from _of_host(log, facts)
+        yield from _gpu_clues(text, CluePlace(raised.log, raised.line))
+    if not facts.chain and (found := log.find(_OOM_LINE_PATTERN)) is not None:
+        yield from _gpu_clues(found.text, CluePlace(found.line.path, found.line.number))
+    yield from _host_clues(log, facts)
 
 
-def _of_gpu(text: str, place: CluePlace) -> Iterator[Clue]:
-    asked, free = _bytes(_ASKED.search(text)), _bytes(_FREE.search(text))
+def _gpu_clues(text: str, place: CluePlace) -> Iterator[Clue]:
+    asked, free = _bytes(_REQUESTED_PATTERN.search(text)), _bytes(_FREE_PATTERN.search(text))
     if asked is None or free is None:
         return
     if free > 1.02 * asked:
@@ -53,10 +53,10 @@ def _of_gpu(text: str, place: CluePlace) -> Iterator[Clue]:
                 "fragmented address space, or a library that maps memory itself"
             ).format(asked=size(asked), free=size(free)),
             (place,),
-            _OF_A_SHORTAGE,
+            _OOM_HAZARDS,
         )
         return
-    unused = _bytes(_UNUSED.search(text))
+    unused = _bytes(_UNALLOCATED_PATTERN.search(text))
     if unused is not None and unused > asked:
         yield Clue(
             translated(
@@ -67,19 +67,19 @@ def _of_gpu(text: str, place: CluePlace) -> Iterator[Clue]:
         )
 
 
-def _of_host(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def _host_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """Used memory that the log names beside the whole, where a process was killed."""
     if -9 not in facts.exit_codes and not any(
         raised.type in ("MemoryError", "OutOfMemoryError") for raised in facts.chain
     ):
         return
     for found in log.find_all(_HOST):
-        match = _HOST_PAIR.search(found.text)
+        match = _USED_OF_TOTAL_PATTERN.search(found.text)
         if match is None:
             continue
-        whole = float(match.group(3)) * 2 ** _POWER[match.group(4)]
-        used = float(match.group(1)) * 2 ** _POWER[(match.group(2) or match.group(4))[0]]
-        if whole and _NEARLY <= used / whole <= 1.01:
+        whole = float(match.group(3)) * 2 ** _UNIT_EXPONENTS[match.group(4)]
+        used = float(match.group(1)) * 2 ** _UNIT_EXPONENTS[(match.group(2) or match.group(4))[0]]
+        if whole and _NEARLY_FULL_FRACTION <= used / whole <= 1.01:
             yield Clue(
                 translated(
                     "The host had {used} of its {whole} in use: the kernel, or the container's limit, then kills "
@@ -94,4 +94,4 @@ def _bytes(match: re.Match[str] | None) -> float | None:
     if match is None:
         return None
     number, unit = [group for group in match.groups() if group is not None][:2]
-    return float(number) * 2.0 ** _POWER[unit]
+    return float(number) * 2.0 ** _UNIT_EXPONENTS[unit]

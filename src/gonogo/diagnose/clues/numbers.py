@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from gonogo.evidence.failure.settings import RunSetting, meaning_of, settings_of, world_size
+from gonogo.evidence.failure.settings import RunSetting, setting_meaning, settings_of, world_size
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts, Message, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
 
-_CHECKED = compiled_when_used(
+_DIVISIBILITY_CHECK_PATTERN = lazy_compile(
     r"((?<![\w.])(?:len\()?[A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?\)?) ?% ?\(?([A-Za-z_][\w.]*|\d{1,9})\)? ?(?:==|!=) ?0"
 )
-_SPEAKS_OF_SIZES = ("not_divisible", "size_mismatch")
-_TELLING = 17
+_SIZE_ERROR_FORMS = ("not_divisible", "size_mismatch")
+_MIN_DISTINCTIVE_NUMBER = 17
 """From here on two equal numbers are seldom equal by chance."""
 _MEANING_WORDS = {
     "length": ("length", "seq", "token", "ctx", "context", "position", "len"),
@@ -40,21 +40,25 @@ def of_numbers(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """What the figures of a message come to, of its own and of the run's settings."""
     for raised in facts.chain[-2:]:
         place = CluePlace(raised.log, raised.line)
-        yield from _of_check(raised, place)
+        yield from _check_clues(raised, place)
         yield from _of_dimensions(raised.message, place)
-        yield from _of_adapter(raised, place)
-        if raised.message.form in _SPEAKS_OF_SIZES or raised.type == "AssertionError":
-            yield from _of_division(log, raised, place)
+        yield from _adapter_clues(raised, place)
+        if raised.message.form in _SIZE_ERROR_FORMS or raised.type == "AssertionError":
+            yield from _division_clues(log, raised, place)
         if raised.message.form == "size_mismatch" or raised.message.shapes:
-            yield from _of_view(raised.message, place)
-            yield from _of_sizes(raised.message, place)
-        yield from _of_settings(log, raised.message, place)
+            yield from _view_clues(raised.message, place)
+            yield from _size_clues(raised.message, place)
+        yield from _setting_clues(log, raised.message, place)
 
 
-def _of_check(raised: RaisedException, place: CluePlace) -> Iterator[Clue]:
+def _check_clues(exception: RaisedException, place: CluePlace) -> Iterator[Clue]:
     """The check in the failing line itself: ``assert a % b == 0``."""
-    code = raised.frames[-1].code if raised.frames else ""
-    if (check := _CHECKED.search(code)) and raised.type in ("AssertionError", "ValueError", "RuntimeError"):
+    code = exception.frames[-1].code if exception.frames else ""
+    if (check := _DIVISIBILITY_CHECK_PATTERN.search(code)) and exception.type in (
+        "AssertionError",
+        "ValueError",
+        "RuntimeError",
+    ):
         whole, divisor = check.groups()
         yield Clue(
             translated("The check that failed is `{whole} % {divisor} == 0`: {divisor} has to divide {whole}").format(
@@ -64,7 +68,7 @@ def _of_check(raised: RaisedException, place: CluePlace) -> Iterator[Clue]:
         )
 
 
-_DIVISORS = compiled_when_used(r"(?i)(\w{2,20}) (?:is |must be |to be )?divisible by (\d{1,6})")
+_DIVISORS = lazy_compile(r"(?i)(\w{2,20}) (?:is |must be |to be )?divisible by (\d{1,6})")
 
 
 def _of_dimensions(message: Message, place: CluePlace) -> Iterator[Clue]:
@@ -93,9 +97,9 @@ def _of_dimensions(message: Message, place: CluePlace) -> Iterator[Clue]:
             )
 
 
-def _of_division(log: FailureLog, raised: RaisedException, place: CluePlace) -> Iterator[Clue]:
+def _division_clues(log: FailureLog, exception: RaisedException, place: CluePlace) -> Iterator[Clue]:
     """Which numbers do not divide: the two of the message, or a setting by the one that it names."""
-    message = raised.message
+    message = exception.message
     numbers = [number for number in message.numbers if number > 1]
     if message.form == "not_divisible" and len(numbers) >= 2:
         whole, divisor = _dividend(message, numbers)
@@ -106,7 +110,7 @@ def _of_division(log: FailureLog, raised: RaisedException, place: CluePlace) -> 
                     divisor=divisor,
                     times=whole // divisor,
                     rest=whole % divisor,
-                    names=_names_of(log, whole, divisor),
+                    names=_setting_names(log, whole, divisor),
                 ),
                 (place,),
             )
@@ -114,9 +118,9 @@ def _of_division(log: FailureLog, raised: RaisedException, place: CluePlace) -> 
     if len(numbers) != 1 or message.form != "not_divisible":
         return
     divisor = numbers[0]
-    words = " ".join((message.text, *(frame.code for frame in raised.frames[-1:]))).lower()
-    for setting in _sizes(log):
-        meaning = meaning_of(setting.name)
+    words = " ".join((message.text, *(frame.code for frame in exception.frames[-1:]))).lower()
+    for setting in _size_settings(log):
+        meaning = setting_meaning(setting.name)
         if setting.number is None or setting.number <= divisor or setting.number % divisor == 0:
             continue
         if any(word in words for word in _MEANING_WORDS.get(meaning, ())):
@@ -143,25 +147,25 @@ def _dividend(message: Message, numbers: list[int]) -> tuple[int, int]:
     return first, second
 
 
-def _names_of(log: FailureLog, whole: int, divisor: int) -> Text:
+def _setting_names(log: FailureLog, dividend: int, divisor: int) -> Text:
     """Which settings have these values."""
     named = []
     world = world_size(log)
-    for number in (whole, divisor):
-        owners = [setting.name for setting in _sizes(log) if setting.number == number][:2]
-        if number == world and not any(meaning_of(owner) == "world" for owner in owners):
+    for number in (dividend, divisor):
+        owners = [setting.name for setting in _size_settings(log) if setting.number == number][:2]
+        if number == world and not any(setting_meaning(owner) == "world" for owner in owners):
             owners.insert(0, "world size")
         if owners:
             named.append(f"{number}: {', '.join(dict.fromkeys(owners[:2]))}")
     return Text(f" ({'; '.join(named)})", f"（{'；'.join(named)}）") if named else Text("", "")
 
 
-_VIEW = compiled_when_used(r"is invalid for input of size (\d{1,15})")
+_VIEW_SIZE_PATTERN = lazy_compile(r"is invalid for input of size (\d{1,15})")
 
 
-def _of_view(message: Message, place: CluePlace) -> Iterator[Clue]:
+def _view_clues(message: Message, place: CluePlace) -> Iterator[Clue]:
     """A view whose elements don't come out: which one dimension would have to be another."""
-    found = _VIEW.search(message.text)
+    found = _VIEW_SIZE_PATTERN.search(message.text)
     shape = next((shape for shape in message.shapes if len(shape) > 1), None)
     if found is None or shape is None or any(size < 1 for size in shape):
         return
@@ -180,17 +184,17 @@ def _of_view(message: Message, place: CluePlace) -> Iterator[Clue]:
             return
 
 
-_ADAPTER = compiled_when_used(r"(?i)(?:^|[^a-z])(?:lora|adapter|dora)(?:[^a-z]|$)|lora_")
-_SIZES_DIFFER = ("size_mismatch", "not_divisible")
+_ADAPTER_PATTERN = lazy_compile(r"(?i)(?:^|[^a-z])(?:lora|adapter|dora)(?:[^a-z]|$)|lora_")
+_SHAPE_MISMATCH_FORMS = ("size_mismatch", "not_divisible")
 
 
-def _of_adapter(raised: RaisedException, place: CluePlace) -> Iterator[Clue]:
+def _adapter_clues(exception: RaisedException, place: CluePlace) -> Iterator[Clue]:
     """Sizes that don't fit in the line or file of an adapter: it was made for another layer than the one it is on."""
-    frame = raised.frames[-1] if raised.frames else None
-    if frame is None or raised.message.form not in _SIZES_DIFFER or frame.owner == "python":
+    frame = exception.frames[-1] if exception.frames else None
+    if frame is None or exception.message.form not in _SHAPE_MISMATCH_FORMS or frame.owner == "python":
         return
     file = frame.path.replace("\\", "/").rpartition("/")[2]
-    if not any(_ADAPTER.search(text) for text in (frame.code, frame.function, file)):
+    if not any(_ADAPTER_PATTERN.search(text) for text in (frame.code, frame.function, file)):
         return
     yield Clue(
         translated(
@@ -203,7 +207,7 @@ def _of_adapter(raised: RaisedException, place: CluePlace) -> Iterator[Clue]:
     )
 
 
-def _of_sizes(message: Message, place: CluePlace) -> Iterator[Clue]:
+def _size_clues(message: Message, place: CluePlace) -> Iterator[Clue]:
     """Two sizes of which one is a multiple of the other, of whole tensors or of one dimension."""
     counts = [math.prod(shape) for shape in message.shapes if shape]
     for big in message.shapes:
@@ -240,11 +244,11 @@ def _of_sizes(message: Message, place: CluePlace) -> Iterator[Clue]:
         )
 
 
-def _of_settings(log: FailureLog, message: Message, place: CluePlace) -> Iterator[Clue]:
+def _setting_clues(log: FailureLog, message: Message, place: CluePlace) -> Iterator[Clue]:
     """A number of the message that a setting has, or that is the product of two."""
-    settings = list(_sizes(log))
-    numbers = [number for number in message.numbers if number >= _TELLING]
-    numbers += [size for shape in message.shapes for size in shape if size >= _TELLING]
+    settings = list(_size_settings(log))
+    numbers = [number for number in message.numbers if number >= _MIN_DISTINCTIVE_NUMBER]
+    numbers += [size for shape in message.shapes for size in shape if size >= _MIN_DISTINCTIVE_NUMBER]
     for number in dict.fromkeys(numbers):
         equal = [setting for setting in settings if setting.number == number]
         if equal:
@@ -254,7 +258,7 @@ def _of_settings(log: FailureLog, message: Message, place: CluePlace) -> Iterato
                 ),
                 (place, *_places(equal[:2])),
             )
-        elif pair := _product(number, settings):
+        elif pair := _factor_settings(number, settings):
             yield Clue(
                 translated("{number} = {one} x {other}").format(
                     number=number, one=f"{pair[0].number} ({pair[0].name})", other=f"{pair[1].number} ({pair[1].name})"
@@ -263,7 +267,7 @@ def _of_settings(log: FailureLog, message: Message, place: CluePlace) -> Iterato
             )
 
 
-def _product(number: int, settings: list[RunSetting]) -> tuple[RunSetting, RunSetting] | None:
+def _factor_settings(number: int, settings: list[RunSetting]) -> tuple[RunSetting, RunSetting] | None:
     factors = [one for one in settings if one.number and one.number > 1 and number % one.number == 0]
     for index, one in enumerate(factors[:40]):
         for other in factors[index + 1 : 40]:
@@ -272,11 +276,11 @@ def _product(number: int, settings: list[RunSetting]) -> tuple[RunSetting, RunSe
     return None
 
 
-def _sizes(log: FailureLog) -> Iterator[RunSetting]:
+def _size_settings(log: FailureLog) -> Iterator[RunSetting]:
     """The settings that size the run, each name once."""
     seen: set[str] = set()
     for setting in settings_of(log):
-        if meaning_of(setting.name) and setting.number is not None and setting.name not in seen:
+        if setting_meaning(setting.name) and setting.number is not None and setting.name not in seen:
             seen.add(setting.name)
             yield setting
 

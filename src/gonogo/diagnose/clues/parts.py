@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.failure.settings import meaning_of, settings_of
+from gonogo.evidence.failure.settings import setting_meaning, settings_of
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts
 from gonogo.finding.log_answer import Clue, CluePlace
 
-_SLICE = Pattern(r"start \(?(\d{1,12})\)? ?\+ ?length \(?(\d{1,12})\)? exceeds dimension size \(?(\d{1,12})\)?")
-_WORD = compiled_when_used(r"[a-z]{3,}")
-_NO_FEATURE = frozenset(("use", "enable", "with", "the", "num", "size", "model", "training", "train", "core", "data"))
-_EMPTY_TENSOR = compiled_when_used(r"\b0-dim tensor|0-D tensor|input of size 0\b|size \[0\]|has zero elements")
-_PARAMETERS_AWAY = ("offload_param", "nvme_path", "zenflow")
-_OFF = ("false", "0", "none", "no", "null", "")
-_FRAMES = 3
-_MAX = 2
+_SLICE_ERROR_PATTERN = Pattern(
+    r"start \(?(\d{1,12})\)? ?\+ ?length \(?(\d{1,12})\)? exceeds dimension size \(?(\d{1,12})\)?"
+)
+_WORD = lazy_compile(r"[a-z]{3,}")
+_GENERIC_WORDS = frozenset(
+    ("use", "enable", "with", "the", "num", "size", "model", "training", "train", "core", "data")
+)
+_EMPTY_TENSOR = lazy_compile(r"\b0-dim tensor|0-D tensor|input of size 0\b|size \[0\]|has zero elements")
+_PARAMETER_OFFLOAD_KEYS = ("offload_param", "nvme_path", "zenflow")
+_OFF_VALUES = ("false", "0", "none", "no", "null", "")
+_MAX_FRAMES = 3
+_MAX_MODULE_CLUES = 2
 
 
-def of_slices(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def slice_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """The receiver takes a shard out of what it holds to be the whole, and got one shard."""
-    found = log.find(_SLICE)
+    found = log.find(_SLICE_ERROR_PATTERN)
     if found is None:
         return
     start, length, size = (int(number or 0) for number in found.match.groups())
@@ -53,12 +57,12 @@ def of_slices(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     )
 
 
-def of_placeholders(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def empty_parameter_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """A tensor without dimensions or entries where ZeRO-3 keeps parameters apart."""
     raised = facts.chain[-1] if facts.chain else None
     if raised is None or log.setup.zero_stage != 3 or not _EMPTY_TENSOR.search(raised.message.text):
         return
-    offload = next((one for one in settings_of(log) if one.last_name in _PARAMETERS_AWAY), None)
+    offload = next((one for one in settings_of(log) if one.last_name in _PARAMETER_OFFLOAD_KEYS), None)
     yield Clue(
         translated(
             "Under ZeRO-3 a parameter is a placeholder without entries outside its module's forward and "
@@ -75,13 +79,13 @@ def of_modules(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         return
     raised = facts.chain[-1]
     told: list[str] = []
-    for frame in reversed(raised.frames[-_FRAMES:]):
+    for frame in reversed(raised.frames[-_MAX_FRAMES:]):
         if frame.owner not in ("package", "clone"):
             continue
         words = set(_WORD.findall(frame.path.replace("\\", "/").rpartition("-packages/")[2].lower()))
         for setting in settings_of(log):
-            wanted = [word for word in _WORD.findall(setting.last_name.lower()) if word not in _NO_FEATURE]
-            if len(wanted) < 2 or setting.last_name in told or setting.value.strip().lower() in _OFF:
+            wanted = [word for word in _WORD.findall(setting.last_name.lower()) if word not in _GENERIC_WORDS]
+            if len(wanted) < 2 or setting.last_name in told or setting.value.strip().lower() in _OFF_VALUES:
                 continue
             if setting.value.strip() == "1" and setting.last_name.endswith(("size", "degree")):
                 continue  # a parallelism of one is none
@@ -96,14 +100,14 @@ def of_modules(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
                 ),
                 (CluePlace(raised.log, raised.line), *((setting.place,) if setting.place is not None else ())),
             )
-            if len(told) >= _MAX:
+            if len(told) >= _MAX_MODULE_CLUES:
                 return
 
 
-def _alike(one: str, other: str) -> bool:
+def _alike(first: str, other: str) -> bool:
     """The same word, or one the beginning of the other: offload, offloading; distrib, distributed."""
-    short, long = sorted((one, other), key=len)
-    return one == other or (len(short) >= 5 and long.startswith(short))
+    short, long = sorted((first, other), key=len)
+    return first == other or (len(short) >= 5 and long.startswith(short))
 
 
 _ONE_RANK = Pattern(r"\bNO_SHARD\b")
@@ -153,7 +157,7 @@ def of_sent_weights(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
 
 
 _MIXED = Pattern(r"got mixed torch\.Tensor and DTensor")
-_MODULE_CALLED = compiled_when_used(r"self\.(\w+(?:\.\w+)*)\(")
+_MODULE_CALLED = lazy_compile(r"self\.(\w+(?:\.\w+)*)\(")
 
 
 def of_mixed_tensors(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
@@ -161,7 +165,9 @@ def of_mixed_tensors(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     raised = facts.chain[-1] if facts.chain else None
     if raised is None or not _MIXED.search(raised.message.text[:2000]):
         return
-    setting = next((one for one in settings_of(log) if meaning_of(one.name) == "tp" and (one.number or 0) > 1), None)
+    setting = next(
+        (one for one in settings_of(log) if setting_meaning(one.name) == "tp" and (one.number or 0) > 1), None
+    )
     if setting is None:
         return
     codes = (frame.code[:2000] for frame in reversed(raised.frames[-12:]))

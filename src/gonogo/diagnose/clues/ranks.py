@@ -10,36 +10,36 @@ from gonogo.evidence.failure.settings import world_size
 from gonogo.evidence.log.code_owner import code_place
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.traceback import LogFrame
-from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts, LoggedCollective
 from gonogo.finding.log_answer import Clue, CluePlace
 
 FEW = 20
 """Collectives that a process group has made when it has hardly begun."""
-_AT_FIRST = ("nccl-p2p-hang", "nccl-wrong-network-interface")
+_STARTUP_HAZARDS = ("nccl-p2p-hang", "nccl-wrong-network-interface")
 """Hazards that show at the first collectives of a run, or never."""
-_BAR = Pattern(r"\d{1,3}%\|.*\[\d+:\d\d(?::\d\d)?<")
-_ELAPSED = compiled_when_used(r"(?:^|\r)([^|\r]{0,120}?)\s*\d{1,3}%\|[^\r]*?\[(?:(\d{1,3}):)?(\d{1,3}):(\d\d)<")
+_PROGRESS_BAR_PATTERN = Pattern(r"\d{1,3}%\|.*\[\d+:\d\d(?::\d\d)?<")
+_ELAPSED_PATTERN = lazy_compile(r"(?:^|\r)([^|\r]{0,120}?)\s*\d{1,3}%\|[^\r]*?\[(?:(\d{1,3}):)?(\d{1,3}):(\d\d)<")
 _MAX_BARS = 2000
 
 
-def of_ranks(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def rank_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """Ranks in different calls, ranks that are missing, a wait at a late collective, a bar longer than the timeout."""
     calls = facts.collectives
     if not calls:
         return
-    apart = list(_apart(calls))
-    yield from apart or _uneven(calls)
-    yield from _called_from(log)
-    yield from _waits_for_work(log, calls)
-    yield from _absent(log, calls)
-    yield from _of_one_element(calls)
-    yield from _late(calls)
-    yield from _longer_than_the_timeout(log, calls)
+    apart = list(_mismatched_collectives(calls))
+    yield from apart or _uneven_collective_counts(calls)
+    yield from _collective_stack_clues(log)
+    yield from _wait_for_other_work(log, calls)
+    yield from _missing_ranks(log, calls)
+    yield from _one_element_all_reduce(calls)
+    yield from _late_hang(calls)
+    yield from _bar_longer_than_timeout(log, calls)
 
 
-def _apart(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
+def _mismatched_collectives(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """The same number in one group, with another call or another size."""
     by_number: dict[tuple[str, int], dict[tuple[str, int | None], list[LoggedCollective]]] = defaultdict(dict)
     for call in calls:
@@ -50,7 +50,7 @@ def _apart(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
         if len(different) < 2:
             continue
         sides = sorted(different.items(), key=lambda side: len(side[1]))
-        described = [(_ranks(side), _call(side[0])) for _, side in sides[:3]]
+        described = [(_ranks_of_calls(side), _call(side[0])) for _, side in sides[:3]]
         yield Clue(
             translated(
                 "The ranks diverge: at collective {sequence}, {sides}. They ran different code before it; look for a "
@@ -70,7 +70,7 @@ def _apart(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
         return
 
 
-def _uneven(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
+def _uneven_collective_counts(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """Ranks of one group whose waiting has another number: some made fewer collectives than the others."""
     by_group: dict[str, dict[int, LoggedCollective]] = defaultdict(dict)
     for call in calls:
@@ -81,7 +81,11 @@ def _uneven(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     for of_rank in by_group.values():
         ordered = sorted(of_rank.values(), key=lambda call: (call.sequence or 0, call.rank or 0))
         first, last = ordered[0], ordered[-1]
-        if len(ordered) < 2 or first.sequence == last.sequence or (last.sequence or 0) - (first.sequence or 0) > _NEAR:
+        if (
+            len(ordered) < 2
+            or first.sequence == last.sequence
+            or (last.sequence or 0) - (first.sequence or 0) > _MAX_SEQUENCE_GAP
+        ):
             continue
         behind = [call for call in ordered if call.sequence == first.sequence]
         ahead = [call for call in ordered if call.sequence == last.sequence]
@@ -92,10 +96,10 @@ def _uneven(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
                 "look at how many batches, samples or turns each rank gets (dynamic batches, multi-turn rollouts, "
                 "filtered samples), and at what is done on some ranks only"
             ).format(
-                behind=_ranks(behind),
+                behind=_ranks_of_calls(behind),
                 low=f"{first.sequence:,}",
                 one=_call(first),
-                ahead=_ranks(ahead),
+                ahead=_ranks_of_calls(ahead),
                 high=f"{last.sequence:,}",
                 other=_call(last),
             ),
@@ -105,21 +109,23 @@ def _uneven(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
         return
 
 
-_STACK = Pattern(r"^#\d{1,3} \S+ from \S+:\d+")
-_STACK_PARTS = compiled_when_used(r"#(\d{1,3}) (\w{1,120}) from (\S{1,400}):(\d{1,7})")
+_STACK_FRAME_PATTERN = Pattern(r"^#\d{1,3} \S+ from \S+:\d+")
+_STACK_PARTS = lazy_compile(r"#(\d{1,3}) (\w{1,120}) from (\S{1,400}):(\d{1,7})")
 _MAX_STACK = 60
 
 
-def _called_from(log: FailureLog) -> Iterator[Clue]:
+def _collective_stack_clues(log: FailureLog) -> Iterator[Clue]:
     """The stack that PyTorch prints of a collective that timed out: the work for which it was made."""
     before = None
-    for found in islice(log.find_all(_STACK), _MAX_STACK):
+    for found in islice(log.find_all(_STACK_FRAME_PATTERN), _MAX_STACK):
         parts = _STACK_PARTS.search(found.text)
         if parts is None or (before is not None and parts.group(1) == "0"):
             return
         place = code_place(LogFrame(parts.group(3), int(parts.group(4)), parts.group(2)), log.setup.version_texts)
         if before is not None and place.package != "torch":
-            work = next((said for names, said in _WORK_OF if set(names) & set(place.function.lower().split("_"))), None)
+            work = next(
+                (said for names, said in _WORK_BY_WORDS if set(names) & set(place.function.lower().split("_"))), None
+            )
             yield Clue(
                 translated(
                     "The collective is {called}, called in {function} ({file}:{line}){work}: ranks that never come "
@@ -137,16 +143,16 @@ def _called_from(log: FailureLog) -> Iterator[Clue]:
         before = place.function
 
 
-_NEAR = 200
+_MAX_SEQUENCE_GAP = 200
 """Ranks of one group are never further apart than they can enqueue ahead; other groups count on their own."""
-_FRAME = Pattern(r'File "[^"]{1,400}", line \d+, in \w+')
-_FRAME_PARTS = compiled_when_used(r'File "([^"]{1,400})", line (\d{1,7}), in (\w{1,120})')
-_OBJECTS = compiled_when_used(
+_FRAME_PATTERN = Pattern(r'File "[^"]{1,400}", line \d+, in \w+')
+_FRAME_PARTS = lazy_compile(r'File "([^"]{1,400})", line (\d{1,7}), in (\w{1,120})')
+_OBJECT_COLLECTIVE_PATTERN = lazy_compile(
     r"\b(?:broadcast_object_list|gather_object|all_gather_object|scatter_object_list|barrier|wait_for_everyone"
     r"|monitored_barrier|main_process_first|local_main_process_first)\b"
 )
 """What ranks call to wait for work in Python that another rank does."""
-_WORK_OF = (
+_WORK_BY_WORDS = (
     (("rollout", "generate", "generation", "sample", "sampling"), translated("the rollout")),
     (("reward", "rewards", "score", "judge", "verify"), translated("the rewards")),
     (("save", "checkpoint", "export", "merge"), translated("the saving")),
@@ -156,16 +162,16 @@ _WORK_OF = (
 )
 
 
-def _waits_for_work(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
+def _wait_for_other_work(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """A wait in an exchange of objects or a barrier, in a function whose name says what another rank does there."""
     limit = min((call.timeout_seconds for call in calls if call.timeout_seconds), default=None)
-    for found in islice(log.find_all(_FRAME), _MAX_BARS):
+    for found in islice(log.find_all(_FRAME_PATTERN), _MAX_BARS):
         parts = _FRAME_PARTS.search(found.text)
         after = log.lines_after(found.line, 1)
-        if parts is None or not after or not (call := _OBJECTS.search(after[0].text)):
+        if parts is None or not after or not (call := _OBJECT_COLLECTIVE_PATTERN.search(after[0].text)):
             continue
         words = set(parts.group(3).lower().split("_"))
-        work = next((said for names, said in _WORK_OF if words & set(names)), None)
+        work = next((said for names, said in _WORK_BY_WORDS if words & set(names)), None)
         if work is None:
             continue
         yield Clue(
@@ -185,7 +191,7 @@ def _waits_for_work(log: FailureLog, calls: Sequence[LoggedCollective]) -> Itera
         return
 
 
-def _absent(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
+def _missing_ranks(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """Ranks of the world that did not wait, where the log has others that did."""
     waiting = {call.rank for call in calls if call.rank is not None}
     world = world_size(log)
@@ -197,13 +203,13 @@ def _absent(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue
         translated(
             "{waiting} timed out waiting; {missing} did not report a timeout: it was elsewhere (saving, "
             "evaluating, preparing data, or dead), so its log or its stack has the cause"
-        ).format(waiting=_named(sorted(waiting)), missing=_named(missing)),
+        ).format(waiting=_rank_list(sorted(waiting)), missing=_rank_list(missing)),
         tuple(_place(call) for call in calls[:1]),
         decides=True,
     )
 
 
-def _of_one_element(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
+def _one_element_all_reduce(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """An all-reduce of one element is a barrier, or a flag or loss that is reduced: no gradient."""
     small = [call for call in calls if call.operation == "ALLREDUCE" and call.elements_in == 1]
     if not small:
@@ -215,7 +221,7 @@ def _of_one_element(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
             "loss, "
             "a flag), not gradients.{alone}"
         ).format(
-            ranks=_ranks(small),
+            ranks=_ranks_of_calls(small),
             alone=translated(
                 " Only this rank reached it in the log: is it called under a condition on the rank (saving, "
                 "evaluation, "
@@ -229,7 +235,7 @@ def _of_one_element(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     )
 
 
-def _late(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
+def _late_hang(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """Communication had worked for long: what shows only at the start is excluded."""
     numbers = [call.sequence for call in calls if call.sequence is not None]
     if not numbers or min(numbers) <= 10 * FEW:
@@ -241,18 +247,18 @@ def _late(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
             "fell behind or took another path"
         ).format(count=f"{min(numbers) - 1:,}"),
         (_place(call),),
-        _AT_FIRST,
+        _STARTUP_HAZARDS,
     )
 
 
-def _longer_than_the_timeout(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
+def _bar_longer_than_timeout(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """A progress bar that had run for longer than the timeout: the other ranks waited for it."""
     limit = min((call.timeout_seconds for call in calls if call.timeout_seconds), default=None)
     if limit is None:
         return
     longest, found_in = 0, None
-    for found in islice(log.find_all(_BAR), _MAX_BARS):
-        for match in _ELAPSED.finditer(found.text):
+    for found in islice(log.find_all(_PROGRESS_BAR_PATTERN), _MAX_BARS):
+        for match in _ELAPSED_PATTERN.finditer(found.text):
             seconds = int(match.group(2) or 0) * 3600 + int(match.group(3)) * 60 + int(match.group(4))
             if seconds > longest and match.group(1).strip(" :"):
                 longest, found_in, name = seconds, found, match.group(1).strip(" :")
@@ -282,11 +288,11 @@ def _call(call: LoggedCollective) -> Text:
     return Text(f"{name} of {elements}", f"{name}（{call.elements_in:,} 个元素）")
 
 
-def _ranks(calls: Sequence[LoggedCollective]) -> Text:
-    return _named(sorted({call.rank for call in calls if call.rank is not None}))
+def _ranks_of_calls(calls: Sequence[LoggedCollective]) -> Text:
+    return _rank_list(sorted({call.rank for call in calls if call.rank is not None}))
 
 
-def _named(ranks: Sequence[int]) -> Text:
+def _rank_list(ranks: Sequence[int]) -> Text:
     if not ranks:
         return translated("a rank")
     listed = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gonogo.evidence.failure.settings import NAMES, RunSetting, meaning_of, settings_of
+from gonogo.evidence.failure.settings import NAMES, RunSetting, setting_meaning, settings_of
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
 
-_IDENTIFIER = compiled_when_used(r"[A-Za-z_]\w*")
-_PHRASES = {
+_IDENTIFIER_PATTERN = lazy_compile(r"[A-Za-z_]\w*")
+_SETTINGS_BY_PHRASE = {
     "sequence parallel": ("sequence_parallel",),
     "remove padding": ("use_remove_padding",),
     "flash attention": ("attn_implementation", "attn_impl", "attention_backend", "flash_attn"),
@@ -40,19 +40,19 @@ _PHRASES = {
     "quantiz": ("quantization_bit", "load_in_4bit", "load_in_8bit", "quantization"),
 }
 """Words of messages, and what frameworks call the setting."""
-_COMMON = frozenset(
+_COMMON_IDENTIFIERS = frozenset(
     ("self", "config", "args", "kwargs", "model", "data", "batch", "name", "type", "size", "output", "input", "step",
      "rank", "loss", "dtype", "device", "path", "train", "eval", "key", "value", "index", "true", "false", "none",
      "dataset", "tokenizer", "optimizer", "trainer", "template", "max_steps", "seed", "report_to", "state_dict")
 )  # fmt: skip
 """Names that stand in nearly every line."""
-_UNBOUND = compiled_when_used(r"local variable '(\w{1,80})' (?:referenced before|where it is not)")
-_CHOOSE = ("name", "type", "mode", "backend", "strategy", "engine")
+_UNBOUND_LOCAL_PATTERN = lazy_compile(r"local variable '(\w{1,80})' (?:referenced before|where it is not)")
+_SELECTOR_KEYS = ("name", "type", "mode", "backend", "strategy", "engine")
 _MAX = 4
 _PARALLELISMS = ("tp", "pp", "cp", "ep", "etp", "vpp")
 
 
-def of_settings(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def named_setting_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """Each setting that the message or the failing frame's line names, with its value."""
     settings = settings_of(log)
     if not settings or not facts.chain:
@@ -73,38 +73,38 @@ def of_settings(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         )
 
 
-def _named(raised: RaisedException, settings: tuple[RunSetting, ...]) -> Iterator[RunSetting]:
-    message = raised.message
-    lines = [frame.code for frame in raised.frames[-2:]]
+def _named(exception: RaisedException, settings: tuple[RunSetting, ...]) -> Iterator[RunSetting]:
+    message = exception.message
+    lines = [frame.code for frame in exception.frames[-2:]]
     words = {
         name.lower()
         for text in (message.text[:4000], *lines)
-        for name in _IDENTIFIER.findall(text)
+        for name in _IDENTIFIER_PATTERN.findall(text)
         if len(name) > 3 and "_" in name.strip("_")
     }
     words |= {name.lower() for name in (*message.names, *message.settings, *message.keywords)}
-    words = {name for name in words if name not in _COMMON}
+    words = {name for name in words if name not in _COMMON_IDENTIFIERS}
     for setting in settings:
         if setting.last_name in words:
             yield setting
     # The same thing under another framework's name.
-    meanings = {meaning for name in words if (meaning := meaning_of(name))}
+    meanings = {meaning for name in words if (meaning := setting_meaning(name))}
     # ``cp_comm_type`` is of context parallelism.
     meanings |= {word for name in message.names for word in name.lower().split("_") if word in _PARALLELISMS}
     text = re.sub(r"\s+", " ", message.text[:4000]).lower()
-    if unset := _UNBOUND.search(message.text):
+    if unset := _UNBOUND_LOCAL_PATTERN.search(message.text):
         # What chooses the branch that would have set it: ``rollout.name`` for a variable ``rollout``.
         for setting in settings:
             parts = setting.name.lower().split(".")
-            if unset.group(1).lower() in parts[:-1] and parts[-1] in _CHOOSE:
+            if unset.group(1).lower() in parts[:-1] and parts[-1] in _SELECTOR_KEYS:
                 yield setting
-    by_phrase = {name for phrase, names in _PHRASES.items() if phrase in text for name in names}
+    by_phrase = {name for phrase, names in _SETTINGS_BY_PHRASE.items() if phrase in text for name in names}
     for setting in settings:
-        if meaning_of(setting.name) in meanings or setting.last_name in by_phrase:
+        if setting_meaning(setting.name) in meanings or setting.last_name in by_phrase:
             yield setting
 
 
-_VARIABLE = compiled_when_used(r"(?<![\w$])([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)=([\w:.-]{1,60})")
+_VARIABLE = lazy_compile(r"(?<![\w$])([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)=([\w:.-]{1,60})")
 
 
 def of_cures(log: FailureLog, cures: tuple[Text, ...]) -> Iterator[Clue]:

@@ -5,36 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.diagnose.kinds_of_attributes import of_wrapper, own_attribute
-from gonogo.evidence.environment.compatibility import required_by
-from gonogo.evidence.environment.version_range import parse_version, versions_in
-from gonogo.evidence.failure.misfit import Misfit, library_package, misfit_in
+from gonogo.evidence.environment.compatibility import requirements_of_release
+from gonogo.evidence.environment.version_range import parse_specifier, parse_version
+from gonogo.evidence.failure.api_mismatch import ApiMismatch, find_api_mismatch, library_package
 from gonogo.evidence.failure.native import readable, string_abi
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts
 from gonogo.finding.log_answer import Clue, CluePlace
 
 
-def of_symbols(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def version_mismatch_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """Whose release lacks what; requirements of packages that are not met; the build that a symbol is of."""
     versions = log.setup.version_texts
-    misfit = misfit_in(facts, versions)
+    misfit = find_api_mismatch(facts, versions)
     if misfit is not None and facts.chain:
         place = CluePlace(facts.chain[-1].log, facts.chain[-1].line)
         if own_attribute(misfit):
             yield _of_itself(misfit, place)
         elif misfit.form != "undefined_symbol":
-            yield from _of_releases(misfit, place)
-        yield from _of_requirements(log, misfit, place)
+            yield from _release_clues(misfit, place)
+        yield from _requirement_clues(log, misfit, place)
     yield from _of_cuda(log, facts)
     for symbol in facts.native:
         if symbol.library and symbol.symbol.startswith("_Z"):
-            yield _of_build(log, symbol.library, symbol.symbol, CluePlace(symbol.log, symbol.line))
+            yield _abi_clue(log, symbol.library, symbol.symbol, CluePlace(symbol.log, symbol.line))
             return
 
 
-def _of_itself(misfit: Misfit, place: CluePlace) -> Clue:
+def _of_itself(misfit: ApiMismatch, place: CluePlace) -> Clue:
     """An attribute that a package's own code reads of the object itself: no second package is in it."""
     return Clue(
         translated("{subject} and the code that reads its {name} are both of {package}").format(
@@ -47,20 +47,20 @@ def _of_itself(misfit: Misfit, place: CluePlace) -> Clue:
     )
 
 
-def _of_releases(misfit: Misfit, place: CluePlace) -> Iterator[Clue]:
-    if of_wrapper(misfit):
+def _release_clues(api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue]:
+    if of_wrapper(api_mismatch):
         yield Clue(
             translated("{name} comes with a way of sharding (FSDP1 or FSDP2), not with a release").format(
-                name=misfit.names[0]
+                name=api_mismatch.names[0]
             ),
             (place,),
             against=("python-package-version-mismatch",),
         )
         return
-    if not misfit.lacks or (not misfit.asks and not misfit.lacks_version):
+    if not api_mismatch.lacks or (not api_mismatch.asks and not api_mismatch.lacks_version):
         return
-    lacks = f"{misfit.lacks} {misfit.lacks_version}".strip()
-    asks = f"{misfit.asks} {misfit.asks_version}".strip()
+    lacks = f"{api_mismatch.lacks} {api_mismatch.lacks_version}".strip()
+    asks = f"{api_mismatch.asks} {api_mismatch.asks_version}".strip()
     if asks:
         yield Clue(
             translated("{asks} asks for it, {lacks} does not have it: the two are of different times").format(
@@ -68,18 +68,18 @@ def _of_releases(misfit: Misfit, place: CluePlace) -> Iterator[Clue]:
             ),
             (place,),
         )
-    elif misfit.lacks_version:
+    elif api_mismatch.lacks_version:
         yield Clue(translated("the run has {lacks}").format(lacks=lacks), (place,))
 
 
-def _of_requirements(log: FailureLog, misfit: Misfit, place: CluePlace) -> Iterator[Clue]:
+def _requirement_clues(log: FailureLog, api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue]:
     """What the asking package requires of others by its own metadata, against the versions that are told."""
     versions = log.setup.version_texts
-    for package in dict.fromkeys((misfit.asks, misfit.lacks)):
+    for package in dict.fromkeys((api_mismatch.asks, api_mismatch.lacks)):
         version = versions.get(package, "")
-        for requirement in required_by(package, version) if package and version else ():
+        for requirement in requirements_of_release(package, version) if package and version else ():
             for name, specifier in requirement.requires.items():
-                there, allowed = parse_version(versions.get(name, "")), versions_in(specifier)
+                there, allowed = parse_version(versions.get(name, "")), parse_specifier(specifier)
                 if there is not None and allowed is not None and allowed.has(there) is False:
                     yield Clue(
                         translated("{package} {version} requires {name}{specifier}, but {there} is installed").format(
@@ -89,10 +89,10 @@ def _of_requirements(log: FailureLog, misfit: Misfit, place: CluePlace) -> Itera
                     )
 
 
-_CUDA_ASKED = compiled_when_used(
+_CUDA_ASKED = lazy_compile(
     r"(?i)\bCUDA (?:toolkit |runtime |version )*(?:>=|≥|at least|newer than|or later than) ?v?(\d{1,2})\.(\d{1,2})"
 )
-_CUDA_BUILT = compiled_when_used(r"\+cu(\d{2,3})(\d)$")
+_CUDA_BUILT = lazy_compile(r"\+cu(\d{2,3})(\d)$")
 
 
 def _of_cuda(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
@@ -115,7 +115,7 @@ def _of_cuda(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             )
 
 
-def _of_build(log: FailureLog, library: str, symbol: str, place: CluePlace) -> Clue:
+def _abi_clue(log: FailureLog, library: str, symbol: str, place: CluePlace) -> Clue:
     name = readable(symbol)
     package = library_package(library)
     of_torch = name.startswith(("c10", "at::", "torch"))

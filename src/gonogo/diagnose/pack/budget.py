@@ -9,7 +9,7 @@ from gonogo.finding import Text, translated
 
 _LEFT_OUT = translated("[left out for length: {count}]")
 _CUT = translated("[… cut …]")
-_OF_A_MARK = 20
+_CUT_MARK_TOKENS = 20
 
 
 @dataclass
@@ -26,12 +26,12 @@ class PackSection:
             self.blocks.append((rank, text.rstrip()))
 
 
-def laid_out(head: str, sections: list[PackSection], most: int, language: str) -> str:
-    """The text of the sections that have anything, of ``most`` tokens at the most."""
+def lay_out_sections(header: str, sections: list[PackSection], max_tokens: int, language: str) -> str:
+    """The text of the sections that have anything, of ``max_tokens`` tokens at the most."""
     sections = [section for section in sections if section.blocks]
-    left = most - count_tokens(head) - 2
+    left = max_tokens - count_tokens(header) - 2
     titles = {id(section): f"## {section.title.in_language(language)}" for section in sections}
-    left -= sum(count_tokens(title) + 3 + _OF_A_MARK for title in titles.values())
+    left -= sum(count_tokens(title) + 3 + _CUT_MARK_TOKENS for title in titles.values())
     chosen: dict[int, dict[int, str]] = {id(section): {} for section in sections}
     for again in (False, True):
         for section in sections:
@@ -40,7 +40,7 @@ def laid_out(head: str, sections: list[PackSection], most: int, language: str) -
             for number, (_, text) in sorted(enumerate(section.blocks), key=lambda one: (one[1][0], one[0])):
                 if number in taken:
                     continue
-                shown = _fitting(text, room - 1, language)
+                shown = _fit_to_tokens(text, room - 1, language)
                 if not shown or (not again and shown != text and taken):
                     break
                 used = count_tokens(shown) + 1
@@ -49,7 +49,7 @@ def laid_out(head: str, sections: list[PackSection], most: int, language: str) -
                 left -= used
                 if shown != text:
                     break
-    parts = [head]
+    parts = [header]
     for section in sections:
         taken = chosen[id(section)]
         missing = len(section.blocks) - len(taken)
@@ -60,13 +60,13 @@ def laid_out(head: str, sections: list[PackSection], most: int, language: str) -
     return "\n\n".join(parts) + "\n"
 
 
-def _fitting(text: str, most: int, language: str) -> str:
+def _fit_to_tokens(text: str, max_tokens: int, language: str) -> str:
     """The text, or its first and last lines where it is too long; empty where not even some would fit."""
-    if count_tokens(text) <= most:
+    if count_tokens(text) <= max_tokens:
         return text
     lines = text.split("\n")
     mark = _CUT.in_language(language)
-    room = most - count_tokens(mark) - 2
+    room = max_tokens - count_tokens(mark) - 2
     head: list[str] = []
     tail: list[str] = []
     first, last = 0, len(lines) - 1

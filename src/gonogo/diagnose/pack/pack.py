@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings
-from gonogo.diagnose.pack.budget import PackSection, laid_out
+from gonogo.diagnose.pack.budget import PackSection, lay_out_sections
 from gonogo.diagnose.pack.privacy import Privacy
 from gonogo.diagnose.pack.source_lines import source_around
 from gonogo.diagnose.pack.tokens import count_tokens
@@ -48,7 +48,7 @@ _ROLES = {
     Role.ADVICE: translated("advice"),
     Role.TEARDOWN: translated("teardown"),
 }
-_LETTERS = {Role.ROOT: "R", Role.CASCADE: "C", Role.ADVICE: "A", Role.TEARDOWN: "T"}
+_ROLE_LETTERS = {Role.ROOT: "R", Role.CASCADE: "C", Role.ADVICE: "A", Role.TEARDOWN: "T"}
 
 
 Say = Callable[[str], str]
@@ -66,7 +66,7 @@ class ReaderPack:
     """Of the text what the run has written, without what gonogo and others say of it."""
 
 
-def pack_of(
+def make_reader_pack(
     log: FailureLog,
     report: Report,
     files: StaticFindings = NO_STATIC_FINDINGS,
@@ -75,27 +75,27 @@ def pack_of(
     released: Mapping[str, str] | None = None,
 ) -> ReaderPack:
     """The pack of a diagnosed log. ``released``: files of the release that the run had, as for ``source_around``."""
-    privacy = Privacy(_every_text(log), {line.node for line in log.lines if line.node}, files.base)
+    privacy = Privacy(_all_texts(log), {line.node for line in log.lines if line.node}, files.base)
     say = privacy.text
     sections = [
-        _failed(log, language, say),
-        _clues(report, language, say),
-        _source(log, files, released, language, say),
+        _failure_section(log, language, say),
+        _clue_section(report, language, say),
+        _source_section(log, files, released, language, say),
         _lines(log, report, say),
         _settings(log, files, say),
-        _considered(report, language, say),
-        _upstream(report, language, say),
+        _considered_section(report, language, say),
+        _upstream_section(report, language, say),
         _similar(report, language, say),
         _missing(log, files, language, say),
     ]
-    text = laid_out(_HEAD.in_language(language), sections, MAX_TOKENS, language)
+    text = lay_out_sections(_HEAD.in_language(language), sections, MAX_TOKENS, language)
     theirs = (_CLUES, _CONSIDERED, _UPSTREAM, _SIMILAR, _MISSING)
     said = {title.in_language(language) for title in theirs}
     written = [part for part in text.split("\n## ")[1:] if part.partition("\n")[0] not in said]
     return ReaderPack(text, count_tokens(text), privacy, "\n".join(written))
 
 
-def _every_text(log: FailureLog) -> Iterator[str]:
+def _all_texts(log: FailureLog) -> Iterator[str]:
     for line in log.lines:
         yield line.text
     setup = log.setup
@@ -106,7 +106,7 @@ def _every_text(log: FailureLog) -> Iterator[str]:
 # -- what failed
 
 
-def _failed(log: FailureLog, language: str, say: Say) -> PackSection:
+def _failure_section(log: FailureLog, language: str, redact: Say) -> PackSection:
     section = PackSection(_FAILED, 2000)
     errors = [*log.errors, *log.cut]
     roots = [error for error in errors if error.role is Role.ROOT]
@@ -114,28 +114,29 @@ def _failed(log: FailureLog, language: str, say: Say) -> PackSection:
     for number, error in enumerate(errors[:_MAX_ERRORS], 1):
         full = id(error) in in_full
         rank = 0 if full else 2 if error.role is Role.ROOT else 3
-        section.add(rank, say(f"{number}. {_error(error, language, full=full)}"))
+        section.add(rank, redact(f"{number}. {_format_error(error, language, full_message=full)}"))
     return section
 
 
-def _error(error: LoggedError, language: str, *, full: bool) -> str:
+def _format_error(error: LoggedError, language: str, *, full_message: bool) -> str:
     at = error.raised.at
     facts = [_ROLES[error.role].in_language(language), f"{at.path}:{at.number}"]
     if error.ranks:
         facts.append(ranks_text(error.ranks).en)
     if error.count > 1:
         facts.append(f"x{error.count}")
-    message = error.message if full else error.message.partition("\n")[0]
+    message = error.message if full_message else error.message.partition("\n")[0]
     name = error.raised.qualified or translated("a traceback that was cut before its last line").in_language(language)
-    lines = [f"{', '.join(facts)}: {name}: {message[: _MAX_MESSAGE_LENGTH if full else 240]}".rstrip(": ")]
-    if full:
+    lines = [f"{', '.join(facts)}: {name}: {message[: _MAX_MESSAGE_LENGTH if full_message else 240]}".rstrip(": ")]
+    if full_message:
         lines += _frame_lines(error)
         cause = error.raised.cause
         while cause is not None and len(lines) < 80:
             after = translated("raised while handling, or from:").in_language(language)
             lines.append(f"  {after} {cause.qualified}: {cause.message[:600]}")
             lines += [
-                f"    {_frame(frame.path, frame.line, frame.function, frame.code)}" for frame in cause.frames[-3:]
+                f"    {_format_frame(frame.path, frame.line, frame.function, frame.code)}"
+                for frame in cause.frames[-3:]
             ]
             cause = cause.cause
     return "\n".join(lines)
@@ -151,20 +152,20 @@ def _frame_lines(error: LoggedError) -> list[str]:
         if number > before + 1:
             lines.append(f"  ... {number - before - 1}")
         frame = frames[number]
-        lines.append(f"  {_frame(frame.path, frame.line, frame.function, frame.code)}")
+        lines.append(f"  {_format_frame(frame.path, frame.line, frame.function, frame.code)}")
         before = number
     return lines
 
 
-def _frame(path: str, line: int, function: str, code: str) -> str:
+def _format_frame(path: str, line: int, function: str, code: str) -> str:
     return f"{path}:{line} {function}" + (f": {code[:200]}" if code else "")
 
 
 # -- what stands around it
 
 
-def _source(
-    log: FailureLog, files: StaticFindings, released: Mapping[str, str] | None, language: str, say: Say
+def _source_section(
+    log: FailureLog, files: StaticFindings, released: Mapping[str, str] | None, language: str, redact: Say
 ) -> PackSection:
     section = PackSection(_SOURCE, 1100)
     for number, one in enumerate(source_around(log, files.sources, released)):
@@ -175,11 +176,11 @@ def _source(
                 lines.append("      ...")
             lines.append(f"{'>' if line == one.at else ' '}{line:5} {text}")
             previous = line
-        section.add(number, say("\n".join(lines)))
+        section.add(number, redact("\n".join(lines)))
     return section
 
 
-def _lines(log: FailureLog, report: Report, say: Say) -> PackSection:
+def _lines(log: FailureLog, report: Report, redact: Say) -> PackSection:
     section = PackSection(_LOG, 1600)
     decisive = {(span.path, span.line) for finding in report.findings for span in finding.spans}
     roles = {(error.raised.at.path, error.raised.at.number): error.role for error in (*log.errors, *log.cut)}
@@ -200,10 +201,10 @@ def _lines(log: FailureLog, report: Report, say: Say) -> PackSection:
             want(log.lines_after(line, _AFTER), 2)
     for path in {facts.path for facts in log.logs}:
         want([line for line in log.lines if line.path == path][-_LAST:], 1 if not roles else 2)
-    want([line for line in log.lines if _speaks_of_failure(line.text)][:40], 1 if not roles else 3)
+    want([line for line in log.lines if _mentions_failure(line.text)][:40], 1 if not roles else 3)
     want(log.lines[:20], 4)  # what is said of the set-up
     for line in log.lines:
-        if (line.path, line.number) in ranks and _is_of_a_traceback(line.text, codes):
+        if (line.path, line.number) in ranks and _is_traceback_line(line.text, codes):
             ranks[line.path, line.number] = 5  # the frames stand above already
     previous: LogLine | None = None
     repeated: dict[str, int] = {}
@@ -217,102 +218,112 @@ def _lines(log: FailureLog, report: Report, say: Say) -> PackSection:
             continue
         gap = previous is not None and line.number > previous.number + 3
         head = f"== {line.path}\n" if previous is None or previous.path != line.path else "...\n" if gap else ""
-        role = ">" if (line.path, line.number) in decisive else _letter(line, roles)
+        role = ">" if (line.path, line.number) in decisive else _role_letter(line, roles)
         whose = f" [{line.rank}]" if line.rank is not None else ""
-        section.add(rank, say(f"{head}{line.number}{whose} {role} {line.text.strip()[:_MAX_LINE_LENGTH]}"))
+        section.add(rank, redact(f"{head}{line.number}{whose} {role} {line.text.strip()[:_MAX_LINE_LENGTH]}"))
         previous = line
     return section
 
 
 _SHAPE = re.compile(r"\d+")
-_FAILURE = re.compile(r"(?i)error|fatal|fail|killed|abort|timed? ?out|exception|signal|warn|segmentation|exitcode|oom")
+_FAILURE_WORD_PATTERN = re.compile(
+    r"(?i)error|fatal|fail|killed|abort|timed? ?out|exception|signal|warn|segmentation|exitcode|oom"
+)
 
 
-def _is_of_a_traceback(text: str, codes: set[str]) -> bool:
+def _is_traceback_line(text: str, code_lines: set[str]) -> bool:
     stripped = text.strip()
-    return stripped in codes or stripped.startswith(('File "', "Traceback (most recent")) or stripped.strip("^~ ") == ""
+    return (
+        stripped in code_lines
+        or stripped.startswith(('File "', "Traceback (most recent"))
+        or stripped.strip("^~ ") == ""
+    )
 
 
-def _speaks_of_failure(text: str) -> bool:
-    return _FAILURE.search(text) is not None
+def _mentions_failure(text: str) -> bool:
+    return _FAILURE_WORD_PATTERN.search(text) is not None
 
 
-def _letter(line: LogLine, roles: Mapping[tuple[str, int], Role]) -> str:
+def _role_letter(line: LogLine, roles: Mapping[tuple[str, int], Role]) -> str:
     if (role := roles.get((line.path, line.number))) is not None:
-        return _LETTERS[role]
+        return _ROLE_LETTERS[role]
     return "A" if is_advice(line.text) else "T" if is_teardown(line.text) else " "
 
 
 # -- settings
 
 
-def _settings(log: FailureLog, files: StaticFindings, say: Say) -> PackSection:
+def _settings(log: FailureLog, files: StaticFindings, redact: Say) -> PackSection:
     section = PackSection(_SETTINGS, 1000)
     setup = log.setup
-    words = _words_of_failure(log)
+    words = _failure_words(log)
     if setup.version_texts:
         listed = ", ".join(f"{name} {version}" for name, version in sorted(setup.version_texts.items())[:60])
         section.add(0, f"versions: {listed}")
     if setup.launch:
-        section.add(1, say("launch:\n" + "\n".join(f"  {line.rstrip()[:600]}" for line in _first(setup.launch))))
+        section.add(
+            1, redact("launch:\n" + "\n".join(f"  {line.rstrip()[:600]}" for line in _first_lines(setup.launch)))
+        )
     if setup.deepspeed_config is not None:
-        section.add(2, say(f"deepspeed config: {json.dumps(setup.deepspeed_config, ensure_ascii=False)[:2400]}"))
+        section.add(2, redact(f"deepspeed config: {json.dumps(setup.deepspeed_config, ensure_ascii=False)[:2400]}"))
     elif setup.deepspeed_config_text:
-        section.add(2, say("deepspeed config:\n" + "\n".join(_first(setup.deepspeed_config_text))))
+        section.add(2, redact("deepspeed config:\n" + "\n".join(_first_lines(setup.deepspeed_config_text))))
     shown = 0
     for line in log.lines:
         if shown >= _MAX_SETTINGS:
             break
-        key = _SETTING.match(line.text)
+        key = _SETTING_LINE_PATTERN.match(line.text)
         if key is not None and len(line.text) < 300:
-            touched = not words.isdisjoint(_parts(key[1]))
-            section.add(2 if touched else 5, say(f"{line.number} {line.text.strip()}"))
+            touched = not words.isdisjoint(_split_words(key[1]))
+            section.add(2 if touched else 5, redact(f"{line.number} {line.text.strip()}"))
             shown += 1
     for path, source in files.sources.items():
         if path.endswith((".json", ".yaml", ".yml", ".sh", ".toml")) and len(source.data) < 20_000:
-            body = "\n".join(f"  {line.rstrip()[:200]}" for line in _first(source.text, 80))
-            section.add(3, say(f"{path}:\n{body}"))
+            body = "\n".join(f"  {line.rstrip()[:200]}" for line in _first_lines(source.text, 80))
+            section.add(3, redact(f"{path}:\n{body}"))
     return section
 
 
-_SETTING = re.compile(r"\s*(?:--)?['\"]?([A-Za-z][\w.-]{2,50})['\"]?\s{0,40}(?:[:=]|\.{3,})\s{0,3}[^\s(]{1,80}\s*,?$")
+_SETTING_LINE_PATTERN = re.compile(
+    r"\s*(?:--)?['\"]?([A-Za-z][\w.-]{2,50})['\"]?\s{0,40}(?:[:=]|\.{3,})\s{0,3}[^\s(]{1,80}\s*,?$"
+)
 _WORD = re.compile(r"[a-z]{3,}")
 
 
-def _words_of_failure(log: FailureLog) -> set[str]:
+def _failure_words(log: FailureLog) -> set[str]:
     words: set[str] = set()
     for error in (*log.errors, *log.cut)[:4]:
-        words |= _parts(error.message[:2000])
+        words |= _split_words(error.message[:2000])
         for frame in error.frames[-3:]:
-            words |= _parts(f"{frame.function} {frame.code}")
+            words |= _split_words(f"{frame.function} {frame.code}")
     return words - {"error", "self", "the", "and", "for", "not", "with", "from", "model", "return"}
 
 
-def _parts(name: str) -> set[str]:
+def _split_words(name: str) -> set[str]:
     return set(_WORD.findall(name.lower()))
 
 
-def _first(text: str, most: int = 40) -> list[str]:
+def _first_lines(text: str, max_lines: int = 40) -> list[str]:
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[:most]
+    return lines[:max_lines]
 
 
 # -- what is made of it
 
 
-def _clues(report: Report, language: str, say: Say) -> PackSection:
+def _clue_section(report: Report, language: str, redact: Say) -> PackSection:
     section = PackSection(_CLUES, 900)
     for number, clue in enumerate(report.clues):
         places = ", ".join(f"{place.path}:{place.line}" if place.line else place.path for place in clue.places[:4])
-        section.add(number, say(f"- {clue.text.in_language(language)}" + (f" ({places})" if places else "")))
+        section.add(number, redact(f"- {clue.text.in_language(language)}" + (f" ({places})" if places else "")))
     return section
 
 
 _OWN = translated("gonogo's own answer: {sentence}")
 _WITHDRAWN = translated("- {hazard}: withdrawn, since a clue speaks against it: {clue}")
-_FOR = translated("for it")
+_EVIDENCE_FOR = translated("for it")
 _TO_CONFIRM = translated("to make sure")
-_AGAINST = translated("against it: it is not certain; the log allows other causes")
+_EVIDENCE_AGAINST = translated("against it: it is not certain; the log allows other causes")
 _CERTAINTIES = {
     Certainty.CERTAIN: translated("certain"),
     Certainty.LIKELY: translated("likely"),
@@ -320,38 +331,39 @@ _CERTAINTIES = {
 }
 
 
-def _considered(report: Report, language: str, say: Say) -> PackSection:
+def _considered_section(report: Report, language: str, redact: Say) -> PackSection:
     section = PackSection(_CONSIDERED, 600)
     if report.answer is not None:
-        section.add(0, say(_OWN.format(sentence=report.answer.sentence).in_language(language)[:600]))
+        section.add(0, redact(_OWN.format(sentence=report.answer.sentence).in_language(language)[:600]))
     for number, finding in enumerate(report.findings[:6]):
         sure = _CERTAINTIES[finding.certainty].in_language(language)
         lines = [f"- {finding.hazard} ({sure}): {finding.title.in_language(language)}"]
         lines.append(f"  {finding.cause.in_language(language)[:400]}")
         lines += [
-            f"  {_FOR.in_language(language)}: {span.path}:{span.line} {span.text[:160]}" for span in finding.spans[:2]
+            f"  {_EVIDENCE_FOR.in_language(language)}: {span.path}:{span.line} {span.text[:160]}"
+            for span in finding.spans[:2]
         ]
         if finding.certainty is Certainty.POSSIBLE:
-            lines.append(f"  {_AGAINST.in_language(language)}")
+            lines.append(f"  {_EVIDENCE_AGAINST.in_language(language)}")
         lines += [
             f"  {_TO_CONFIRM.in_language(language)}: {one.in_language(language)[:240]}"
-            for one in finding.left_to_confirm[:2]
+            for one in finding.remaining_confirmations[:2]
         ]
-        section.add(number, say("\n".join(lines)))
+        section.add(number, redact("\n".join(lines)))
     for clue in report.clues:
         for hazard in clue.against:
-            section.add(1, say(_WITHDRAWN.format(hazard=hazard, clue=clue.text).in_language(language)[:400]))
+            section.add(1, redact(_WITHDRAWN.format(hazard=hazard, clue=clue.text).in_language(language)[:400]))
     return section
 
 
-def _upstream(report: Report, language: str, say: Say) -> PackSection:
+def _upstream_section(report: Report, language: str, redact: Say) -> PackSection:
     section = PackSection(_UPSTREAM, 400)
     for number, one in enumerate(report.upstream):
-        section.add(number, say(f"- {one.said.in_language(language)}"))
+        section.add(number, redact(f"- {one.said.in_language(language)}"))
     return section
 
 
-def _similar(report: Report, language: str, say: Say) -> PackSection:
+def _similar(report: Report, language: str, redact: Say) -> PackSection:
     section = PackSection(_SIMILAR, 260)
     for number, thread in enumerate(report.similar):
         settled = thread.settled.in_language(language) if thread.settled is not None else ""
@@ -359,10 +371,10 @@ def _similar(report: Report, language: str, say: Say) -> PackSection:
     return section
 
 
-def _missing(log: FailureLog, files: StaticFindings, language: str, say: Say) -> PackSection:
+def _missing(log: FailureLog, files: StaticFindings, language: str, redact: Say) -> PackSection:
     section = PackSection(_MISSING, 300)
     for number, text in enumerate(missing(log, files)):
-        section.add(number, say(f"- {text.in_language(language)}"))
+        section.add(number, redact(f"- {text.in_language(language)}"))
     return section
 
 

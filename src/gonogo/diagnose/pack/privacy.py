@@ -17,24 +17,24 @@ from gonogo.evidence.log.code_owner import owner_of
 from gonogo.finding.redaction import redact
 
 _PATH = re.compile(r"(?<![\w./<>~-])(?:~[\w.-]*|file:/)?(?:/[\w.@+~%=-]+){2,}/?|(?<!\w)[A-Za-z]:(?:\\[\w.@+~%-]+)+\\?")
-_IN_PACKAGES = re.compile(r"(?:site|dist)-packages[/\\](.*)")
-_IN_PYTHON = re.compile(r"[/\\]lib[/\\](python3\.\d{1,2}[/\\].*)")
-_OF_THE_SYSTEM = re.compile(r"/(?:usr|proc|dev|sys|lib|lib64|bin|sbin|run|etc)/")
-_CLONES = frozenset({
+_SITE_PACKAGES_PATTERN = re.compile(r"(?:site|dist)-packages[/\\](.*)")
+_STDLIB_PATTERN = re.compile(r"[/\\]lib[/\\](python3\.\d{1,2}[/\\].*)")
+_SYSTEM_PATH_PATTERN = re.compile(r"/(?:usr|proc|dev|sys|lib|lib64|bin|sbin|run|etc)/")
+_KNOWN_PACKAGES = frozenset({
     "verl", "swift", "llamafactory", "trl", "transformers", "accelerate", "deepspeed", "peft", "megatron", "openrlhf",
     "torch", "vllm", "sglang", "axolotl", "nemo", "nemo_rl", "nemo_automodel", "areal", "slime", "torchtitan",
     "diffusers", "lerobot", "datasets", "flash_attn", "mbridge", "transformer_engine", "apex", "unsloth", "lightning",
 })  # fmt: skip
 """Packages of others: from there on a path tells nothing of its owner."""
-_HOMES = re.compile(
+_HOME_PATTERN = re.compile(
     r"/(?:home|Users|export/home|mnt/home|lustre/home|scratch/users|gpfs/users|nfs/home)/([\w.-]{2,40})"
 )
-_USERS = re.compile(
+_USER_VARIABLE_PATTERN = re.compile(
     r"(?:\b(?:USER|LOGNAME|USERNAME|SLURM_JOB_USER)['\"]?\s{0,2}[=:]\s{0,2}['\"]?|[Ll]ogged in as:? )"
     r"([A-Za-z][\w.-]{1,40})"
 )
-_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,60}@[\w-]{1,60}(?:\.[\w-]{1,60}){1,6}")
-_AT = re.compile(r"(?<![\w.@/+-])([A-Za-z_][\w-]{0,30})@([A-Za-z][\w.-]{1,60})(?=[:\s,'\"]|$)")
+_EMAIL_PATTERN = re.compile(r"(?<![\w.+-])[\w.+-]{1,60}@[\w-]{1,60}(?:\.[\w-]{1,60}){1,6}")
+_USER_AT_HOST_PATTERN = re.compile(r"(?<![\w.@/+-])([A-Za-z_][\w-]{0,30})@([A-Za-z][\w.-]{1,60})(?=[:\s,'\"]|$)")
 _HOSTS = (
     re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{2,80}):\d{1,8}:\d{1,8} \[\d{1,3}\] NCCL"),
     re.compile(r"^\s*host\s*:\s*(\S{2,80})"),
@@ -42,20 +42,20 @@ _HOSTS = (
     re.compile(r"(?<![\w.-])([\w-]{1,60}(?:\.[\w-]{1,60}){0,6}\.(?:local|internal|lan|corp|intra|svc|localdomain))(?![\w-])"),
     re.compile(r"(?<![\w-])(ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3})(?![\w-])"),
 )  # fmt: skip
-_IP = re.compile(r"(?<![\w.=-])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]\d|\w)")
-_VERSION_BEFORE = re.compile(r"(?i:version|==|cudnn|driver|release)\W{0,3}$")
-_IP6 = re.compile(
+_IPV4_PATTERN = re.compile(r"(?<![\w.=-])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]\d|\w)")
+_VERSION_PREFIX_PATTERN = re.compile(r"(?i:version|==|cudnn|driver|release)\W{0,3}$")
+_IPV6_PATTERN = re.compile(
     r"(?<![\w:.])(?:(?:[0-9a-fA-F]{1,4}:){3,7}[0-9a-fA-F]{1,4}"
     r"|(?:[0-9a-fA-F]{1,4}:){1,6}:(?:[0-9a-fA-F]{1,4}:){1,5}[0-9a-fA-F]{1,4})(?![\w:])"
 )
 _URL = re.compile(r"\b(?:https?|wss?|tcp|ftp|s3|gs|oss|hdfs|ssh|git)://[^\s\"'<>)\]]{1,500}")
 _HOST_OF_URL = re.compile(r"^[a-z0-9]+://(?:[^/@]*@)?([\w.-]+)")
-_PUBLIC = (
+_PUBLIC_HOSTS = (
     "github.com", "githubusercontent.com", "pytorch.org", "huggingface.co", "readthedocs.io", "python.org", "pypi.org",
     "nvidia.com", "deepspeed.ai", "vllm.ai", "arxiv.org", "hf.co", "modelscope.cn", "127.0.0.1", "localhost", "0.0.0.0",
 )  # fmt: skip
 """Hosts whose addresses everybody may know."""
-_USUAL = frozenset({
+_GENERIC_NAMES = frozenset({
     "root", "user", "users", "ubuntu", "admin", "runner", "work", "data", "test", "train", "model", "models", "public",
     "shared", "local", "host", "localhost", "main", "none", "null", "true", "false", "self", "rank", "node", "worker",
     "master", "python", "torch", "conda", "docker", "home", "workspace", "default", "group", "error", "cuda", "nccl",
@@ -75,19 +75,19 @@ class Privacy:
         hosts: dict[str, None] = dict.fromkeys(nodes)
         for line in lines:
             if "/" in line:
-                users.update(dict.fromkeys(_HOMES.findall(line)))
+                users.update(dict.fromkeys(_HOME_PATTERN.findall(line)))
             if "USER" in line or "LOGNAME" in line or "ogged in" in line:
-                users.update(dict.fromkeys(_USERS.findall(line)))
+                users.update(dict.fromkeys(_USER_VARIABLE_PATTERN.findall(line)))
             if "@" in line:
-                for user, host in _AT.findall(line):
+                for user, host in _USER_AT_HOST_PATTERN.findall(line):
                     users[user] = hosts[host] = None
             for pattern in _HOSTS:
                 hosts.update(dict.fromkeys(pattern.findall(line)))
         own_host = socket.gethostname()
-        names = [(name, "user") for name in (*users, _own_user())] + [(name, "host") for name in (*hosts, own_host)]
+        names = [(name, "user") for name in (*users, _current_user())] + [(name, "host") for name in (*hosts, own_host)]
         kinds: dict[str, str] = {}
         for name, kind in names[:_MAX_NAMES]:
-            if _is_telling(name):
+            if _is_identifying(name):
                 kinds.setdefault(name, kind)
         listed = "|".join(re.escape(name) for name in sorted(kinds, key=len, reverse=True))
         self._kinds = kinds
@@ -97,25 +97,25 @@ class Privacy:
         """The text with everything private replaced."""
         text = redact(text)
         text = _URL.sub(lambda match: self._url(match[0]), text)
-        text = _EMAIL.sub(lambda match: self._name("email", match[0]), text)
+        text = _EMAIL_PATTERN.sub(lambda match: self._name("email", match[0]), text)
         text = _PATH.sub(lambda match: self.path(match[0]), text)
         if self._names is not None:
             text = self._names.sub(lambda match: self._name(self._kinds[match[0]], match[0]), text)
-        text = _IP.sub(self._ip, text)
-        return _IP6.sub(lambda match: self._name("ip", match[0]), text)
+        text = _IPV4_PATTERN.sub(self._ip, text)
+        return _IPV6_PATTERN.sub(lambda match: self._name("ip", match[0]), text)
 
     def path(self, path: str) -> str:
         """A path without its owner's folders: from a package, Python or the project on, else its last name."""
-        if (found := _IN_PACKAGES.search(path)) is not None:
+        if (found := _SITE_PACKAGES_PATTERN.search(path)) is not None:
             return f"site-packages/{found[1]}"
-        if (found := _IN_PYTHON.search(path)) is not None:
+        if (found := _STDLIB_PATTERN.search(path)) is not None:
             return found[1]
-        if _OF_THE_SYSTEM.match(path):
+        if _SYSTEM_PATH_PATTERN.match(path):
             return path
         if self._project and path.startswith(f"{self._project}/"):
             return path[len(self._project) + 1 :]
         parts = re.split(r"[/\\]", path.rstrip("/\\"))
-        last = _start_of_package(path, parts)
+        last = _package_start(path, parts)
         folder = "/".join(parts[:last])
         tail = "/" if path.endswith("/") else ""
         return f"{self._name('dir', folder)}/{'/'.join(parts[last:])}{tail}" if folder else path
@@ -130,18 +130,22 @@ class Privacy:
     def _url(self, url: str) -> str:
         host = _HOST_OF_URL.match(url)
         name = host[1].lower() if host is not None else ""
-        public = any(name == one or name.endswith(f".{one}") for one in _PUBLIC)
+        public = any(name == one or name.endswith(f".{one}") for one in _PUBLIC_HOSTS)
         return url if public else self._name("url", url)
 
     def _ip(self, match: re.Match[str]) -> str:
         address = match[0]
         numbers = [int(part) for part in address.split(".")]
-        if max(numbers) > 255 or numbers[0] in (0, 127, 255) or _VERSION_BEFORE.search(match.string[: match.start()]):
+        if (
+            max(numbers) > 255
+            or numbers[0] in (0, 127, 255)
+            or _VERSION_PREFIX_PATTERN.search(match.string[: match.start()])
+        ):
             return address
         return self._name("ip", address)
 
 
-def _start_of_package(path: str, parts: list[str]) -> int:
+def _package_start(path: str, parts: list[str]) -> int:
     """Where in a path a package of others begins, by its sources first: ``megatron/bridge/peft`` is not PEFT's."""
     owner = owner_of(path)
     if owner.owner == "clone" and owner.module:
@@ -149,17 +153,17 @@ def _start_of_package(path: str, parts: list[str]) -> int:
         for start in (len(parts) - length, len(parts) - length - 1):
             if start > 0 and parts[start] == first:
                 return start
-    return max((number for number, part in enumerate(parts[:-1]) if part in _CLONES), default=len(parts) - 1)
+    return max((number for number, part in enumerate(parts[:-1]) if part in _KNOWN_PACKAGES), default=len(parts) - 1)
 
 
-def _is_telling(name: str) -> bool:
+def _is_identifying(name: str) -> bool:
     """Whether a name is somebody's, and no word that a log has for other things too."""
     lowered = name.lower()
     plain = len(name) < 3 or name.startswith("<") or name.replace(".", "").isdigit()
-    return not (plain or lowered in _USUAL or lowered in _CLONES or keyword.iskeyword(name))
+    return not (plain or lowered in _GENERIC_NAMES or lowered in _KNOWN_PACKAGES or keyword.iskeyword(name))
 
 
-def _own_user() -> str:
+def _current_user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):

@@ -26,12 +26,12 @@ _BEFORE, _AFTER = 8, 5
 _MAX_BYTES = 2 << 20
 _MAX_EXCERPTS = 6
 _MAX_LINE_LENGTH = 160
-_MAX_SIGNATURE = 6
+_MAX_SIGNATURE_LINES = 6
 """Lines of a function's head that are shown where they stand further above."""
 _IN_PACKAGES = re.compile(r"(?:site|dist)-packages[/\\](.*)")
 
 _FROM_RUN = translated("the run's file")
-_FROM_HERE = translated("{package} {version} as installed here")
+_FROM_INSTALLED = translated("{package} {version} as installed here")
 _OTHER_RELEASE = translated("; the run had {version}")
 
 
@@ -55,7 +55,7 @@ def source_around(
     """
     shown = 0
     seen: set[tuple[str, int]] = set()
-    for frame in _frames(log):
+    for frame in _most_important_frames(log):
         if shown >= _MAX_EXCERPTS or (frame.path, frame.line) in seen:
             continue
         seen.add((frame.path, frame.line))
@@ -65,7 +65,7 @@ def source_around(
             yield excerpt
 
 
-def _frames(log: FailureLog) -> Iterator[LogFrame]:
+def _most_important_frames(log: FailureLog) -> Iterator[LogFrame]:
     from gonogo.evidence.log.role import Role
 
     errors: Iterable[LoggedError] = [error for error in (*log.errors, *log.cut) if error.role is Role.ROOT]
@@ -85,35 +85,37 @@ def _excerpt(
 ) -> SourceExcerpt | None:
     packaged = _IN_PACKAGES.search(frame.path)
     if packaged is not None:
-        return _of_package(frame, packaged[1].replace("\\", "/"), log, released)
+        return _package_excerpt(frame, packaged[1].replace("\\", "/"), log, released)
     source = _file_of(frame.path, files)
-    shown = _around(frame, source.text, _FROM_RUN) if source is not None else None
+    shown = _excerpt_around(frame, source.text, _FROM_RUN) if source is not None else None
     if shown is None and (owner := owner_of(frame.path)).owner == "clone" and owner.module:
         # A framework that was run from a folder: the release installed here may have the same lines.
         relative = owner.module.replace(".", "/") + ("/__init__.py" if frame.path.endswith("__init__.py") else ".py")
-        shown = _of_package(frame, relative, log, released)
+        shown = _package_excerpt(frame, relative, log, released)
     return shown
 
 
-def _of_package(frame: LogFrame, relative: str, log: FailureLog, released: Mapping[str, str]) -> SourceExcerpt | None:
+def _package_excerpt(
+    frame: LogFrame, relative_path: str, log: FailureLog, released: Mapping[str, str]
+) -> SourceExcerpt | None:
     """The lines around a frame of a package's file, by its path below site-packages."""
-    package, version = _distribution(relative)
+    package, version = _distribution(relative_path)
     told = log.setup.version_texts.get(package.lower().replace("_", "-"), "")
-    if relative in released:
-        return _around(frame, released[relative], Text(f"{package} {told}", f"{package} {told}"))
-    if version is None or (text := _installed(relative)) is None:
+    if relative_path in released:
+        return _excerpt_around(frame, released[relative_path], Text(f"{package} {told}", f"{package} {told}"))
+    if version is None or (text := _read_installed(relative_path)) is None:
         return None
-    origin = _FROM_HERE.format(package=package, version=version)
+    origin = _FROM_INSTALLED.format(package=package, version=version)
     if told and told != version:
         other = _OTHER_RELEASE.format(version=told)
         origin = Text(origin.en + other.en, origin.zh + other.zh)
-    return _around(frame, text, origin)
+    return _excerpt_around(frame, text, origin)
 
 
-def _installed(relative: str) -> str | None:
+def _read_installed(relative_path: str) -> str | None:
     """A file of a package that is installed here, wherever that is (an editable install too); nothing is imported."""
-    top, _, rest = relative.partition("/")
-    folders = [Path(sysconfig.get_paths()[name], relative) for name in ("purelib", "platlib")]
+    top, _, rest = relative_path.partition("/")
+    folders = [Path(sysconfig.get_paths()[name], relative_path) for name in ("purelib", "platlib")]
     try:
         found = PathFinder.find_spec(top.removesuffix(".py"))
     except (ImportError, ValueError, AttributeError):
@@ -125,7 +127,7 @@ def _installed(relative: str) -> str | None:
     return next((text for path in dict.fromkeys(folders) if (text := _read(path)) is not None), None)
 
 
-def _around(frame: LogFrame, text: str, origin: Text) -> SourceExcerpt | None:
+def _excerpt_around(frame: LogFrame, text: str, origin: Text) -> SourceExcerpt | None:
     lines = text.splitlines()
     at = _line_of(frame, lines)
     if at is None:
@@ -148,35 +150,35 @@ def _line_of(frame: LogFrame, lines: list[str]) -> int | None:
     return min(same, key=lambda number: abs(number - frame.line), default=None) if len(code) > 12 else None
 
 
-def _signature(frame: LogFrame, lines: list[str], first: int) -> list[int]:
+def _signature(frame: LogFrame, lines: list[str], first_line: int) -> list[int]:
     """The lines of the head of the frame's function, where they stand above what is shown."""
     name = frame.function.rpartition(".")[2]
     if not name.isidentifier():
         return []
     head = re.compile(rf"\s*(?:async )?def {re.escape(name)}\b")
-    start = next((number for number in range(first - 1, 0, -1) if head.match(lines[number - 1])), None)
+    start = next((number for number in range(first_line - 1, 0, -1) if head.match(lines[number - 1])), None)
     if start is None:
         return []
     end = start
-    while end < min(start + _MAX_SIGNATURE - 1, first - 1) and not lines[end - 1].rstrip().endswith(":"):
+    while end < min(start + _MAX_SIGNATURE_LINES - 1, first_line - 1) and not lines[end - 1].rstrip().endswith(":"):
         end += 1
     return list(range(start, end + 1))
 
 
-def _distribution(relative: str) -> tuple[str, str | None]:
+def _distribution(relative_path: str) -> tuple[str, str | None]:
     """The distribution of a path below site-packages (ms-swift of swift/…), and the version that is installed here."""
-    module = relative.removesuffix(".py").replace("/", ".")
+    module = relative_path.removesuffix(".py").replace("/", ".")
     top = module.partition(".")[0]
     names = (distribution_of(module), top)
-    known = next(((name, version) for name in names if (version := _version_here(name)) is not None), None)
+    known = next(((name, version) for name in names if (version := _installed_version(name)) is not None), None)
     if known is not None:
         return known
     for name in metadata.packages_distributions().get(top, ()):
-        return name, _version_here(name)
+        return name, _installed_version(name)
     return names[0], None
 
 
-def _version_here(distribution: str) -> str | None:
+def _installed_version(distribution: str) -> str | None:
     try:
         return metadata.version(distribution)
     except (metadata.PackageNotFoundError, ValueError):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_PARTS = re.compile(r"[A-Za-z]+|[0-9]|[^\sA-Za-z0-9]|\n|[ \t]+(?=[ \t])")
-_LETTERS_OF_A_TOKEN = 4
+_TOKEN_PART_PATTERN = re.compile(r"[A-Za-z]+|[0-9]|[^\sA-Za-z0-9]|\n|[ \t]+(?=[ \t])")
+_LETTERS_PER_TOKEN = 4
 
 
 def count_tokens(text: str) -> int:
@@ -15,9 +15,9 @@ def count_tokens(text: str) -> int:
     compares it with real tokenizers.
     """
     count = 0
-    for part in _PARTS.findall(text):
+    for part in _TOKEN_PART_PATTERN.findall(text):
         if part[0].isascii():
-            count += -(-len(part) // _LETTERS_OF_A_TOKEN) if part[0].isalpha() else 1
+            count += -(-len(part) // _LETTERS_PER_TOKEN) if part[0].isalpha() else 1
         else:
             count += 2
     return count

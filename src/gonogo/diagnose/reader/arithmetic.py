@@ -27,13 +27,13 @@ def computed(expression: str) -> tuple[float, list[float]] | None:
         return None
     numbers: list[float] = []
     try:
-        value = _value(ast.parse(text.replace(",", ""), mode="eval").body, numbers)
+        value = _evaluate(ast.parse(text.replace(",", ""), mode="eval").body, numbers)
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
         return None
     return (value, numbers) if math.isfinite(value) else None
 
 
-def _value(node: ast.expr, numbers: list[float]) -> float:
+def _evaluate(node: ast.expr, numbers: list[float]) -> float:
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         value = float(node.value) if isinstance(node.value, float) else node.value
         assert isinstance(value, (int, float))
@@ -42,10 +42,10 @@ def _value(node: ast.expr, numbers: list[float]) -> float:
         numbers.append(value)
         return value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-        value = _value(node.operand, numbers)
+        value = _evaluate(node.operand, numbers)
         return -value if isinstance(node.op, ast.USub) else value
     if isinstance(node, ast.BinOp):
-        left, right = _value(node.left, numbers), _value(node.right, numbers)
+        left, right = _evaluate(node.left, numbers), _evaluate(node.right, numbers)
         if isinstance(node.op, ast.Pow):
             if not 0 <= right <= _MAX_POWER or abs(left) > 1e6:
                 raise ValueError

@@ -18,33 +18,33 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text, translated
 from gonogo.finding.second_opinion.model_reading import CheckedClaim
 
-_MIN_QUOTE = 6
-_MIN_PART = 4
+_MIN_QUOTE_LENGTH = 6
+_MIN_QUOTE_PART_LENGTH = 4
 """Characters of each part of a quote that leaves words out: single letters stand in any log."""
-_MAX_LEFT_OUT = 4000
+_MAX_ELLIPSIS_LENGTH = 4000
 """Characters that a quote may leave out between two of its parts."""
 _MAX_TRIES = 200
-_ROUNDED = 0.005
+_ROUNDING_TOLERANCE = 0.005
 """How far a number that was rounded may be off."""
 _SMALL = 100
 """Numbers below it need not stand in the log: ranks, powers, percentages."""
 
-_STANDS = translated("it is in the log")
-_STANDS_NOT = translated("it does not stand in the log")
+_QUOTE_FOUND = translated("it is in the log")
+_QUOTE_NOT_FOUND = translated("it does not stand in the log")
 _TOO_SHORT = translated("too short to show anything")
-_THERE = translated("there is such a line")
+_LINE_EXISTS = translated("there is such a line")
 _NOT_THERE = translated("there is no such line in the logs or files")
-_HAD = translated("the log says so")
-_HAD_OTHER = translated("the log says {version}")
-_NOT_TOLD = translated("the log does not tell its version")
+_VERSION_CONFIRMED = translated("the log says so")
+_OTHER_VERSION_LOGGED = translated("the log says {version}")
+_VERSION_NOT_LOGGED = translated("the log does not tell its version")
 _NO_VERSION = translated("it is not a version")
 _SATISFIES = translated("{version} does satisfy {needs}")
 _VIOLATES = translated("the log says so, and it does not satisfy {needs}")
-_COMES_TO = translated("computed again")
-_COMES_TO_OTHER = translated("it comes to {value}")
-_NO_EXPRESSION = translated("it is not plain arithmetic")
-_NOTHING_OF_THE_LOG = translated("none of its numbers is in the log")
-_NOWHERE = translated("{number} stands nowhere in the log")
+_VALUE_CONFIRMED = translated("computed again")
+_OTHER_VALUE = translated("it comes to {value}")
+_NOT_ARITHMETIC = translated("it is not plain arithmetic")
+_NO_NUMBER_FROM_LOG = translated("none of its numbers is in the log")
+_NUMBER_NOT_IN_LOG = translated("{number} stands nowhere in the log")
 
 
 def checked(answer: ModelAnswer, log: FailureLog, files: StaticFindings, pack: ReaderPack) -> tuple[CheckedClaim, ...]:
@@ -62,9 +62,9 @@ class _Evidence:
         setup = log.setup
         texts += [say(text) for text in (setup.launch, setup.deepspeed_config_text, setup.script) if text]
         texts += [say(source.text) for source in files.sources.values() if len(source.data) < 200_000]
-        self.text = _flat("\n".join([*texts, pack.evidence]))
+        self.text = _collapse_whitespace("\n".join([*texts, pack.evidence]))
         self.digits = re.sub(r"(?<=\d)[,_](?=\d{3})", "", self.text)
-        self.own_digits = re.sub(r"(?<=\d)[,_](?=\d{3})", "", _flat("\n".join(texts)))
+        self.own_digits = re.sub(r"(?<=\d)[,_](?=\d{3})", "", _collapse_whitespace("\n".join(texts)))
         """Numbers of the log and the run's files alone: the pack counts lines and tokens of its own."""
         self.versions = setup.version_texts
         self.lines = {say(facts.path): facts.lines for facts in log.logs}
@@ -78,26 +78,26 @@ class _Evidence:
 def _claims(answer: ModelAnswer, evidence: _Evidence) -> Iterator[CheckedClaim]:
     """Each claim once: to say the same again shows nothing more."""
     for quote in dict.fromkeys(answer.quotes):
-        yield _quote(quote, evidence)
+        yield _check_quote(quote, evidence)
     for place in dict.fromkeys(answer.places):
         yield _place(place, evidence)
     for version in dict.fromkeys(answer.versions):
         yield _version(version, evidence)
     for number in dict.fromkeys(answer.numbers):
-        yield _number(number, evidence)
+        yield _check_number(number, evidence)
 
 
-def _flat(text: str) -> str:
+def _collapse_whitespace(text: str) -> str:
     return " ".join(text.split())
 
 
-def _quote(quote: str, evidence: _Evidence) -> CheckedClaim:
-    parts = [_flat(part).strip("`\"'“”‘’ ") for part in re.split(r"\.{3,}|…|\[\.\.\.\]", quote)]
+def _check_quote(quote: str, evidence: _Evidence) -> CheckedClaim:
+    parts = [_collapse_whitespace(part).strip("`\"'“”‘’ ") for part in re.split(r"\.{3,}|…|\[\.\.\.\]", quote)]
     parts = [part for part in parts if part]
-    if not parts or min(map(len, parts)) < (_MIN_QUOTE if len(parts) == 1 else _MIN_PART):
+    if not parts or min(map(len, parts)) < (_MIN_QUOTE_LENGTH if len(parts) == 1 else _MIN_QUOTE_PART_LENGTH):
         return CheckedClaim("quote", quote, False, _TOO_SHORT)
     holds = _in_order(parts, evidence.text)
-    return CheckedClaim("quote", quote, holds, _STANDS if holds else _STANDS_NOT)
+    return CheckedClaim("quote", quote, holds, _QUOTE_FOUND if holds else _QUOTE_NOT_FOUND)
 
 
 def _in_order(parts: list[str], text: str) -> bool:
@@ -108,7 +108,7 @@ def _in_order(parts: list[str], text: str) -> bool:
         tries += 1
         end = at + len(parts[0])
         for part in parts[1:]:
-            found = text.find(part, end, end + _MAX_LEFT_OUT + len(part))
+            found = text.find(part, end, end + _MAX_ELLIPSIS_LENGTH + len(part))
             if found < 0:
                 break
             end = found + len(part)
@@ -122,22 +122,22 @@ def _place(place: ClaimedPlace, evidence: _Evidence) -> CheckedClaim:
     said = f"{place.path}:{place.line}"[:400]
     path = place.path.strip()
     holds = place.line >= 1 and bool(path) and (
-        any(place.line == line and _same(path, known) for known, line in evidence.places)
-        or any(place.line <= lines and _same(path, known) for known, lines in evidence.lines.items())
+        any(place.line == line and _is_same_path(path, known) for known, line in evidence.places)
+        or any(place.line <= lines and _is_same_path(path, known) for known, lines in evidence.lines.items())
     )  # fmt: skip
-    return CheckedClaim("place", said, holds, _THERE if holds else _NOT_THERE)
+    return CheckedClaim("place", said, holds, _LINE_EXISTS if holds else _NOT_THERE)
 
 
-def _same(said: str, known: str) -> bool:
+def _is_same_path(stated_path: str, known_path: str) -> bool:
     """Whether a path is the known one, or its last parts."""
-    return known == said or known.endswith(f"/{said.lstrip('./')}")
+    return known_path == stated_path or known_path.endswith(f"/{stated_path.lstrip('./')}")
 
 
 def _version(claim: VersionClaim, evidence: _Evidence) -> CheckedClaim:
     said = f"{claim.package} {claim.has}" + (f", needs {claim.needs}" if claim.needs else "")
 
-    def struck(why: Text) -> CheckedClaim:
-        return CheckedClaim("version", said[:200], False, why)
+    def struck(reason: Text) -> CheckedClaim:
+        return CheckedClaim("version", said[:200], False, reason)
 
     name, has = canonical(claim.package), claim.has.strip().lstrip("v=")
     try:
@@ -146,11 +146,11 @@ def _version(claim: VersionClaim, evidence: _Evidence) -> CheckedClaim:
         return struck(_NO_VERSION)
     told = [evidence.versions[name]] if name in evidence.versions else _beside(name, evidence.text)
     if not told:
-        return struck(_NOT_TOLD)
-    if not any(_agrees(version, one) for one in told):
-        return struck(_HAD_OTHER.format(version=told[0]))
+        return struck(_VERSION_NOT_LOGGED)
+    if not any(_matches_version(version, one) for one in told):
+        return struck(_OTHER_VERSION_LOGGED.format(version=told[0]))
     if not claim.needs.strip():
-        return CheckedClaim("version", said[:200], True, _HAD)
+        return CheckedClaim("version", said[:200], True, _VERSION_CONFIRMED)
     try:
         needs = SpecifierSet(claim.needs.strip())
     except InvalidSpecifier:
@@ -160,11 +160,11 @@ def _version(claim: VersionClaim, evidence: _Evidence) -> CheckedClaim:
     return CheckedClaim("version", said[:200], True, _VIOLATES.format(needs=needs))
 
 
-def _agrees(version: Version, told: str) -> bool:
+def _matches_version(version: Version, stated_version: str) -> bool:
     try:
-        return Version(told).public == version.public
+        return Version(stated_version).public == version.public
     except InvalidVersion:
-        return told.rstrip("*").rstrip(".") == str(version)[: len(told.rstrip("*").rstrip("."))]
+        return stated_version.rstrip("*").rstrip(".") == str(version)[: len(stated_version.rstrip("*").rstrip("."))]
 
 
 def _beside(name: str, text: str) -> list[str]:
@@ -173,19 +173,19 @@ def _beside(name: str, text: str) -> list[str]:
     return re.findall(rf"(?i)\b{written}\W{{1,4}}(?:version\W{{1,3}})?v?(\d+\.\d[\w.+]*\w|\d+\.\d)", text)[:8]
 
 
-def _stands(number: float, digits: str) -> bool:
+def _contains_number(number: float, digits: str) -> bool:
     return re.search(rf"(?<![\d.]){re.escape(f'{number:.15g}')}(?![\d])", digits) is not None
 
 
-def _number(claim: NumberClaim, evidence: _Evidence) -> CheckedClaim:
+def _check_number(claim: NumberClaim, evidence: _Evidence) -> CheckedClaim:
     said = f"{claim.expression} = {claim.equals:g}"[:200]
     found = computed(claim.expression)
     if found is None:
-        return CheckedClaim("number", said, False, _NO_EXPRESSION)
+        return CheckedClaim("number", said, False, _NOT_ARITHMETIC)
     value, numbers = found
     whole = float(value).is_integer() and float(claim.equals).is_integer()
-    if not (value == claim.equals if whole else math.isclose(value, claim.equals, rel_tol=_ROUNDED)):
-        return CheckedClaim("number", said, False, _COMES_TO_OTHER.format(value=f"{value:.10g}"))
+    if not (value == claim.equals if whole else math.isclose(value, claim.equals, rel_tol=_ROUNDING_TOLERANCE)):
+        return CheckedClaim("number", said, False, _OTHER_VALUE.format(value=f"{value:.10g}"))
     for number in numbers:
         written = f"{number:.15g}"
         power = float(number).is_integer() and int(number) in (1000, 1024, 1_000_000, 1024**2, 10**9, 1024**3)
@@ -194,7 +194,7 @@ def _number(claim: NumberClaim, evidence: _Evidence) -> CheckedClaim:
             and not power
             and re.search(rf"(?<![\d.]){re.escape(written)}(?!\d)", evidence.digits) is None
         ):
-            return CheckedClaim("number", said, False, _NOWHERE.format(number=written))
-    if not any(_stands(number, evidence.own_digits) for number in numbers):
-        return CheckedClaim("number", said, False, _NOTHING_OF_THE_LOG)
-    return CheckedClaim("number", said, True, _COMES_TO)
+            return CheckedClaim("number", said, False, _NUMBER_NOT_IN_LOG.format(number=written))
+    if not any(_contains_number(number, evidence.own_digits) for number in numbers):
+        return CheckedClaim("number", said, False, _NO_NUMBER_FROM_LOG)
+    return CheckedClaim("number", said, True, _VALUE_CONFIRMED)

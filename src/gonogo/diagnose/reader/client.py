@@ -20,15 +20,15 @@ _MAX_ANSWER_TOKENS = 4000
 _NEEDS_CLIENT = translated("--reader needs the openai client: {install}")
 _NO_URL = translated("--reader-url {url}: must be an address such as http://127.0.0.1:8000/v1")
 _NO_KEY = translated("--reader {model}: set OPENAI_API_KEY, or name a server of your own with --reader-url")
-_LOCAL = ("127.0.0.1", "localhost", "::1")
+_LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 class NoAnswer(Exception):
     """The model gave no answer; ``why`` is the sentence."""
 
-    def __init__(self, why: Text) -> None:
-        super().__init__(why.en)
-        self.why = why
+    def __init__(self, reason: Text) -> None:
+        super().__init__(reason.en)
+        self.why = reason
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ModelServer:
     def _key(self) -> str:
         """OPENAI_API_KEY, but never over a network in the clear."""
         parts = urlsplit(self.address)
-        safe = parts.scheme == "https" or (parts.hostname or "") in _LOCAL
+        safe = parts.scheme == "https" or (parts.hostname or "") in _LOCAL_HOSTS
         return (os.environ.get("OPENAI_API_KEY") if safe else None) or "none"
 
     def ask(self, evidence: str) -> str:
@@ -77,13 +77,13 @@ class ModelServer:
         ends = time.monotonic() + self.timeout
         try:
             return self._asked(messages, whole, ends)
-        except _NotTaken:  # the server knows none of these settings, or not with this model
+        except _SettingsRefused:  # the server knows none of these settings, or not with this model
             return self._asked(messages, {}, ends)
 
-    def _asked(self, messages: list[dict[str, str]], settings: dict[str, Any], ends: float) -> str:
+    def _asked(self, messages: list[dict[str, str]], settings: dict[str, Any], deadline: float) -> str:
         import openai
 
-        left = max(ends - time.monotonic(), 0.1)
+        left = max(deadline - time.monotonic(), 0.1)
         client = openai.OpenAI(api_key=self._key(), base_url=self.address, timeout=left, max_retries=0)
         try:
             with client.chat.completions.with_streaming_response.create(
@@ -94,27 +94,29 @@ class ModelServer:
                     data += part
                     if len(data) > _MAX_BYTES:
                         raise NoAnswer(translated("its answer is longer than 1 MiB"))
-                    if time.monotonic() > ends:
-                        raise NoAnswer(_too_late(self.timeout))
+                    if time.monotonic() > deadline:
+                        raise NoAnswer(_timeout_message(self.timeout))
         except openai.APITimeoutError:
-            raise NoAnswer(_too_late(self.timeout)) from None
+            raise NoAnswer(_timeout_message(self.timeout)) from None
         except openai.APIStatusError as error:
             if error.status_code in (400, 422) and settings:
-                raise _NotTaken from None
-            raise NoAnswer(_refused(error.status_code, self.model, _said(error))) from None
+                raise _SettingsRefused from None
+            raise NoAnswer(_refusal_message(error.status_code, self.model, _error_message(error))) from None
         except (openai.APIError, OSError, ValueError) as error:
             raise NoAnswer(
-                translated("{host} can't be reached: {why}").format(host=self.host, why=_cause(error))
+                translated("{host} can't be reached: {why}").format(host=self.host, why=_root_cause_message(error))
             ) from None
         except Exception as error:  # whatever the client's own HTTP library raises while it reads
             if isinstance(error, NoAnswer):
                 raise
-            why = _too_late(self.timeout) if "timeout" in type(error).__name__.lower() else None
-            raise NoAnswer(why or translated("the connection broke: {why}").format(why=_cause(error))) from None
-        return _content(bytes(data))
+            why = _timeout_message(self.timeout) if "timeout" in type(error).__name__.lower() else None
+            raise NoAnswer(
+                why or translated("the connection broke: {why}").format(why=_root_cause_message(error))
+            ) from None
+        return _completion_text(bytes(data))
 
 
-class _NotTaken(Exception):
+class _SettingsRefused(Exception):
     """The server refuses the settings of a request."""
 
 
@@ -127,25 +129,25 @@ def _split(url: str) -> tuple[str, str | None] | None:
     return parts.scheme, parts.hostname
 
 
-def _too_late(seconds: float) -> Text:
+def _timeout_message(seconds: float) -> Text:
     return translated("no answer within {seconds:.0f} s (--reader-timeout)").format(seconds=seconds)
 
 
-def _refused(status: int, model: str, said: str) -> Text:
+def _refusal_message(status: int, model: str, server_message: str) -> Text:
     if status in (401, 403):
-        return translated("the server refuses the key (OPENAI_API_KEY): {said}").format(said=said)
+        return translated("the server refuses the key (OPENAI_API_KEY): {said}").format(said=server_message)
     if status == 404:
-        return translated("the server has no model {model}: {said}").format(model=model, said=said)
-    return translated("the server answers {status}: {said}").format(status=status, said=said)
+        return translated("the server has no model {model}: {said}").format(model=model, said=server_message)
+    return translated("the server answers {status}: {said}").format(status=status, said=server_message)
 
 
-def _said(error: Any) -> str:
+def _error_message(error: Any) -> str:
     body = getattr(error, "body", None)
     message = body.get("message") if isinstance(body, dict) else None
     return redact(" ".join(str(message or getattr(error, "message", "") or error).split()))[:200]
 
 
-def _cause(error: BaseException) -> str:
+def _root_cause_message(error: BaseException) -> str:
     inner: BaseException = error
     while inner.__cause__ is not None:
         inner = inner.__cause__
@@ -155,7 +157,7 @@ def _cause(error: BaseException) -> str:
 _NO_COMPLETION = translated("what it sent is no answer of this protocol")
 
 
-def _content(data: bytes) -> str:
+def _completion_text(data: bytes) -> str:
     """What the model says in a completion. Raises NoAnswer for a refusal, and for what is no completion."""
     try:
         choice = json.loads(data)["choices"][0]

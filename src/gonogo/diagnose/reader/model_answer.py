@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-_MAX_CAUSE = 1200
+_MAX_CAUSE_LENGTH = 1200
 _MAX_WORDS = 500
-_MAX_OF_A_KIND = 8
+_MAX_LIST_ITEMS = 8
 _MAX_CHANGES = 4
 
 KINDS = ("argument", "deepspeed", "variable", "release", "python", "none")
@@ -75,18 +75,18 @@ def _object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _list(items: dict[str, Any], most: int = _MAX_OF_A_KIND) -> dict[str, Any]:
-    return {"type": "array", "items": items, "maxItems": most}
+def _array_schema(items: dict[str, Any], max_items: int = _MAX_LIST_ITEMS) -> dict[str, Any]:
+    return {"type": "array", "items": items, "maxItems": max_items}
 
 
 SCHEMA = _object(
     cause=_STRING,
-    quotes=_list(_STRING),
-    places=_list(_object(path=_STRING, line={"type": "integer"})),
-    versions=_list(_object(package=_STRING, has=_STRING, needs=_STRING)),
-    numbers=_list(_object(expression=_STRING, equals={"type": "number"})),
+    quotes=_array_schema(_STRING),
+    places=_array_schema(_object(path=_STRING, line={"type": "integer"})),
+    versions=_array_schema(_object(package=_STRING, has=_STRING, needs=_STRING)),
+    numbers=_array_schema(_object(expression=_STRING, equals={"type": "number"})),
     change=_STRING,
-    changes=_list(
+    changes=_array_schema(
         _object(
             kind={"type": "string", "enum": list(KINDS)}, name=_STRING, value=_STRING, file=_STRING, before=_STRING,
             after=_STRING,
@@ -113,41 +113,43 @@ option; deepspeed: name is a key such as zero_optimization.stage, and value; var
 name is a package, value its version; python: in file, the text before (once in it) becomes after; none: no change.
 """
 
-_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
+_THINK_PATTERN = re.compile(r"<think>.*?</think>", re.DOTALL)
 One = TypeVar("One")
 
 
 def parsed(text: str) -> ModelAnswer:
     """The answer in what a model said: the first JSON object with a cause. Raises BrokenAnswer."""
-    found = _first_object(_THOUGHTS.sub("", text))
+    found = _first_object(_THINK_PATTERN.sub("", text))
     cause = found.get("cause")
     if not isinstance(cause, str) or not cause.strip():
         raise BrokenAnswer("no cause")
     return ModelAnswer(
-        cause=cause.strip()[:_MAX_CAUSE],
-        quotes=tuple(quote[:_MAX_WORDS] for one in _listed(found, "quotes") if (quote := str(one).strip())),
-        places=tuple(_each(found, "places", ClaimedPlace)),
-        versions=tuple(one for one in _each(found, "versions", VersionClaim) if one.package and one.has),
-        numbers=tuple(_each(found, "numbers", NumberClaim)),
+        cause=cause.strip()[:_MAX_CAUSE_LENGTH],
+        quotes=tuple(quote[:_MAX_WORDS] for one in _limited_list(found, "quotes") if (quote := str(one).strip())),
+        places=tuple(_convert_each(found, "places", ClaimedPlace)),
+        versions=tuple(one for one in _convert_each(found, "versions", VersionClaim) if one.package and one.has),
+        numbers=tuple(_convert_each(found, "numbers", NumberClaim)),
         change=_words(found, "change"),
-        changes=tuple(one for one in _each(found, "changes", ProposedChange) if one.kind in KINDS[:-1])[:_MAX_CHANGES],
+        changes=tuple(one for one in _convert_each(found, "changes", ProposedChange) if one.kind in KINDS[:-1])[
+            :_MAX_CHANGES
+        ],
         next_step=_words(found, "next_step"),
     )
 
 
-def _words(found: dict[str, Any], key: str) -> str:
-    value = found.get(key)
+def _words(answer: dict[str, Any], key: str) -> str:
+    value = answer.get(key)
     return value.strip()[:_MAX_WORDS] if isinstance(value, str) else ""
 
 
-def _listed(found: dict[str, Any], key: str) -> list[Any]:
-    value = found.get(key)
-    return value[:_MAX_OF_A_KIND] if isinstance(value, list) else []
+def _limited_list(answer: dict[str, Any], key: str) -> list[Any]:
+    value = answer.get(key)
+    return value[:_MAX_LIST_ITEMS] if isinstance(value, list) else []
 
 
-def _each(found: dict[str, Any], key: str, kind: type[One]) -> Iterator[One]:
+def _convert_each(answer: dict[str, Any], key: str, kind: type[One]) -> Iterator[One]:
     """The entries of a list that are of a kind; others are left out."""
-    for one in _listed(found, key):
+    for one in _limited_list(answer, key):
         with contextlib.suppress(msgspec.ValidationError, OverflowError, ValueError):
             yield msgspec.convert(one, kind, strict=False)
 

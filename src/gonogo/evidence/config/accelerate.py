@@ -16,7 +16,7 @@ from gonogo.finding.errors import UserError
 _DEFAULT_CONFIG = translated(
     "accelerate launch has no --config_file: its settings come from this machine's default config, {path}"
 )
-_BY_DEFAULT = translated("this machine's default config")
+_FROM_DEFAULT_CONFIG = translated("this machine's default config")
 _TRL_CONFIGS = frozenset({"fsdp1", "fsdp2", "multi_gpu", "single_gpu", "zero1", "zero2", "zero3"})
 
 
@@ -60,20 +60,20 @@ def default_config_path() -> Path:
     return json_file if is_file(json_file) and not is_file(yaml_file) else yaml_file
 
 
-def accelerate_config_of(
-    field: Field, cwd: Path, written: Mapping[str, SourceFile | None], *, launcher: str = "accelerate"
+def resolve_accelerate_config(
+    field: Field, cwd: Path, written_files: Mapping[str, SourceFile | None], *, launcher: str = "accelerate"
 ) -> tuple[Field, AccelerateConfig | None, tuple[Text, ...]]:
     """The config that a launch reads: the one it names, else this machine's default where there is one.
 
-    ``written`` are files that the launch script writes itself, by whole path.
+    ``written_files`` are files that the launch script writes itself, by whole path.
     """
     if field.known:
         path = str(field.value)
         if launcher == "trl" and path in _TRL_CONFIGS:
             return field, None, ()
         whole = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
-        if whole in written:
-            source = written[whole]
+        if whole in written_files:
+            source = written_files[whole]
             return field, AccelerateConfig(source) if source is not None else None, ()
         try:
             return field, AccelerateConfig(SourceFile.read(display_path(whole))), ()
@@ -88,4 +88,4 @@ def accelerate_config_of(
         config = AccelerateConfig(SourceFile.read(default))
     except UserError:
         return field, None, ()
-    return Field.of(str(default), None, _BY_DEFAULT), config, (_DEFAULT_CONFIG.format(path=str(default)),)
+    return Field.of(str(default), None, _FROM_DEFAULT_CONFIG), config, (_DEFAULT_CONFIG.format(path=str(default)),)

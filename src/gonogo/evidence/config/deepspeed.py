@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from gonogo.evidence.config.deepspeed_auto import AccelerateSettings, ArgumentLookup, AutoValues
-from gonogo.evidence.config.deepspeed_keys import children, other_names
+from gonogo.evidence.config.deepspeed_keys import alias_keys, children
 from gonogo.evidence.document.json_edit import JsonEditor
 from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.json_problems import ConfigProblem
@@ -28,7 +28,7 @@ _LEGACY_OFFLOAD = {"optimizer": ("cpu_offload",), "param": ("cpu_offload_param",
 
 # A JSON object with one of these is a DeepSpeed config, whatever its file is called.
 _TELLING = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu", "zero_allow_untested_optimizer"})
-_TELLING_TOGETHER = frozenset(
+_TYPICAL_KEYS = frozenset(
     {
         *("train_batch_size", "gradient_accumulation_steps", "gradient_clipping", "fp16", "bf16", "optimizer"),
         *("scheduler", "steps_per_print", "wall_clock_breakdown", "activation_checkpointing", "aio", "amp"),
@@ -106,7 +106,7 @@ class DeepSpeedConfig:
         zero = self.root.find(keys[:1])
         if zero is None or zero.members is None or keys[1] in zero.members:
             return keys
-        return next(((keys[0], name) for name in other_names(keys) if name in zero.members), keys)
+        return next(((keys[0], name) for name in alias_keys(keys) if name in zero.members), keys)
 
     def get(self, *keys: str) -> Field:
         """The value under nested keys, with ``"auto"`` resolved from the run's arguments where they are known."""
@@ -143,22 +143,22 @@ class DeepSpeedConfig:
         number = stage.number
         return int(number) if number in (0, 1, 2, 3) else None
 
-    def offload(self, what: str) -> Field:
+    def offload(self, states: str) -> Field:
         """Where the ``"optimizer"`` states or the ``"param"`` eters live: ``"cpu"``, ``"nvme"`` or ``"none"``.
 
         DeepSpeed's older ``cpu_offload`` keys are understood. The place is that of the value which says so.
         """
-        part = self.raw("zero_optimization", f"offload_{what}")
+        part = self.raw("zero_optimization", f"offload_{states}")
         if part.unknown:
             return part
         if part.known and part.value is not None:
-            device = self.get("zero_optimization", f"offload_{what}", "device")
+            device = self.get("zero_optimization", f"offload_{states}", "device")
             if device.absent or (device.known and device.value is None):
                 return Field("none", place=part.place)
             if device.known and device.value not in _OFFLOAD_DEVICES:
                 return Field.not_known(device.place)
             return device
-        for legacy in _LEGACY_OFFLOAD[what]:
+        for legacy in _LEGACY_OFFLOAD[states]:
             field = self.raw("zero_optimization", legacy)
             if field.unknown:
                 return field
@@ -246,4 +246,4 @@ def is_deepspeed_config(source: SourceFile) -> bool:
     if names & _TELLING:
         return True
     # Files of training arguments share keys with it ("bf16": true, "optimizer": "lion"): there, most are not its own.
-    return len(names & _TELLING_TOGETHER) >= 3 and 2 * len(names & children().keys()) > len(names)
+    return len(names & _TYPICAL_KEYS) >= 3 and 2 * len(names & children().keys()) > len(names)

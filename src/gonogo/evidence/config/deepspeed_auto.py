@@ -20,9 +20,9 @@ from gonogo.finding import Text, translated
 __all__ = [
     "TRANSFORMERS_DEFAULTS",
     "AccelerateSettings",
+    "ArgumentCorrespondence",
     "ArgumentLookup",
     "AutoValues",
-    "Correspondence",
     "hf_correspondences",
 ]
 
@@ -43,20 +43,20 @@ class AccelerateSettings(Protocol):
         """The value under nested keys."""
 
 
-_BOOLEANS = frozenset(name for name, value in TRANSFORMERS_DEFAULTS.items() if isinstance(value, bool))
+_BOOLEAN_ARGUMENTS = frozenset(name for name, value in TRANSFORMERS_DEFAULTS.items() if isinstance(value, bool))
 
 _FROM_ARGUMENTS = translated("filled in from the training arguments: {names}")
 _FROM_ACCELERATE = translated("filled in from accelerate's configuration: {names}")
 _FROM_HIDDEN_SIZE = translated("filled in from the model's hidden size {size}")
-_NO_ARGUMENT = translated('"auto" is filled in from {names}, which is not known here')
-_NO_HIDDEN_SIZE = translated('"auto" takes its value from the model\'s hidden size, which is not known here')
-_STEPS_NOT_KNOWN = translated('"auto" takes its value from the number of training steps, which depends on the data')
-_NOBODY_FILLS_IN = translated('neither transformers nor accelerate fills in an "auto" here')
-_DROPPED = translated('DeepSpeed ignores "auto" here and uses its default')
-_NO_SOURCE = translated('"auto" is filled in from the training arguments, which are not known here')
+_ARGUMENT_UNKNOWN = translated('"auto" is filled in from {names}, which is not known here')
+_HIDDEN_SIZE_UNKNOWN = translated('"auto" takes its value from the model\'s hidden size, which is not known here')
+_STEPS_UNKNOWN = translated('"auto" takes its value from the number of training steps, which depends on the data')
+_AUTO_NOT_FILLED_IN = translated('neither transformers nor accelerate fills in an "auto" here')
+_AUTO_IGNORED = translated('DeepSpeed ignores "auto" here and uses its default')
+_ARGUMENTS_UNKNOWN = translated('"auto" is filled in from the training arguments, which are not known here')
 
 
-class Correspondence(msgspec.Struct, frozen=True):
+class ArgumentCorrespondence(msgspec.Struct, frozen=True):
     """A key of the config that transformers compares with a training argument, and the value it expects there."""
 
     keys: Keys
@@ -66,13 +66,13 @@ class Correspondence(msgspec.Struct, frozen=True):
     """The training arguments that the value is made of."""
     expected: Field
 
-    def conflicts(self, written: Field) -> bool | None:
+    def conflicts(self, config_field: Field) -> bool | None:
         """Whether transformers refuses what the config has there; None where that can't be told."""
-        if written.absent or (written.known and written.value in (None, "auto")):
+        if config_field.absent or (config_field.known and config_field.value in (None, "auto")):
             return False
-        if written.unknown or not self.expected.known:
+        if config_field.unknown or not self.expected.known:
             return None
-        return bool(written.value != self.expected.value)
+        return bool(config_field.value != self.expected.value)
 
 
 class AutoValues:
@@ -95,55 +95,63 @@ class AutoValues:
 
     def resolve(self, keys: Keys, place: Place | None, raw: Callable[..., Field]) -> Field:
         """What ``"auto"`` under the keys becomes; ``raw`` gives the config's other values as written."""
-        found = Field.not_known(reason=_NO_SOURCE if self._arguments is None and self._accelerate is None else None)
+        found = Field.not_known(
+            reason=_ARGUMENTS_UNKNOWN if self._arguments is None and self._accelerate is None else None
+        )
         if keys in _HIDDEN_SIZE_KEYS:
             found = self._from_hidden_size(keys, raw)
-        elif self._arguments is not None and (source := _ARGUMENTS.get(keys)) is not None:
+        elif self._arguments is not None and (source := _ARGUMENT_KEYS.get(keys)) is not None:
             found = source(self)
-        elif self._accelerate is not None and keys in _ACCELERATE:
+        elif self._accelerate is not None and keys in _ACCELERATE_KEYS:
             found = self._from_accelerate(keys)
         elif not self.fills_in(keys):
-            found = _left_to_deepspeed(keys)
+            found = _deepspeed_default(keys)
         return msgspec.structs.replace(found, place=place)
 
     @staticmethod
     def fills_in(keys: Keys) -> bool:
         """Whether transformers or accelerate has a value for ``"auto"`` under the keys."""
-        return keys in _ARGUMENTS or keys in _HIDDEN_SIZE_KEYS or keys in _ACCELERATE
+        return keys in _ARGUMENT_KEYS or keys in _HIDDEN_SIZE_KEYS or keys in _ACCELERATE_KEYS
 
     # transformers ---------------------------------------------------------------------------------------------------
 
     def _argument(self, name: str) -> Field:
         if self._arguments is None:
-            return Field.not_known(reason=_NO_SOURCE)
+            return Field.not_known(reason=_ARGUMENTS_UNKNOWN)
         field = self._arguments.get(name)
         if field.absent or (field.known and field.value is None):
             default = self._defaults.get(name)
-            return Field(default) if default is not None else Field.not_known(reason=_needs(name))
-        value = field.truth if name in _BOOLEANS else field.number
-        return Field(value, place=field.place) if value is not None else Field.not_known(reason=_needs(name))
+            return Field(default) if default is not None else Field.not_known(reason=_unknown_argument_text(name))
+        value = field.truth if name in _BOOLEAN_ARGUMENTS else field.number
+        return (
+            Field(value, place=field.place)
+            if value is not None
+            else Field.not_known(reason=_unknown_argument_text(name))
+        )
 
     def _one(self, name: str) -> Field:
         field = self._argument(name)
         return Field(field.value, reason=_FROM_ARGUMENTS.format(names=name)) if field.known else field
 
-    def _either(self, *names: str) -> Field:
+    def _any_true(self, *names: str) -> Field:
         fields = [self._argument(name) for name in names]
         if any(field.value is True for field in fields) or all(field.known for field in fields):
             value = any(field.value is True for field in fields)
             return Field(value, reason=_FROM_ARGUMENTS.format(names=", ".join(names)))
-        return Field.not_known(reason=_needs(" / ".join(names)))
+        return Field.not_known(reason=_unknown_argument_text(" / ".join(names)))
 
-    def _amp(self) -> Field:
+    def _amp_enabled(self) -> Field:
         """Apex, which older versions of transformers choose by ``half_precision_backend``."""
         if self._arguments is None:
-            return Field.not_known(reason=_NO_SOURCE)
+            return Field.not_known(reason=_ARGUMENTS_UNKNOWN)
         names = ("half_precision_backend", "fp16_backend")
         backends = [self._arguments.get(name) for name in names]
         if any(field.value == "apex" for field in backends):
-            return self._either("fp16", "fp16_full_eval")
+            return self._any_true("fp16", "fp16_full_eval")
         return (
-            Field(False) if not any(field.unknown for field in backends) else Field.not_known(reason=_needs(names[0]))
+            Field(False)
+            if not any(field.unknown for field in backends)
+            else Field.not_known(reason=_unknown_argument_text(names[0]))
         )
 
     def _betas(self) -> Field:
@@ -151,7 +159,7 @@ class AutoValues:
         if first.known and second.known:
             names = _FROM_ARGUMENTS.format(names="adam_beta1, adam_beta2")
             return Field([first.value, second.value], reason=names)
-        return Field.not_known(reason=_needs("adam_beta1, adam_beta2"))
+        return Field.not_known(reason=_unknown_argument_text("adam_beta1, adam_beta2"))
 
     def _train_batch_size(self) -> Field:
         names = ("per_device_train_batch_size", "gradient_accumulation_steps")
@@ -159,7 +167,9 @@ class AutoValues:
         size = self._world_size.number
         if size is None or not all(part.known for part in parts):
             missing = [name for name, part in zip(names, parts, strict=True) if not part.known]
-            return Field.not_known(reason=_needs(", ".join([*missing, *(["world size"] if size is None else [])])))
+            return Field.not_known(
+                reason=_unknown_argument_text(", ".join([*missing, *(["world size"] if size is None else [])]))
+            )
         said = " × ".join(["world size", *names])
         return Field(size * parts[0].value * parts[1].value, reason=_FROM_ARGUMENTS.format(names=said))
 
@@ -169,25 +179,25 @@ class AutoValues:
             return Field(int(steps.value), reason=_FROM_ARGUMENTS.format(names="warmup_steps"))
         total = self._total_steps()
         if not (steps.known and ratio.known):
-            return Field.not_known(reason=_needs("warmup_steps, warmup_ratio"))
+            return Field.not_known(reason=_unknown_argument_text("warmup_steps, warmup_ratio"))
         share = steps.value or ratio.value
         if not share:
             # Newer versions of transformers make it 1, since DeepSpeed came to refuse 0.
-            return Field.not_known(reason=_needs("warmup_steps"))
+            return Field.not_known(reason=_unknown_argument_text("warmup_steps"))
         if not total.known:
-            return Field.not_known(reason=_STEPS_NOT_KNOWN)
+            return Field.not_known(reason=_STEPS_UNKNOWN)
         return Field(-int(-total.value * share // 1), reason=_FROM_ARGUMENTS.format(names="warmup_ratio × max_steps"))
 
     def _total_steps(self) -> Field:
         steps = self._argument("max_steps")
         if steps.known and steps.value > 0:
             return Field(int(steps.value), reason=_FROM_ARGUMENTS.format(names="max_steps"))
-        return Field.not_known(reason=_STEPS_NOT_KNOWN)
+        return Field.not_known(reason=_STEPS_UNKNOWN)
 
     def _from_hidden_size(self, keys: Keys, raw: Callable[..., Field]) -> Field:
         default, of_size = _HIDDEN_SIZE_KEYS[keys]
         if self._arguments is None and self._accelerate is None:
-            return Field.not_known(reason=_NO_SOURCE)
+            return Field.not_known(reason=_ARGUMENTS_UNKNOWN)
         if default is not None and self._arguments is not None:
             # transformers fills these in for stage 3 only; else DeepSpeed drops the "auto" and takes its default.
             stage = raw("zero_optimization", "stage")
@@ -195,22 +205,22 @@ class AutoValues:
                 return Field(default)
         size = self._hidden_size.number
         if size is None:
-            return Field.not_known(reason=_NO_HIDDEN_SIZE)
+            return Field.not_known(reason=_HIDDEN_SIZE_UNKNOWN)
         return Field(of_size(size), reason=_FROM_HIDDEN_SIZE.format(size=size))
 
     # accelerate -----------------------------------------------------------------------------------------------------
 
     def _from_accelerate(self, keys: Keys) -> Field:
-        name, default, wanted = _ACCELERATE[keys]
+        name, default, wanted = _ACCELERATE_KEYS[keys]
         assert self._accelerate is not None
         path = (name,) if name == "mixed_precision" else ("deepspeed_config", name)
         field = self._accelerate.get(*path)
         said = ".".join(path)
         if field.unknown:
-            return Field.not_known(reason=_needs(said))
+            return Field.not_known(reason=_unknown_argument_text(said))
         value = field.get(None)
         if value in (None, "auto"):
-            return Field(default) if default is not None else Field.not_known(reason=_needs(said))
+            return Field(default) if default is not None else Field.not_known(reason=_unknown_argument_text(said))
         if wanted is not None:
             value = value in wanted
         elif isinstance(default, (bool, int, float)):
@@ -218,26 +228,26 @@ class AutoValues:
         return Field(value, reason=_FROM_ACCELERATE.format(names=said))
 
 
-def _left_to_deepspeed(keys: Keys) -> Field:
+def _deepspeed_default(keys: Keys) -> Field:
     """``"auto"`` that nobody fills in: DeepSpeed's models drop it, elsewhere it is taken for the value."""
 
     parent, info = known(keys[:-1]), known(keys)
     if parent is None or not parent.closed or info is None:
-        return Field.not_known(reason=_NOBODY_FILLS_IN)
+        return Field.not_known(reason=_AUTO_NOT_FILLED_IN)
     if info.default is None or info.default == "auto":
-        return Field.not_known(reason=_DROPPED)
-    return Field(info.default, reason=_DROPPED)
+        return Field.not_known(reason=_AUTO_IGNORED)
+    return Field(info.default, reason=_AUTO_IGNORED)
 
 
-def _needs(names: str) -> Text:
-    return _NO_ARGUMENT.format(names=names)
+def _unknown_argument_text(names: str) -> Text:
+    return _ARGUMENT_UNKNOWN.format(names=names)
 
 
 def _argument(name: str) -> Callable[[AutoValues], Field]:
     return lambda values: values._one(name)
 
 
-_ARGUMENTS: Mapping[Keys, Callable[[AutoValues], Field]] = {
+_ARGUMENT_KEYS: Mapping[Keys, Callable[[AutoValues], Field]] = {
     ("train_micro_batch_size_per_gpu",): _argument("per_device_train_batch_size"),
     ("gradient_accumulation_steps",): _argument("gradient_accumulation_steps"),
     ("train_batch_size",): AutoValues._train_batch_size,
@@ -251,9 +261,9 @@ _ARGUMENTS: Mapping[Keys, Callable[[AutoValues], Field]] = {
     ("scheduler", "params", "total_num_steps"): AutoValues._total_steps,
     ("scheduler", "params", "warmup_num_steps"): AutoValues._warmup_steps,
     ("checkpoint", "use_node_local_storage"): _argument("save_on_each_node"),
-    ("fp16", "enabled"): lambda values: values._either("fp16", "fp16_full_eval"),
-    ("bf16", "enabled"): lambda values: values._either("bf16", "bf16_full_eval"),
-    ("amp", "enabled"): AutoValues._amp,
+    ("fp16", "enabled"): lambda values: values._any_true("fp16", "fp16_full_eval"),
+    ("bf16", "enabled"): lambda values: values._any_true("bf16", "bf16_full_eval"),
+    ("amp", "enabled"): AutoValues._amp_enabled,
 }
 
 # Hidden-size keys: what DeepSpeed takes where nobody fills them in (None: always filled in), and how they are filled.
@@ -264,7 +274,7 @@ _HIDDEN_SIZE_KEYS: Mapping[Keys, tuple[int | None, Callable[[Any], int]]] = {
 }
 
 # accelerate's name, its default, and for a boolean the values that make it true.
-_ACCELERATE: Mapping[Keys, tuple[str, Any, frozenset[str] | None]] = {
+_ACCELERATE_KEYS: Mapping[Keys, tuple[str, Any, frozenset[str] | None]] = {
     ("gradient_accumulation_steps",): ("gradient_accumulation_steps", None, None),
     ("gradient_clipping",): ("gradient_clipping", 1.0, None),
     ("zero_optimization", "stage"): ("zero_stage", 2, None),
@@ -278,7 +288,7 @@ _ACCELERATE: Mapping[Keys, tuple[str, Any, frozenset[str] | None]] = {
 }
 
 # In the order of transformers' own comparison: keys, the name in its message, the arguments behind it.
-_COMPARED: tuple[tuple[Keys, str, tuple[str, ...]], ...] = (
+_COMPARED_KEYS: tuple[tuple[Keys, str, tuple[str, ...]], ...] = (
     (("train_micro_batch_size_per_gpu",), "per_device_train_batch_size", ("per_device_train_batch_size",)),
     (("gradient_accumulation_steps",), "gradient_accumulation_steps", ("gradient_accumulation_steps",)),
     (("train_batch_size",), "train_batch_size (calculated)",
@@ -298,7 +308,7 @@ _COMPARED: tuple[tuple[Keys, str, tuple[str, ...]], ...] = (
 
 def hf_correspondences(
     arguments: ArgumentLookup, *, world_size: Field | None = None, framework: str | None = None
-) -> tuple[Correspondence, ...]:
+) -> tuple[ArgumentCorrespondence, ...]:
     """Each key that transformers compares with a training argument, in its order, with the value it expects."""
     values = AutoValues(
         arguments, world_size=world_size or Field.not_known(), hidden_size=Field.not_known(), framework=framework
@@ -306,7 +316,7 @@ def hf_correspondences(
     searches_batch_size = arguments.get("auto_find_batch_size").truth is True
     sizes = (("train_micro_batch_size_per_gpu",), ("train_batch_size",))
     return tuple(
-        Correspondence(keys, name, names, _ARGUMENTS[keys](values))
-        for keys, name, names in _COMPARED
+        ArgumentCorrespondence(keys, name, names, _ARGUMENT_KEYS[keys](values))
+        for keys, name, names in _COMPARED_KEYS
         if not (searches_batch_size and keys in sizes)
     )

@@ -15,7 +15,7 @@ import msgspec
 from gonogo.evidence.tables import TABLES
 
 _TABLE = TABLES / "deepspeed_keys.json"
-_CLOSE = 0.85
+_MIN_SIMILARITY = 0.85
 _SIMILAR = 0.7
 # A name of fewer letters is part of many others.
 _TELLING = 8
@@ -67,7 +67,7 @@ def _table() -> _Table:
     return msgspec.json.decode(_TABLE.read_bytes(), type=_Table)
 
 
-_ANYTHING = KeyInfo(free=True)
+_FREE_KEY = KeyInfo(free=True)
 
 
 def known(keys: Sequence[str]) -> KeyInfo | None:
@@ -79,7 +79,7 @@ def known(keys: Sequence[str]) -> KeyInfo | None:
     info: KeyInfo | None = None
     for name in keys:
         if name not in level:
-            return _ANYTHING if info is not None and info.free else None
+            return _FREE_KEY if info is not None and info.free else None
         info = level[name]
         level = info.children
     return info
@@ -94,7 +94,7 @@ def children(keys: Sequence[str] = ()) -> Mapping[str, KeyInfo]:
 
 
 @cache
-def other_names(keys: tuple[str, ...]) -> tuple[str, ...]:
+def alias_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
     """Names under which DeepSpeed takes the same value: without ``stage3_``, or from before it was renamed."""
     info = known(keys)
     if info is None or info.free:
@@ -121,7 +121,7 @@ def schedulers() -> Mapping[str, KeyInfo]:
     return _table().schedulers
 
 
-def is_remark(name: str) -> bool:
+def is_comment_key(name: str) -> bool:
     """Whether a key is how people write comments into JSON: ``_comment``, ``//``, ``#``."""
     return name.startswith(("_", "//", "#", "$")) or name.lower().strip() in ("comment", "comments", "note", "notes")
 
@@ -132,13 +132,13 @@ def nearest(keys: Sequence[str]) -> str | None:
     That is a similar name in the same object, or the same name elsewhere: ``stage`` alone belongs to
     ``zero_optimization``.
     """
-    if not keys or is_remark(keys[-1]):
+    if not keys or is_comment_key(keys[-1]):
         return None
     wanted, parent = _plain(keys[-1]), tuple(keys[:-1])
-    here, elsewhere = _offered_names(parent)
+    here, elsewhere = _recommended_paths(parent)
     if wanted in here:
         return here[wanted]
-    if close := _most_similar(wanted, here, _CLOSE):
+    if close := _most_similar(wanted, here, _MIN_SIMILARITY):
         return here[close]
     if len(wanted) >= _TELLING and len(holding := [name for name in here if f"_{wanted}_" in f"_{name}_"]) == 1:
         return here[holding[0]]
@@ -147,16 +147,16 @@ def nearest(keys: Sequence[str]) -> str | None:
     if similar := _most_similar(wanted, here, _SIMILAR):
         return here[similar]
     single = {name: paths[0] for name, paths in elsewhere.items() if len(paths) == 1}
-    close = _most_similar(wanted, single, _CLOSE)
+    close = _most_similar(wanted, single, _MIN_SIMILARITY)
     return single[close] if close else None
 
 
 @lru_cache(maxsize=64)
-def _offered_names(parent: tuple[str, ...]) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
+def _recommended_paths(parent: tuple[str, ...]) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
     """The dotted paths of the keys that one would tell a user to write, by name: in an object, and elsewhere."""
     here = {_plain(name): ".".join((*parent, name)) for name, info in children(parent).items() if _is_recommended(info)}
     elsewhere: dict[str, list[str]] = {}
-    for path, info in _paths():
+    for path, info in _all_keys():
         if _is_recommended(info) and path[:-1] != parent:
             elsewhere.setdefault(_plain(path[-1]), []).append(".".join(path))
     return here, elsewhere
@@ -171,7 +171,7 @@ def _is_recommended(info: KeyInfo) -> bool:
     return not (info.until or info.refused or info.deprecated or info.same_as)
 
 
-def _paths() -> Iterator[tuple[tuple[str, ...], KeyInfo]]:
+def _all_keys() -> Iterator[tuple[tuple[str, ...], KeyInfo]]:
     pending: list[tuple[tuple[str, ...], KeyInfo]] = [((name,), info) for name, info in _table().keys.items()]
     while pending:
         path, info = pending.pop()
@@ -180,8 +180,8 @@ def _paths() -> Iterator[tuple[tuple[str, ...], KeyInfo]]:
             pending.extend(((*path, name), child) for name, child in info.children.items())
 
 
-def _most_similar(wanted: str, names: Mapping[str, str], least: float) -> str | None:
+def _most_similar(key: str, names: Mapping[str, str], min_ratio: float) -> str | None:
     from difflib import get_close_matches
 
-    found = get_close_matches(wanted[:100], names, n=1, cutoff=least)
+    found = get_close_matches(key[:100], names, n=1, cutoff=min_ratio)
     return found[0] if found else None

@@ -43,7 +43,7 @@ def release_of(text: str | None) -> str:
     return text
 
 
-def schema_of(release: str, language: str) -> dict[str, Any]:
+def config_schema(release: str, language: str) -> dict[str, Any]:
     """The JSON Schema (draft 7, which every editor reads) of the configs that a release takes.
 
     What DeepSpeed ignores is left alone; what it refuses is refused. Numbers and switches may be ``"auto"``.
@@ -68,11 +68,11 @@ def knows(info: KeyInfo, release: Version) -> bool:
 
 def meaning(path: str, language: str) -> str:
     """What a key (``zero_optimization.stage``) is for; empty where the table does not say."""
-    said = _meanings().get(path)
+    said = _load_meanings().get(path)
     return "" if said is None else said[language if language == "zh" else "en"]
 
 
-def default_in(info: KeyInfo, release: Version) -> Any:
+def default_in_release(info: KeyInfo, release: Version) -> Any:
     """What the key is in a release where it is not written; None where that is not known."""
     found = info.default
     for since, value in info.defaults:
@@ -84,21 +84,21 @@ def default_in(info: KeyInfo, release: Version) -> Any:
 def describe_key(path: str, info: KeyInfo, release: Version, language: str) -> str:
     """A key in words: its meaning, its default, the releases that have it, what to write instead."""
     said = [meaning(path, language)]
-    default = default_in(info, release)
+    default = default_in_release(info, release)
     if default is not None:
-        said.append(_say(translated("Default: {value}."), language, value=json.dumps(default)))
+        said.append(_format_in_language(translated("Default: {value}."), language, value=json.dumps(default)))
     if info.since:
-        said.append(_say(translated("Since DeepSpeed {version}."), language, version=info.since))
+        said.append(_format_in_language(translated("Since DeepSpeed {version}."), language, version=info.since))
     if info.until:
-        said.append(_say(translated("Until {version}."), language, version=info.until))
+        said.append(_format_in_language(translated("Until {version}."), language, version=info.until))
     if info.deprecated:
-        said.append(_say(translated("Deprecated."), language))
+        said.append(_format_in_language(translated("Deprecated."), language))
     if info.replacement:
-        said.append(_say(translated("Write {name}."), language, name=info.replacement))
+        said.append(_format_in_language(translated("Write {name}."), language, name=info.replacement))
     return " ".join(one for one in said if one)
 
 
-def _say(text: Text, language: str, **values: object) -> str:
+def _format_in_language(text: Text, language: str, **values: object) -> str:
     return text.format(**values).in_language(language)
 
 
@@ -111,7 +111,7 @@ def _properties(keys: Mapping[str, KeyInfo], release: Version, path: str, langua
 def _schema(info: KeyInfo, release: Version, path: str, language: str) -> dict[str, Any]:
     schema = _value(info, release, path, language)
     said = describe_key(path, info, release, language)
-    default = default_in(info, release)
+    default = default_in_release(info, release)
     return {
         **({"description": said} if said else {}),
         **schema,
@@ -139,10 +139,10 @@ def _value(info: KeyInfo, release: Version, path: str, language: str) -> dict[st
         if info.values:
             plain = {"enum": list(info.values)}
     anything: list[dict[str, Any]] = [plain, _AUTO]
-    return {"anyOf": anything if default_in(info, release) is not None else [*anything, {"type": "null"}]}
+    return {"anyOf": anything if default_in_release(info, release) is not None else [*anything, {"type": "null"}]}
 
 
 @cache
-def _meanings() -> dict[str, dict[str, str]]:
+def _load_meanings() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = json.loads((TABLES / "deepspeed_meanings.json").read_text(encoding="utf-8"))
     return found

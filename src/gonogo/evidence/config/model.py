@@ -13,15 +13,15 @@ import msgspec
 from gonogo.evidence.paths import contents, expanded, is_file, is_folder
 from gonogo.evidence.patterns import Pattern
 
-_MAX_CONFIG = 4 << 20
+_MAX_CONFIG_BYTES = 4 << 20
 _HUB_NAME = Pattern(r"^[\w.-]+/[\w.-]+$")
 _HUB_FOLDER = Pattern(r"^[\w-][\w.-]*(?:/[\w.-]+)?$")
 """Names of the hub's first years have no owner: gpt2."""
 
 # Keys of a config.json that say how many experts a layer has; see transformers' MoE configurations.
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")
+_EXPERT_COUNT_KEYS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")
 # Words in a model's name, by what they say of the model; each is a whole part between "-", "_", "/" and ".".
-_KIND_BY_NAME = {
+_NAME_PATTERNS = {
     "vision": Pattern(r"(?i)(?:^|[-_/.])(?:(?:[\w.]*?)vl|vision|llava\w*|minicpm-?[vo]|internvl\w*|ovis\w*|pixtral)"),
     "audio": Pattern(r"(?i)(?:^|[-_/.])(?:audio|omni|whisper\w*|minicpm-?o)"),
     "speech": Pattern(r"(?i)(?:^|[-_/.])(?:omni|minicpm-?o)"),
@@ -72,7 +72,7 @@ class ModelConfig(msgspec.Struct, frozen=True):
     def quantization(self) -> str | None:
         """How its weights are quantized, as ``"gptq"``; ``""`` where they surely are not; None where not known."""
         if self.config is None:
-            named = _KIND_BY_NAME["quantized"].search(self.name)
+            named = _NAME_PATTERNS["quantized"].search(self.name)
             return named.group(0).strip("-_/.").lower() if named else None
         settings = self.config.get("quantization_config")
         if not isinstance(settings, dict):
@@ -84,17 +84,17 @@ class ModelConfig(msgspec.Struct, frozen=True):
     def has_experts(self) -> bool | None:
         """Whether its layers route tokens to experts; None where not known."""
         if self.config is None:
-            return True if _KIND_BY_NAME["experts"].search(self.name) else None
-        count = self.value(*_EXPERTS)
+            return True if _NAME_PATTERNS["experts"].search(self.name) else None
+        count = self.value(*_EXPERT_COUNT_KEYS)
         return isinstance(count, int) and count > 1
 
-    def perceives(self, what: str) -> bool | None:
+    def perceives(self, modality: str) -> bool | None:
         """Whether it has a part for ``"vision"``, ``"audio"`` or ``"speech"`` (it speaks); None where not known."""
         if self.config is None:
-            return True if _KIND_BY_NAME[what].search(self.name) else None
+            return True if _NAME_PATTERNS[modality].search(self.name) else None
         words = {"vision": ("vision", "visual", "image"), "audio": ("audio",), "speech": ("talker", "token2wav", "tts")}
         return any(
-            any(word in key for word in words[what]) and isinstance(value, dict) and value
+            any(word in key for word in words[modality]) and isinstance(value, dict) and value
             for part in self._parts()
             for key, value in part.items()
         )
@@ -117,9 +117,9 @@ def read_model(name: str, folder: Path) -> ModelConfig:
 
     Never raises: a config that can't be read leaves the model's name.
     """
-    for path in places_of_config(name, folder):
+    for path in config_paths(name, folder):
         try:
-            if not is_file(path) or path.stat().st_size > _MAX_CONFIG:
+            if not is_file(path) or path.stat().st_size > _MAX_CONFIG_BYTES:
                 continue
             config = json.loads(contents(path))
         except (OSError, ValueError, RecursionError):
@@ -129,7 +129,7 @@ def read_model(name: str, folder: Path) -> ModelConfig:
     return ModelConfig(name)
 
 
-def places_of_config(name: str, folder: Path) -> Iterator[Path]:
+def config_paths(name: str, folder: Path) -> Iterator[Path]:
     """Where the config.json of a model may lie: below its path (from ``folder``), or in the hub's cache."""
     if "\0" in name or not name.strip():
         return

@@ -40,14 +40,14 @@ class JsonEditor:
             line = self._source.line_start(self._source.line_of(start))
             if not data[line:start].strip():
                 rest = self._line_end(end)
-                if _only_comment(data[end:rest]):
+                if _is_only_comment(data[end:rest]):
                     return self._source.place(line, min(rest + self._line_break_at(rest), len(data))).edit("")
             while end < len(data) and data[end] in _BLANK:
                 end += 1
             return self._source.place(start, end).edit("")
         if before is not None and before.data == b",":
             rest = self._line_end(end)
-            if _only_comment(data[end:rest]):
+            if _is_only_comment(data[end:rest]):
                 end = rest
             kept = data[before.end : start].decode("utf-8", "surrogateescape").rstrip()
             return self._source.place(before.start, end).edit(kept)
@@ -82,7 +82,7 @@ class JsonEditor:
             raise KeyError((*path, key))
         name = json.dumps(key, ensure_ascii=False)
         if last is None:
-            return self._into_empty(place, opening, path, name, value)
+            return self._insert_into_empty(place, opening, path, name, value)
         first = min(one.key_place.start for one in (parent.members or {}).values() if one.key_place is not None)
         end = _place_of(last.node, (*path, key)).end
         following = self._token_from(end)
@@ -95,14 +95,14 @@ class JsonEditor:
         # A comment on the last entry's line stays on that line.
         rest = self._line_end(end)
         comment = self._source.data[end:rest]
-        if not comment.strip() or not _only_comment(comment):
+        if not comment.strip() or not _is_only_comment(comment):
             rest, comment = end, b""
         kept = comment.decode("utf-8", "surrogateescape").rstrip()
         return self._source.place(end, rest).edit(
             f"{separator}{kept}{self._line_break}{indent}{name}: {self._written(value, indent)}"
         )
 
-    def _into_empty(self, place: Place, opening: Token, path: tuple[str, ...], name: str, value: Any) -> Edit:
+    def _insert_into_empty(self, place: Place, opening: Token, path: tuple[str, ...], name: str, value: Any) -> Edit:
         closing = self._token_from(opening.end)
         end = closing.start if closing is not None and closing.data == b"}" else opening.end
         inner = self._source.data[opening.end : end]
@@ -195,10 +195,10 @@ def _key_place(member: Member, keys: tuple[str, ...]) -> Place:
     return member.key_place
 
 
-def _only_comment(rest: bytes) -> bool:
+def _is_only_comment(rest: bytes) -> bool:
     """Whether the rest of a line is white space, or one comment that ends on it."""
-    return all(token.kind == "comment" and not _goes_on(token.data) for token in tokens_of(rest))
+    return all(token.kind == "comment" and not _is_unclosed(token.data) for token in tokens_of(rest))
 
 
-def _goes_on(comment: bytes) -> bool:
+def _is_unclosed(comment: bytes) -> bool:
     return comment.startswith(b"/*") and not comment.endswith(b"*/")

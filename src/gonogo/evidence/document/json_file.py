@@ -14,7 +14,7 @@ from gonogo.evidence.document.json_problems import (
     problem_of,
     shortened,
 )
-from gonogo.evidence.document.json_tokens import Token, scalar_of, tokens_of
+from gonogo.evidence.document.json_tokens import Token, parse_scalar, tokens_of
 from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
@@ -26,7 +26,7 @@ MAX_DEPTH = 100
 _MAX_PROBLEMS = 100
 # No person wrote a config of more words; what lies behind them is left out, and said so.
 _MAX_TOKENS = 20_000
-_CLOSES = {b"}": True, b"]": False}
+_CLOSING_BRACKETS = {b"}": True, b"]": False}
 
 
 class JsonFile(msgspec.Struct, frozen=True):
@@ -41,10 +41,10 @@ class JsonFile(msgspec.Struct, frozen=True):
 
 def read_json(source: SourceFile) -> JsonFile:
     """The object that a file holds. Never raises: what can't be read is among the problems."""
-    return _Reader(source).read()
+    return _JsonReader(source).read()
 
 
-class _Open:
+class _OpenContainer:
     """An object or array whose end has not been met. ``state`` is what comes next: key, colon, value or comma."""
 
     __slots__ = ("comma", "is_object", "items", "key", "key_place", "members", "plain", "start", "state")
@@ -61,13 +61,13 @@ class _Open:
         self.items: list[Any] = []
 
 
-class _Reader:
+class _JsonReader:
     """Reads without recursion: a file may nest as deep as it is long."""
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
         self.problems: list[ConfigProblem] = []
-        self.open: list[_Open] = []
+        self.open: list[_OpenContainer] = []
         self.levels_left_out = 0
         self.root: TreeNode | None = None
         self.ended = False
@@ -80,7 +80,7 @@ class _Reader:
         if start:
             self.problem("byte-order-mark", 0, start, repair="")
         if not self.source.is_utf8:
-            self.note_where_not_utf8()
+            self.check_utf8()
         tokens: list[Token] = []
         for count, token in enumerate(tokens_of(data, start)):
             if count == _MAX_TOKENS:
@@ -109,12 +109,12 @@ class _Reader:
     def problem_at(self, kind: str, token: Token, *, repair: str | None = None, **said: Any) -> None:
         self.problem(kind, token.start, token.end, repair=repair, **said)
 
-    def begins_line(self, token: Token) -> bool:
+    def is_first_on_line(self, token: Token) -> bool:
         """Whether nothing stands before it on its line: Hjson needs no comma there."""
         start = self.source.data.rfind(b"\n", 0, token.start)
         return start >= 0 and not self.source.data[start : token.start].strip()
 
-    def note_where_not_utf8(self) -> None:
+    def check_utf8(self) -> None:
         try:
             self.source.data.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -127,21 +127,21 @@ class _Reader:
             self.levels_left_out += (token.data in (b"{", b"[")) - (token.data in (b"}", b"]"))
             return
         if not self.open:
-            self.take_outside(token)
+            self.take_top_level(token)
         elif token.kind != "mark":
             self.take_word(token, following)
         elif token.data in (b"{", b"["):
             self.take_opening(token)
-        elif token.data in _CLOSES:
+        elif token.data in _CLOSING_BRACKETS:
             self.take_closing(token)
         elif token.data == b",":
             self.take_comma(token)
         else:
             self.take_colon(token)
 
-    def take_outside(self, token: Token) -> None:
+    def take_top_level(self, token: Token) -> None:
         if not self.ended and token.data in (b"{", b"["):
-            self.open.append(_Open(token.start, token.data == b"{"))
+            self.open.append(_OpenContainer(token.start, token.data == b"{"))
         elif not self.ended:
             self.ended = True
             self.problem_at("not-an-object", token)
@@ -155,7 +155,7 @@ class _Reader:
             if not is_entry:
                 self.problem_at("syntax", token)
                 return
-            self.problem_at("missing-comma", token, hjson=self.begins_line(token))
+            self.problem_at("missing-comma", token, hjson=self.is_first_on_line(token))
             top.state, top.comma = ("key" if top.is_object else "value"), None
         if top.state == "key":
             self.take_key(token)
@@ -172,7 +172,7 @@ class _Reader:
 
     def take_key(self, token: Token) -> None:
         top = self.open[-1]
-        scalar = scalar_of(token)
+        scalar = parse_scalar(token)
         text = token.data.decode("utf-8", "replace")
         if token.kind in ("string", "open"):
             text = scalar.value
@@ -185,7 +185,7 @@ class _Reader:
         top.state = "colon"
 
     def take_scalar(self, token: Token) -> None:
-        scalar = scalar_of(token)
+        scalar = parse_scalar(token)
         place = self.source.place(token.start, token.end)
         if scalar.problem:
             self.problem_at(scalar.problem, token, repair=scalar.correct)
@@ -204,7 +204,7 @@ class _Reader:
                 self.problem_at("syntax", token)
                 top.key = top.key_place = None
             else:
-                self.problem_at("missing-comma", token, hjson=self.begins_line(token))
+                self.problem_at("missing-comma", token, hjson=self.is_first_on_line(token))
         elif top.state == "colon":
             self.problem_at("missing-colon", token, text=top.key or "")
         if len(self.open) >= MAX_DEPTH:
@@ -212,10 +212,10 @@ class _Reader:
             self.levels_left_out = 1
             self.add(TreeNode(Field.not_known(self.source.place(token.start, token.end))), None)
             return
-        self.open.append(_Open(token.start, token.data == b"{"))
+        self.open.append(_OpenContainer(token.start, token.data == b"{"))
 
     def take_closing(self, token: Token) -> None:
-        is_object = _CLOSES[token.data]
+        is_object = _CLOSING_BRACKETS[token.data]
         if not any(one.is_object is is_object for one in self.open):
             self.problem_at("mismatched", token)
             return

@@ -28,8 +28,8 @@ class ConfigProblem(msgspec.Struct, frozen=True):
 TEMPLATE_REASON = translated("{text} is filled in by another program before the run")
 UNREADABLE_REASON = translated("can't read its value: {text}")
 
-_READ_BY_HJSON = frozenset({"byte-order-mark", "comment", "trailing-comma", "single-quotes", "unquoted-key"})
-_READ_BY_JSON = frozenset({"duplicate-key", "not-a-number"})
+_HJSON_ACCEPTED = frozenset({"byte-order-mark", "comment", "trailing-comma", "single-quotes", "unquoted-key"})
+_JSON_ACCEPTED = frozenset({"duplicate-key", "not-a-number"})
 
 _MESSAGES = {
     "encoding": translated("the file is not UTF-8 text; save it as UTF-8"),
@@ -82,7 +82,7 @@ def problem_of(
         kind,
         place,
         _MESSAGES[kind].format(text=shortened(text or place.text), line=line),
-        json_accepts=kind in _READ_BY_JSON,
-        hjson_accepts=hjson or kind in _READ_BY_HJSON,
+        json_accepts=kind in _JSON_ACCEPTED,
+        hjson_accepts=hjson or kind in _HJSON_ACCEPTED,
         repair=repair,
     )

@@ -23,7 +23,7 @@ _TOKEN = rb"""
 | (?P<word>     (?: \$\{ [^{}\n]* \} | / (?! [/*] ) | [^\s,:{}\[\]"'\#/] )+ )
 | (?P<stray>    [\s\S] )
 """
-_NUMBER = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_NUMBER_PATTERN = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _JSON_WORDS = {b"true": True, b"false": False, b"null": None}
 _JAVASCRIPT_NUMBERS = {b"NaN": float("nan"), b"Infinity": float("inf"), b"-Infinity": float("-inf")}
 _PYTHON_WORDS = {b"True": True, b"False": False, b"None": None}
@@ -54,36 +54,36 @@ class Scalar(NamedTuple):
 
 
 @functools.cache
-def _token() -> re.Pattern[bytes]:
+def _token_pattern() -> re.Pattern[bytes]:
     return re.compile(_TOKEN, re.VERBOSE)
 
 
 @functools.cache
 def _number() -> re.Pattern[bytes]:
-    return re.compile(_NUMBER)
+    return re.compile(_NUMBER_PATTERN)
 
 
 def tokens_of(data: bytes, start: int = 0) -> Iterator[Token]:
     """The tokens of a file from an offset on."""
-    for match in _token().finditer(data, start):
+    for match in _token_pattern().finditer(data, start):
         kind = match.lastgroup or "stray"
         if kind != "space":
             yield Token(kind, match.start(), match.end(), match.group())
 
 
-def scalar_of(token: Token) -> Scalar:
+def parse_scalar(token: Token) -> Scalar:
     """The value of a token that is no mark and no comment."""
     if token.kind == "string":
-        return _string(token.data)
+        return _parse_string(token.data)
     if token.kind == "open":
         content = token.data[1:].rstrip().removesuffix(b",").decode("utf-8", "replace")
         return Scalar(content, "unclosed-string", correct=json.dumps(content, ensure_ascii=False))
     if token.kind == "word":
-        return _word(token.data)
+        return _parse_bare_word(token.data)
     return Scalar(token.data.decode("utf-8", "replace"), "template" if token.kind == "template" else "syntax", False)
 
 
-def _string(data: bytes) -> Scalar:
+def _parse_string(data: bytes) -> Scalar:
     single = data[:1] == b"'"
     inner = data[1:-1]
     if single:
@@ -103,7 +103,7 @@ def _string(data: bytes) -> Scalar:
     return Scalar(text, problem, correct=json.dumps(text, ensure_ascii=False) if problem else None)
 
 
-def _word(data: bytes) -> Scalar:
+def _parse_bare_word(data: bytes) -> Scalar:
     if data in _JSON_WORDS:
         return Scalar(_JSON_WORDS[data])
     text = data.decode("utf-8", "replace")
@@ -119,11 +119,11 @@ def _word(data: bytes) -> Scalar:
     if b"$" in data or (data.startswith(b"<") and data.endswith(b">")):
         return Scalar(text, "template", False)
     if data[:1] in b"+-.0123456789" and len(data) <= _MAX_DIGITS:
-        return _unusual_number(text)
+        return _parse_unusual_number(text)
     return Scalar(text, "unquoted", correct=json.dumps(text, ensure_ascii=False))
 
 
-def _unusual_number(text: str) -> Scalar:
+def _parse_unusual_number(text: str) -> Scalar:
     value: int | float
     try:
         value = int(text, 0)

@@ -56,15 +56,15 @@ class Member(msgspec.Struct, frozen=True):
 def tree_of(value: Any) -> TreeNode:
     """A tree of plain Python values, which have no place; where a value is a Field, its place and status are kept."""
     # Deeper than this no reader gets; what lies below is not known.
-    return _tree_of(value, 100)
+    return _build_tree(value, 100)
 
 
-def _tree_of(value: Any, levels: int) -> TreeNode:
+def _build_tree(value: Any, levels_left: int) -> TreeNode:
     field = value if isinstance(value, Field) else Field(value)
     if not field.known or not isinstance(field.value, Mapping):
         return TreeNode(field)
-    if not levels:
+    if not levels_left:
         return TreeNode(Field.not_known(field.place))
-    members = {str(key): Member(None, _tree_of(one, levels - 1)) for key, one in field.value.items()}
+    members = {str(key): Member(None, _build_tree(one, levels_left - 1)) for key, one in field.value.items()}
     plain = {key: member.node.field.value for key, member in members.items()}
     return TreeNode(Field(plain, place=field.place), members)

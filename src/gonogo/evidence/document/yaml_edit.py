@@ -89,17 +89,17 @@ class YamlEditor:
         rest = keys[depth:]
         if layout is None or not layout.entries:
             if layout is not None and layout.flow:
-                return Place(self._source, layout.end - 1, layout.end - 1).edit(_flow(rest, value))
-            return self._at_end(rest, value)
+                return Place(self._source, layout.end - 1, layout.end - 1).edit(_flow_entry(rest, value))
+            return self._append_to_document(rest, value)
         if layout.flow:
             at = layout.entries[-1][3]
-            return Place(self._source, at, at).edit(f", {_flow(rest, value)}")
+            return Place(self._source, at, at).edit(f", {_flow_entry(rest, value)}")
         last = layout.entries[-1]
         column = last[1] - self._line_start(last[1])
         blanks = " " * len(self._source.data[last[1] - column : last[1]].decode("utf-8", "replace"))
         ending = self._line_ending()
         at = self._line_end(last[3])
-        block = ending.join(_block(rest, value, blanks))
+        block = ending.join(_block_lines(rest, value, blanks))
         return Place(self._source, at, at).edit(f"{ending}{block}")
 
     def _entry(self, keys: tuple[str, ...]) -> tuple[Layout, int]:
@@ -114,11 +114,11 @@ class YamlEditor:
     def _layout(self, node: TreeNode | None) -> Layout | None:
         return self._layouts.get(id(node))
 
-    def _at_end(self, keys: tuple[str, ...], value: Any) -> Edit:
+    def _append_to_document(self, keys: tuple[str, ...], value: Any) -> Edit:
         data = self._source.data
         ending = self._line_ending()
         before = "" if not data[self._source.start :] or data.endswith(b"\n") else ending
-        block = ending.join(_block(keys, value, ""))
+        block = ending.join(_block_lines(keys, value, ""))
         return Place(self._source, len(data), len(data)).edit(f"{before}{block}{ending}")
 
     def _after_colon(self, key_start: int) -> int:
@@ -141,15 +141,15 @@ class YamlEditor:
         return "\r\n" if b"\r\n" in self._source.data else "\n"
 
 
-def _flow(keys: tuple[str, ...], value: Any) -> str:
+def _flow_entry(keys: tuple[str, ...], value: Any) -> str:
     inner = value
     for key in reversed(keys[1:]):
         inner = {key: inner}
     return f"{written(keys[0])}: {written(inner)}"
 
 
-def _block(keys: tuple[str, ...], value: Any, blanks: str) -> list[str]:
-    lines = [f"{blanks}{' ' * (_INDENT * depth)}{written(key)}:" for depth, key in enumerate(keys)]
+def _block_lines(keys: tuple[str, ...], value: Any, indent: str) -> list[str]:
+    lines = [f"{indent}{' ' * (_INDENT * depth)}{written(key)}:" for depth, key in enumerate(keys)]
     lines[-1] += f" {written(value)}"
     return lines
 
@@ -163,7 +163,7 @@ def written(value: Any) -> str:
     if isinstance(value, (int, float)):
         return _number(value)
     if isinstance(value, str):
-        return _text(value)
+        return _yaml_string(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{written(str(key))}: {written(inner)}" for key, inner in value.items()) + "}"
     return "[" + ", ".join(written(inner) for inner in value) + "]"
@@ -178,7 +178,7 @@ def _number(value: float) -> str:
     return text
 
 
-def _text(value: str) -> str:
+def _yaml_string(value: str) -> str:
     plain = value and all(character.isalnum() or character in "_-./@ " for character in value)
     if (
         plain

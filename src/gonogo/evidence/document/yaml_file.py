@@ -24,13 +24,13 @@ from gonogo.finding import Edit, Text, translated
 _MAX_DEPTH = 60
 _MAX_NODES = 100_000
 _MAX_BYTES = 1 << 20
-_MERGE = "<<"
+_MERGE_KEY = "<<"
 
-_SYNTAX = translated("it is not valid YAML: {why}")
+_INVALID_YAML = translated("it is not valid YAML: {why}")
 _DUPLICATE = translated("`{key}` is given twice; PyYAML silently uses the last one")
 _NOT_AN_OBJECT = translated("the file is not a mapping of keys to values")
-_DOCUMENTS = translated("the file contains a second YAML document, which is not read")
-_ENCODING = translated("it is not UTF-8 text")
+_SECOND_DOCUMENT = translated("the file contains a second YAML document, which is not read")
+_NOT_UTF8 = translated("it is not UTF-8 text")
 _TOO_LONG = translated("it is {size} KiB; YAML files are read up to {limit} KiB: give the config without the data")
 _TOO_LARGE = translated("too deeply nested or repetitive for a config")
 _TOO_LARGE_VALUE = translated("its aliases expand to more than can be read")
@@ -70,7 +70,7 @@ class YamlFile:
         return tuple(self._problems)
 
     @property
-    def broken_at(self) -> tuple[ConfigProblem, ...]:
+    def fatal_problems(self) -> tuple[ConfigProblem, ...]:
         """The first place, if there is one, at which PyYAML gives up."""
         return tuple(problem for problem in self._problems if problem.kind in ("syntax", "encoding"))[:1]
 
@@ -161,9 +161,9 @@ class YamlFile:
             self._problem("syntax", self.source.start, self.source.start, message)
             return TreeNode(Field.of({}, self.source.place(self.source.start, self.source.start)), {})
         if not self.source.is_utf8:
-            self._problem("encoding", self.source.start, self.source.start, _ENCODING)
+            self._problem("encoding", self.source.start, self.source.start, _NOT_UTF8)
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        reading = _Reading(self)
+        reading = _TreeBuilder(self)
         try:
             for event in yaml.parse(self._text, Loader=loader):
                 if not reading.take(event):
@@ -172,10 +172,10 @@ class YamlFile:
             mark = error.problem_mark or error.context_mark
             start = self._offset(mark) if mark is not None else self.source.start
             why = str(error.problem or error.context or "")
-            self._problem("syntax", start, start, _SYNTAX.format(why=why))
+            self._problem("syntax", start, start, _INVALID_YAML.format(why=why))
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
-            self._problem("syntax", self.source.start, self.source.start, _SYNTAX.format(why=why))
+            self._problem("syntax", self.source.start, self.source.start, _INVALID_YAML.format(why=why))
         root = reading.finished()
         if root is None or root.members is None:
             if self._text.strip() and not self._problems:
@@ -184,7 +184,7 @@ class YamlFile:
         return root
 
 
-class _Reading:
+class _TreeBuilder:
     """The tree that the events make."""
 
     def __init__(self, file: YamlFile) -> None:
@@ -209,7 +209,7 @@ class _Reading:
             self._documents += 1
             if self._documents > 1:
                 start = self._file._offset(event.start_mark)
-                self._file._problem("documents", start, start, _DOCUMENTS)
+                self._file._problem("documents", start, start, _SECOND_DOCUMENT)
                 return False
         elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             if len(self._open) > _MAX_DEPTH or self._size > _MAX_NODES:
@@ -244,7 +244,7 @@ class _Reading:
         node = TreeNode(field)
         if event.anchor:
             self._anchors[event.anchor] = (node, 1)
-        if self._awaits_key():
+        if self._expects_key():
             self._open[-1].key = (str(event.value), place)
             return
         self._add(node, start, end, 1)
@@ -254,7 +254,7 @@ class _Reading:
         start, end = file._offset(event.start_mark), file._offset(event.end_mark)
         found = self._anchors.get(event.anchor)
         place = file.source.place(start, end)
-        if self._awaits_key():
+        if self._expects_key():
             self._open[-1].key = (str(found[0].field.value) if found else event.anchor, place)
             return
         if found is None or self._size + found[1] > _MAX_NODES:
@@ -265,7 +265,7 @@ class _Reading:
             msgspec.structs.replace(node, field=msgspec.structs.replace(node.field, place=place)), start, end, size
         )
 
-    def _awaits_key(self) -> bool:
+    def _expects_key(self) -> bool:
         return bool(self._open) and self._open[-1].mapping and self._open[-1].key is None
 
     def _close(self, end: int) -> None:
@@ -283,7 +283,7 @@ class _Reading:
             self._file._layouts[id(node)] = Layout(opened.flow, opened.start, end, tuple(opened.entries))
         if opened.anchor:
             self._anchors[opened.anchor] = (node, opened.size)
-        if self._awaits_key():
+        if self._expects_key():
             self._open[-1].key = ("", self._file.source.place(opened.start, end))
             return
         self._add(node, opened.start, end, opened.size)
@@ -299,13 +299,17 @@ class _Reading:
         parent.end = max(parent.end, end)
         if not parent.mapping:
             parent.value.append(node.field.value)
-            if (self._open[-2].key or ("",))[0] == _MERGE if len(self._open) > 1 and self._open[-2].mapping else False:
+            if (
+                (self._open[-2].key or ("",))[0] == _MERGE_KEY
+                if len(self._open) > 1 and self._open[-2].mapping
+                else False
+            ):
                 parent.merged.update({n: m for n, m in (node.members or {}).items() if n not in parent.merged})
             return
         name, key_place = parent.key or ("", self._file.source.place(start, start))
         parent.key = None
         parent.end = max(parent.end, key_place.end)
-        if name == _MERGE:
+        if name == _MERGE_KEY:
             members = node.members or {}
             parent.merged.update({n: m for n, m in members.items() if n not in parent.merged})
             return

@@ -7,14 +7,14 @@ from typing import Any
 _TRUE = frozenset({"yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})
 _FALSE = frozenset({"no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"})
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
-_STANDARD = "tag:yaml.org,2002:"
+_STANDARD_TAG_PREFIX = "tag:yaml.org,2002:"
 
 
 def scalar_value(text: str, tag: str | None, *, plain: bool) -> tuple[Any, bool]:
     """A scalar's value, and whether it is known: another program's tag makes something else of it."""
     if tag is None or tag == "!":
         return (_plain(text) if plain and tag is None else text), True
-    kind = tag.removeprefix(_STANDARD)
+    kind = tag.removeprefix(_STANDARD_TAG_PREFIX)
     if kind == "str":
         return text, True
     if kind in ("int", "float", "bool", "null"):

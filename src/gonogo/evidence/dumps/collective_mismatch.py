@@ -10,13 +10,13 @@ import msgspec
 
 from gonogo.evidence.dumps.flight_recorder import FlightDump, RecordedCall
 
-_UNEVEN = frozenset(
+_VARIABLE_SIZE_OPERATIONS = frozenset(
     ("all_to_all", "all_to_all_single", "all_to_all_v_single", "all_gather", "gather", "scatter", "split")
 )
 """Their sizes may differ from rank to rank."""
 
 
-_Recorded = tuple[FlightDump, dict[int, RecordedCall]]
+_RankCalls = tuple[FlightDump, dict[int, RecordedCall]]
 """A rank's dump, and its calls in one group by their numbers."""
 
 
@@ -41,7 +41,7 @@ class CollectiveMismatch(msgspec.Struct, frozen=True):
 
 def find_mismatch(dumps: tuple[FlightDump, ...]) -> CollectiveMismatch | None:
     """Where the ranks of any group part; None where all that is recorded agrees."""
-    found = list(_in_groups(dumps))
+    found = list(_group_mismatches(dumps))
     # What differs comes before what is missing because of it; what was recorded before what is guessed.
     # Of two groups in which ranks wait for each other, that one in which all of them have called tells more.
     return min(
@@ -51,8 +51,8 @@ def find_mismatch(dumps: tuple[FlightDump, ...]) -> CollectiveMismatch | None:
     )
 
 
-def _in_groups(dumps: Sequence[FlightDump]) -> Iterator[CollectiveMismatch]:
-    members: dict[tuple[str, tuple[int, ...]], dict[int, _Recorded]] = defaultdict(dict)
+def _group_mismatches(dumps: Sequence[FlightDump]) -> Iterator[CollectiveMismatch]:
+    members: dict[tuple[str, tuple[int, ...]], dict[int, _RankCalls]] = defaultdict(dict)
     for dump in dumps:
         calls: dict[str, dict[int, RecordedCall]] = defaultdict(dict)
         for call in dump.calls:
@@ -62,69 +62,69 @@ def _in_groups(dumps: Sequence[FlightDump]) -> Iterator[CollectiveMismatch]:
             members[group, ranks][dump.rank] = dump, numbered
     of_rank = {dump.rank: dump for dump in dumps}
     for (_, ranks), recorded in members.items():
-        yield from _in_group(ranks, recorded, of_rank)
+        yield from _group_mismatch(ranks, recorded, of_rank)
 
 
-def _in_group(
-    ranks: tuple[int, ...], recorded: dict[int, _Recorded], dumps: dict[int, FlightDump]
+def _group_mismatch(
+    ranks: tuple[int, ...], recorded_calls: dict[int, _RankCalls], dumps: dict[int, FlightDump]
 ) -> Iterator[CollectiveMismatch]:
-    begin = max(min(calls) for _, calls in recorded.values())  # what came before has left the ring of some
-    end = max(max(calls) for _, calls in recorded.values())
+    begin = max(min(calls) for _, calls in recorded_calls.values())  # what came before has left the ring of some
+    end = max(max(calls) for _, calls in recorded_calls.values())
     for number in range(begin, min(end, begin + 50_000) + 1):
-        here = {rank: calls[number] for rank, (_, calls) in recorded.items() if number in calls}
-        late = tuple(sorted(rank for rank, (_, calls) in recorded.items() if max(calls) < number))
-        unlike = _unlike(here)
+        here = {rank: calls[number] for rank, (_, calls) in recorded_calls.items() if number in calls}
+        late = tuple(sorted(rank for rank, (_, calls) in recorded_calls.items() if max(calls) < number))
+        unlike = _mismatched_ranks(here)
         if unlike is not None:
             kind, first, other = unlike
-            path = recorded[first[0]][0].path
+            path = recorded_calls[first[0]][0].path
             yield CollectiveMismatch(kind, path, first, here[first[0]], other, here[other[0]], recorded=True)
             return
         waiting = tuple(sorted(rank for rank, call in here.items() if not call.done))
         if not waiting:
             continue
-        call, path = here[waiting[0]], recorded[waiting[0]][0].path
+        call, path = here[waiting[0]], recorded_calls[waiting[0]][0].path
         if late:
-            last = recorded[late[0]][1]
-            blocked_in = _blocked_in(dumps[late[0]])
+            last = recorded_calls[late[0]][1]
+            blocked_in = _first_unfinished(dumps[late[0]])
             yield CollectiveMismatch(
                 "missing", path, waiting, call, late, last[max(last)], recorded=True, blocked_in=blocked_in
             )
             return
-        absent = set(ranks) - set(recorded)
+        absent = set(ranks) - set(recorded_calls)
         never = tuple(sorted(rank for rank in absent if rank in dumps))  # a dump, and no call of this group in it
-        if never and len(waiting) == len(recorded):
+        if never and len(waiting) == len(recorded_calls):
             whole = all(dumps[rank].whole for rank in never)
-            blocked_in = _blocked_in(dumps[never[0]])
+            blocked_in = _first_unfinished(dumps[never[0]])
             yield CollectiveMismatch("missing", path, waiting, call, never, None, recorded=whole, blocked_in=blocked_in)
             return
-        if absent and len(waiting) == len(recorded):
+        if absent and len(waiting) == len(recorded_calls):
             yield CollectiveMismatch(
                 "missing", path, waiting, call, tuple(sorted(absent)), None, recorded=False, dumped=False
             )
             return
 
 
-def _blocked_in(dump: FlightDump) -> RecordedCall | None:
+def _first_unfinished(dump: FlightDump) -> RecordedCall | None:
     """The first call that a rank has not come out of."""
     return next((call for call in dump.calls if not call.done), None)
 
 
-def _unlike(
-    here: dict[int, RecordedCall],
+def _mismatched_ranks(
+    calls_by_rank: dict[int, RecordedCall],
 ) -> tuple[Literal["other-call", "other-size"], tuple[int, ...], tuple[int, ...]] | None:
     """Of calls under one number, the ranks with the most frequent one, and others with another."""
     alike: dict[object, list[int]] = defaultdict(list)
-    for rank, call in sorted(here.items()):
+    for rank, call in sorted(calls_by_rank.items()):
         alike[_signature(call)].append(rank)
     if len(alike) < 2:
         return None
     first, other = sorted(alike.values(), key=lambda one: (-len(one), one))[:2]
     kind: Literal["other-call", "other-size"] = (
-        "other-size" if here[first[0]].operation == here[other[0]].operation else "other-call"
+        "other-size" if calls_by_rank[first[0]].operation == calls_by_rank[other[0]].operation else "other-call"
     )
     return kind, tuple(first), tuple(other)
 
 
 def _signature(call: RecordedCall) -> tuple[object, ...]:
-    uneven = call.operation in _UNEVEN or "barrier" in call.operation
+    uneven = call.operation in _VARIABLE_SIZE_OPERATIONS or "barrier" in call.operation
     return call.operation, () if uneven else call.sizes, () if uneven else call.types

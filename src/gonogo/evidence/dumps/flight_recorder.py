@@ -16,12 +16,12 @@ import msgspec
 
 from gonogo.evidence.dumps.plain_pickle import plain
 from gonogo.evidence.library import is_library
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.frame import Frame
 
 MAX_BYTES = 1 << 26
 """Bytes of a dump that are read: a full one of 2000 collectives with their stacks has a few million."""
-_DUMP_NAME = compiled_when_used(
+_DUMP_NAME_PATTERN = lazy_compile(
     r"(?:nccl|comm_?lib|gloo|fr|flight_?recorder)_?trace.*?\d+(?:\.json|\.pkl|\.pickle|\.bin)?$"
 )
 _MAX_CALLS = 20_000
@@ -60,7 +60,7 @@ class FlightDump(msgspec.Struct, frozen=True):
 
 def is_flight_dump(path: Path) -> bool:
     """Whether a file is named as torch names its dumps."""
-    return _DUMP_NAME.match(path.name) is not None
+    return _DUMP_NAME_PATTERN.match(path.name) is not None
 
 
 def flight_dump(path: str, data: bytes) -> FlightDump | None:
@@ -68,9 +68,9 @@ def flight_dump(path: str, data: bytes) -> FlightDump | None:
     try:
         content = json.loads(data) if data.lstrip()[:1] == b"{" else plain(data)
         digits = _NUMBER.findall(Path(path).name)
-        rank = _int(content.get("rank")) if content.get("rank") is not None else int(digits[-1])
+        rank = _to_int(content.get("rank")) if content.get("rank") is not None else int(digits[-1])
         groups = dict(_groups(content.get("pg_config") or {}))
-        last = {str(name): _int(status["last_completed_collective"]) for name, status in _status(content)}
+        last = {str(name): _to_int(status["last_completed_collective"]) for name, status in _group_statuses(content)}
         calls = tuple(_calls(content["entries"], last))
         first = content["entries"][0].get("record_id") if len(content["entries"]) <= _MAX_CALLS else None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
@@ -78,7 +78,7 @@ def flight_dump(path: str, data: bytes) -> FlightDump | None:
     return FlightDump(path, rank, groups, calls, whole=str(first) == "0") if calls else None
 
 
-def _status(content: Any) -> Iterator[tuple[Any, Any]]:
+def _group_statuses(content: Any) -> Iterator[tuple[Any, Any]]:
     status = content.get("pg_status") or {}
     yield from ((name, one) for name, one in status.items() if "last_completed_collective" in one)
 
@@ -90,20 +90,20 @@ def _groups(config: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield str(name), found
 
 
-def _calls(entries: Any, last: dict[str, int]) -> Iterator[RecordedCall]:
+def _calls(entries: Any, last_sequences: dict[str, int]) -> Iterator[RecordedCall]:
     for entry in entries[-_MAX_CALLS:]:
         if entry.get("is_p2p"):
             continue
         group = str(entry["process_group"][0])
-        sequence = _int(entry["collective_seq_id"])
+        sequence = _to_int(entry["collective_seq_id"])
         done = entry.get("state") == "completed" or bool(entry.get("retired"))
         yield RecordedCall(
             group=group,
             sequence=sequence,
             operation=str(entry["profiling_name"]).rpartition(":")[2][:80],
-            sizes=tuple(tuple(_int(length) for length in shape[:16]) for shape in entry["input_sizes"][:8]),
+            sizes=tuple(tuple(_to_int(length) for length in shape[:16]) for shape in entry["input_sizes"][:8]),
             types=tuple(str(one)[:20] for one in (entry.get("input_dtypes") or ())[:8]),
-            done=done or sequence <= last.get(str(entry.get("pg_id")), -1),
+            done=done or sequence <= last_sequences.get(str(entry.get("pg_id")), -1),
             frames=tuple(_frames(entry.get("frames") or ())),
         )
 
@@ -112,9 +112,9 @@ def _frames(frames: Any) -> Iterator[Frame]:
     for frame in reversed(frames[:_MAX_FRAMES]):  # the innermost stands first
         path = str(frame["filename"])[:500]
         owner = "torch" if _TORCH.search(path) else "library" if is_library(path) else "user"
-        yield Frame(path, _int(frame["line"]), str(frame["name"])[:200], owner=owner)  # type: ignore[arg-type]
+        yield Frame(path, _to_int(frame["line"]), str(frame["name"])[:200], owner=owner)  # type: ignore[arg-type]
 
 
-def _int(value: Any) -> int:
+def _to_int(value: Any) -> int:
     """A number, which JSON dumps write as text now and then. Raises ValueError or TypeError for another."""
     return int(str(value)[:20])

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from gonogo.evidence.environment.version_range import parse_version, versions_in
+from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.tables import TABLES
 from gonogo.finding import Text
 
 if TYPE_CHECKING:
     from packaging.version import Version
 
-Capability = tuple[int, int]
+ComputeCapability = tuple[int, int]
 _Table = TypeVar("_Table")
 
 
@@ -123,7 +123,7 @@ class _CudaTable(msgspec.Struct, frozen=True):
     gpus: tuple[GpuNames, ...]
 
 
-class _Bitsandbytes(msgspec.Struct, frozen=True):
+class _BitsandbytesRow(msgspec.Struct, frozen=True):
     bitsandbytes: str
     cuda: tuple[str, ...]
     source: str
@@ -131,7 +131,7 @@ class _Bitsandbytes(msgspec.Struct, frozen=True):
 
 class _PackagesTable(msgspec.Struct, frozen=True):
     requires: tuple[Requirement, ...]
-    bitsandbytes: tuple[_Bitsandbytes, ...]
+    bitsandbytes: tuple[_BitsandbytesRow, ...]
 
 
 class _BuiltForTable(msgspec.Struct, frozen=True):
@@ -142,7 +142,7 @@ class _KnownBadTable(msgspec.Struct, frozen=True):
     known_bad: tuple[KnownBad, ...]
 
 
-class _Required(msgspec.Struct, frozen=True):
+class _SinceRequirement(msgspec.Struct, frozen=True):
     since: str
     requires: Mapping[str, str]
 
@@ -152,7 +152,7 @@ class _TransformersTable(msgspec.Struct, frozen=True):
     newest: str
     added: Mapping[str, tuple[str, ...]]
     removed: Mapping[str, tuple[str, ...]]
-    required: tuple[_Required, ...]
+    required: tuple[_SinceRequirement, ...]
     source: str
 
 
@@ -169,7 +169,7 @@ def builds_of(package: str) -> list[BuiltFor]:
 
 def releases_for_torch(package: str, torch: Version) -> str | None:
     """The specifier of a package's newest releases for a torch; None where none is known."""
-    fitting = [row for row in builds_of(package) if (named := versions_in(row.torch)) and named.has(torch)]
+    fitting = [row for row in builds_of(package) if (named := parse_specifier(row.torch)) and named.has(torch)]
     return fitting[-1].versions if fitting else None
 
 
@@ -194,7 +194,7 @@ def first_torch_for(python: tuple[int, ...], after: Version) -> str | None:
     return None
 
 
-def cuda_of_torch_on_pypi(version: str) -> str | None:
+def pypi_torch_cuda(version: str) -> str | None:
     """The CUDA that PyPI's Linux wheel of a torch release is built for: ``12.1`` of 2.1.0; None where not known."""
     release = torch_release(version)
     return release.cuda if release is not None else None
@@ -206,14 +206,14 @@ def torch_build(cuda: str, torch: str | Version | None = None) -> TorchBuild | N
     rows = [row for row in _table("torch", _TorchTable).builds if row.cuda == minor]
     version = parse_version(str(torch)) if torch is not None else None
     if version is not None:
-        fitting = (versions_in(row.torch) for row in rows)
+        fitting = (parse_specifier(row.torch) for row in rows)
         rows = [row for row, versions in zip(rows, fitting, strict=True) if versions and versions.has(version)]
     return rows[0] if len(rows) == 1 else None
 
 
-def runs_on(build: TorchBuild, capability: Capability) -> bool:
+def supports_compute_capability(build: TorchBuild, capability: ComputeCapability) -> bool:
     """Whether a build has kernels for a card: of its major capability, and a minor that is not above the card's."""
-    built = [_capability(one) for one in build.capabilities]
+    built = [_parse_capability(one) for one in build.capabilities]
     return any(major == capability[0] and minor <= capability[1] for major, minor in built)
 
 
@@ -224,18 +224,18 @@ def minimum_driver(cuda: str) -> MinimumDriver | None:
     return next((row for row in rows if row.cuda in (parts[0], ".".join(parts[:2]))), None)
 
 
-def architecture(capability: Capability) -> Architecture | None:
+def architecture(capability: ComputeCapability) -> Architecture | None:
     """The architecture of a compute capability: the row of the nearest that is not above it in the same major."""
     best: Architecture | None = None
     for row in _table("cuda", _CudaTable).architectures:
-        major, minor = _capability(row.capability)
-        nearer = best is None or _capability(best.capability) < (major, minor)
+        major, minor = _parse_capability(row.capability)
+        nearer = best is None or _parse_capability(best.capability) < (major, minor)
         if major == capability[0] and minor <= capability[1] and nearer:
             best = row
     return best
 
 
-def capability_of_gpu(name: str) -> Capability | None:
+def gpu_compute_capability(name: str) -> ComputeCapability | None:
     """The compute capability of a product (``NVIDIA A100-SXM4-80GB``, ``A100``); None for one that isn't known."""
     plain = f" {re.sub(r'[^A-Z0-9]+', ' ', name[:200].upper())} "
     best: tuple[int, str] = (0, "")
@@ -246,7 +246,7 @@ def capability_of_gpu(name: str) -> Capability | None:
             if found is not None and len(words) > best[0]:
                 best = len(words), row.capability
     if best[0]:
-        return _capability(best[1])
+        return _parse_capability(best[1])
     from gonogo.evidence.environment.hardware import all_accelerators
 
     squeezed = plain.replace(" ", "")
@@ -257,7 +257,7 @@ def capability_of_gpu(name: str) -> Capability | None:
     return None
 
 
-def _capability(text: str) -> Capability:
+def _parse_capability(text: str) -> ComputeCapability:
     major, _, minor = text.partition(".")
     return int(major), int(minor or 0)
 
@@ -272,13 +272,13 @@ def first_release_with_model(model_type: str) -> ModelType | None:
     return ModelType(first, removed, first == table.oldest, table.source)
 
 
-def newest_transformers_looked_at() -> str:
+def newest_known_transformers() -> str:
     """The newest transformers release that the table of model types knows."""
     newest: str = _table("transformers", _TransformersTable).newest
     return newest
 
 
-def required_by(package: str, version: str | Version) -> tuple[Requirement, ...]:
+def requirements_of_release(package: str, version: str | Version) -> tuple[Requirement, ...]:
     """What a release of a package requires of others, as far as the tables know."""
     parsed = parse_version(str(version))
     if parsed is None:
@@ -297,10 +297,12 @@ def required_by(package: str, version: str | Version) -> tuple[Requirement, ...]
             Requirement(package, f"=={parsed}", best.requires, f"https://pypi.org/project/transformers/{best.since}/"),
         )
     rows = [row for row in _table("packages", _PackagesTable).requires if row.package == package]
-    return tuple(row for row in rows if (versions := versions_in(row.versions)) is not None and versions.has(parsed))
+    return tuple(
+        row for row in rows if (versions := parse_specifier(row.versions)) is not None and versions.has(parsed)
+    )
 
 
-def cuda_of_bitsandbytes(version: str | Version) -> tuple[tuple[str, ...], str] | None:
+def bitsandbytes_cuda_versions(version: str | Version) -> tuple[tuple[str, ...], str] | None:
     """The CUDA versions that a bitsandbytes release has libraries for, and where that stands; None where not known."""
     parsed = parse_version(str(version))
     rows = _table("packages", _PackagesTable).bitsandbytes
@@ -319,4 +321,6 @@ def known_bad(package: str, version: str | Version | None = None) -> tuple[Known
     parsed = parse_version(str(version))
     if parsed is None:
         return ()
-    return tuple(row for row in rows if (versions := versions_in(row.versions)) is not None and versions.has(parsed))
+    return tuple(
+        row for row in rows if (versions := parse_specifier(row.versions)) is not None and versions.has(parsed)
+    )

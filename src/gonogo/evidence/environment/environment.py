@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.environment.version_range import parse_version, versions_in
+from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place
 from gonogo.finding import Edit, Text, translated
@@ -81,7 +81,7 @@ class Gpu(msgspec.Struct, frozen=True):
     """CUDA's compute capability."""
 
 
-class Unread(msgspec.Struct, frozen=True):
+class UnreadableLine(msgspec.Struct, frozen=True):
     """Something in a file that could not be understood, and so may hide a version."""
 
     place: Place
@@ -145,7 +145,7 @@ class Environment(msgspec.Struct, frozen=True):
     """Whether a variable that is not in ``variables``, of the names that are recorded, is not set."""
     torch: Mapping[str, Any] = {}
     """torch's build: ``cuda``, ``hip``, ``git``, ``debug``."""
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadableLine, ...] = ()
     """What of its files could not be understood; what could is told all the same."""
     index_lines: tuple[Place, ...] = ()
     """Lines and words of its files that say from where packages are to be had: ``--extra-index-url URL``."""
@@ -187,7 +187,7 @@ class Environment(msgspec.Struct, frozen=True):
         overlaps the specifier, and for a pre-release right at the specifier's border. Local versions (``+cu118``) count
         as what they are builds of. Raises ValueError for a specifier that is none.
         """
-        wanted = versions_in(specifier)
+        wanted = parse_specifier(specifier)
         if wanted is None:
             raise ValueError(f"no specifier: {specifier!r}")
         package = self.packages.get(canonical(name))
@@ -196,7 +196,7 @@ class Environment(msgspec.Struct, frozen=True):
         version = package.version
         if version is not None:
             return wanted.has(version)
-        stated = versions_in(package.specifier, released=True) if package.specifier else None
+        stated = parse_specifier(package.specifier, released_only=True) if package.specifier else None
         return wanted.holds(stated) if stated is not None else None
 
     def has(self, name: str) -> bool | None:
@@ -244,19 +244,19 @@ class Environment(msgspec.Struct, frozen=True):
             **changes,
         )
 
-    def with_laid_over(self, packages: Mapping[str, Package]) -> Environment:
+    def with_overrides(self, packages: Mapping[str, Package]) -> Environment:
         """The same with exact versions of some packages in the place of all others; a file's that agrees stays.
 
         One that a file leaves open stands where the file names it: beside the others that the file pins.
         """
         laid = {
-            name: self._at_its_line(package)
+            name: self._at_declared_line(package)
             for name, package in packages.items()
             if name not in self.packages or self.within(name, package.specifier) is not True
         }
         return msgspec.structs.replace(self, packages={**self.packages, **laid})
 
-    def _at_its_line(self, package: Package) -> Package:
+    def _at_declared_line(self, package: Package) -> Package:
         asked = self.packages.get(package.name)
         if asked is None or asked.place is None or asked.specifier:
             return package

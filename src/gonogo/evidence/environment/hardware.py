@@ -9,12 +9,12 @@ from functools import cache
 
 import msgspec
 
-from gonogo.evidence.environment.instances import near_instances, rented
+from gonogo.evidence.environment.instances import rented, similar_instance_names
 from gonogo.evidence.tables import TABLES
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-MATMUL_SHARE = 0.6
+MATMUL_EFFICIENCY = 0.6
 """Of the stated matrix FLOP/s: large 16-bit products reach 60 to 75 % on A100 and H100
 (https://github.com/stas00/ml-engineering, compute/accelerator, "Maximum Achievable Matmul FLOPS")."""
 
@@ -31,7 +31,7 @@ class Speed(msgspec.Struct, frozen=True):
     host_link_bytes: float
     """To the host's memory, bytes/s in one direction."""
     source: str = ""
-    matmul_share: float = MATMUL_SHARE
+    matmul_share: float = MATMUL_EFFICIENCY
     """Of :attr:`matmul_flops`, what large products reach."""
     attention_share: float = 0.5
     """Of it, what fused attention reaches."""
@@ -73,7 +73,7 @@ _SHARES = {10: {"matmul_share": 0.45, "attention_share": 0.4}, 12: {"matmul_shar
 2250 TFLOP/s over the shapes of Llama 70B and 405B
 (https://github.com/MooreThreads/SimuMax/blob/main/configs/system/b200_bf16_ceperm.json)."""
 
-_UNITS = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_UNIT_BYTES = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 @cache
@@ -111,7 +111,7 @@ def find_accelerator(name: str) -> Accelerator:
     Raises UserError for an unknown or ambiguous one (``A100``), naming the nearest.
     """
     wanted = _plain(name)
-    found = _by_plain_name().get(wanted)
+    found = _accelerators_by_name().get(wanted)
     if found is not None:
         return found
     names = [accelerator.name for accelerator in all_accelerators()]
@@ -120,9 +120,9 @@ def find_accelerator(name: str) -> Accelerator:
         raise UserError(
             translated("GPU {name!r} is ambiguous: use one of {nearest}").format(name=name, nearest=", ".join(versions))
         )
-    near = get_close_matches(wanted, _by_plain_name(), n=6, cutoff=0.4)
-    accelerators = list(dict.fromkeys(_by_plain_name()[key].name for key in near))[:3]
-    nearest = near_instances(name) or accelerators or names
+    near = get_close_matches(wanted, _accelerators_by_name(), n=6, cutoff=0.4)
+    accelerators = list(dict.fromkeys(_accelerators_by_name()[key].name for key in near))[:3]
+    nearest = similar_instance_names(name) or accelerators or names
     raise UserError(
         translated("unknown GPU {name!r}: the closest known are {nearest}").format(
             name=name, nearest=", ".join(nearest)
@@ -130,7 +130,7 @@ def find_accelerator(name: str) -> Accelerator:
     )
 
 
-def machine_from(gpus: str | None, nodes: int | None, host_memory: str | None, default_count: int) -> Machine:
+def parse_machine(gpus: str | None, nodes: int | None, host_memory: str | None, default_count: int) -> Machine:
     """The machine that ``--gpus``, ``--nodes`` and ``--host-memory`` describe.
 
     ``gpus``: ``8xH100-80G`` (a node's count and their type), ``H100-80G`` or ``8``; or what a cloud rents,
@@ -170,7 +170,7 @@ def _count_and_name(gpus: str | None) -> tuple[int | None, str]:
     if gpus is None:
         return None, ""
     text = gpus.strip()
-    if _plain(text) in _by_plain_name():
+    if _plain(text) in _accelerators_by_name():
         return None, text
     match = re.fullmatch(r"(\d+)(?:\s*[xX×*]\s*(\S.*))?", text)
     if match is None:
@@ -192,11 +192,11 @@ def memory_size(text: str, option: str) -> int:
                 option=option, text=text
             )
         )
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+    return int(float(match[1]) * _UNIT_BYTES[match[2].upper()])
 
 
 @cache
-def _by_plain_name() -> dict[str, Accelerator]:
+def _accelerators_by_name() -> dict[str, Accelerator]:
     return {_plain(name): a for a in all_accelerators() for name in (a.name, a.product, *a.aliases)}
 
 

@@ -53,7 +53,7 @@ def rented(gpus: str) -> tuple[Instance, int | None] | None:
     return None if counted is None or instance is None else (instance, int(counted[1]))
 
 
-def near_instances(name: str) -> list[str]:
+def similar_instance_names(name: str) -> list[str]:
     """The names of instances that are nearly this one."""
     near = get_close_matches(_plain(name), _by_plain_name(), n=3, cutoff=0.8)
     return list(dict.fromkeys(_by_plain_name()[key].name for key in near))

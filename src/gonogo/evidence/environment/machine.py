@@ -20,22 +20,22 @@ from typing import Any
 
 from gonogo.evidence.environment.environment import Gpu, Package
 from gonogo.evidence.field import Field
-from gonogo.evidence.private import recorded_variables, without_private
+from gonogo.evidence.private import recorded_variables, redact_private
 from gonogo.finding import Text, translated
 
 _PATIENCE = 8.0
 """Seconds that a program has to answer; nvidia-smi takes some on machines with eight cards and no persistence mode."""
-_SLOW = translated("{program} did not answer within {seconds:.0f} s")
-_MUTE = translated("{program} gave no version")
+_PROGRAM_TIMED_OUT = translated("{program} did not answer within {seconds:.0f} s")
+_NO_VERSION_PRINTED = translated("{program} gave no version")
 
 
-def facts_of_machine(packages: Mapping[str, Package]) -> dict[str, Any]:
+def machine_facts(packages: Mapping[str, Package]) -> dict[str, Any]:
     """What an :class:`Environment` holds beside its packages, by its names."""
     with ThreadPoolExecutor(max_workers=4) as pool:
         accelerators = pool.submit(_accelerators)
         toolkit = pool.submit(_toolkit)
-        gcc = pool.submit(_version_by, ("gcc", "-dumpfullversion", "-dumpversion"), r"(\d+(?:\.\d+)*)")
-        gxx = pool.submit(_version_by, ("g++", "-dumpfullversion", "-dumpversion"), r"(\d+(?:\.\d+)*)")
+        gcc = pool.submit(_version_from_output, ("gcc", "-dumpfullversion", "-dumpversion"), r"(\d+(?:\.\d+)*)")
+        gxx = pool.submit(_version_from_output, ("g++", "-dumpfullversion", "-dumpversion"), r"(\d+(?:\.\d+)*)")
         gpus, known, driver = accelerators.result()
         facts: dict[str, Any] = {
             "gpus": gpus,
@@ -46,9 +46,9 @@ def facts_of_machine(packages: Mapping[str, Package]) -> dict[str, Any]:
             "gxx": gxx.result(),
         }
     ninja = shutil.which("ninja")
-    facts["ninja"] = Field(without_private(ninja)) if ninja else Field.missing()
-    facts["python_headers"] = _first_of(os.path.join(sysconfig.get_paths()["include"], "Python.h"))
-    facts["libaio"] = _first_of(
+    facts["ninja"] = Field(redact_private(ninja)) if ninja else Field.missing()
+    facts["python_headers"] = _first_existing(os.path.join(sysconfig.get_paths()["include"], "Python.h"))
+    facts["libaio"] = _first_existing(
         "/usr/include/libaio.h",
         "/usr/lib/x86_64-linux-gnu/libaio.so",
         "/usr/lib64/libaio.so",
@@ -59,15 +59,15 @@ def facts_of_machine(packages: Mapping[str, Package]) -> dict[str, Any]:
     facts["platform"] = Field(_platform())
     facts["cann"] = _cann()
     facts.update(_memory())
-    facts.update(_disks())
-    facts.update(_limits())
+    facts.update(_free_disk_space())
+    facts.update(_resource_limits())
     facts["extension_lock"] = _extension_lock()
     facts["variables"] = {name: Field(value) for name, value in recorded_variables(os.environ)}
     facts["variables_known"] = True
     return facts
 
 
-def _output_of(words: Sequence[str]) -> tuple[str | None, Text | None]:
+def _program_output(words: Sequence[str]) -> tuple[str | None, Text | None]:
     """What a program prints, or None where it isn't there (no reason) or fails (with the reason)."""
     program = shutil.which(words[0])
     if program is None:
@@ -83,56 +83,56 @@ def _output_of(words: Sequence[str]) -> tuple[str | None, Text | None]:
             env={**os.environ, "LC_ALL": "C"},
         )
     except subprocess.TimeoutExpired:
-        return None, _SLOW.format(program=words[0], seconds=_PATIENCE)
+        return None, _PROGRAM_TIMED_OUT.format(program=words[0], seconds=_PATIENCE)
     except OSError as error:
         return None, Text(f"{words[0]}: {error.strerror}", f"{words[0]}：{error.strerror}")
     text = done.stdout.decode("utf-8", "replace")
     if done.returncode != 0:
-        first = without_private(next((line.strip() for line in text.splitlines() if line.strip()), ""))[:200]
+        first = redact_private(next((line.strip() for line in text.splitlines() if line.strip()), ""))[:200]
         return None, Text(f"{words[0]} failed: {first}", f"{words[0]} 执行失败：{first}")
     return text, None
 
 
-def _version_by(words: Sequence[str], pattern: str) -> Field:
-    text, reason = _output_of(words)
+def _version_from_output(words: Sequence[str], pattern: str) -> Field:
+    text, reason = _program_output(words)
     if text is None:
         return Field.not_known(reason=reason) if reason is not None else Field.missing()
     match = re.search(pattern, text)
-    return Field(match[1]) if match else Field.not_known(reason=_MUTE.format(program=words[0]))
+    return Field(match[1]) if match else Field.not_known(reason=_NO_VERSION_PRINTED.format(program=words[0]))
 
 
 def _toolkit() -> Field:
     pattern = r"release (\d+\.\d+)"
     for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")):
         if home and os.access(os.path.join(home, "bin", "nvcc"), os.X_OK):
-            return _version_by((os.path.join(home, "bin", "nvcc"), "--version"), pattern)
+            return _version_from_output((os.path.join(home, "bin", "nvcc"), "--version"), pattern)
     if shutil.which("nvcc"):
-        return _version_by(("nvcc", "--version"), pattern)
-    return _version_by(("/usr/local/cuda/bin/nvcc", "--version"), pattern)
+        return _version_from_output(("nvcc", "--version"), pattern)
+    return _version_from_output(("/usr/local/cuda/bin/nvcc", "--version"), pattern)
 
 
 def _accelerators() -> tuple[tuple[Gpu, ...], bool, Field]:
     """The accelerators, whether they are all, and the driver."""
-    text, reason = _output_of(
+    text, reason = _program_output(
         ("nvidia-smi", "--query-gpu=name,memory.total,compute_cap,driver_version", "--format=csv,noheader,nounits")
     )
     if text is None and reason is not None and "compute_cap" in reason.en:  # drivers before 470 don't know it
-        text, reason = _output_of(
+        text, reason = _program_output(
             ("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
         )
     if text is not None:
-        gpus, driver = gpus_in_csv(text)
-        return gpus, True, Field(driver) if driver else _driver_of_kernel()
-    driver_field = _driver_of_kernel()
+        gpus, driver = parse_nvidia_smi(text)
+        return gpus, True, Field(driver) if driver else _kernel_driver_version()
+    driver_field = _kernel_driver_version()
     if driver_field.known or reason is not None:
         return (), False, driver_field if driver_field.known else Field.not_known(reason=reason)
-    npus, npu_reason = _output_of(("npu-smi", "info"))
+    npus, npu_reason = _program_output(("npu-smi", "info"))
     if npus is not None:
-        return npus_in_table(npus), True, Field.missing()
+        return parse_npu_smi(npus), True, Field.missing()
     return (), npu_reason is None, Field.missing()
 
 
-def gpus_in_csv(text: str) -> tuple[tuple[Gpu, ...], str | None]:
+def parse_nvidia_smi(text: str) -> tuple[tuple[Gpu, ...], str | None]:
     """The accelerators and the driver in what ``nvidia-smi --query-gpu=… --format=csv,noheader,nounits`` prints."""
     gpus, driver = [], None
     for line in text.splitlines():
@@ -146,7 +146,7 @@ def gpus_in_csv(text: str) -> tuple[tuple[Gpu, ...], str | None]:
     return tuple(gpus), driver
 
 
-def npus_in_table(text: str) -> tuple[Gpu, ...]:
+def parse_npu_smi(text: str) -> tuple[Gpu, ...]:
     """The accelerators in the table of ``npu-smi info``: a row with the name, below it one with the memory in MB."""
     found = []
     rows = text.splitlines()
@@ -161,7 +161,7 @@ def npus_in_table(text: str) -> tuple[Gpu, ...]:
     return tuple(found)
 
 
-def _driver_of_kernel() -> Field:
+def _kernel_driver_version() -> Field:
     try:
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -187,9 +187,9 @@ def _cann() -> Field:
     return Field.missing()
 
 
-def _first_of(*paths: str) -> Field:
+def _first_existing(*paths: str) -> Field:
     found = next((path for path in paths if os.path.exists(path)), None)
-    return Field(without_private(found)) if found else Field.missing()
+    return Field(redact_private(found)) if found else Field.missing()
 
 
 def _platform() -> str:
@@ -243,7 +243,7 @@ def _control_group() -> tuple[int | None, int | None]:
     return None, None
 
 
-def _disks() -> dict[str, Field]:
+def _free_disk_space() -> dict[str, Field]:
     facts = {}
     try:
         shm = os.statvfs("/dev/shm")
@@ -264,7 +264,7 @@ def _disks() -> dict[str, Field]:
     return facts
 
 
-def _limits() -> dict[str, Field]:
+def _resource_limits() -> dict[str, Field]:
     import resource
 
     facts = {}
@@ -274,7 +274,7 @@ def _limits() -> dict[str, Field]:
     return facts
 
 
-_STALE = 3600.0
+_STALE_LOCK_SECONDS = 3600.0
 """Seconds after which no build of an operator is still under way."""
 
 
@@ -287,7 +287,7 @@ def _extension_lock() -> Field:
     found = []
     try:
         for pattern in ("*/lock", "*/*/lock"):
-            found += [path for path in root.glob(pattern) if time.time() - path.stat().st_mtime > _STALE]
+            found += [path for path in root.glob(pattern) if time.time() - path.stat().st_mtime > _STALE_LOCK_SECONDS]
     except OSError:
         return Field.not_known()
-    return Field(without_private(str(min(found)))) if found else Field.missing()
+    return Field(redact_private(str(min(found)))) if found else Field.missing()

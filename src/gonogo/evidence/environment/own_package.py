@@ -18,18 +18,20 @@ import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.paths import exists, folders_upward, is_file
+from gonogo.evidence.paths import exists, is_file, iter_parent_folders
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-_NAMED_FILE = re.compile(r"[\w./-]*\.(?:txt|in)")
-CONSOLE_SCRIPT = re.compile(r"\s*([\w.-]+)\s*=\s*([\w.]+):([\w.]+)\s*")
+_REQUIREMENTS_FILE_PATTERN = re.compile(r"[\w./-]*\.(?:txt|in)")
+CONSOLE_SCRIPT_PATTERN = re.compile(r"\s*([\w.-]+)\s*=\s*([\w.]+):([\w.]+)\s*")
 _VERSION = re.compile(r"^__version__\s*=\s*[\"']([^\"'\n]+)[\"']", re.MULTILINE)
 _MAX_DEPTH = 6
-NO_PACKAGES = frozenset({"tests", "test", "docs", "examples", "scripts", "benchmarks", "tools", "build", "dist"})
+NON_PACKAGE_FOLDERS = frozenset(
+    {"tests", "test", "docs", "examples", "scripts", "benchmarks", "tools", "build", "dist"}
+)
 
 
 class OwnPackage(msgspec.Struct, frozen=True):
@@ -51,8 +53,8 @@ class OwnPackage(msgspec.Struct, frozen=True):
 def own_package(folder: Path) -> OwnPackage | None:
     """The package that is installed from a folder; None where none is."""
     setup, project = folder / "setup.py", folder / "pyproject.toml"
-    told = _of_pyproject(project) if is_file(project) else None
-    by_setup = _of_setup(setup) if is_file(setup) else None
+    told = _read_pyproject(project) if is_file(project) else None
+    by_setup = _read_setup_files(setup) if is_file(setup) else None
     by_config = _of_setup_cfg(folder / "setup.cfg") if is_file(folder / "setup.cfg") else None
     if told is None and by_setup is None and by_config is None:
         return None
@@ -83,21 +85,21 @@ def _holds(text: str) -> bool:
     return marker is None or marker.evaluate({"extra": ""})
 
 
-def _source(folder: Path, name: str, where: str) -> Path | None:
+def _source(folder: Path, name: str, package_dir: str) -> Path | None:
     """The folder below which its modules lie: the one it names, ``src``, or its own."""
-    if where and exists(folder / where):
-        return folder / where
+    if package_dir and exists(folder / package_dir):
+        return folder / package_dir
     module = name.replace("-", "_")
     for place in (folder / "src", folder):
-        found = modules_in(place)
-        if module in {one.lower() for one in found} or (found - NO_PACKAGES and place != folder):
+        found = packages_in_folder(place)
+        if module in {one.lower() for one in found} or (found - NON_PACKAGE_FOLDERS and place != folder):
             return place
         if module and any(is_file(one) for one in (place / module).glob("*.py")):  # a package without __init__.py
             return place
-    return folder if modules_in(folder) - NO_PACKAGES else None
+    return folder if packages_in_folder(folder) - NON_PACKAGE_FOLDERS else None
 
 
-def modules_in(folder: Path) -> set[str]:
+def packages_in_folder(folder: Path) -> set[str]:
     """The packages that lie in a folder."""
     try:
         return {one.name for one in folder.iterdir() if is_file(one / "__init__.py")}
@@ -106,7 +108,7 @@ def modules_in(folder: Path) -> set[str]:
 
 
 def _version_in(source: Path, name: str) -> str:
-    module = next((one for one in modules_in(source) if one.lower() == name.replace("-", "_")), None)
+    module = next((one for one in packages_in_folder(source) if one.lower() == name.replace("-", "_")), None)
     for file in ("__init__.py", "version.py") if module is not None else ():
         try:
             text = (source / str(module) / file).read_text(encoding="utf-8", errors="replace")
@@ -120,26 +122,26 @@ def _version_in(source: Path, name: str) -> str:
 # pyproject.toml
 
 
-def _of_pyproject(path: Path) -> dict[str, Any] | None:
+def _read_pyproject(path: Path) -> dict[str, Any] | None:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    project, tool = _mapping(content.get("project")), _mapping(content.get("tool"))
-    poetry, setuptools = _mapping(tool.get("poetry")), _mapping(tool.get("setuptools"))
+    project, tool = _as_mapping(content.get("project")), _as_mapping(content.get("tool"))
+    poetry, setuptools = _as_mapping(tool.get("poetry")), _as_mapping(tool.get("setuptools"))
     if not (project or poetry or setuptools):
         return None
-    told = _mapping(setuptools.get("dynamic"))
-    dynamic = _mapping(told.get("dependencies")).get("file") or []
-    where = _mapping(_mapping(setuptools.get("packages")).get("find") if isinstance(setuptools.get("packages"), dict)
-                     else {}).get("where") or []  # fmt: skip
-    where = where or [value for key, value in _mapping(setuptools.get("package-dir")).items() if key == ""]
+    told = _as_mapping(setuptools.get("dynamic"))
+    dynamic = _as_mapping(told.get("dependencies")).get("file") or []
+    packages = setuptools.get("packages")
+    where = _as_mapping(_as_mapping(packages).get("find") if isinstance(packages, dict) else {}).get("where") or []
+    where = where or [value for key, value in _as_mapping(setuptools.get("package-dir")).items() if key == ""]
     scripts = project.get("scripts") or poetry.get("scripts") or {}
     return {
         "name": project.get("name") or poetry.get("name") or "",
         "version": project.get("version")
         or poetry.get("version")
-        or _only_line(path.parent, _mapping(told.get("version")).get("file")),
+        or _version_file_text(path.parent, _as_mapping(told.get("version")).get("file")),
         "requires": [text for text in project.get("dependencies") or [] if isinstance(text, str)],
         "files": [dynamic] if isinstance(dynamic, str) else [one for one in dynamic if isinstance(one, str)],
         "where": next((one for one in where if isinstance(one, str)), ""),
@@ -147,7 +149,7 @@ def _of_pyproject(path: Path) -> dict[str, Any] | None:
     }
 
 
-def _only_line(folder: Path, name: Any) -> str:
+def _version_file_text(folder: Path, name: Any) -> str:
     """What a file says that holds nothing but a version."""
     try:
         text = (folder / name).read_text(encoding="utf-8").strip() if isinstance(name, str) else ""
@@ -156,7 +158,7 @@ def _only_line(folder: Path, name: Any) -> str:
     return text if re.fullmatch(r"[\w.+!-]+", text) else ""
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
@@ -181,7 +183,7 @@ def _of_setup_cfg(path: Path) -> dict[str, Any] | None:
     folders = (line.partition("=") for line in lines("options", "package_dir"))
     where = [*lines("options.packages.find", "where"), *(value.strip() for key, _, value in folders if not key.strip())]
     version = parser.get("metadata", "version", fallback="").strip()
-    found = [CONSOLE_SCRIPT.fullmatch(line) for line in lines("options.entry_points", "console_scripts")]
+    found = [CONSOLE_SCRIPT_PATTERN.fullmatch(line) for line in lines("options.entry_points", "console_scripts")]
     return {
         "name": parser.get("metadata", "name", fallback="").strip(),
         "version": "" if version.startswith(("attr:", "file:")) else version,
@@ -195,31 +197,31 @@ def _of_setup_cfg(path: Path) -> dict[str, Any] | None:
 # setup.py
 
 
-def _of_setup(path: Path) -> dict[str, Any] | None:
+def _read_setup_files(path: Path) -> dict[str, Any] | None:
     try:
-        return _of_setup_text(path.read_text(encoding="utf-8", errors="replace"))
+        return _parse_setup_py(path.read_text(encoding="utf-8", errors="replace"))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
 
 
-def _of_setup_text(text: str) -> dict[str, Any] | None:
+def _parse_setup_py(text: str) -> dict[str, Any] | None:
     tree = ast.parse(text)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     call = next((node for node in calls if _called_name(node) == "setup"), None)
     if call is None:
         return None
-    lists = _Lists(tree)
+    lists = _StringEvaluator(tree)
     given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     texts = list(lists.texts(given.get("install_requires")))
-    scripts = [CONSOLE_SCRIPT.fullmatch(text) for text in lists.texts(given.get("entry_points"))]
+    scripts = [CONSOLE_SCRIPT_PATTERN.fullmatch(text) for text in lists.texts(given.get("entry_points"))]
     folders = given.get("package_dir")
     where = [value for key, value in zip(folders.keys, folders.values, strict=True)
              if isinstance(key, ast.Constant) and key.value == ""] if isinstance(folders, ast.Dict) else []  # fmt: skip
     return {
         "name": lists.text(given.get("name")),
         "version": lists.text(given.get("version")),
-        "requires": [text for text in texts if not _NAMED_FILE.fullmatch(text)],
-        "files": [text for text in texts if _NAMED_FILE.fullmatch(text)],
+        "requires": [text for text in texts if not _REQUIREMENTS_FILE_PATTERN.fullmatch(text)],
+        "files": [text for text in texts if _REQUIREMENTS_FILE_PATTERN.fullmatch(text)],
         "where": lists.text(where[0]) if where else "",
         "scripts": {found[1]: f"{found[2]}:{found[3]}" for found in scripts if found},
     }
@@ -236,7 +238,7 @@ class SetupRequirements(msgspec.Struct, frozen=True):
 def setup_requirements(text: str) -> SetupRequirements | None:
     """What the text of a ``setup.py`` asks for; None where it calls no ``setup``."""
     try:
-        told = _of_setup_text(text)
+        told = _parse_setup_py(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
     return SetupRequirements(tuple(told["requires"]), tuple(told["files"])) if told is not None else None
@@ -246,7 +248,7 @@ def _called_name(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-class _Lists:
+class _StringEvaluator:
     """The texts that an expression of a ``setup.py`` comes to, as far as its text tells."""
 
     def __init__(self, tree: ast.Module) -> None:
@@ -272,7 +274,7 @@ class _Lists:
             for value in self._bound.get(node.id, ()):
                 yield from self.texts(value, depth + 1)
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            yield from self._kept_under(node.slice.value)
+            yield from self._requirements_named(node.slice.value)
         elif isinstance(node, ast.Call):
             for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
                 yield from self.texts(argument, depth + 1)
@@ -280,14 +282,18 @@ class _Lists:
                 yield from self.texts(node.func.value, depth + 1)
             function = self._functions.get(_called_name(node))
             for part in ast.walk(function) if function is not None else ():
-                if isinstance(part, ast.Constant) and isinstance(part.value, str) and _NAMED_FILE.fullmatch(part.value):
+                if (
+                    isinstance(part, ast.Constant)
+                    and isinstance(part.value, str)
+                    and _REQUIREMENTS_FILE_PATTERN.fullmatch(part.value)
+                ):
                     yield part.value
         else:
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.expr):
                     yield from self.texts(child, depth + 1)
 
-    def _kept_under(self, key: Any) -> Iterator[str]:
+    def _requirements_named(self, key: Any) -> Iterator[str]:
         """``deps["accelerate"]``: the requirement of that name, wherever the file writes it."""
         for text in self._constants:
             match = re.match(r"[\w.-]+", text)
@@ -298,9 +304,9 @@ class _Lists:
             yield key
 
 
-def own_command(name: str, folder: Path) -> str | None:
+def own_console_script(name: str, folder: Path) -> str | None:
     """``module:function`` of a command that the project's own package declares, in a folder or one above it."""
     if os.sep in name:
         return None
-    owned = (own_package(place) for place in folders_upward(folder))
+    owned = (own_package(place) for place in iter_parent_folders(folder))
     return next((one.scripts[name] for one in owned if one is not None and name in one.scripts), None)

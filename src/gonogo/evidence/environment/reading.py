@@ -20,17 +20,17 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-_TELLS_NOTHING = translated(
+_NO_VERSIONS_IN_FILE = translated(
     "{path} contains no package versions: give requirements, a pip freeze, a lock file, a Dockerfile, "
     "JSON, or the output of `gonogo env`"
 )
 _CANNOT_READ = translated("can't read {path}: {why}")
 _TOO_LARGE = translated("it is {size} KiB; version lists are read up to {limit} KiB: give the output of pip freeze")
 _HEAD = 1 << 18
-_OF_SETUP = {"setup.py": read_setup_py, "setup.cfg": read_setup_cfg, "setup-script": read_setup_script}
+_SETUP_READERS = {"setup.py": read_setup_py, "setup.cfg": read_setup_cfg, "setup-script": read_setup_script}
 _MAX_BYTES = {"lock": 8 << 20, "pyproject": 256 << 10}
 """Locks hold the hashes of every wheel; the others are some kilobytes, and this much all the same."""
-_MAX_OTHERS = 1 << 20
+_DEFAULT_MAX_BYTES = 1 << 20
 
 
 def read_environment(source: SourceFile) -> Environment:
@@ -38,9 +38,9 @@ def read_environment(source: SourceFile) -> Environment:
 
     A file that tells nothing gives an environment without packages; nothing is raised.
     """
-    kind = _kind_of(source)
+    kind = _file_format(source)
     listing = PackageListing(source)
-    limit = _MAX_BYTES.get(kind, _MAX_OTHERS)
+    limit = _MAX_BYTES.get(kind, _DEFAULT_MAX_BYTES)
     if len(source.data) > limit:
         source.gap = source.gap or _TOO_LARGE.format(size=len(source.data) >> 10, limit=limit >> 10)
         return listing.environment()
@@ -54,8 +54,8 @@ def read_environment(source: SourceFile) -> Environment:
         read_conda(listing)
     elif kind == "dockerfile":
         read_dockerfile(listing)
-    elif kind in _OF_SETUP:
-        _OF_SETUP[kind](listing)
+    elif kind in _SETUP_READERS:
+        _SETUP_READERS[kind](listing)
     elif kind == "report":
         read_pasted(listing)
     else:
@@ -63,7 +63,7 @@ def read_environment(source: SourceFile) -> Environment:
     return listing.environment()
 
 
-def _kind_of(source: SourceFile) -> str:
+def _file_format(source: SourceFile) -> str:
     """The kind of a file, by its name or by how it begins."""
     name = os.path.basename(source.path).lower()
     head = source.data[source.start : source.start + _HEAD]
@@ -105,5 +105,5 @@ def environment_in(path: Path) -> Environment:
         raise UserError(_CANNOT_READ.format(path=path, why=source.gap))
     nothing = Environment(sources=environment.sources, unread=environment.unread, index_lines=environment.index_lines)
     if not environment.packages and environment == nothing:
-        raise UserError(_TELLS_NOTHING.format(path=path))
+        raise UserError(_NO_VERSIONS_IN_FILE.format(path=path))
     return environment

@@ -15,9 +15,9 @@ from typing import Any
 
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.environment.versions.listing import cuda_of_tag
+from gonogo.evidence.environment.versions.listing import cuda_version_of_tag
 from gonogo.evidence.field import Field
-from gonogo.evidence.private import without_private
+from gonogo.evidence.private import redact_private
 from gonogo.finding import Text
 
 
@@ -26,36 +26,36 @@ def this_machine(deep: bool = False) -> Environment:
     packages: dict[str, Package] = {}
     torch_folder = None
     for folder in sys.path:
-        for name, found_version in installed_in(folder or "."):
+        for name, found_version in installed_distributions(folder or "."):
             if name not in packages:
                 packages[name] = Package(name, f"=={found_version}" if found_version else "", source=interpreter())
                 if name == "torch":
                     torch_folder = os.path.join(folder or ".", "torch")
-    torch = build_of_torch(torch_folder) if torch_folder is not None else {}
+    torch = torch_build_info(torch_folder) if torch_folder is not None else {}
     facts: dict[str, Any] = {"python": Field(platform.python_version())}
     if torch:
         facts["cuda"] = Field(torch["cuda"]) if torch.get("cuda") else Field.missing()
     elif "torch" in packages and (version := packages["torch"].version) is not None and version.local:
-        cuda = cuda_of_tag(version.local)
+        cuda = cuda_version_of_tag(version.local)
         facts["cuda"] = Field(cuda) if cuda else Field.missing()
     nccl = next((package for name, package in packages.items() if name.startswith("nvidia-nccl-cu")), None)
     if nccl is not None and nccl.version_text:
         facts["nccl"] = Field(nccl.version_text)
     if deep:
-        from gonogo.evidence.environment.machine import facts_of_machine
+        from gonogo.evidence.environment.machine import machine_facts
 
-        facts.update(facts_of_machine(packages))
+        facts.update(machine_facts(packages))
     return Environment(packages=packages, sources=(interpreter(),), complete=True, torch=torch, **facts)
 
 
 @cache
 def interpreter() -> Text:
     """The running Python, as a source of versions is named."""
-    where = without_private(sys.executable or "python")
+    where = redact_private(sys.executable or "python")
     return Text(f"this Python ({where})", f"当前 Python（{where}）")
 
 
-def installed_in(folder: str) -> Iterator[tuple[str, str]]:
+def installed_distributions(folder: str) -> Iterator[tuple[str, str]]:
     """Canonical name and version of each distribution in a folder of ``sys.path``."""
     try:
         entries = os.listdir(folder)
@@ -83,7 +83,7 @@ def _version_in(path: str) -> str:
     return ""
 
 
-def build_of_torch(folder: str) -> dict[str, Any]:
+def torch_build_info(folder: str) -> dict[str, Any]:
     """What ``torch/version.py`` says of torch's build: ``cuda``, ``hip``, ``git``, ``debug``. torch is not imported."""
     try:
         with open(os.path.join(folder, "version.py"), encoding="utf-8", errors="replace") as file:

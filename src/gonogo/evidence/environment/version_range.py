@@ -17,9 +17,9 @@ from packaging.version import InvalidVersion, Version
 Cut = tuple[Any, ...]
 """A point between versions: ``(0, version, 0)`` just before one, ``(0, version, 1)`` just after it."""
 
-_BEFORE_ALL: Cut = (-1,)
-_AFTER_ALL: Cut = (1,)
-_CLAUSE = r"\s*(~=|===?|!=|<=|>=|<|>)\s*v?([0-9a-zA-Z][0-9a-zA-Z.!+_-]{0,80}?)(\.\*)?\s*$"
+_LOWEST_BOUND: Cut = (-1,)
+_HIGHEST_BOUND: Cut = (1,)
+_CLAUSE_PATTERN = r"\s*(~=|===?|!=|<=|>=|<|>)\s*v?([0-9a-zA-Z][0-9a-zA-Z.!+_-]{0,80}?)(\.\*)?\s*$"
 _MAX_LENGTH = 1000
 
 
@@ -30,7 +30,7 @@ class Interval(msgspec.Struct, frozen=True):
     end: Cut
 
 
-class Versions(msgspec.Struct, frozen=True):
+class VersionSet(msgspec.Struct, frozen=True):
     """A set of versions: intervals in order, apart from each other. ``named`` are the versions that were written."""
 
     intervals: tuple[Interval, ...]
@@ -49,7 +49,7 @@ class Versions(msgspec.Struct, frozen=True):
             return None if version not in self.named else False
         return False
 
-    def holds(self, other: Versions) -> bool | None:
+    def holds(self, other: VersionSet) -> bool | None:
         """True where all of the other set is in this one, False where none is, None where some is."""
         if not other.intervals:
             return None
@@ -66,11 +66,11 @@ def public(version: Version) -> Version:
     return version if version.local is None else parse_version(version.public) or version
 
 
-def same_release(one: Version, other: Version) -> bool:
+def same_release(first: Version, other: Version) -> bool:
     """Whether two versions are of one release: 0.16.0rc1 and 0.16."""
-    width = max(len(one.release), len(other.release))
-    pad = [(*version.release, *(0,) * (width - len(version.release))) for version in (one, other)]
-    return one.epoch == other.epoch and pad[0] == pad[1]
+    width = max(len(first.release), len(other.release))
+    pad = [(*version.release, *(0,) * (width - len(version.release))) for version in (first, other)]
+    return first.epoch == other.epoch and pad[0] == pad[1]
 
 
 @lru_cache(maxsize=4096)
@@ -83,24 +83,24 @@ def parse_version(text: str) -> Version | None:
 
 
 @lru_cache(maxsize=4096)
-def versions_in(specifier: str, *, released: bool = False) -> Versions | None:
+def parse_specifier(specifier: str, *, released_only: bool = False) -> VersionSet | None:
     """The set that a specifier (``>=0.14,!=0.14.2``) takes; None where it is none. The empty one takes all.
 
-    ``released`` leaves out what pip would not choose by itself: pre-releases below ``==0.14.*``.
+    ``released_only`` leaves out what pip would not choose by itself: pre-releases below ``==0.14.*``.
     """
     if len(specifier) > _MAX_LENGTH:
         return None
-    intervals = [Interval(_BEFORE_ALL, _AFTER_ALL)]
+    intervals = [Interval(_LOWEST_BOUND, _HIGHEST_BOUND)]
     named: list[Version] = []
     local: str | None = None
     for clause in specifier.split(","):
         if not clause.strip():
             continue
-        match = re.match(_CLAUSE, clause)
+        match = re.match(_CLAUSE_PATTERN, clause)
         version = parse_version(match[2]) if match else None
         if match is None or version is None:
             return None
-        found = _of_clause(match[1], version, wild=bool(match[3]), released=released)
+        found = _clause_intervals(match[1], version, is_wildcard=bool(match[3]), released_only=released_only)
         if found is None:
             return None
         if version.local is not None and match[1] in ("==", "==="):
@@ -112,41 +112,43 @@ def versions_in(specifier: str, *, released: bool = False) -> Versions | None:
             for b in found
             if max(a.start, b.start) < min(a.end, b.end)
         ]
-    return Versions(tuple(intervals), tuple(named), local)
+    return VersionSet(tuple(intervals), tuple(named), local)
 
 
-def _of_clause(operator: str, version: Version, *, wild: bool, released: bool) -> tuple[Interval, ...] | None:
+def _clause_intervals(
+    operator: str, version: Version, *, is_wildcard: bool, released_only: bool
+) -> tuple[Interval, ...] | None:
     version = public(version)
     before, after = (0, version, 0), (0, version, 1)
     if operator == "~=":
-        if len(version.release) < 2 or wild:
+        if len(version.release) < 2 or is_wildcard:
             return None
-        return (Interval(before, (0, _next_of(version.release[:-1], version.epoch), 0)),)
-    if wild:
+        return (Interval(before, (0, _next_release(version.release[:-1], version.epoch), 0)),)
+    if is_wildcard:
         if operator not in ("==", "!="):
             return None
-        start = (0, version if released else _dev(version.release, version.epoch), 0)
-        end = (0, _next_of(version.release, version.epoch), 0)
+        start = (0, version if released_only else _first_dev_release(version.release, version.epoch), 0)
+        end = (0, _next_release(version.release, version.epoch), 0)
     else:
         start, end = before, after
     if operator in ("==", "==="):
         return (Interval(start, end),)
     if operator == "!=":
-        return (Interval(_BEFORE_ALL, start), Interval(end, _AFTER_ALL))
+        return (Interval(_LOWEST_BOUND, start), Interval(end, _HIGHEST_BOUND))
     if operator == ">=":
-        return (Interval(before, _AFTER_ALL),)
+        return (Interval(before, _HIGHEST_BOUND),)
     if operator == ">":
-        return (Interval(after, _AFTER_ALL),)
+        return (Interval(after, _HIGHEST_BOUND),)
     if operator == "<=":
-        return (Interval(_BEFORE_ALL, after),)
+        return (Interval(_LOWEST_BOUND, after),)
     # `<0.16` takes no pre-release of 0.16.
-    edge = version if version.is_prerelease else _dev(version.release, version.epoch)
-    return (Interval(_BEFORE_ALL, (0, edge, 0)),)
+    edge = version if version.is_prerelease else _first_dev_release(version.release, version.epoch)
+    return (Interval(_LOWEST_BOUND, (0, edge, 0)),)
 
 
-def _dev(release: tuple[int, ...], epoch: int) -> Version:
+def _first_dev_release(release: tuple[int, ...], epoch: int) -> Version:
     return Version(f"{epoch}!{'.'.join(map(str, release))}.dev0")
 
 
-def _next_of(release: tuple[int, ...], epoch: int) -> Version:
-    return _dev((*release[:-1], release[-1] + 1), epoch)
+def _next_release(release: tuple[int, ...], epoch: int) -> Version:
+    return _first_dev_release((*release[:-1], release[-1] + 1), epoch)

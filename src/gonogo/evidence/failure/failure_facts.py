@@ -13,9 +13,9 @@ from gonogo.evidence.log.code_owner import code_place
 from gonogo.evidence.log.exit_summary import exits, first_failure
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.log.stall import is_time_out
-from gonogo.evidence.log.traceback import LogFrame, Raised
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.log.stall import is_timeout_message
+from gonogo.evidence.log.traceback import LogFrame, RaisedError
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.failure import CodePlace, FailureFacts, RaisedException
 
 _MAX_CHAIN = 12
@@ -39,16 +39,18 @@ def failure_facts(log: FailureLog) -> FailureFacts:
         at=next((one for one in reversed(frames) if one.package not in _HOLD_FOR_OTHERS), frames[-1])
         if frames
         else None,
-        your_line=next((frame for one in reversed(chain) for frame in reversed(one.frames) if _is_users(frame)), None),
+        your_line=next(
+            (frame for one in reversed(chain) for frame in reversed(one.frames) if _is_user_frame(frame)), None
+        ),
         root_rank=root.rank if root is not None else None,
         collectives=tuple(collective_calls(log)),
         native=tuple(native_symbols(log)),
         exit_codes=tuple(dict.fromkeys(code for _, code in exits(log))),
-        versions=_versions_of(chain, versions),
+        versions=_versions_in_chain(chain, versions),
     )
 
 
-_QUOTES_OTHERS = compiled_when_used(r"^CheckpointException ranks:")
+_QUOTES_OTHERS = lazy_compile(r"^CheckpointException ranks:")
 """What torch's distributed checkpoint raises, before it prints what each rank raised."""
 
 
@@ -59,7 +61,7 @@ def first_error(log: FailureLog) -> LoggedError | None:
     else the first in the logs.
     """
     roots = [error for error in log.errors if error.role is Role.ROOT]
-    own = [error for error in roots if not is_time_out(error.message)] or roots
+    own = [error for error in roots if not is_timeout_message(error.message)] or roots
     own = [error for error in own if not _QUOTES_OTHERS.search(error.message[:200])] or own
     if not own:
         return None
@@ -90,36 +92,36 @@ def ended_by(log: FailureLog, error: LoggedError) -> LoggedError:
 
 
 # fmt: off
-_PLAIN = frozenset((
+_PLAIN_EXCEPTION_TYPES = frozenset((
     "KeyError", "IndexError", "NameError", "TypeError", "ValueError", "AttributeError", "AssertionError",
     "ZeroDivisionError", "FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "PermissionError",
     "UnboundLocalError", "ImportError", "ModuleNotFoundError", "NotImplementedError", "SyntaxError", "RecursionError",
     "FileExistsError", "UnicodeDecodeError", "JSONDecodeError", "OverflowError", "RuntimeError",
 ))
 # fmt: on
-_LATE = compiled_when_used(
+_LATE = lazy_compile(
     r"(?i)cuda|nccl|asynchronous|HIP error|\bNPU\b|\bACL\b|out of memory|DataLoader worker|Caught \w+ in "
     r"|allocate memory|not enough memory|InnerRun|npu:"
 )
 
 
-def raised_in_your_line(raised: RaisedException) -> bool:
+def is_raised_in_user_code(exception: RaisedException) -> bool:
     """True for a plain exception whose innermost frame is the user's own: it is what happened, whatever the reason."""
-    at = raised.frames[-1] if raised.frames else None
-    if at is None or not _is_users(at) or not at.line:
+    at = exception.frames[-1] if exception.frames else None
+    if at is None or not _is_user_frame(at) or not at.line:
         return False
-    return raised.type in _PLAIN and not _LATE.search(raised.message.text[:2000])
+    return exception.type in _PLAIN_EXCEPTION_TYPES and not _LATE.search(exception.message.text[:2000])
 
 
 def _chain(error: LoggedError, versions: Mapping[str, str]) -> Iterator[RaisedException]:
-    raised: list[Raised] = [error.raised]
+    raised: list[RaisedError] = [error.raised]
     while (cause := raised[-1].cause) is not None and len(raised) < _MAX_CHAIN:
         raised.append(cause)
     for one in reversed(raised):
         yield RaisedException(
             type=one.type,
             message=parsed_message(one.type, one.message),
-            frames=tuple(code_place(frame, versions) for frame in _inner_and_outer(one.frames)),
+            frames=tuple(code_place(frame, versions) for frame in _without_recursion(one.frames)),
             log=one.at.path,
             line=one.at.number,
             ranks=error.ranks if one is error.raised else (),
@@ -127,16 +129,16 @@ def _chain(error: LoggedError, versions: Mapping[str, str]) -> Iterator[RaisedEx
         )
 
 
-def _inner_and_outer(frames: tuple[LogFrame, ...]) -> tuple[LogFrame, ...]:
+def _without_recursion(frames: tuple[LogFrame, ...]) -> tuple[LogFrame, ...]:
     """The frames, without the middle of an endless recursion."""
     return frames if len(frames) <= _MAX_FRAMES else (*frames[:10], *frames[10 - _MAX_FRAMES :])
 
 
-def _is_users(frame: CodePlace) -> bool:
+def _is_user_frame(frame: CodePlace) -> bool:
     return frame.owner == "user" and not frame.path.startswith("<")
 
 
-def _versions_of(chain: Iterable[RaisedException], versions: Mapping[str, str]) -> dict[str, str]:
+def _versions_in_chain(chain: Iterable[RaisedException], versions: Mapping[str, str]) -> dict[str, str]:
     """The versions that are known of packages in the frames and messages of the chain."""
     named: set[str] = set()
     for one in chain:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.log.code_owner import DISTRIBUTIONS
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.log.code_owner import DISTRIBUTION_BY_MODULE
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.failure import Message, PackageMention, Quantity
 
 _MAX_LENGTH = 6000
@@ -16,68 +16,70 @@ _MAX_LENGTH = 6000
 _MAX_NAMES = 60
 
 _CALLEE = r"([A-Za-z_][\w.<>]{0,200})\(\)"
-_KEYWORD = compiled_when_used(rf"{_CALLEE} got an unexpected keyword argument '([^']{{1,80}})'")
-_MISSING = compiled_when_used(
+_UNEXPECTED_KEYWORD_PATTERN = lazy_compile(rf"{_CALLEE} got an unexpected keyword argument '([^']{{1,80}})'")
+_MISSING = lazy_compile(
     rf"{_CALLEE} missing \d+ required (?:positional|keyword-only) arguments?: (.{{1,400}}?)(?:\n|$)"
 )
-_COUNT = compiled_when_used(rf"{_CALLEE} takes (?:from \d+ to )?(?:exactly )?(\d+) positional arguments? but (\d+)")
-_NO_ATTRIBUTE = compiled_when_used(
+_COUNT = lazy_compile(rf"{_CALLEE} takes (?:from \d+ to )?(?:exactly )?(\d+) positional arguments? but (\d+)")
+_NO_ATTRIBUTE = lazy_compile(
     r"(?:'([\w.]{1,120})' object|module '?([\w.]{1,200}?)'?|type object '([\w.]{1,120})') has no attribute "
     r"'?(\w{1,120})'?"
 )
-_ATTRIBUTE_OF_CONFIG = compiled_when_used(r"Key '([\w.]{1,80})' is not in struct")
-_NOT_IMPORTABLE = compiled_when_used(
+_CONFIG_KEY_PATTERN = lazy_compile(r"Key '([\w.]{1,80})' is not in struct")
+_NOT_IMPORTABLE = lazy_compile(
     r"cannot import name '?(\w{1,120})'? from (?:partially initialized module )?'([\w.]{1,200})'"
 )
-_NO_MODULE = compiled_when_used(r"No module named '?([\w.]{1,200})'?")
-_UNDEFINED = compiled_when_used(r"(\S{1,400}?\.so[\w.]{0,20}): undefined symbol: (\S{1,600})")
-_NOT_DEFINED = compiled_when_used(r"name '(\w{1,120})' is not defined")
-_STATE_DICT = compiled_when_used(r"(?:Missing key\(s\)|Unexpected key\(s\)) in state_dict")
-_MISSING_KEYS = compiled_when_used(r"Missing key\(s\) in state_dict: ((?:\s*\"[^\"]{1,300}\",?)+)")
-_UNEXPECTED_KEYS = compiled_when_used(r"Unexpected key\(s\) in state_dict: ((?:\s*\"[^\"]{1,300}\",?)+)")
-_NOT_IN_CHECKPOINT = compiled_when_used(r"Missing key in checkpoint state_dict: ['\"]?(\S{1,400}?)['\"]?\.?(?:\s|$)")
-_QUOTED = compiled_when_used(r"[\"'`]([^\"'`\n]{1,300})[\"'`]")
-_NOT_DIVISIBLE = compiled_when_used(
+_NO_MODULE = lazy_compile(r"No module named '?([\w.]{1,200})'?")
+_UNDEFINED_SYMBOL_PATTERN = lazy_compile(r"(\S{1,400}?\.so[\w.]{0,20}): undefined symbol: (\S{1,600})")
+_NOT_DEFINED = lazy_compile(r"name '(\w{1,120})' is not defined")
+_STATE_DICT = lazy_compile(r"(?:Missing key\(s\)|Unexpected key\(s\)) in state_dict")
+_MISSING_KEYS = lazy_compile(r"Missing key\(s\) in state_dict: ((?:\s*\"[^\"]{1,300}\",?)+)")
+_UNEXPECTED_KEYS = lazy_compile(r"Unexpected key\(s\) in state_dict: ((?:\s*\"[^\"]{1,300}\",?)+)")
+_NOT_IN_CHECKPOINT = lazy_compile(r"Missing key in checkpoint state_dict: ['\"]?(\S{1,400}?)['\"]?\.?(?:\s|$)")
+_QUOTED_PATTERN = lazy_compile(r"[\"'`]([^\"'`\n]{1,300})[\"'`]")
+_NOT_DIVISIBLE = lazy_compile(
     r"(?i)(?:not |be )(?:evenly )?(?:divisible|divided|a multiple)|(?:must|should) divide|multiple of"
 )
-_SIZE_MISMATCH = compiled_when_used(
+_SIZE_MISMATCH = lazy_compile(
     r"(?i)size mismatch|must match the (?:existing )?size|shapes? (?:cannot|can't|mismatch|do(?:es)? not match)"
     r"|shape mismatch|size of tensor a|cannot be multiplied|do not match: |contraction dimension"
     r"|is invalid for input of size"
 )
-_NO_FILE = compiled_when_used(r"No such file or directory: '?([^'\n]{1,400})'?")
+_NO_FILE = lazy_compile(r"No such file or directory: '?([^'\n]{1,400})'?")
 
 _VERSION = r"\d{1,4}(?:\.\w{1,12}){0,4}(?:[.+-]?\w[\w.]{0,30})?"
-_REQUIRED = compiled_when_used(
+_REQUIRED_VERSION_PATTERN = lazy_compile(
     rf"\b([A-Za-z][\w-]{{1,40}}(?:\[[\w,]{{1,60}}\])?) ?((?:(?:[<>=!~]=|[<>]) ?v?{_VERSION}(?:\.\*)?,? ?){{1,8}})"
 )
-_FOUND = compiled_when_used(
+_FOUND_VERSION_PATTERN = lazy_compile(
     rf"(?:but (?:found|you have|got)|found|you have|installed(?: version)?(?: is|:)?|current(?:ly)?(?: is)?) "
     rf"(?:package )?`?([A-Za-z][\w-]{{1,40}})(?:==| version | )v?({_VERSION})"
 )
-_SAID_VERSION = compiled_when_used(rf"\b([A-Za-z][\w-]{{1,40}}) (?:version|release)s?:? ?(?:is |of )?v?({_VERSION})")
-_SYMBOL = compiled_when_used(
+_STATED_VERSION_PATTERN = lazy_compile(
+    rf"\b([A-Za-z][\w-]{{1,40}}) (?:version|release)s?:? ?(?:is |of )?v?({_VERSION})"
+)
+_SYMBOL_PATTERN = lazy_compile(
     r"(?<![\w./])([A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+|[A-Za-z_]\w*_\w+|[A-Z][a-z0-9]+[A-Z]\w+)(?![\w/])"
 )
-_SETTING = compiled_when_used(r"(?<![\w-])--([A-Za-z][\w.-]{1,80})|\b([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)\b")
-_ASSIGNED = compiled_when_used(r"\b([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`?'?\"? ?(?:=|:)=? ?[\w.'\"(\[-]")
-_PATH = compiled_when_used(r"(?<![\w:/.])((?:~|\.{1,2})?/[\w.@+~-]+(?:/[\w.@+~=-]+)*/?|[A-Za-z]:\\[\w.\\ -]{1,200})")
-_SHAPE = compiled_when_used(
+_SETTING = lazy_compile(r"(?<![\w-])--([A-Za-z][\w.-]{1,80})|\b([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)\b")
+_ASSIGNMENT_PATTERN = lazy_compile(r"\b([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`?'?\"? ?(?:=|:)=? ?[\w.'\"(\[-]")
+_PATH = lazy_compile(r"(?<![\w:/.])((?:~|\.{1,2})?/[\w.@+~-]+(?:/[\w.@+~=-]+)*/?|[A-Za-z]:\\[\w.\\ -]{1,200})")
+_SHAPE = lazy_compile(
     r"torch\.Size\(\[([\d, ]{0,120})\]\)|(?<![\w\]])[\[(]((?:\d{1,12}, ?)*\d{1,12},?)[\])]|\b(\d{1,9}(?:x\d{1,9})+)\b"
 )
-_DTYPE = compiled_when_used(
+_DTYPE = lazy_compile(
     r"\btorch\.(bfloat16|float8_\w+|float16|float32|float64|half|float|double|int4|int8|int16|int32|int64|uint8|long|bool)\b"
     r"|\b(?:c10::)?(BFloat16|Half|Float8_\w+|Float|Double|Long)\b"
 )
 _DTYPE_NAMES = {"bfloat16": "bfloat16", "half": "float16", "float": "float32", "double": "float64", "long": "int64"}
-_DEVICE = compiled_when_used(r"\b((?:cuda|npu|xpu|hpu|musa|mps|meta)(?::\d{1,3})?|cpu)\b")
-_SIZE = compiled_when_used(r"(?<![\w.])(\d{1,20}(?:[.,]\d{1,20})?) ?([KMGT]i?B|[KMGT]iB|bytes)\b")
-_TIME = compiled_when_used(
+_DEVICE = lazy_compile(r"\b((?:cuda|npu|xpu|hpu|musa|mps|meta)(?::\d{1,3})?|cpu)\b")
+_SIZE = lazy_compile(r"(?<![\w.])(\d{1,20}(?:[.,]\d{1,20})?) ?([KMGT]i?B|[KMGT]iB|bytes)\b")
+_DURATION_PATTERN = lazy_compile(
     r"(?<![\w.])(\d{1,15}(?:\.\d{1,9})?) ?(milliseconds|msec|ms|seconds|secs?|s|minutes|mins?|hours?|h)\b"
 )
-_MILLISECONDS = compiled_when_used(r"\((?:ms|milliseconds)\)=(\d{1,15})")
-_NUMBER = compiled_when_used(r"(?<![\w.+-])-?\d{1,18}(?![\w]|\.\d)")
-_BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "b": 1}
+_MILLISECONDS = lazy_compile(r"\((?:ms|milliseconds)\)=(\d{1,15})")
+_NUMBER = lazy_compile(r"(?<![\w.+-])-?\d{1,18}(?![\w]|\.\d)")
+_UNIT_BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "b": 1}
 _SECONDS = {"ms": 0.001, "mi": 60.0, "se": 1.0, "s": 1.0, "h": 3600.0, "ho": 3600.0}
 
 
@@ -93,12 +95,12 @@ class _Form(NamedTuple):
 def parsed_message(type_: str, text: str) -> Message:
     """The parts of what an exception of that type says."""
     looked_at = text[:_MAX_LENGTH]
-    form = _form_of(type_, looked_at)
+    form = _parse_form(type_, looked_at)
     shapes, rest = _shapes(looked_at)
     quantities, rest = _quantities(rest)
-    packages = tuple(_packages(looked_at))
+    packages = tuple(_package_mentions(looked_at))
     # The figures of a version and of a path are none of the message's own.
-    for pattern in (_REQUIRED, _FOUND, _SAID_VERSION, _PATH, _DEVICE):
+    for pattern in (_REQUIRED_VERSION_PATTERN, _FOUND_VERSION_PATTERN, _STATED_VERSION_PATTERN, _PATH, _DEVICE):
         rest = pattern.sub(" ", rest)
     return Message(
         text=text,
@@ -107,34 +109,34 @@ def parsed_message(type_: str, text: str) -> Message:
         names=form.names,
         unexpected=form.unexpected,
         packages=packages,
-        symbols=_unique(match.group(1) for match in _SYMBOL.finditer(looked_at)),
+        symbols=_unique_names(match.group(1) for match in _SYMBOL_PATTERN.finditer(looked_at)),
         keywords=form.names if form.form in ("unexpected_keyword", "missing_arguments") else (),
-        settings=_unique(
+        settings=_unique_names(
             [
                 *(match.group(1) or match.group(2) for match in _SETTING.finditer(looked_at)),
-                *(match.group(1) for match in _ASSIGNED.finditer(looked_at)),
+                *(match.group(1) for match in _ASSIGNMENT_PATTERN.finditer(looked_at)),
             ]
         ),
-        paths=_unique(match.group(1) for match in _PATH.finditer(looked_at)),
+        paths=_unique_names(match.group(1) for match in _PATH.finditer(looked_at)),
         shapes=shapes,
-        dtypes=_unique(_dtype(match.group(1) or match.group(2)) for match in _DTYPE.finditer(looked_at)),
-        devices=_unique(match.group(1) for match in _DEVICE.finditer(looked_at)),
+        dtypes=_unique_names(_dtype(match.group(1) or match.group(2)) for match in _DTYPE.finditer(looked_at)),
+        devices=_unique_names(match.group(1) for match in _DEVICE.finditer(looked_at)),
         quantities=quantities,
         numbers=tuple(dict.fromkeys(int(match.group()) for match in _NUMBER.finditer(rest)))[:_MAX_NAMES],
     )
 
 
-def _form_of(type_: str, text: str) -> _Form:
-    for pattern, form in _FORMS:
+def _parse_form(type_: str, text: str) -> _Form:
+    for pattern, form in _FORM_PATTERNS:
         if found := pattern.search(text):
             return form(found)
     if _STATE_DICT.search(text):
         missing, unexpected = _MISSING_KEYS.search(text), _UNEXPECTED_KEYS.search(text)
         return _Form(
             "state_dict",
-            _after(text, "loading state_dict for "),
-            _quoted(missing.group(1) if missing else ""),
-            _quoted(unexpected.group(1) if unexpected else ""),
+            _following_text(text, "loading state_dict for "),
+            _quoted_names(missing.group(1) if missing else ""),
+            _quoted_names(unexpected.group(1) if unexpected else ""),
         )
     if found := _NOT_IN_CHECKPOINT.search(text):
         return _Form("checkpoint_key", "", (found.group(1),))
@@ -146,52 +148,52 @@ def _form_of(type_: str, text: str) -> _Form:
     return _Form("size_mismatch") if _SIZE_MISMATCH.search(text) else _Form("")
 
 
-_FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Form]], ...] = (
-    (_KEYWORD, lambda m: _Form("unexpected_keyword", m.group(1), (m.group(2),))),
-    (_MISSING, lambda m: _Form("missing_arguments", m.group(1), _quoted(m.group(2)))),
+_FORM_PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Form]], ...] = (
+    (_UNEXPECTED_KEYWORD_PATTERN, lambda m: _Form("unexpected_keyword", m.group(1), (m.group(2),))),
+    (_MISSING, lambda m: _Form("missing_arguments", m.group(1), _quoted_names(m.group(2)))),
     (_COUNT, lambda m: _Form("argument_count", m.group(1), (m.group(2), m.group(3)))),
-    (_UNDEFINED, lambda m: _Form("undefined_symbol", m.group(1), (m.group(2),))),
+    (_UNDEFINED_SYMBOL_PATTERN, lambda m: _Form("undefined_symbol", m.group(1), (m.group(2),))),
     (_NOT_IMPORTABLE, lambda m: _Form("not_importable", m.group(2), (m.group(1),))),
     (_NO_MODULE, lambda m: _Form("no_module", m.group(1))),
     (_NO_ATTRIBUTE, lambda m: _Form("no_attribute", m.group(1) or m.group(2) or m.group(3), (m.group(4),))),
-    (_ATTRIBUTE_OF_CONFIG, lambda m: _Form("missing_key", "config", (m.group(1),))),
+    (_CONFIG_KEY_PATTERN, lambda m: _Form("missing_key", "config", (m.group(1),))),
     (_NOT_DEFINED, lambda m: _Form("not_defined", "", (m.group(1),))),
     (_NO_FILE, lambda m: _Form("no_file", m.group(1))),
 )
 
 
-def _after(text: str, words: str) -> str:
+def _following_text(text: str, words: str) -> str:
     return text.partition(words)[2].partition(":")[0].strip()[:120]
 
 
-def _quoted(text: str) -> tuple[str, ...]:
-    return _unique(match.group(1) for match in _QUOTED.finditer(text))
+def _quoted_names(text: str) -> tuple[str, ...]:
+    return _unique_names(match.group(1) for match in _QUOTED_PATTERN.finditer(text))
 
 
-def _unique(names: Iterator[str] | list[str]) -> tuple[str, ...]:
+def _unique_names(names: Iterator[str] | list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))[:_MAX_NAMES]
 
 
-def _packages(text: str) -> Iterator[PackageMention]:
+def _package_mentions(text: str) -> Iterator[PackageMention]:
     required: dict[str, str] = {}
     there: dict[str, str] = {}
-    for match in _REQUIRED.finditer(text):
+    for match in _REQUIRED_VERSION_PATTERN.finditer(text):
         name, specifier = _package(match.group(1)), match.group(2).replace(" ", "").strip(",")
-        if specifier.startswith("==") and _says_found(text, match.start()):
+        if specifier.startswith("==") and _is_found_version(text, match.start()):
             there.setdefault(name, specifier.removeprefix("=="))
         else:
             required.setdefault(name, specifier)
-    for pattern in (_FOUND, _SAID_VERSION):
+    for pattern in (_FOUND_VERSION_PATTERN, _STATED_VERSION_PATTERN):
         for match in pattern.finditer(text):
             there.setdefault(_package(match.group(1)), match.group(2))
     for name in dict.fromkeys((*required, *there)):
-        if name in _NO_PACKAGES or name.isdigit():
+        if name in _NON_PACKAGE_WORDS or name.isdigit():
             continue
         yield PackageMention(name, there.get(name, ""), required.get(name, ""))
 
 
 # fmt: off
-_NO_PACKAGES = frozenset((
+_NON_PACKAGE_WORDS = frozenset((
     "version", "versions", "than", "is", "be", "must", "rank", "size", "dim", "step", "tensor", "python-version",
     "expected", "got", "at", "of", "and", "or", "not", "the", "needs", "cuda-version", "capability", "sm", "tokens",
     "found", "requires", "require", "least", "dimension",
@@ -199,14 +201,14 @@ _NO_PACKAGES = frozenset((
 # fmt: on
 
 
-def _says_found(text: str, start: int) -> bool:
+def _is_found_version(text: str, start: int) -> bool:
     before = text[max(start - 24, 0) : start].lower()
     return any(word in before for word in ("found ", "have ", "got ", "installed "))
 
 
 def _package(name: str) -> str:
     name = name.partition("[")[0]
-    return DISTRIBUTIONS.get(name, canonical(name))
+    return DISTRIBUTION_BY_MODULE.get(name, canonical(name))
 
 
 def _shapes(text: str) -> tuple[tuple[tuple[int, ...], ...], str]:
@@ -229,8 +231,8 @@ def _quantities(text: str) -> tuple[tuple[Quantity, ...], str]:
     found = []
     for match in _SIZE.finditer(text):
         unit = match.group(2)
-        found.append((match.start(), Quantity(_number(match.group(1)) * _BYTES[unit[0]], "bytes", match.group(0))))
-    for match in _TIME.finditer(text):
+        found.append((match.start(), Quantity(_number(match.group(1)) * _UNIT_BYTES[unit[0]], "bytes", match.group(0))))
+    for match in _DURATION_PATTERN.finditer(text):
         unit = match.group(2)
         factor = _SECONDS["ms" if unit.startswith(("ms", "milli")) else unit[:2]]
         found.append((match.start(), Quantity(_number(match.group(1)) * factor, "seconds", match.group(0))))
@@ -239,7 +241,7 @@ def _quantities(text: str) -> tuple[tuple[Quantity, ...], str]:
         for match in _MILLISECONDS.finditer(text)
     ]
     rest = text
-    for pattern in (_SIZE, _TIME, _MILLISECONDS):
+    for pattern in (_SIZE, _DURATION_PATTERN, _MILLISECONDS):
         rest = pattern.sub(" ", rest)
     return tuple(quantity for _, quantity in sorted(found, key=lambda one: one[0]))[:_MAX_NAMES], rest
 

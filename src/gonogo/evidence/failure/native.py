@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding.failure import NativeSymbol
 
 _UNDEFINED = Pattern(r"\.so[\w.]*: undefined symbol: \S")
-_UNDEFINED_PARTS = compiled_when_used(r"(\S{1,400}?\.so[\w.]{0,20}): undefined symbol: (\S{1,600}?)(?:[,\s]|$)")
+_UNDEFINED_SYMBOL_PATTERN = lazy_compile(r"(\S{1,400}?\.so[\w.]{0,20}): undefined symbol: (\S{1,600}?)(?:[,\s]|$)")
 _STACK = Pattern(
     r'^\s*File "<unknown>", line 0, in \S|^\s*(?:frame )?#\d+:? .+ \(?(?:0x[0-9a-f]+ )?(?:in|from) \S+\.so'
 )
-_UNKNOWN = compiled_when_used(r'File "<unknown>", line 0, in (.{1,300})$')
-_FRAME = compiled_when_used(
+_UNKNOWN = lazy_compile(r'File "<unknown>", line 0, in (.{1,300})$')
+_FRAME = lazy_compile(
     r"#\d+:? (?:0x[0-9a-f]+ in )?(.{1,300}?) (?:\+ 0x[0-9a-f]+ )?\((?:0x[0-9a-f]+ )?(?:in|from) (\S+?)\)?$"
 )
 _MAX_SYMBOLS = 40
@@ -23,19 +23,19 @@ _MAX_SYMBOLS = 40
 def native_symbols(log: FailureLog) -> Iterator[NativeSymbol]:
     """Each symbol once, in the order of the log."""
     seen: set[str] = set()
-    for pattern, parts in ((_UNDEFINED, (_UNDEFINED_PARTS,)), (_STACK, (_UNKNOWN, _FRAME))):
+    for pattern, parts in ((_UNDEFINED, (_UNDEFINED_SYMBOL_PATTERN,)), (_STACK, (_UNKNOWN, _FRAME))):
         for found in log.find_all(pattern):
             match = next((one for part in parts if (one := part.search(found.text))), None)
             if match is None:
                 continue
-            library, symbol = match.groups() if pattern is _UNDEFINED else (_library(match), match.group(1))
+            library, symbol = match.groups() if pattern is _UNDEFINED else (_library_of_match(match), match.group(1))
             if symbol in seen or len(seen) >= _MAX_SYMBOLS:
                 continue
             seen.add(symbol)
             yield NativeSymbol(symbol.strip(), library, found.line.path, found.line.number)
 
 
-def _library(match: object) -> str:
+def _library_of_match(match: object) -> str:
     groups = match.groups()  # type: ignore[attr-defined]
     return groups[1] if len(groups) > 1 else ""
 
@@ -57,7 +57,7 @@ def string_abi(symbol: str) -> str:
     """The C++ ABI that a symbol with a std::string is of: ``"old"``, ``"new"``, or ``""`` where it has none."""
     if "__cxx1112basic_string" in symbol or "NSt7__cxx11" in symbol:
         return "new"
-    return "old" if _OLD_STRING.search(symbol) else ""
+    return "old" if _OLD_STRING_ABI_PATTERN.search(symbol) else ""
 
 
-_OLD_STRING = compiled_when_used(r"(?:E|R|K|S\d?_|j|i|b|PKc)Ss(?:$|[A-Zb-z_])|RKSs|E[A-Z]?Ss")
+_OLD_STRING_ABI_PATTERN = lazy_compile(r"(?:E|R|K|S\d?_|j|i|b|PKc)Ss(?:$|[A-Zb-z_])|RKSs|E[A-Z]?Ss")

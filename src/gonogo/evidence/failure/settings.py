@@ -9,23 +9,25 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.log_answer import CluePlace
 
 _MAX_SETTINGS = 3000
 _MAX_LINES = 400
-_MAX_TEXT = 1 << 18
+_MAX_TEXT_LENGTH = 1 << 18
 
-_OPTION = compiled_when_used(r"(?:^|\s)--([A-Za-z][\w.-]{0,80})(?:[ =]+(?!--)([^\s\\]{1,300}))?")
-_ASSIGNED = compiled_when_used(
+_OPTION_PATTERN = lazy_compile(r"(?:^|\s)--([A-Za-z][\w.-]{0,80})(?:[ =]+(?!--)([^\s\\]{1,300}))?")
+_ASSIGNED = lazy_compile(
     r"(?:^|[\s'\"(,])\+{0,2}([A-Za-z_][\w.]{0,120})=([^\s,'\"\\)]{1,300}|'[^']{0,300}'|\"[^\"]{0,300}\")"
 )
-_YAML = compiled_when_used(r"^\s*-?\s*[\"']?([A-Za-z_][\w.-]{0,80})[\"']?\s*:\s+([^#\n{\[]{1,300}?),?\s*(?:#.*)?$")
+_YAML_SETTING_PATTERN = lazy_compile(
+    r"^\s*-?\s*[\"']?([A-Za-z_][\w.-]{0,80})[\"']?\s*:\s+([^#\n{\[]{1,300}?),?\s*(?:#.*)?$"
+)
 _LISTED = Pattern(r"^\s*[a-z][a-z0-9_]+ \.{3,} \S|^\s*[a-z][a-z0-9_]+=[\w.+-]+,?\s*$|overrides: \[")
-_DOTS = compiled_when_used(r"^\s*([a-z][a-z0-9_]{1,80}) \.{3,} (\S{1,200})")
-_PLAIN = compiled_when_used(r"^\s*([a-z][a-z0-9_]{1,80})=([\w.+-]{1,200}),?\s*$")
-_OVERRIDE = compiled_when_used(r"'\+{0,2}([A-Za-z_][\w.]{0,120})=([^']{0,300})'")
+_DOTTED_SETTING_PATTERN = lazy_compile(r"^\s*([a-z][a-z0-9_]{1,80}) \.{3,} (\S{1,200})")
+_PLAIN = lazy_compile(r"^\s*([a-z][a-z0-9_]{1,80})=([\w.+-]{1,200}),?\s*$")
+_OVERRIDE_PATTERN = lazy_compile(r"'\+{0,2}([A-Za-z_][\w.]{0,120})=([^']{0,300})'")
 
 
 class RunSetting(NamedTuple):
@@ -65,36 +67,36 @@ def settings_of(log: FailureLog) -> tuple[RunSetting, ...]:
 
 def _settings(log: FailureLog) -> Iterator[RunSetting]:
     setup = log.setup
-    yield from _of_text(setup.launch, LAUNCH)
+    yield from _settings_in_text(setup.launch, LAUNCH)
     if setup.deepspeed_config is not None:
-        yield from _of_config(setup.deepspeed_config, "")
+        yield from _settings_in_config(setup.deepspeed_config, "")
     else:
-        yield from _of_text(setup.deepspeed_config_text, CONFIG)
-    yield from _of_text(setup.script, SCRIPT)
+        yield from _settings_in_text(setup.deepspeed_config_text, CONFIG)
+    yield from _settings_in_text(setup.script, SCRIPT)
     for found in islice(log.find_all(_LISTED), _MAX_LINES):
         place = CluePlace(found.line.path, found.line.number, found.text.strip()[:400])
-        for pattern in (_DOTS, _PLAIN, _OVERRIDE):
+        for pattern in (_DOTTED_SETTING_PATTERN, _PLAIN, _OVERRIDE_PATTERN):
             for match in pattern.finditer(found.text):
                 yield RunSetting(match.group(1), _plain(match.group(2)), LOG, place)
 
 
-def _of_text(text: str, source: Text) -> Iterator[RunSetting]:
-    for line in text[:_MAX_TEXT].splitlines():
+def _settings_in_text(text: str, source: Text) -> Iterator[RunSetting]:
+    for line in text[:_MAX_TEXT_LENGTH].splitlines():
         if line.lstrip().startswith("#") and not line.lstrip().startswith("#SBATCH"):
             continue
-        for match in _OPTION.finditer(line):
+        for match in _OPTION_PATTERN.finditer(line):
             yield RunSetting(match.group(1), _plain(match.group(2) or "true"), source, None)
         for match in _ASSIGNED.finditer(line):
             yield RunSetting(match.group(1), _plain(match.group(2)), source, None)
-        if match_yaml := _YAML.match(line):
+        if match_yaml := _YAML_SETTING_PATTERN.match(line):
             yield RunSetting(match_yaml.group(1), _plain(match_yaml.group(2)), source, None)
 
 
-def _of_config(section: Mapping[str, Any], before: str, depth: int = 0) -> Iterator[RunSetting]:
+def _settings_in_config(section: Mapping[str, Any], before: str, depth: int = 0) -> Iterator[RunSetting]:
     for key, value in section.items():
         name = f"{before}{key}"
         if isinstance(value, Mapping) and depth < 6:
-            yield from _of_config(value, f"{name}.", depth + 1)
+            yield from _settings_in_config(value, f"{name}.", depth + 1)
         elif isinstance(value, (str, int, float, bool)) or value is None:
             written = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
             yield RunSetting(name, written, CONFIG, None)
@@ -105,7 +107,7 @@ def _plain(value: str) -> str:
 
 
 # fmt: off
-_MEANINGS: Mapping[str, tuple[str, ...]] = {
+_NAMES_BY_MEANING: Mapping[str, tuple[str, ...]] = {
     "processes": ("nproc_per_node", "num_gpus", "num_processes", "n_gpus_per_node", "nproc", "gpus_per_node",
                   "actor_num_gpus_per_node", "ngpu"),
     "nodes": ("nnodes", "num_machines", "num_nodes"),
@@ -136,21 +138,21 @@ _MEANINGS: Mapping[str, tuple[str, ...]] = {
                "max_completion_length", "max_model_len", "block_size", "packed_sequence_size"),
 }
 # fmt: on
-_BY_NAME = {name: meaning for meaning, names in _MEANINGS.items() for name in names}
-NAMES = _MEANINGS
+_MEANING_BY_NAME = {name: meaning for meaning, names in _NAMES_BY_MEANING.items() for name in names}
+NAMES = _NAMES_BY_MEANING
 """How launchers and frameworks call what a run is sized by."""
 
 
-def meaning_of(name: str) -> str:
+def setting_meaning(name: str) -> str:
     """``"tp"`` for ``actor.tensor_model_parallel_size``: what a setting sizes; empty for any other."""
     if name.endswith("rollout.n"):
         return "generations"
-    return _BY_NAME.get(name.rpartition(".")[2].replace("-", "_").lower(), "")
+    return _MEANING_BY_NAME.get(name.rpartition(".")[2].replace("-", "_").lower(), "")
 
 
 def world_size(log: FailureLog) -> int | None:
     """The processes of the run, as far as the settings tell them."""
-    sizes = {meaning_of(one.name): one.number for one in reversed(settings_of(log)) if one.number}
+    sizes = {setting_meaning(one.name): one.number for one in reversed(settings_of(log)) if one.number}
     if sizes.get("world"):
         return sizes["world"]
     processes = sizes.get("processes")

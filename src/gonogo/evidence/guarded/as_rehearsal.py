@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import cast
 
 from gonogo.evidence.guarded.divergence import divergence
-from gonogo.evidence.guarded.ends import deepspeed_config, exception_of, once_a_run, roots, unlike
+from gonogo.evidence.guarded.ends import cached_per_run, deepspeed_config, fatal_exception, roots, unlike
 from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.records import ExceptionRecord
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Outcome, Phase, RankRecord, RehearsalRecord
 
 
-@once_a_run
-def as_rehearsal(run: GuardedRun) -> RehearsalRecord:
+@cached_per_run
+def to_rehearsal_record(run: GuardedRun) -> RehearsalRecord:
     """The exceptions that are nobody's consequence, and where the ranks' calls part; memory and the like are left out.
 
     What a rehearsal knows and a guarded run does not is empty, and so no hazard speaks of it.
@@ -39,9 +39,9 @@ def as_rehearsal(run: GuardedRun) -> RehearsalRecord:
     )
 
 
-def _rank(run: GuardedRun, rank: GuardedRank, failed: bool, diverged: bool) -> RankRecord:
-    raised = exception_of(rank) if failed and not diverged else None
-    outcome: Outcome = "diverged" if diverged else "raised" if raised is not None else "completed"
+def _rank(run: GuardedRun, rank: GuardedRank, has_failed: bool, has_diverged: bool) -> RankRecord:
+    raised = fatal_exception(rank) if has_failed and not has_diverged else None
+    outcome: Outcome = "diverged" if has_diverged else "raised" if raised is not None else "completed"
     start = rank.start
     return RankRecord(
         rank=rank.rank,
@@ -55,16 +55,16 @@ def _rank(run: GuardedRun, rank: GuardedRank, failed: bool, diverged: bool) -> R
     )
 
 
-def failure_of(raised: ExceptionRecord) -> Failure:
+def failure_of(exception: ExceptionRecord) -> Failure:
     """An exception that the guard saw, as a rehearsal has it."""
     return Failure(
-        type=raised.type,
-        message=raised.message,
-        frames=raised.frames,
-        phase=cast(Phase, raised.phase),  # one more than a rehearsal's: between steps
-        step=raised.step,
-        operands=raised.operands,
-        module=raised.module,
-        module_class=raised.module_class,
-        traceback=raised.traceback,
+        type=exception.type,
+        message=exception.message,
+        frames=exception.frames,
+        phase=cast(Phase, exception.phase),  # one more than a rehearsal's: between steps
+        step=exception.step,
+        operands=exception.operands,
+        module=exception.module,
+        module_class=exception.module_class,
+        traceback=exception.traceback,
     )

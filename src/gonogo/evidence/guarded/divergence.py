@@ -5,9 +5,15 @@ from __future__ import annotations
 import signal
 from collections import defaultdict
 
-from gonogo.evidence.guarded.ends import deaths, exception_of, is_consequence, once_a_run
+from gonogo.evidence.guarded.ends import cached_per_run, fatal_exception, is_consequence, rank_deaths
 from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
-from gonogo.evidence.guarded.last_seen import BETWEEN_TWO, LastCollectives, all_seen, called_by, unnamed
+from gonogo.evidence.guarded.last_seen import (
+    POINT_TO_POINT_OPERATIONS,
+    LastCollectives,
+    collective_in_progress,
+    last_collectives_by_rank,
+    unnamed,
+)
 from gonogo.evidence.guarded.records import CalledCollective
 from gonogo.evidence.guarded.standstill import find_hang
 from gonogo.evidence.rehearsal.conditions import guards_of
@@ -17,19 +23,19 @@ _UNEVEN = frozenset({"all_to_all", "all_to_all_single", "all_gather", "gather", 
 """Their sizes may differ from rank to rank."""
 
 
-@once_a_run
+@cached_per_run
 def divergence(run: GuardedRun) -> Divergence | None:
     """Where the ranks' calls part: the first that are not alike, or each waits in another; None where none is seen."""
-    seen = all_seen(run)
+    seen = last_collectives_by_rank(run)
     still = find_hang(run)
-    failed = [rank for rank in run.ranks if exception_of(rank) is not None]
+    failed = [rank for rank in run.ranks if fatal_exception(rank) is not None]
     if still is None and not failed:
         return None
-    unlike = _first_unlike(seen)
+    unlike = _first_mismatched_calls(seen)
     if unlike is not None:
         return unlike
     if still is None:
-        return _left_alone(failed, seen) or _aborted_inside(run, seen)
+        return _waiting_for_finished_rank(failed, seen) or _aborted_in_collective(run, seen)
     if still.call is None or still.silent:
         return None
     late = [seen[rank] for rank in still.late if rank in seen]
@@ -42,35 +48,50 @@ def divergence(run: GuardedRun) -> Divergence | None:
     return None
 
 
-def _left_alone(failed: list[GuardedRank], seen: dict[int, LastCollectives]) -> Divergence | None:
+def _waiting_for_finished_rank(
+    failed_ranks: list[GuardedRank], last_collectives: dict[int, LastCollectives]
+) -> Divergence | None:
     """Ranks whose exceptions only say that another is gone, where the other had come to its end well."""
-    ended = [rank for rank, one in seen.items() if one.ended]
-    lost = [rank.rank for rank in failed if (raised := exception_of(rank)) is not None and is_consequence(raised)]
-    if not ended or not lost or len(lost) < len(failed):
+    ended = [rank for rank, one in last_collectives.items() if one.ended]
+    lost = [
+        rank.rank for rank in failed_ranks if (raised := fatal_exception(rank)) is not None and is_consequence(raised)
+    ]
+    if not ended or not lost or len(lost) < len(failed_ranks):
         return None
-    heads: dict[int, CalledCollective | None] = {rank: seen[rank].pending or unnamed(seen[rank], seen) for rank in lost}
-    return Divergence("ended", _sides(seen, {**heads, **dict.fromkeys(ended)}))
+    heads: dict[int, CalledCollective | None] = {
+        rank: last_collectives[rank].pending or unnamed(last_collectives[rank], last_collectives) for rank in lost
+    }
+    return Divergence("ended", _sides(last_collectives, {**heads, **dict.fromkeys(ended)}))
 
 
-def _aborted_inside(run: GuardedRun, seen: dict[int, LastCollectives]) -> Divergence | None:
+def _aborted_in_collective(run: GuardedRun, last_collectives: dict[int, LastCollectives]) -> Divergence | None:
     """A rank that native code aborted in a collective, while the others stood in other ones: gloo does so."""
-    aborted = [death for death in deaths(run) if death.signal == signal.SIGABRT and death.rank in seen]
-    lost = [death.rank for death in deaths(run) if death.raised is not None and death.consequence]
-    heads = {rank: called_by(seen[rank], seen) for rank in (*(death.rank for death in aborted), *lost) if rank in seen}
+    aborted = [death for death in rank_deaths(run) if death.signal == signal.SIGABRT and death.rank in last_collectives]
+    lost = [death.rank for death in rank_deaths(run) if death.raised is not None and death.consequence]
+    heads = {
+        rank: collective_in_progress(last_collectives[rank], last_collectives)
+        for rank in (*(death.rank for death in aborted), *lost)
+        if rank in last_collectives
+    }
     calls = [call for call in heads.values() if call is not None]
     places = {(frame.path, frame.line) for call in calls for frame in call.frames[-1:]}
     if not aborted or len(calls) < len(heads) or len(places) < 2:
         return None
-    return Divergence("other-call", _sides(seen, {rank: call for rank, call in heads.items() if call is not None}))
+    return Divergence(
+        "other-call", _sides(last_collectives, {rank: call for rank, call in heads.items() if call is not None})
+    )
 
 
-def _first_unlike(seen: dict[int, LastCollectives]) -> Divergence | None:
+def _first_mismatched_calls(last_collectives: dict[int, LastCollectives]) -> Divergence | None:
     """The first calls of one group and number that are not alike."""
     calls: dict[tuple[str, int], dict[int, CalledCollective]] = defaultdict(dict)
     between = {
-        call.group for one in seen.values() for call in one.collectives if call.operator in BETWEEN_TWO
+        call.group
+        for one in last_collectives.values()
+        for call in one.collectives
+        if call.operator in POINT_TO_POINT_OPERATIONS
     }  # their numbers need not agree
-    for rank, one in seen.items():
+    for rank, one in last_collectives.items():
         for call in one.collectives:
             if call.group not in between:
                 calls[call.group, call.index][rank] = call
@@ -80,11 +101,12 @@ def _first_unlike(seen: dict[int, LastCollectives]) -> Divergence | None:
         others = len({(call.operator, call.peer) for call in heads.values()}) > 1
         group = next(iter(heads.values())).group
         before = next(
-            (one.call(group, index - 1) for one in seen.values() if one.call(group, index - 1) is not None), None
+            (one.call(group, index - 1) for one in last_collectives.values() if one.call(group, index - 1) is not None),
+            None,
         )
         return Divergence(
             "other-call" if others else "other-size",
-            _sides(seen, dict(heads)),
+            _sides(last_collectives, dict(heads)),
             _call(before, None) if before is not None else None,
         )
     return None
@@ -110,17 +132,25 @@ def _elements(call: CalledCollective) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _sides(seen: dict[int, LastCollectives], heads: dict[int, CalledCollective | None]) -> tuple[Side, ...]:
+def _sides(
+    last_collectives: dict[int, LastCollectives], pending_calls: dict[int, CalledCollective | None]
+) -> tuple[Side, ...]:
     alike: dict[object, list[int]] = defaultdict(list)
-    for rank, call in heads.items():
+    for rank, call in pending_calls.items():
         alike[(call.group, call.index, _signature(call), _place(call)) if call is not None else "ended"].append(rank)
-    made = [_side(seen, ranks, heads[ranks[0]]) for ranks in alike.values()]
+    made = [_side(last_collectives, ranks, pending_calls[ranks[0]]) for ranks in alike.values()]
     return tuple(sorted(made, key=lambda side: (-len(side.ranks), side.ranks)))
 
 
-def _side(seen: dict[int, LastCollectives], ranks: list[int], head: CalledCollective | None) -> Side:
-    first = seen[min(ranks)]
-    call = _call(head, first.module if head is not None and not head.returned else None) if head is not None else None
+def _side(
+    last_collectives: dict[int, LastCollectives], ranks: list[int], pending_call: CalledCollective | None
+) -> Side:
+    first = last_collectives[min(ranks)]
+    call = (
+        _call(pending_call, first.module if pending_call is not None and not pending_call.returned else None)
+        if pending_call is not None
+        else None
+    )
     frames = call.frames if call is not None else ()
     return Side(
         ranks=tuple(sorted(ranks)),

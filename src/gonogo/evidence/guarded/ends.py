@@ -12,20 +12,20 @@ from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.records import ExceptionRecord
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.role import Role, role_of
-from gonogo.evidence.log.traceback import Raised as LoggedException
+from gonogo.evidence.log.role import Role, role_of_error
+from gonogo.evidence.log.traceback import RaisedError as LoggedException
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Span
 
-ASKED_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SIMULTANEOUS_SECONDS = 0.3
 """Seconds within which a launcher notices processes that died at the same time."""
-_SWALLOWED = ("KeyboardInterrupt", "SystemExit", "GeneratorExit")
+_EXIT_EXCEPTIONS = ("KeyboardInterrupt", "SystemExit", "GeneratorExit")
 
 _Answer = TypeVar("_Answer")
 
 
-class Death(msgspec.Struct, frozen=True):
+class RankDeath(msgspec.Struct, frozen=True):
     """How a rank ended that did not end well."""
 
     rank: int
@@ -38,7 +38,7 @@ class Death(msgspec.Struct, frozen=True):
     status: int | None = None
 
 
-def once_a_run(answer: Callable[[GuardedRun], _Answer]) -> Callable[[GuardedRun], _Answer]:
+def cached_per_run(answer: Callable[[GuardedRun], _Answer]) -> Callable[[GuardedRun], _Answer]:
     """Keep the answer on the last run that was asked about: several hazards need the same."""
     kept: list[tuple[GuardedRun, _Answer]] = []
 
@@ -51,20 +51,20 @@ def once_a_run(answer: Callable[[GuardedRun], _Answer]) -> Callable[[GuardedRun]
     return remembered
 
 
-@once_a_run
-def deaths(run: GuardedRun) -> list[Death]:
+@cached_per_run
+def rank_deaths(run: GuardedRun) -> list[RankDeath]:
     """The ranks that did not end well: causes before consequences, in the order of time."""
-    first = _noticed_first(run)
-    found = [death for rank in run.ranks if (death := _death(run, rank, first)) is not None]
+    first = _first_reported_failures(run)
+    found = [death for rank in run.ranks if (death := _rank_death(run, rank, first)) is not None]
     return sorted(found, key=lambda death: (death.consequence, death.time, death.rank))
 
 
-def roots(run: GuardedRun) -> list[Death]:
+def roots(run: GuardedRun) -> list[RankDeath]:
     """The ends that no other rank's end explains, the earliest first; empty where there is none."""
-    return [death for death in deaths(run) if not death.consequence]
+    return [death for death in rank_deaths(run) if not death.consequence]
 
 
-def went_well(run: GuardedRun) -> bool:
+def run_succeeded(run: GuardedRun) -> bool:
     """Whether the command ended with 0, and no rank ended otherwise."""
     return run.exit_status == 0 and not roots(run)
 
@@ -74,12 +74,12 @@ def interrupted(run: GuardedRun) -> bool:
     return any(launch.interrupted for launch in run.launches)
 
 
-def exception_of(rank: GuardedRank) -> ExceptionRecord | None:
+def fatal_exception(rank: GuardedRank) -> ExceptionRecord | None:
     """The exception that ended the rank, as the record has it that tells most of it; None where none did."""
-    ending = [one for one in rank.exceptions if one.type.rpartition(".")[2] not in _SWALLOWED]
+    ending = [one for one in rank.exceptions if one.type.rpartition(".")[2] not in _EXIT_EXCEPTIONS]
     main = [one for one in ending if not one.thread]
     last = next((one for one in reversed(main) if one.fatal), None)
-    if last is None and main and not _ended_well(rank):
+    if last is None and main and not _exited_cleanly(rank):
         last = main[-1]
     if last is None:
         return None
@@ -87,17 +87,17 @@ def exception_of(rank: GuardedRank) -> ExceptionRecord | None:
     return max(same, key=lambda one: (bool(one.operands), one.module is not None, len(one.frames), -one.time))
 
 
-BREAKING = ("deepspeed config", "model structure", "parameters", "trainable parameters", "parameter types")
+MISMATCH_FACTS = ("deepspeed config", "model structure", "parameters", "trainable parameters", "parameter types")
 """Facts in which ranks can't differ and train together."""
 
 
 def unlike(run: GuardedRun) -> bool:
     """Whether ranks were found to have another model or config than others, so that their calls do not match."""
     compared = [rank.compared for rank in run.ranks if rank.compared is not None]
-    return any(difference.fact in BREAKING for one in compared for difference in one.differences)
+    return any(difference.fact in MISMATCH_FACTS for one in compared for difference in one.differences)
 
 
-def all_joined(run: GuardedRun) -> bool:
+def have_all_ranks_joined(run: GuardedRun) -> bool:
     """Whether every rank of the world was there before the first step, also those that write to another folder."""
     return any(rank.compared is not None and not rank.compared.missing for rank in run.ranks)
 
@@ -115,17 +115,17 @@ def stands(rank: GuardedRank) -> bool:
     return rank.stalls[-1].time > went_on
 
 
-def is_consequence(raised: ExceptionRecord) -> bool:
+def is_consequence(exception: ExceptionRecord) -> bool:
     """Whether an exception only says that another rank is gone: a closed connection, a time-out."""
-    head = LogLine("", 1, f"{raised.type}: {_first_line(raised.message)}")
-    return role_of(LoggedException(raised.type, raised.message, (), head)) is not Role.ROOT
+    head = LogLine("", 1, f"{exception.type}: {_first_line(exception.message)}")
+    return role_of_error(LoggedException(exception.type, exception.message, (), head)) is not Role.ROOT
 
 
 def log_of(run: GuardedRun, ranks: list[GuardedRank], setup: Setup | None = None) -> FailureLog:
     """The exceptions of the ranks as a log, so that hazards that read logs read them."""
     lines: list[LogLine] = []
     for rank in ranks:
-        raised = exception_of(rank)
+        raised = fatal_exception(rank)
         if raised is None:
             continue
         text = raised.traceback or f"{raised.type}: {raised.message}"
@@ -133,10 +133,10 @@ def log_of(run: GuardedRun, ranks: list[GuardedRank], setup: Setup | None = None
             LogLine(rank.path or f"rank-{rank.rank}", number, line, rank.rank, time=raised.time)
             for number, line in enumerate(text.splitlines(), 1)
         ]
-    return FailureLog(lines, setup or setup_of(run))
+    return FailureLog(lines, setup or setup_of_run(run))
 
 
-def setup_of(run: GuardedRun) -> Setup:
+def setup_of_run(run: GuardedRun) -> Setup:
     """What is known of the run beside its exceptions: versions, the DeepSpeed config, the command."""
     import shlex
 
@@ -148,7 +148,7 @@ def setup_of(run: GuardedRun) -> Setup:
     )
 
 
-@once_a_run
+@cached_per_run
 def deepspeed_config(run: GuardedRun) -> dict[str, object] | None:
     """The DeepSpeed config of the first rank that stated one, nested as DeepSpeed has it; None without any."""
     for rank in run.ranks:
@@ -162,12 +162,12 @@ def deepspeed_config(run: GuardedRun) -> dict[str, object] | None:
     return None
 
 
-def span_of_rank(rank: GuardedRank) -> Span | None:
+def rank_file_span(rank: GuardedRank) -> Span | None:
     """The file of a rank's records, as evidence."""
     return Span(rank.path, 1) if rank.path else None
 
 
-def name_of_signal(number: int) -> str:
+def signal_name(number: int) -> str:
     """``SIGKILL`` for 9; ``signal 99`` for one without a name."""
     try:
         return signal.Signals(number).name
@@ -175,7 +175,7 @@ def name_of_signal(number: int) -> str:
         return f"signal {number}"
 
 
-def ended_status(run: GuardedRun, rank: GuardedRank) -> tuple[int, float] | None:
+def observed_exit_status(run: GuardedRun, rank: GuardedRank) -> tuple[int, float] | None:
     """(exit status, when the launcher learnt of it); the status is minus the signal for a signal; None if unknown."""
     start = rank.start
     if start is None:
@@ -191,22 +191,22 @@ def ended_status(run: GuardedRun, rank: GuardedRank) -> tuple[int, float] | None
     return None
 
 
-def _noticed_first(run: GuardedRun) -> set[int]:
+def _first_reported_failures(run: GuardedRun) -> set[int]:
     """The ranks whose end with an error was the first that a launcher noticed."""
     noticed = {}
     for rank in run.ranks:
-        ended = ended_status(run, rank)
+        ended = observed_exit_status(run, rank)
         if ended is not None and ended[0] != 0:
             noticed[rank.rank] = ended[1]
     earliest = min(noticed.values(), default=0.0)
     return {rank for rank, time in noticed.items() if time - earliest <= _SIMULTANEOUS_SECONDS}
 
 
-def _death(run: GuardedRun, rank: GuardedRank, first: set[int]) -> Death | None:
-    raised = exception_of(rank)
+def _rank_death(run: GuardedRun, rank: GuardedRank, first_ranks: set[int]) -> RankDeath | None:
+    raised = fatal_exception(rank)
     if raised is not None:
-        return Death(rank.rank, "exception", raised.time, is_consequence(raised), raised)
-    ended = ended_status(run, rank)
+        return RankDeath(rank.rank, "exception", raised.time, is_consequence(raised), raised)
+    ended = observed_exit_status(run, rank)
     if ended is not None and ended[0] == 0:
         return None
     number = rank.end.signal if rank.end is not None else None
@@ -214,19 +214,23 @@ def _death(run: GuardedRun, rank: GuardedRank, first: set[int]) -> Death | None:
         number = -ended[0]
     if number is not None:
         # The launcher kills those that are left: theirs is the time at which it learnt of it.
-        time = rank.last_time if rank.rank in first or ended is None else ended[1]
-        later = (bool(first) and rank.rank not in first) or stands(rank)  # NCCL's watchdog aborts those that wait
-        return Death(rank.rank, "signal", time, number in ASKED_TO_END or later, signal=number)
+        time = rank.last_time if rank.rank in first_ranks or ended is None else ended[1]
+        later = (bool(first_ranks) and rank.rank not in first_ranks) or stands(
+            rank
+        )  # NCCL's watchdog aborts those that wait
+        return RankDeath(rank.rank, "signal", time, number in TERMINATION_SIGNALS or later, signal=number)
     status = ended[0] if ended is not None else rank.end.status if rank.end is not None else None
     if status:
-        return Death(rank.rank, "status", rank.last_time, bool(first) and rank.rank not in first, status=status)
+        return RankDeath(
+            rank.rank, "status", rank.last_time, bool(first_ranks) and rank.rank not in first_ranks, status=status
+        )
     if status is None and rank.end is None and run.exit_status is not None:
-        known = bool(first) or run.exit_status == 0
-        return Death(rank.rank, "vanished", rank.last_time, known) if run.exit_status != 0 else None
+        known = bool(first_ranks) or run.exit_status == 0
+        return RankDeath(rank.rank, "vanished", rank.last_time, known) if run.exit_status != 0 else None
     return None
 
 
-def _ended_well(rank: GuardedRank) -> bool:
+def _exited_cleanly(rank: GuardedRank) -> bool:
     return rank.end is not None and rank.end.reason == "exit" and not rank.end.status
 
 

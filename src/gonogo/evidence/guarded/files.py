@@ -9,37 +9,37 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.guarded.guarded_run import Beat, Dump, GuardedRank, GuardedRun
-from gonogo.evidence.guarded.launch import Launched, read_children, read_launches
+from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun, Heartbeat, StackDump
+from gonogo.evidence.guarded.launch import LaunchRecord, read_children, read_launches
 from gonogo.evidence.guarded.records import (
     Compared,
     End,
     ExceptionRecord,
     Fault,
-    Joined,
+    JoinRecord,
     NonFinite,
     Phase,
     PlacementSnapshot,
     Record,
-    Resumed,
-    Stalled,
+    StallEndRecord,
+    StallRecord,
     StartRecord,
     Step,
     Thread,
-    Warned,
+    WarningRecord,
 )
 from gonogo.evidence.paths import is_file
 from gonogo.finding.frame import Frame, Owner
 
 PHASES: tuple[Phase, ...] = ("load", "init", "forward", "backward", "step", "between", "exit")
 
-BEAT = struct.Struct("<8sdQBBxxIQ")
+HEARTBEAT_STRUCT = struct.Struct("<8sdQBBxxIQ")
 """The file ``rank-<RANK>.beat``: mark, time, step, phase (index in PHASES), inside a collective, pid, collectives."""
-BEAT_MARK = b"gonogo1\0"
+HEARTBEAT_MAGIC = b"gonogo1\0"
 
-_FILE = re.compile(r"rank-(\d{1,7})\.jsonl")
+_RECORD_FILE_PATTERN = re.compile(r"rank-(\d{1,7})\.jsonl")
 _MAX_LINE_LENGTH = 16 << 20
-_CLOCKS = 5.0
+_CLOCK_SKEW_SECONDS = 5.0
 """Seconds by which the clocks of two machines may differ."""
 
 _encoder = msgspec.json.Encoder()
@@ -56,7 +56,7 @@ def records_path(folder: str, rank: int) -> str:
     return f"{folder}/rank-{rank}.jsonl"
 
 
-def beat_path(folder: str, rank: int) -> str:
+def heartbeat_path(folder: str, rank: int) -> str:
     """Where a rank's last sign of life stands."""
     return f"{folder}/rank-{rank}.beat"
 
@@ -73,9 +73,9 @@ def read_run(folder: str | Path) -> GuardedRun:
     read.
     """
     files = [path for path in Path(folder).iterdir() if is_file(path)]
-    found = [(int(name[1]), path) for path in files if (name := _FILE.fullmatch(path.name))]
-    launches = _of_the_last_run(read_launches(folder))
-    since = launches[0].started - _CLOCKS if launches else 0.0
+    found = [(int(name[1]), path) for path in files if (name := _RECORD_FILE_PATTERN.fullmatch(path.name))]
+    launches = _launches_of_last_run(read_launches(folder))
+    since = launches[0].started - _CLOCK_SKEW_SECONDS if launches else 0.0
     ranks = [one for rank, path in sorted(found) if (one := read_rank(path, rank, since)) is not None]
     first = launches[0] if launches else None
     failed = next((one.exit_status for one in launches if one.exit_status), None)
@@ -91,14 +91,14 @@ def read_run(folder: str | Path) -> GuardedRun:
     )
 
 
-def _of_the_last_run(launches: list[Launched]) -> list[Launched]:
+def _launches_of_last_run(launches: list[LaunchRecord]) -> list[LaunchRecord]:
     """Those that ran together with the one that was started last: a folder may have been given to a run before."""
     latest = max((launch.started for launch in launches), default=0.0)
     return [one for one in launches if one.started == latest or not one.ended or one.ended >= latest]
 
 
-def read_rank(path: Path, rank: int, since: float = 0.0) -> GuardedRank | None:
-    """One rank's records of a run that began at ``since``; None where all are older.
+def read_rank(path: Path, rank: int, start_time: float = 0.0) -> GuardedRank | None:
+    """One rank's records of a run that began at ``start_time``; None where all are older.
 
     Raises OSError where the file can't be read.
     """
@@ -112,15 +112,15 @@ def read_rank(path: Path, rank: int, since: float = 0.0) -> GuardedRank | None:
                 continue
             if isinstance(record, StartRecord) and lives[-1].start is not None:
                 lives.append(GuardedRank(rank, path=str(path)))
-            _keep(lives[-1], record)
-    lives = [life for life in lives if life.start is None or life.start.time >= since]
+            _add_record(lives[-1], record)
+    lives = [life for life in lives if life.start is None or life.start.time >= start_time]
     if not lives:
         return None
     # A script may run other Python programs as well, before and after the one that trains.
     trained = [life for life in lives if _has_trained(life)]
     last = (trained or lives)[-1]
     last.earlier = [life for life in trained if life is not last]
-    last.beat = read_beat(Path(beat_path(str(path.parent), rank)))
+    last.beat = read_heartbeat(Path(heartbeat_path(str(path.parent), rank)))
     last.dump = read_dump(Path(dump_path(str(path.parent), rank)))
     return last
 
@@ -132,16 +132,16 @@ def _has_trained(rank: GuardedRank) -> bool:
     return rank.joined is not None or bool(rank.steps or rank.exceptions or rank.stalls or rank.faults or rank.end.step)
 
 
-_DUMPED_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
-_DUMPED_THREAD = re.compile(r"(Current thread|Thread) (0x[0-9a-f]+)(?: \[(.*)\])?.*\(most recent call first\)")
-_MAX_DUMP = 1 << 20
+_DUMP_FRAME_PATTERN = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+_DUMP_THREAD_PATTERN = re.compile(r"(Current thread|Thread) (0x[0-9a-f]+)(?: \[(.*)\])?.*\(most recent call first\)")
+_MAX_DUMP_BYTES = 1 << 20
 
 
-def read_dump(path: Path) -> Dump | None:
+def read_dump(path: Path) -> StackDump | None:
     """The stacks that Python's fault handler left, or None where it left none. The last dump counts."""
     try:
         with path.open("rb") as file:
-            text = file.read(_MAX_DUMP).decode(errors="replace")
+            text = file.read(_MAX_DUMP_BYTES).decode(errors="replace")
             when = path.stat().st_mtime
     except OSError:
         return None
@@ -150,28 +150,28 @@ def read_dump(path: Path) -> Dump | None:
     for line in text.splitlines():
         if line.startswith("Fatal Python error: "):
             error, threads = line.removeprefix("Fatal Python error: "), []
-        elif thread := _DUMPED_THREAD.match(line):
+        elif thread := _DUMP_THREAD_PATTERN.match(line):
             threads.append((thread[3] or thread[2], []))
-        elif (frame := _DUMPED_FRAME.match(line)) and threads and "/gonogo/guard/" not in frame[1]:
+        elif (frame := _DUMP_FRAME_PATTERN.match(line)) and threads and "/gonogo/guard/" not in frame[1]:
             source = linecache.getline(frame[1], int(frame[2])).strip()[:200]
-            threads[-1][1].append(Frame(frame[1], int(frame[2]), frame[3], source, _owner(frame[1])))
+            threads[-1][1].append(Frame(frame[1], int(frame[2]), frame[3], source, _frame_owner(frame[1])))
     if not threads:
         return None
     # The fault handler puts the main thread, which is the oldest, last.
-    return Dump(when, error, tuple(Thread(name, tuple(reversed(frames))) for name, frames in reversed(threads)))
+    return StackDump(when, error, tuple(Thread(name, tuple(reversed(frames))) for name, frames in reversed(threads)))
 
 
-def _owner(path: str) -> Owner:
+def _frame_owner(path: str) -> Owner:
     if "/torch/" in path and "-packages/" in path:
         return "torch"
     return "library" if "-packages/" in path or re.search(r"/lib/python3\.\d+/", path) else "user"
 
 
-def _keep(rank: GuardedRank, record: Record) -> None:
+def _add_record(rank: GuardedRank, record: Record) -> None:
     match record:
         case StartRecord():
             rank.start = record
-        case Joined():
+        case JoinRecord():
             rank.joined = record
         case Compared():
             rank.compared = record
@@ -179,11 +179,11 @@ def _keep(rank: GuardedRank, record: Record) -> None:
             rank.placements.append(record)
         case Step():
             rank.steps.append(record)
-        case Warned():
+        case WarningRecord():
             rank.warnings.append(record)
-        case Stalled():
+        case StallRecord():
             rank.stalls.append(record)
-        case Resumed():
+        case StallEndRecord():
             rank.resumed.append(record)
         case NonFinite():
             rank.nonfinite.append(record)
@@ -195,15 +195,15 @@ def _keep(rank: GuardedRank, record: Record) -> None:
             rank.end = record
 
 
-def read_beat(path: Path) -> Beat | None:
+def read_heartbeat(path: Path) -> Heartbeat | None:
     """A rank's last sign of life, or None where there is none (or a torn one)."""
     try:
-        data = path.read_bytes()[: BEAT.size]
+        data = path.read_bytes()[: HEARTBEAT_STRUCT.size]
     except OSError:
         return None
-    if len(data) < BEAT.size:
+    if len(data) < HEARTBEAT_STRUCT.size:
         return None
-    mark, time, step, phase, inside, pid, collectives = BEAT.unpack(data)
-    if mark != BEAT_MARK or phase >= len(PHASES):
+    mark, time, step, phase, inside, pid, collectives = HEARTBEAT_STRUCT.unpack(data)
+    if mark != HEARTBEAT_MAGIC or phase >= len(PHASES):
         return None
-    return Beat(time, step, PHASES[phase], collectives, bool(inside), pid)
+    return Heartbeat(time, step, PHASES[phase], collectives, bool(inside), pid)

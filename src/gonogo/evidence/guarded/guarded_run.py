@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.evidence.guarded.launch import ChildEnded, Launched
+from gonogo.evidence.guarded.launch import ChildExit, LaunchRecord
 from gonogo.evidence.guarded.records import (
     Compared,
     End,
     ExceptionRecord,
     Fault,
-    Joined,
+    JoinRecord,
     NonFinite,
     Phase,
     PlacementSnapshot,
-    Resumed,
-    Stalled,
+    StallEndRecord,
+    StallRecord,
     StartRecord,
     Step,
     Thread,
-    Warned,
+    WarningRecord,
 )
 
 
-class Beat(msgspec.Struct, frozen=True):
+class Heartbeat(msgspec.Struct, frozen=True):
     """The last sign of life of a rank, which outlives even SIGKILL."""
 
     time: float
@@ -40,7 +40,7 @@ class Beat(msgspec.Struct, frozen=True):
     pid: int = 0
 
 
-class Dump(msgspec.Struct, frozen=True):
+class StackDump(msgspec.Struct, frozen=True):
     """Where a rank was when a signal ended it, from Python's fault handler: even where it waited in C."""
 
     time: float
@@ -55,19 +55,19 @@ class GuardedRank(msgspec.Struct):
 
     rank: int
     start: StartRecord | None = None
-    joined: Joined | None = None
+    joined: JoinRecord | None = None
     compared: Compared | None = None
     placements: list[PlacementSnapshot] = []
     steps: list[Step] = []
-    warnings: list[Warned] = []
-    stalls: list[Stalled] = []
-    resumed: list[Resumed] = []
+    warnings: list[WarningRecord] = []
+    stalls: list[StallRecord] = []
+    resumed: list[StallEndRecord] = []
     nonfinite: list[NonFinite] = []
     exceptions: list[ExceptionRecord] = []
     faults: list[Fault] = []
     end: End | None = None
-    beat: Beat | None = None
-    dump: Dump | None = None
+    beat: Heartbeat | None = None
+    dump: StackDump | None = None
     unreadable: int = 0
     """Lines that could not be read: the last one of a rank that was killed while it wrote, or from another version."""
     path: str = ""
@@ -100,9 +100,9 @@ class GuardedRun(msgspec.Struct):
     """Of the command, as a shell has it (128 and more for a signal); None where the parent did not live to see it."""
     started: float = 0.0
     ended: float = 0.0
-    launches: list[Launched] = []
+    launches: list[LaunchRecord] = []
     """The command as ``gonogo run`` saw it, one for each node."""
-    children: list[ChildEnded] = []
+    children: list[ChildExit] = []
     """Processes that launchers saw end, the earliest first."""
 
     @property

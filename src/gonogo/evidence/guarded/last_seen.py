@@ -5,12 +5,14 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.guarded.ends import exception_of, stands
+from gonogo.evidence.guarded.ends import fatal_exception, stands
 from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.records import CalledCollective, Phase
 from gonogo.finding.frame import Frame
 
-BETWEEN_TWO = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"})
+POINT_TO_POINT_OPERATIONS = frozenset(
+    {"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"}
+)
 """Calls that only two ranks make."""
 
 
@@ -46,14 +48,14 @@ class LastCollectives(msgspec.Struct, frozen=True):
         return next((one for one in self.collectives if one.group == group and one.index == index), None)
 
 
-def all_seen(run: GuardedRun) -> dict[int, LastCollectives]:
+def last_collectives_by_rank(run: GuardedRun) -> dict[int, LastCollectives]:
     """What is known of each rank, by its number; ranks that left nothing of the kind are left out."""
     return {rank.rank: one for rank in run.ranks if (one := last_collectives_of(rank)) is not None}
 
 
 def last_collectives_of(rank: GuardedRank) -> LastCollectives | None:
     """What the rank's exception, its last stall, the dump of its stacks or its end tells; None where there is none."""
-    raised = exception_of(rank)
+    raised = fatal_exception(rank)
     stall = rank.stalls[-1] if rank.stalls and stands(rank) else None
     end = rank.end
     step = rank.last_step
@@ -80,38 +82,42 @@ def last_collectives_of(rank: GuardedRank) -> LastCollectives | None:
     return None
 
 
-def members_of(seen: dict[int, LastCollectives], group: str) -> tuple[int, ...]:
+def members_of(last_collectives: dict[int, LastCollectives], group: str) -> tuple[int, ...]:
     """The global ranks of a group; all that are known where no call of it is."""
-    for one in seen.values():
+    for one in last_collectives.values():
         for call in one.collectives:
             if call.group == group and call.ranks:
                 return call.ranks
-    return tuple(seen)
+    return tuple(last_collectives)
 
 
-def called_by(one: LastCollectives, seen: dict[int, LastCollectives]) -> CalledCollective | None:
+def collective_in_progress(
+    collectives: LastCollectives, last_collectives: dict[int, LastCollectives]
+) -> CalledCollective | None:
     """The collective in which a stack stands, or None."""
-    if one.pending is not None:
-        return one.pending
-    inside = next((f for f in reversed(one.frames) if f.path.endswith("torch/distributed/distributed_c10d.py")), None)
-    found = unnamed(one, seen)
-    outside = tuple(frame for frame in one.frames if frame.owner != "torch")
+    if collectives.pending is not None:
+        return collectives.pending
+    inside = next(
+        (f for f in reversed(collectives.frames) if f.path.endswith("torch/distributed/distributed_c10d.py")), None
+    )
+    found = unnamed(collectives, last_collectives)
+    outside = tuple(frame for frame in collectives.frames if frame.owner != "torch")
     if inside is not None:
         return replace(found, operator=inside.function, frames=outside)
     return replace(found, frames=outside) if found.operator == "all_reduce" else None
 
 
 def unnamed(
-    one: LastCollectives, seen: dict[int, LastCollectives], group: str = "", index: int = 0
+    collectives: LastCollectives, last_collectives: dict[int, LastCollectives], group: str = "", index: int = 0
 ) -> CalledCollective:
     """A collective that C++ makes, such as DDP's of gradients: known by where the rank stands alone."""
-    in_backward = any(frame.function == "_engine_run_backward" for frame in one.frames)
+    in_backward = any(frame.function == "_engine_run_backward" for frame in collectives.frames)
     return CalledCollective(
         "all_reduce" if in_backward else "a collective of torch's own",
         group,
-        members_of(seen, group) if group else tuple(sorted(seen)),
+        members_of(last_collectives, group) if group else tuple(sorted(last_collectives)),
         index,
-        frames=one.frames,
-        phase="backward" if in_backward else one.phase,
-        step=one.step,
+        frames=collectives.frames,
+        phase="backward" if in_backward else collectives.phase,
+        step=collectives.step,
     )

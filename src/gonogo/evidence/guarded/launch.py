@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 
-class Launched(msgspec.Struct):
+class LaunchRecord(msgspec.Struct):
     """The command on one node. Times are seconds since the epoch; what was not lived to see is None or 0."""
 
     host: str
@@ -38,7 +38,7 @@ class Launched(msgspec.Struct):
     """What the check before it came to; None where it was left out."""
 
 
-class ChildEnded(msgspec.Struct, frozen=True, tag_field="kind", tag="child"):
+class ChildExit(msgspec.Struct, frozen=True, tag_field="kind", tag="child"):
     """A process that a launcher had started has ended. ``status`` is minus the signal's number for a signal."""
 
     time: float
@@ -52,27 +52,27 @@ def launch_path(folder: str, host: str, pid: int) -> Path:
     return Path(folder, f"launch-{host}-{pid}.json")
 
 
-def read_launches(folder: str | Path) -> list[Launched]:
+def read_launches(folder: str | Path) -> list[LaunchRecord]:
     """What each node's ``gonogo run`` wrote, by its start; files that can't be read are left out."""
-    found = [_decode(_bytes_of(path), Launched) for path in Path(folder).glob("launch-*.json")]
+    found = [_decode(_read_bytes(path), LaunchRecord) for path in Path(folder).glob("launch-*.json")]
     return sorted((one for one in found if one is not None), key=lambda launch: launch.started)
 
 
-def read_children(folder: str | Path) -> list[ChildEnded]:
+def read_children(folder: str | Path) -> list[ChildExit]:
     """The processes that launchers saw end, the earliest first; lines that can't be read are left out."""
-    lines = [line for path in Path(folder).glob("launcher-*.jsonl") for line in _bytes_of(path).splitlines()]
-    found = [_decode(line, ChildEnded) for line in lines]
+    lines = [line for path in Path(folder).glob("launcher-*.jsonl") for line in _read_bytes(path).splitlines()]
+    found = [_decode(line, ChildExit) for line in lines]
     return sorted((one for one in found if one is not None), key=lambda child: child.time)
 
 
-def _bytes_of(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError:
         return b""
 
 
-_Kind = TypeVar("_Kind", Launched, ChildEnded)
+_Kind = TypeVar("_Kind", LaunchRecord, ChildExit)
 
 
 def _decode(data: bytes, kind: type[_Kind]) -> _Kind | None:

@@ -55,7 +55,7 @@ class StartRecord(_Record, frozen=True, tag="start", omit_defaults=True):
     """How often the launcher had restarted it."""
 
 
-class Joined(_Record, frozen=True, tag="joined", omit_defaults=True):
+class JoinRecord(_Record, frozen=True, tag="joined", omit_defaults=True):
     """What a rank states of its training before the first step. What is not known is left out."""
 
     facts: dict[str, str] = {}
@@ -156,7 +156,7 @@ class Step(Memory, frozen=True, tag="step", omit_defaults=True):
     """The longest of them, in seconds."""
 
 
-class Warned(_Record, frozen=True, tag="warning", omit_defaults=True):
+class WarningRecord(_Record, frozen=True, tag="warning", omit_defaults=True):
     """Something that will end the training if it goes on, or spoils it."""
 
     what: Literal["host-memory", "gpu-memory", "nonfinite-loss"] = "host-memory"
@@ -214,7 +214,7 @@ class Thread(msgspec.Struct, frozen=True):
     frames: tuple[Frame, ...]
 
 
-class Stalled(_Record, frozen=True, tag="stall", omit_defaults=True):
+class StallRecord(_Record, frozen=True, tag="stall", omit_defaults=True):
     """A step (or the start) takes much longer than it should; written again at growing intervals."""
 
     step: int = 0
@@ -237,7 +237,7 @@ class Stalled(_Record, frozen=True, tag="stall", omit_defaults=True):
     """How often this stall had been recorded before."""
 
 
-class Resumed(_Record, frozen=True, tag="resumed", omit_defaults=True):
+class StallEndRecord(_Record, frozen=True, tag="resumed", omit_defaults=True):
     """A stall that was recorded has ended by itself."""
 
     step: int = 0
@@ -324,13 +324,13 @@ class End(_Record, frozen=True, tag="end", omit_defaults=True):
 
 Record = (
     StartRecord
-    | Joined
+    | JoinRecord
     | PlacementSnapshot
     | Compared
     | Step
-    | Warned
-    | Stalled
-    | Resumed
+    | WarningRecord
+    | StallRecord
+    | StallEndRecord
     | NonFinite
     | ExceptionRecord
     | Fault

@@ -10,21 +10,28 @@ from collections import defaultdict
 
 import msgspec
 
-from gonogo.evidence.guarded.ends import all_joined, deaths, exception_of, once_a_run, stands
+from gonogo.evidence.guarded.ends import cached_per_run, fatal_exception, have_all_ranks_joined, rank_deaths, stands
 from gonogo.evidence.guarded.guarded_run import GuardedRun
-from gonogo.evidence.guarded.last_seen import BETWEEN_TWO, LastCollectives, all_seen, called_by, members_of, unnamed
-from gonogo.evidence.guarded.records import CalledCollective, Stalled
+from gonogo.evidence.guarded.last_seen import (
+    POINT_TO_POINT_OPERATIONS,
+    LastCollectives,
+    collective_in_progress,
+    last_collectives_by_rank,
+    members_of,
+    unnamed,
+)
+from gonogo.evidence.guarded.records import CalledCollective, StallRecord
 from gonogo.evidence.patterns import Pattern
 
 _TIME_OUT = Pattern(r"(?i)timed out|time-?out")
-_FROZEN_AFTER = 5.0
+_FROZEN_AFTER_SECONDS = 5.0
 """Seconds without a sign of life after which a rank's Python is taken not to answer; it gives several a second."""
 
 
 class Hang(msgspec.Struct, frozen=True):
     """A run that hangs. ``late`` are the ranks that have not come to the collective that the others wait in."""
 
-    stalls: dict[int, Stalled]
+    stalls: dict[int, StallRecord]
     """The last record of each rank that noticed."""
     seen: dict[int, LastCollectives]
     call: CalledCollective | None
@@ -46,41 +53,41 @@ class Hang(msgspec.Struct, frozen=True):
         return max((stall.median for stall in self.stalls.values()), default=0.0)
 
 
-@once_a_run
+@cached_per_run
 def find_hang(run: GuardedRun) -> Hang | None:
     """The hang that a run ended in, or is in; None where it never hung, went on, or a rank had failed before."""
     stalls = {rank.rank: rank.stalls[-1] for rank in run.ranks if stands(rank)}
     if not stalls:
-        return _timed_out(run)
+        return _hang_by_timeout(run)
     first = [rank.stalls[-1 - stalls[rank.rank].again :][0] for rank in run.ranks if rank.rank in stalls]
     noticed = min(stall.time for stall in first)
-    if any(not death.consequence and death.time < noticed for death in deaths(run) if death.rank not in stalls):
+    if any(not death.consequence and death.time < noticed for death in rank_deaths(run) if death.rank not in stalls):
         return None
-    seen = all_seen(run)
-    silent = _silent(run, stalls)
-    call, waiting, late = _waited_for(seen, silent)
+    seen = last_collectives_by_rank(run)
+    silent = _silent_ranks(run, stalls)
+    call, waiting, late = _find_awaited_collective(seen, silent)
     return Hang(stalls, seen, call, waiting, late, silent)
 
 
-def _timed_out(run: GuardedRun) -> Hang | None:
+def _hang_by_timeout(run: GuardedRun) -> Hang | None:
     """Ranks whose time for a collective was over before they were taken to stall, and those that had not come to it.
 
     Where these were is what Python's fault handler left as the launcher ended them.
     """
-    over = [rank for rank in run.ranks if (raised := exception_of(rank)) and _TIME_OUT.search(raised.message)]
-    left = [rank for rank in run.ranks if exception_of(rank) is None and rank.dump is not None]
-    if not over or len(over) + len(left) < len(run.ranks) or any(not death.consequence for death in deaths(run)):
+    over = [rank for rank in run.ranks if (raised := fatal_exception(rank)) and _TIME_OUT.search(raised.message)]
+    left = [rank for rank in run.ranks if fatal_exception(rank) is None and rank.dump is not None]
+    if not over or len(over) + len(left) < len(run.ranks) or any(not death.consequence for death in rank_deaths(run)):
         return None
-    seen = all_seen(run)
+    seen = last_collectives_by_rank(run)
     first = seen[over[0].rank]
-    if any(called_by(seen[rank.rank], seen) is not None for rank in left):
+    if any(collective_in_progress(seen[rank.rank], seen) is not None for rank in left):
         return None
     call = first.pending or unnamed(first, seen)
     waiting, late = (tuple(sorted(rank.rank for rank in some)) for some in (over, left))
     return Hang({}, seen, call, waiting, late) if late else None
 
 
-def _silent(run: GuardedRun, stalls: dict[int, Stalled]) -> tuple[int, ...]:
+def _silent_ranks(run: GuardedRun, stalls: dict[int, StallRecord]) -> tuple[int, ...]:
     """Ranks that have written nothing of the stall, though they are in the world and have not ended."""
     latest = max(stall.time for stall in stalls.values())
     longest = max(stall.seconds for stall in stalls.values())
@@ -88,69 +95,75 @@ def _silent(run: GuardedRun, stalls: dict[int, Stalled]) -> tuple[int, ...]:
     for number in range(run.world_size):
         rank = run.rank(number)
         if rank is None:
-            if not all_joined(run):
+            if not have_all_ranks_joined(run):
                 found.append(number)
-        elif number not in stalls and rank.end is None and exception_of(rank) is None:
+        elif number not in stalls and rank.end is None and fatal_exception(rank) is None:
             alive = rank.beat.time if rank.beat is not None else rank.last_time
-            if latest - alive > max(_FROZEN_AFTER, longest / 2):
+            if latest - alive > max(_FROZEN_AFTER_SECONDS, longest / 2):
                 found.append(number)
     return tuple(found)
 
 
-def _waited_for(
-    seen: dict[int, LastCollectives], silent: tuple[int, ...]
+def _find_awaited_collective(
+    last_collectives: dict[int, LastCollectives], silent_ranks: tuple[int, ...]
 ) -> tuple[CalledCollective | None, tuple[int, ...], tuple[int, ...]]:
     """(the collective that is waited in, the ranks that wait, the ranks that have not come to it)."""
-    waits = {rank: one.pending for rank, one in seen.items() if one.pending is not None}
-    best = _behind_in_a_queue(seen, silent)
-    for group in {call.group for call in waits.values()} | _ahead(seen):
-        members = members_of(seen, group)
-        made = {rank: seen[rank].collectives_called(group) for rank in members if rank in seen}
+    waits = {rank: one.pending for rank, one in last_collectives.items() if one.pending is not None}
+    best = _awaited_by_queue_counts(last_collectives, silent_ranks)
+    for group in {call.group for call in waits.values()} | _unevenly_called_groups(last_collectives):
+        members = members_of(last_collectives, group)
+        made = {rank: last_collectives[rank].collectives_called(group) for rank in members if rank in last_collectives}
         if not made:
             continue
         fewest, most = min(made.values()), max(made.values())
-        absent = tuple(sorted(rank for rank in members if rank in silent))
+        absent = tuple(sorted(rank for rank in members if rank in silent_ranks))
         late = absent or (tuple(sorted(r for r in made if made[r] == fewest)) if fewest < most else ())
         index = fewest if late and not absent else most - 1
         waiting = tuple(sorted(rank for rank, count in made.items() if count > index and rank not in late))
-        calls = [call for rank in waiting if (call := seen[rank].call(group, index)) is not None]
-        calls += [call for rank in waiting if (call := seen[rank].pending) is not None and call.group == group]
+        calls = [call for rank in waiting if (call := last_collectives[rank].call(group, index)) is not None]
+        calls += [
+            call for rank in waiting if (call := last_collectives[rank].pending) is not None and call.group == group
+        ]
         if calls and len(waiting) > len(best[1]):
             best = (calls[0], waiting, late)
-    if best[0] is None and silent:
-        inside = {rank: call for rank, one in seen.items() if (call := called_by(one, seen)) is not None}
+    if best[0] is None and silent_ranks:
+        inside = {
+            rank: call
+            for rank, one in last_collectives.items()
+            if (call := collective_in_progress(one, last_collectives)) is not None
+        }
         if inside:
-            return inside[min(inside)], tuple(sorted(inside)), silent
+            return inside[min(inside)], tuple(sorted(inside)), silent_ranks
     return best
 
 
-def _behind_in_a_queue(
-    seen: dict[int, LastCollectives], silent: tuple[int, ...]
+def _awaited_by_queue_counts(
+    last_collectives: dict[int, LastCollectives], silent_ranks: tuple[int, ...]
 ) -> tuple[CalledCollective | None, tuple[int, ...], tuple[int, ...]]:
     """The same by what the process groups have counted, for collectives that no Python function was called for."""
-    for group in sorted({group for one in seen.values() for group in one.queued}):
-        between_two = any(f"{group} between two" in one.counts for one in seen.values())
-        counted = {rank: one.queued[group] for rank, one in seen.items() if group in one.queued}
-        members = members_of(seen, group)
-        if between_two or len(counted) < 2 or not set(members) <= {*counted, *silent}:
+    for group in sorted({group for one in last_collectives.values() for group in one.queued}):
+        between_two = any(f"{group} between two" in one.counts for one in last_collectives.values())
+        counted = {rank: one.queued[group] for rank, one in last_collectives.items() if group in one.queued}
+        members = members_of(last_collectives, group)
+        if between_two or len(counted) < 2 or not set(members) <= {*counted, *silent_ranks}:
             continue
         fewest, most = min(counted.values()), max(counted.values())
         if fewest == most:
             continue
         late = tuple(sorted(rank for rank, count in counted.items() if count == fewest))
         waiting = tuple(sorted(rank for rank in counted if rank not in late))
-        first = seen[waiting[0]]
+        first = last_collectives[waiting[0]]
         if first.pending is not None and first.pending.group == group:
             continue
-        return unnamed(first, seen, group, fewest), waiting, late
+        return unnamed(first, last_collectives, group, fewest), waiting, late
     return None, (), ()
 
 
-def _ahead(seen: dict[int, LastCollectives]) -> set[str]:
+def _unevenly_called_groups(last_collectives: dict[int, LastCollectives]) -> set[str]:
     """Groups in which some ranks have made more calls than others: on a GPU a call returns before it is done."""
     made: dict[str, set[int]] = defaultdict(set)
-    for one in seen.values():
+    for one in last_collectives.values():
         for group in {call.group for call in one.collectives}:
-            if all(call.operator not in BETWEEN_TWO for call in one.collectives if call.group == group):
+            if all(call.operator not in POINT_TO_POINT_OPERATIONS for call in one.collectives if call.group == group):
                 made[group].add(one.collectives_called(group))
     return {group for group, counts in made.items() if len(counts) > 1}

@@ -11,7 +11,7 @@ from gonogo.finding import Text, translated
 from gonogo.finding.frame import Frame
 
 
-class Whereabouts(msgspec.Struct, frozen=True):
+class StackActivity(msgspec.Struct, frozen=True):
     """What a stack says of what is being done, and the cure where that is what others wait for."""
 
     doing: Text
@@ -21,7 +21,7 @@ class Whereabouts(msgspec.Struct, frozen=True):
 _KNOWN_FRAMES = (
     (
         Pattern(r"utils/data/dataloader\.py.*(?:_next_data|_get_data|_try_get_data|__next__)|data/_utils/fetch\.py"),
-        Whereabouts(
+        StackActivity(
             translated("waiting for its next batch (data loading)"),
             translated(
                 "Speed up data loading on every rank: tune dataloader_num_workers, put the data on a local "
@@ -31,7 +31,7 @@ _KNOWN_FRAMES = (
     ),
     (
         Pattern(r"save_checkpoint|save_pretrained|save_16bit_model|serialization\.py (?:save|_save)|save_file"),
-        Whereabouts(
+        StackActivity(
             translated("saving a checkpoint"),
             translated(
                 "Allow more time for saving: a larger ddp_timeout, a faster output disk, or no optimizer "
@@ -41,7 +41,7 @@ _KNOWN_FRAMES = (
     ),
     (
         Pattern(r"torch/utils/file_baton\.py"),
-        Whereabouts(
+        StackActivity(
             translated("waiting for the lock of an extension build"),
             translated(
                 "If no process is compiling (ps -ef shows no ninja, nvcc or g++), the lock is left over from "
@@ -52,7 +52,7 @@ _KNOWN_FRAMES = (
     ),
     (
         Pattern(r"_inductor/|_dynamo/|triton/|cpp_extension\.py|op_builder/|jit_load"),
-        Whereabouts(
+        StackActivity(
             translated("compiling"),
             translated(
                 "Compile in advance on each node, or share the compile cache between ranks "
@@ -62,33 +62,33 @@ _KNOWN_FRAMES = (
     ),
     (
         Pattern(r"datasets/arrow_dataset\.py|datasets/builder\.py|tokenization_utils|main_process_first"),
-        Whereabouts(
+        StackActivity(
             translated("preprocessing data"),
             translated("Preprocess the data in a separate run before the launch, so that the ranks read the cache"),
         ),
     ),
     (
         Pattern(r"huggingface_hub/|requests/|urllib3/|httpx/|http/client\.py|file_download\.py"),
-        Whereabouts(
+        StackActivity(
             translated("waiting for the network (a download)"),
             translated("Download in advance and use the local folder (HF_HUB_OFFLINE=1)"),
         ),
     ),
     (
         Pattern(r"pdb\.py|bdb\.py|IPython/|<stdin>"),
-        Whereabouts(
+        StackActivity(
             translated("waiting in a debugger or for input"),
             translated("Remove the breakpoint, or set it on all ranks"),
         ),
     ),
     (
         Pattern(r"in evaluate\b|in evaluation_loop\b|in predict\b|in generate\b"),
-        Whereabouts(translated("evaluating or generating")),
+        StackActivity(translated("evaluating or generating")),
     ),
 )
 
 
-def whereabouts(frames: Sequence[Frame]) -> Whereabouts | None:
+def whereabouts(frames: Sequence[Frame]) -> StackActivity | None:
     """What the innermost telling frame says; None where no frame is telling."""
     for frame in reversed(frames):
         text = (
@@ -99,13 +99,13 @@ def whereabouts(frames: Sequence[Frame]) -> Whereabouts | None:
                 return known
     last = frames[-1] if frames else None
     if last is not None and "sleep(" in last.text:
-        return Whereabouts(
+        return StackActivity(
             translated("sleeping (time.sleep)"), translated("Remove the sleep, or sleep for the same time on all ranks")
         )
     return None
 
 
-def own_frame(frames: Sequence[Frame]) -> Frame | None:
+def innermost_user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's code; a library's where there is none."""
     for owner in ("user", "library"):
         for frame in reversed(frames):

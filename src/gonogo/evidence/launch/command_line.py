@@ -16,7 +16,7 @@ from gonogo.finding import Edit, translated
 Word = ShellWord
 """One word of a command: ``value`` (None where it can't be told), ``place``, ``reason``."""
 
-SEVERAL = translated("it is given several values")
+SEVERAL_VALUES = translated("it is given several values")
 _NOT_READ = translated("an argument that can't be determined may be an option")
 
 
@@ -29,12 +29,12 @@ class OptionTable(msgspec.Struct, frozen=True):
     """Short options, to their long names."""
     abbreviations: bool = True
 
-    def name_of(self, written: str) -> str | None:
+    def name_of(self, word: str) -> str | None:
         """The option that a word means (without dashes, ``_`` for ``-``); None where there is none such."""
-        name = normal(written)
+        name = normal(word)
         if name in self.with_value or name in self.flags:
             return name
-        if not written.startswith("--"):
+        if not word.startswith("--"):
             return self.short.get(name)
         if self.abbreviations:
             found = {known for known in (*self.with_value, *self.flags) if known.startswith(name)}
@@ -69,7 +69,7 @@ class Option(msgspec.Struct, frozen=True):
             value = self.word.value
             if value is None:
                 return Field.not_known(self.word.place, self.word.reason)
-            return Field.of(value.partition("=")[2], _after_equals(self.word), self.word.reason)
+            return Field.of(value.partition("=")[2], _value_place(self.word), self.word.reason)
         if not self.values:
             return Field.of(True, self.word.place)
         unknown = next((word for word in self.values if word.value is None), None)
@@ -78,7 +78,7 @@ class Option(msgspec.Struct, frozen=True):
         place = _join_places(self.values[0].place, self.values[-1].place)
         if len(self.values) == 1:
             return Field.of(self.values[0].value, place, self.values[0].reason)
-        return Field.of(tuple(word.value for word in self.values), place, SEVERAL)
+        return Field.of(tuple(word.value for word in self.values), place, SEVERAL_VALUES)
 
 
 def normal(word: str) -> str:
@@ -92,7 +92,7 @@ def _join_places(first: Place, last: Place) -> Place:
     return first
 
 
-def _after_equals(word: ShellWord) -> Place:
+def _value_place(word: ShellWord) -> Place:
     place = word.place
     data = place.source.data[place.start : place.end]
     at = data.find(b"=")
@@ -172,7 +172,7 @@ class CommandOptions:
         """
         found = self._by_name.get(normal(name))
         if not found or not self.can_edit(name):
-            return self._nothing()
+            return self._empty_edit()
         place = found[-1].place
         source = place.source
         start, end = place.start, place.end
@@ -197,7 +197,7 @@ class CommandOptions:
         if not found:
             return self.adding(name, value)
         if not self.can_edit(name):
-            return self._nothing()
+            return self._empty_edit()
         option = found[-1]
         place = option.field.place
         if option.attached and place is not None:
@@ -210,7 +210,7 @@ class CommandOptions:
     def adding(self, name: str, value: str | None = None) -> Edit:
         """An edit that adds an option behind the others, on a line of its own where the others have theirs."""
         if self.end is None or not self.end.source.writable:
-            return self._nothing()
+            return self._empty_edit()
         written = name if name.startswith("-") else f"--{name}"
         text = written if value is None else f"{written} {quoted(value)}"
         return self.end.edit(f"{self._separator()}{text}")
@@ -227,9 +227,9 @@ class CommandOptions:
         parts = (option.word, *option.values)
         starts = [part.place.start for part in parts]
         same = all(part.place.source is place.source for part in parts)
-        return same and starts == sorted(set(starts)) and self._written_out(option)
+        return same and starts == sorted(set(starts)) and self._is_literal(option)
 
-    def _written_out(self, option: Option) -> bool:
+    def _is_literal(self, option: Option) -> bool:
         """Whether the option's own word stands there as it is, and no other word shares its place."""
         value = option.word.value or ""
         if option.name not in normal(option.word.place.text) and value not in option.word.place.text:
@@ -238,7 +238,7 @@ class CommandOptions:
         sharing = sum(1 for word in self.words if (word.place.start, word.place.end) == key)
         return sharing <= 1
 
-    def _nothing(self) -> Edit:
+    def _empty_edit(self) -> Edit:
         place = self.end or (self.words[0].place if self.words else None)
         if place is None:
             return Edit("", 0, 0, b"", b"")

@@ -30,7 +30,7 @@ _WRAPPERS: dict[str, frozenset[str]] = {
     "taskset": frozenset(),
 }
 # Words of the wrapper's own that stand between its options and the command.
-_OPERANDS = {"timeout": 1, "taskset": 1}
+_WRAPPER_ARGUMENT_COUNTS = {"timeout": 1, "taskset": 1}
 
 # Python's options that take a word of their own; see `python --help`.
 _PYTHON_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
@@ -52,7 +52,7 @@ class PlainCommand(msgspec.Struct, frozen=True):
         return PurePath(self.words[0]).name if self.words else ""
 
 
-def without_prefix(words: Sequence[str]) -> PlainCommand:
+def strip_prefix(words: Sequence[str]) -> PlainCommand:
     """The command behind ``VAR=x``, ``env``, ``nohup``, ``time`` and other programs that only run another."""
     rest = list(words)
     environment: dict[str, str] = {}
@@ -85,7 +85,7 @@ def without_prefix(words: Sequence[str]) -> PlainCommand:
                     chdir = option.partition("=")[2]
         if rest and rest[0] == "--":
             rest.pop(0)
-        del rest[: _OPERANDS.get(wrapper, 0)]
+        del rest[: _WRAPPER_ARGUMENT_COUNTS.get(wrapper, 0)]
     return PlainCommand(tuple(rest), environment, tuple(removed), cleared, chdir)
 
 
@@ -122,7 +122,7 @@ def python_command(arguments: Sequence[str]) -> PythonCommand:
             if word in ("--version", "--help", "--help-all", "--help-env", "--help-xoptions"):
                 return PythonCommand("none")
         elif word.startswith("-"):
-            found = _in_cluster(word[1:], rest)
+            found = _parse_short_options(word[1:], rest)
             if found is not None:
                 return found
         else:
@@ -130,7 +130,7 @@ def python_command(arguments: Sequence[str]) -> PythonCommand:
     return PythonCommand("stdin")
 
 
-def _in_cluster(letters: str, rest: list[str]) -> PythonCommand | None:
+def _parse_short_options(letters: str, rest: list[str]) -> PythonCommand | None:
     """What short options written together (``-um``) come to; takes a value from ``rest`` where one of them needs it."""
     for index, letter in enumerate(letters):
         if letter in "mc":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.config.accelerate import AccelerateConfig, accelerate_config_of
+from gonogo.evidence.config.accelerate import AccelerateConfig, resolve_accelerate_config
 from gonogo.evidence.document.yaml_file import YamlFile, read_yaml
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.launch import Launch, WrittenFile
@@ -22,12 +22,12 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
 
-def written_file(path: str, pieces: tuple[Piece, ...], place: Place) -> WrittenFile:
+def to_written_file(path: str, pieces: tuple[Piece, ...], place: Place) -> WrittenFile:
     """A file that a script writes, from the pieces of its heredoc."""
     return WrittenFile(path, text_of(pieces), place, all(piece.literal for piece in pieces))
 
 
-def framework_of(call: LauncherCall) -> str | None:
+def framework_of_call(call: LauncherCall) -> str | None:
     """The training framework whose command, module or script the program is."""
     if call.launcher in LAUNCHERS and LAUNCHERS[call.launcher].framework is not None:
         return LAUNCHERS[call.launcher].framework
@@ -39,7 +39,7 @@ def framework_of(call: LauncherCall) -> str | None:
     return None
 
 
-def framework_config_of(
+def framework_config_of_call(
     call: LauncherCall, framework: str | None, cwd: Path, command: ShellCommand
 ) -> tuple[Field, YamlFile | None]:
     """The YAML that the program is given: its first argument, or ``--config``."""
@@ -61,18 +61,18 @@ def framework_config_of(
     return named, read_yaml_at(cwd, path, command.written) if path else None
 
 
-def is_of_llamafactory(config: YamlFile) -> bool:
+def is_llamafactory_config(config: YamlFile) -> bool:
     """Whether a YAML has the arguments that only LLaMA-Factory takes: it starts ``src/train.py`` with it."""
     return all(not config.get(name).absent for name in ("stage", "finetuning_type", "model_name_or_path"))
 
 
 def read_yaml_at(
-    cwd: Path, path: str, written: Mapping[str, tuple[tuple[Piece, ...], Place]] | None = None
+    cwd: Path, path: str, written_files: Mapping[str, tuple[tuple[Piece, ...], Place]] | None = None
 ) -> YamlFile | None:
     """A YAML file by its path from a folder; None where it can't be read."""
     whole = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
-    if written and whole in written:
-        source = written_file(path, *written[whole]).source
+    if written_files and whole in written_files:
+        source = to_written_file(path, *written_files[whole]).source
         return read_yaml(source) if source is not None else None
     try:
         return read_yaml(SourceFile.read(display_path(cwd / os.path.expanduser(path))))
@@ -80,7 +80,7 @@ def read_yaml_at(
         return None
 
 
-def read_yaml_of(launch: Launch, path: str) -> YamlFile | None:
+def read_launch_yaml(launch: Launch, path: str) -> YamlFile | None:
     """A YAML or JSON file that a launch names, also one that its script writes; None where it can't be read."""
     written = launch.written_files.get(os.path.normpath(os.path.join(launch.cwd, os.path.expanduser(path))))
     if written is not None:
@@ -88,7 +88,7 @@ def read_yaml_of(launch: Launch, path: str) -> YamlFile | None:
     return read_yaml_at(launch.cwd, path)
 
 
-def accelerate_of(
+def accelerate_config_of_call(
     call: LauncherCall, cwd: Path, environment: Mapping[str, Field], command: ShellCommand
 ) -> tuple[Field, AccelerateConfig | None, tuple[Text, ...]]:
     """The config of accelerate's that a launch reads, and what is worth telling about how it was found."""
@@ -96,8 +96,8 @@ def accelerate_of(
     if launcher is None or not launcher.accelerate_config:
         return Field.missing(), None, ()
     field = call.launcher_options.get(launcher.accelerate_config)
-    written = {path: written_file(path, *found).source for path, found in command.written.items()}
-    return accelerate_config_of(field, cwd, written, launcher=call.launcher)
+    written = {path: to_written_file(path, *found).source for path, found in command.written.items()}
+    return resolve_accelerate_config(field, cwd, written, launcher=call.launcher)
 
 
 def deepspeed_config_of(

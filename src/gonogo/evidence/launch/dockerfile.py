@@ -24,12 +24,12 @@ def dockerfile_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
             found[name] = (start, end)
     entry, arguments = found.get(b"ENTRYPOINT"), found.get(b"CMD")
     if entry is None:
-        return _commands(source, *arguments, folder, environment) if arguments is not None else []
+        return _instruction_commands(source, *arguments, folder, environment) if arguments is not None else []
     words = _parse_exec_form(source, *entry)
     if words is None:
-        return _commands(source, *entry, folder, environment)
+        return _instruction_commands(source, *entry, folder, environment)
     more = _parse_exec_form(source, *arguments) if arguments is not None else None
-    return [_command([*words, *(more or [])], source, folder, environment)]
+    return [_shell_command([*words, *(more or [])], source, folder, environment)]
 
 
 def _instructions(source: SourceFile) -> list[tuple[bytes, int, int]]:
@@ -93,17 +93,17 @@ def _parse_exec_form(source: SourceFile, start: int, end: int) -> list[ShellWord
     return words
 
 
-def _command(
+def _shell_command(
     words: list[ShellWord], source: SourceFile, folder: Path, environment: dict[str, Variable]
 ) -> ShellCommand:
     place = Place(source, words[0].place.start, words[-1].place.end) if words else Place(source, 0, 0)
     return ShellCommand(tuple(words), place, place, environment, frozenset(), {}, folder, False, {})
 
 
-def _commands(
+def _instruction_commands(
     source: SourceFile, start: int, end: int, folder: Path, environment: dict[str, Variable]
 ) -> list[ShellCommand]:
     words = _parse_exec_form(source, start, end)
     if words is not None:
-        return [_command(words, source, folder, environment)]
+        return [_shell_command(words, source, folder, environment)]
     return read_shell(source, folder, environment=environment, part=(start, end))

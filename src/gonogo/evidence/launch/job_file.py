@@ -12,7 +12,7 @@ from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 _NO_SUCH = translated("{path}: no such file")
-_NO_NOTEBOOK = translated("{path}: not a notebook")
+_NOT_A_NOTEBOOK = translated("{path}: not a notebook")
 YAML = (".yaml", ".yml")
 
 
@@ -38,5 +38,5 @@ def notebook_source(path: str) -> SourceFile:
     """The Python of a notebook. Raises UserError for a file that is none."""
     source = SourceFile.read(path)
     if source.writable:  # read as it is: nothing of it is Python
-        raise UserError(_NO_NOTEBOOK.format(path=path))
+        raise UserError(_NOT_A_NOTEBOOK.format(path=path))
     return source

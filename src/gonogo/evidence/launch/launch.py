@@ -34,7 +34,7 @@ class WrittenFile(msgspec.Struct, frozen=True):
         if self.text is None:
             return None
         if not self.literal:
-            return SourceFile.of_text(self.path, self.text)
+            return SourceFile.from_text(self.path, self.text)
         script, start, end = self.place.source, self.place.start, self.place.end
         blank = b"\n".join(b" " * len(line) for line in script.data[:start].split(b"\n"))
         return SourceFile(script.path, blank + script.data[start:end], writable=script.writable)

@@ -26,13 +26,13 @@ _KINDS = re.compile(
     rb"(PyTorchJob|HyperPodPyTorchJob|TrainJob|JobSet|Job|RunaiJob|MPIJob|RayJob|Pod)\b",
     re.MULTILINE,
 )
-_SKYPILOT = re.compile(rb"^(?:resources|num_nodes|workdir|envs|setup|file_mounts):", re.MULTILINE)
-_RUN = re.compile(rb"^run:", re.MULTILINE)
+_SKYPILOT_KEY_PATTERN = re.compile(rb"^(?:resources|num_nodes|workdir|envs|setup|file_mounts):", re.MULTILINE)
+_RUN_KEY_PATTERN = re.compile(rb"^run:", re.MULTILINE)
 _MAX_BYTES = 1 << 20
 _MAX_JOBS = 50
 _MAX_DOCUMENTS = 500
 _TOO_MANY = translated("it contains more than {limit} jobs, and the rest were not read: give only the training job")
-_RENDER = translated(
+_TEMPLATE_NOTE = translated(
     "a template, not YAML until it is rendered: check the rendered file, for example: helm template . > job.yaml"
 )
 
@@ -44,14 +44,14 @@ def is_manifest(source: SourceFile) -> bool:
         return False
     if _KINDS.search(data) and b"apiVersion" in data:
         return True
-    return bool(_RUN.search(data) and _SKYPILOT.search(data))
+    return bool(_RUN_KEY_PATTERN.search(data) and _SKYPILOT_KEY_PATTERN.search(data))
 
 
 def template_note(source: SourceFile) -> Text | None:
     """What to do with a job's file that is yet to be made of it (Helm's, Jinja's); None for any other."""
     lines = source.text.splitlines() if is_manifest(source) and "{{" in source.text else ()
     written = any("}}" in line.partition("#")[0].partition("{{")[2] for line in lines)
-    return _RENDER if written and not workloads(source) else None
+    return _TEMPLATE_NOTE if written and not workloads(source) else None
 
 
 def _documents(source: SourceFile) -> list[YamlNode]:
@@ -120,7 +120,7 @@ def manifest_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
         written = {os.path.normpath(path): ((piece(word),), word.place) for path, word in work.files.items()}
         script = script_of(work)
         if script is not None:
-            code, part = code_in(script)
+            code, part = shell_code_source(script)
             inside = read_shell(code, folder, cwd_known=False, environment=environment, part=part)
         elif words:
             place = Place(source, words[0].place.start, words[-1].place.end)
@@ -138,22 +138,22 @@ def manifest_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
     return commands
 
 
-def _map_to_local_path(word: ShellWord, work: Workload, folder: Path) -> ShellWord:
+def _map_to_local_path(word: ShellWord, workload: Workload, folder: Path) -> ShellWord:
     """A path of the job's machine, or an option's value, as the path that it is brought from."""
     from gonogo.evidence.shell.text import Piece, ShellWord
 
     option, equals, path = (word.value or "").rpartition("=")
-    here = brought(work, path, folder) if path else None
+    here = brought(workload, path, folder) if path else None
     if here is None or (equals and not option.startswith("-")):
         return word
-    return ShellWord((Piece(option + equals + here, *_span(word)),), word.place, quoted=True)
+    return ShellWord((Piece(option + equals + here, *_span_of_word(word)),), word.place, quoted=True)
 
 
-def _span(word: ShellWord) -> tuple[SourceFile, int, int]:
+def _span_of_word(word: ShellWord) -> tuple[SourceFile, int, int]:
     return word.place.source, word.place.start, word.place.end
 
 
-def code_in(word: PlacedText) -> tuple[SourceFile, tuple[int, int]]:
+def shell_code_source(word: PlacedText) -> tuple[SourceFile, tuple[int, int]]:
     """A file, and the part of it that a shell may read.
 
     It is the word's own file where the code stands there as it is. Where YAML folds lines into one, the ends of those

@@ -35,7 +35,7 @@ def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> Comma
         index += 1
         written = _written_name(word)
         if written is None:
-            if word.many or (word.value is None and not word.quoted and not positional_value(word)):
+            if word.many or (word.value is None and not word.quoted and not is_positional(word)):
                 complete = complete and not (word.many or word.place.text.startswith("$"))
             positional.append(word)
             continue
@@ -53,10 +53,10 @@ def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> Comma
                 complete = False
                 break
         options.append(Option(normal(name), word, tuple(values)))
-    return CommandOptions(options, positional, complete=complete, end=end or _end_of(words), words=words)
+    return CommandOptions(options, positional, complete=complete, end=end or _end_place(words), words=words)
 
 
-def positional_value(word: ShellWord) -> bool:
+def is_positional(word: ShellWord) -> bool:
     """Whether a word that can't be told starts with text that is no option's: ``data/$X``."""
     first = word.pieces[0].text if word.pieces else None
     return bool(first) and not str(first).startswith("-")
@@ -77,14 +77,14 @@ def _written_name(word: ShellWord) -> tuple[str, bool] | None:
     return value, False
 
 
-def _end_of(words: Sequence[ShellWord]) -> Place | None:
+def _end_place(words: Sequence[ShellWord]) -> Place | None:
     if not words:
         return None
     last = words[-1].place
     return Place(last.source, last.end, last.end)
 
 
-def parse_known(words: Sequence[ShellWord], table: OptionTable) -> tuple[CommandOptions, tuple[ShellWord, ...]]:
+def parse_known_options(words: Sequence[ShellWord], table: OptionTable) -> tuple[CommandOptions, tuple[ShellWord, ...]]:
     """The options of a program whose parser is known, and the words from the first that is not its own."""
     options: list[Option] = []
     complete = True
@@ -117,4 +117,4 @@ def parse_known(words: Sequence[ShellWord], table: OptionTable) -> tuple[Command
         options.append(Option(known or normal(name), word, (words[index],)))
         index += 1
     used = words[:index]
-    return CommandOptions(options, (), complete=complete, end=_end_of(used), words=used), tuple(words[index:])
+    return CommandOptions(options, (), complete=complete, end=_end_place(used), words=used), tuple(words[index:])

@@ -9,22 +9,32 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.environment.own_package import own_command
+from gonogo.evidence.environment.own_package import own_console_script
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import quoted
 from gonogo.evidence.launch.configs import (
-    accelerate_of,
+    accelerate_config_of_call,
     deepspeed_config_of,
-    framework_config_of,
-    framework_of,
-    is_of_llamafactory,
-    written_file,
+    framework_config_of_call,
+    framework_of_call,
+    is_llamafactory_config,
+    to_written_file,
 )
 from gonogo.evidence.launch.launch import Launch, WrittenFile
 from gonogo.evidence.launch.launchers import LAUNCHERS
 from gonogo.evidence.launch.launchers.counts import ALONE, UNSETTLED, LaunchSettings, LaunchSize, count
-from gonogo.evidence.launch.launchers.recognise import LauncherCall, call_of_module, launcher_call_in, script_call
-from gonogo.evidence.launch.launchers.slurm import as_mapping, directives, processes_of_srun, with_gpus_per_node
+from gonogo.evidence.launch.launchers.recognise import (
+    LauncherCall,
+    console_script_call,
+    parse_launcher_call,
+    script_call,
+)
+from gonogo.evidence.launch.launchers.slurm import (
+    sbatch_directives,
+    slurm_options,
+    srun_launch_size,
+    with_gpus_per_node,
+)
 from gonogo.evidence.launch.launchers.slurm import variables as slurm_variables
 from gonogo.evidence.paths import exists, opened
 from gonogo.evidence.shell.script_commands import ShellCommand, read_shell, read_word
@@ -34,12 +44,12 @@ from gonogo.evidence.source_file import Place, SourceFile, display_path
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
-_BY_MPI = translated("MPI distributes them over its hosts")
+_DISTRIBUTED_BY_MPI = translated("MPI distributes them over its hosts")
 
 _UNKNOWN_CWD = translated("assuming that {path} is started from {folder}, where its files are found")
 _MAX_DEPTH = 4
 _NOT_TOLD = "\0"
-_FOLLOWED = translated("{path}, which it runs, was not read: {why}")
+_SCRIPT_NOT_READ = translated("{path}, which it runs, was not read: {why}")
 _NOT_SET = translated("its value can't be determined")
 
 
@@ -49,14 +59,14 @@ def read_launches(source: SourceFile) -> tuple[Launch, ...]:
     if _is_dockerfile(source):
         from gonogo.evidence.launch.dockerfile import dockerfile_commands
 
-        return _launches(dockerfile_commands(source, folder), source, {}, 0, set())
+        return _launches_of_commands(dockerfile_commands(source, folder), source, {}, 0, set())
     if source.path.lower().endswith((".yaml", ".yml")):
         from gonogo.evidence.launch.manifest import manifest_commands
 
-        return _launches(manifest_commands(source, folder), source, {}, 0, set())
-    slurm = directives(source)
-    commands = read_shell(source, folder, given=slurm_variables(slurm))
-    return _launches(commands, source, slurm, 0, set())
+        return _launches_of_commands(manifest_commands(source, folder), source, {}, 0, set())
+    slurm = sbatch_directives(source)
+    commands = read_shell(source, folder, initial_variables=slurm_variables(slurm))
+    return _launches_of_commands(commands, source, slurm, 0, set())
 
 
 def launches_of_command(
@@ -73,14 +83,14 @@ def launches_of_command(
         name: Variable((Piece(value, source, 0, 0),), exported=True) for name, value in (environment or {}).items()
     }
     command = ShellCommand(tuple(word_list), place, place, given, frozenset(), given, folder, True, {})
-    return _launches([command], source, {}, 0, set())
+    return _launches_of_commands([command], source, {}, 0, set())
 
 
 def _parse_typed_command(words: Sequence[str]) -> tuple[list[ShellWord], SourceFile]:
     """A typed command as a source, with a place for each word."""
     shown = [quoted(word) for word in words]
     text = " ".join(shown)
-    source = SourceFile.of_text("<command>", text)
+    source = SourceFile.from_text("<command>", text)
     found = []
     position = 0
     for word, written in zip(words, shown, strict=True):
@@ -96,16 +106,16 @@ def _is_dockerfile(source: SourceFile) -> bool:
     return name == "Dockerfile" or name.endswith(".Dockerfile") or name.startswith("Dockerfile.")
 
 
-def _launches(
+def _launches_of_commands(
     commands: Sequence[ShellCommand], source: SourceFile, slurm: Mapping[str, Field], depth: int, barren: set[Any]
 ) -> tuple[Launch, ...]:
     """The launches among commands. ``barren`` holds the calls of scripts that launch nothing: tests call one often."""
     found: list[Launch] = []
     seen: set[tuple[object, ...]] = set()
     for command in commands:
-        call = launcher_call_in(command.words)
+        call = parse_launcher_call(command.words)
         if call is None:
-            call = _by_first_line(command) or _by_own_package(command)
+            call = _shebang_script_call(command) or _project_command_call(command)
         if call is None:
             continue
         if call.launcher == "shell":
@@ -114,13 +124,13 @@ def _launches(
         key = (command.place.start, id(command.place.source), tuple(word.value for word in command.words))
         if key not in seen:
             seen.add(key)
-            found.append(_launch(call, command, slurm))
+            found.append(_build_launch(call, command, slurm))
     return tuple(found)
 
 
 def _within(call: LauncherCall, command: ShellCommand, launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
     """What a script launches that is run in a container is launched in that one."""
-    image = _image(call, as_mapping(call.slurm) if call.slurm is not None else {})
+    image = _container_image(call, slurm_options(call.slurm) if call.slurm is not None else {})
     if not call.in_container and image.absent:
         return launches
     inside = call.code.place if call.code is not None else command.input_place if call.from_input else None
@@ -135,7 +145,7 @@ def _within(call: LauncherCall, command: ShellCommand, launches: tuple[Launch, .
     )
 
 
-def _image(call: LauncherCall, slurm: Mapping[str, Field]) -> Field:
+def _container_image(call: LauncherCall, slurm: Mapping[str, Field]) -> Field:
     if call.image is None:
         return slurm.get("container-image", Field.missing())
     if call.image.value is None:
@@ -155,14 +165,14 @@ def _follow_script(
     if depth >= _MAX_DEPTH:
         return ()
     environment = _environment(call, command)
-    asked = {**slurm, **as_mapping(call.slurm)} if call.slurm is not None else dict(slurm)
+    asked = {**slurm, **slurm_options(call.slurm)} if call.slurm is not None else dict(slurm)
     if call.code is not None:
         given = slurm_variables(with_gpus_per_node(dict(asked)))
         inside = _inside(call.code, command, environment, given)
-        return _launches(inside, source, with_gpus_per_node(asked), depth + 1, barren)
+        return _launches_of_commands(inside, source, with_gpus_per_node(asked), depth + 1, barren)
     if call.from_input:
-        inside = _on_input(command, environment, slurm_variables(with_gpus_per_node(dict(asked))))
-        return _launches(inside, source, with_gpus_per_node(asked), depth + 1, barren)
+        inside = _stdin_commands(command, environment, slurm_variables(with_gpus_per_node(dict(asked))))
+        return _launches_of_commands(inside, source, with_gpus_per_node(asked), depth + 1, barren)
     path = call.script.value if call.script is not None else None
     if path is None:
         return ()
@@ -170,9 +180,9 @@ def _follow_script(
         script = SourceFile.read(display_path(command.cwd / os.path.expanduser(path)))
     except UserError:
         return ()
-    own = {**directives(script), **asked}
+    own = {**sbatch_directives(script), **asked}
     given = slurm_variables(own)
-    key = (script.path, command.cwd, command.cwd_known, depth, *_handed_on(call.script_arguments, environment, given))
+    key = (script.path, command.cwd, command.cwd_known, depth, *_caller_key(call.script_arguments, environment, given))
     if key in barren:
         return ()
     commands = read_shell(
@@ -181,18 +191,18 @@ def _follow_script(
         cwd_known=command.cwd_known,
         arguments=call.script_arguments,
         environment=environment,
-        given=given,
+        initial_variables=given,
     )
     if script.gap is not None and source.gap is None:
-        source.gap = _FOLLOWED.format(path=script.path, why=script.gap)
-    found = _launches(commands, script, own, depth + 1, barren)
+        source.gap = _SCRIPT_NOT_READ.format(path=script.path, why=script.gap)
+    found = _launches_of_commands(commands, script, own, depth + 1, barren)
     if not found:
         barren.add(key)
     return found
 
 
-def _handed_on(
-    arguments: Sequence[ShellWord] | None, environment: Mapping[str, Variable], given: Mapping[str, str]
+def _caller_key(
+    arguments: Sequence[ShellWord] | None, environment: Mapping[str, Variable], initial_variables: Mapping[str, str]
 ) -> tuple[object, ...]:
     """All that a script is told by its caller, without where it stands."""
 
@@ -200,31 +210,41 @@ def _handed_on(
         return None if words is None else tuple((word.value, word.many, word.quoted) for word in words)
 
     variables = {(name, one.value, one.exported, one.unset, told(one.array)) for name, one in environment.items()}
-    return told(arguments), frozenset(variables), frozenset(given.items())
+    return told(arguments), frozenset(variables), frozenset(initial_variables.items())
 
 
 def _inside(
-    code: ShellWord, command: ShellCommand, environment: dict[str, Variable], given: dict[str, str]
+    code: ShellWord, command: ShellCommand, environment: dict[str, Variable], initial_variables: dict[str, str]
 ) -> list[ShellCommand]:
     """The commands of ``bash -c CODE``."""
     place = code.place
     if place.source.path == "<command>" and code.value is not None:
-        source = SourceFile.of_text("<command>", code.value)
-        return read_shell(source, command.cwd, cwd_known=command.cwd_known, environment=environment, given=given)
-    return read_word(code, command, environment, given)
+        source = SourceFile.from_text("<command>", code.value)
+        return read_shell(
+            source,
+            command.cwd,
+            cwd_known=command.cwd_known,
+            environment=environment,
+            initial_variables=initial_variables,
+        )
+    return read_word(code, command, environment, initial_variables)
 
 
-def _on_input(command: ShellCommand, environment: dict[str, Variable], given: dict[str, str]) -> list[ShellCommand]:
+def _stdin_commands(
+    command: ShellCommand, environment: dict[str, Variable], initial_variables: dict[str, str]
+) -> list[ShellCommand]:
     """The commands of ``bash <<EOF``."""
     if command.standard_input is None or command.input_place is None:
         return []
-    source = written_file("<stdin>", command.standard_input, command.input_place).source
+    source = to_written_file("<stdin>", command.standard_input, command.input_place).source
     if source is None:
         return []
-    return read_shell(source, command.cwd, cwd_known=command.cwd_known, environment=environment, given=given)
+    return read_shell(
+        source, command.cwd, cwd_known=command.cwd_known, environment=environment, initial_variables=initial_variables
+    )
 
 
-def _by_first_line(command: ShellCommand) -> LauncherCall | None:
+def _shebang_script_call(command: ShellCommand) -> LauncherCall | None:
     """``./launch``: a shell script by its first line."""
     path = command.words[0].value if command.words else None
     if not path or os.sep not in path:
@@ -240,11 +260,11 @@ def _by_first_line(command: ShellCommand) -> LauncherCall | None:
     return script_call(command.words)
 
 
-def _by_own_package(command: ShellCommand) -> LauncherCall | None:
+def _project_command_call(command: ShellCommand) -> LauncherCall | None:
     """``NAME``: a command that the project's own package brings."""
     name = command.words[0].value if command.words else None
-    own = own_command(name, command.cwd) if name and not name.startswith(("-", ".")) else None
-    return call_of_module(command.words, own.partition(":")[0]) if own is not None else None
+    own = own_console_script(name, command.cwd) if name and not name.startswith(("-", ".")) else None
+    return console_script_call(command.words, own.partition(":")[0]) if own is not None else None
 
 
 def _environment(call: LauncherCall, command: ShellCommand) -> dict[str, Variable]:
@@ -258,7 +278,7 @@ def _environment(call: LauncherCall, command: ShellCommand) -> dict[str, Variabl
     return {name: msgspec.structs.replace(variable, exported=True) for name, variable in environment.items()}
 
 
-def _field(variable: Variable) -> Field:
+def _variable_field(variable: Variable) -> Field:
     if variable.unset:
         return Field.missing()
     value = variable.value
@@ -267,24 +287,24 @@ def _field(variable: Variable) -> Field:
     return Field.of(value, variable.place, variable.reason)
 
 
-def _launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, Field]) -> Launch:
+def _build_launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, Field]) -> Launch:
     variables = _environment(call, command)
-    environment = {name: _field(variable) for name, variable in variables.items()}
-    slurm = with_gpus_per_node({**directive, **(as_mapping(call.slurm) if call.slurm is not None else {})})
-    cwd, notes = _cwd(call, command)
+    environment = {name: _variable_field(variable) for name, variable in variables.items()}
+    slurm = with_gpus_per_node({**directive, **(slurm_options(call.slurm) if call.slurm is not None else {})})
+    cwd, notes = _working_directory(call, command)
     path, path_complete, path_unread = _python_path(variables.get("PYTHONPATH"), command.cwd, cwd)
-    own = own_command(call.console_script, cwd) if call.console_script else None
+    own = own_console_script(call.console_script, cwd) if call.console_script else None
     if own is not None:
         program = Field.of(own.partition(":")[0], call.program.place)
         call = msgspec.structs.replace(call, program=program, program_kind="module")
-    framework = framework_of(call)
-    framework_field, framework_file = framework_config_of(call, framework, cwd, command)
-    if framework is None and framework_file is not None and is_of_llamafactory(framework_file):
+    framework = framework_of_call(call)
+    framework_field, framework_file = framework_config_of_call(call, framework, cwd, command)
+    if framework is None and framework_file is not None and is_llamafactory_config(framework_file):
         framework = "llamafactory"
-    accelerate_field, accelerate, accelerate_notes = accelerate_of(call, cwd, environment, command)
+    accelerate_field, accelerate, accelerate_notes = accelerate_config_of_call(call, cwd, environment, command)
     world = world_of(call, environment, slurm, cwd, accelerate.get if accelerate is not None else None)
     deepspeed = deepspeed_config_of(call, framework, framework_file, accelerate)
-    image = _image(call, slurm)
+    image = _container_image(call, slurm)
     launcher = call.launcher
     if launcher == "python" and call.slurm is not None:
         launcher = "srun"
@@ -315,7 +335,7 @@ def _launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, F
         words=command.words,
         statement=command.statement,
         prefixed=command.prefixed,
-        written_files={path: written_file(path, *written) for path, written in command.written.items()},
+        written_files={path: to_written_file(path, *written) for path, written in command.written.items()},
         in_container=call.in_container or not image.absent,
         image=image,
         heredoc=_heredoc(call, command),
@@ -326,11 +346,11 @@ def _launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, F
     )
 
 
-def _python_path(variable: Variable | None, started: Path, cwd: Path) -> tuple[tuple[str, ...], bool, bool]:
+def _python_path(variable: Variable | None, launch_folder: Path, cwd: Path) -> tuple[tuple[str, ...], bool, bool]:
     """The entries of ``PYTHONPATH``, whether these are all, and whether any can't be read.
 
     ``.:$PYTHONPATH`` takes on what is there already: not all, but all that can be read. ``$PWD`` of a script that may
-    be started anywhere is the launch's folder ``cwd``, which the shell takes for ``started``.
+    be started anywhere is the launch's folder ``cwd``, which the shell takes for ``launch_folder``.
     """
     if variable is None or variable.unset:
         return (), True, False
@@ -343,7 +363,7 @@ def _python_path(variable: Variable | None, started: Path, cwd: Path) -> tuple[t
             if piece.text is None and piece.inner and depth < 10:
                 take(piece.inner, depth + 1)
             elif piece.text is None and piece.folder:
-                texts.append(os.path.normpath(cwd / os.path.relpath(piece.folder, started)))
+                texts.append(os.path.normpath(cwd / os.path.relpath(piece.folder, launch_folder)))
             else:
                 texts.append(_NOT_TOLD if piece.text is None else piece.text)
                 unread = unread or (piece.text is None and piece.variable != "PYTHONPATH")
@@ -356,10 +376,10 @@ def _python_path(variable: Variable | None, started: Path, cwd: Path) -> tuple[t
 def _heredoc(call: LauncherCall, command: ShellCommand) -> WrittenFile | None:
     if not call.from_input or command.standard_input is None or command.input_place is None:
         return None
-    return written_file("<stdin>", command.standard_input, command.input_place)
+    return to_written_file("<stdin>", command.standard_input, command.input_place)
 
 
-def _cwd(call: LauncherCall, command: ShellCommand) -> tuple[Path, tuple[Text, ...]]:
+def _working_directory(call: LauncherCall, command: ShellCommand) -> tuple[Path, tuple[Text, ...]]:
     """The folder that the command runs in.
 
     Where the script does not say, it is the script's own, or the first folder above it in which the program is found.
@@ -380,7 +400,7 @@ def _cwd(call: LauncherCall, command: ShellCommand) -> tuple[Path, tuple[Text, .
     if not wanted or os.path.isabs(wanted) or os.path.exists(os.path.join(cwd, wanted)):
         return cwd, ()
     above = [cwd, *cwd.parents][:5]
-    root = next((index for index, folder in enumerate(above) if _is_project(folder)), None)
+    root = next((index for index, folder in enumerate(above) if _is_project_root(folder)), None)
     if root is None and os.sep not in os.path.normpath(wanted):
         return cwd, ()  # outside a project, a file of that name is found anywhere
     for folder in above[1 : root + 1 if root is not None else None]:
@@ -389,7 +409,7 @@ def _cwd(call: LauncherCall, command: ShellCommand) -> tuple[Path, tuple[Text, .
     return cwd, ()
 
 
-def _is_project(folder: Path) -> bool:
+def _is_project_root(folder: Path) -> bool:
     return any(exists(folder / name) for name in (".git", "pyproject.toml", "setup.py"))
 
 
@@ -408,9 +428,9 @@ def world_of(
         return LaunchSize(unknown, unknown, unknown)
     if call.mpirun is not None:
         total = count(call.mpirun.get("np", "n", "c"))
-        unknown = Field.not_known(total.place, _BY_MPI)
+        unknown = Field.not_known(total.place, _DISTRIBUTED_BY_MPI)
         return LaunchSize(unknown, unknown, total)
-    return processes_of_srun(slurm) if call.slurm is not None else _alone(variables)
+    return srun_launch_size(slurm) if call.slurm is not None else _alone(variables)
 
 
 def _alone(variables: Mapping[str, Field]) -> LaunchSize:

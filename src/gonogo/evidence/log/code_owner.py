@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.traceback import LogFrame
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.failure import CodePlace
 
 # fmt: off
-DISTRIBUTIONS: Mapping[str, str] = {
+DISTRIBUTION_BY_MODULE: Mapping[str, str] = {
     "swift": "ms-swift", "flash_attn": "flash-attn", "flash_attn_2_cuda": "flash-attn",
     "transformer_engine": "transformer-engine", "transformer_engine_torch": "transformer-engine",
     "huggingface_hub": "huggingface-hub", "liger_kernel": "liger-kernel", "yaml": "pyyaml", "PIL": "pillow",
@@ -25,7 +25,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
 """Distributions whose package has another name in Python."""
 
 # Folders of a framework by which its sources are told from a user's package of the same name.
-_SOURCES: Mapping[str, frozenset[str]] = {
+_SUBPACKAGES: Mapping[str, frozenset[str]] = {
     "verl": frozenset(("trainer", "workers", "utils", "models", "single_controller", "third_party", "experimental",
                        "interactions", "tools", "model_merger", "base_config", "protocol", "checkpoint_engine")),
     "slime": frozenset(("backends", "ray", "rollout", "utils", "router")),
@@ -96,12 +96,12 @@ _REPOSITORIES: Mapping[str, str] = {
 }
 # fmt: on
 """Folders that a clone has by default, in small letters, and whose sources are in them."""
-_OF_THE_REPOSITORY = frozenset(("tools", "toolkits", "recipe", "scripts", "src", "3rdparty"))
+_REPOSITORY_FOLDERS = frozenset(("tools", "toolkits", "recipe", "scripts", "src", "3rdparty"))
 """Folders of a repository, beside its package, that a user seldom writes into."""
-_BRIDGES = {"bridge": "megatron-bridge"}
+_MEGATRON_DISTRIBUTIONS = {"bridge": "megatron-bridge"}
 """Packages that share the namespace ``megatron``, by their folder in it."""
-_INSTALLED = compiled_when_used(r"(?:site|dist)-packages[/\\](.+)$")
-_EGG = compiled_when_used(r"^([A-Za-z][\w.]*)-(\d[\w.+]*?)-py\d[^/\\]*\.egg[/\\](.+)$")
+_SITE_PACKAGES_PATTERN = lazy_compile(r"(?:site|dist)-packages[/\\](.+)$")
+_EGG_PATTERN = lazy_compile(r"^([A-Za-z][\w.]*)-(\d[\w.+]*?)-py\d[^/\\]*\.egg[/\\](.+)$")
 
 
 class CodeOwner(NamedTuple):
@@ -115,25 +115,25 @@ class CodeOwner(NamedTuple):
 
 def owner_of(path: str) -> CodeOwner:
     """Whose code is at a path of a traceback."""
-    if found := _INSTALLED.search(path):
+    if found := _SITE_PACKAGES_PATTERN.search(path):
         inside, release = found.group(1), ""
-        if egg := _EGG.match(inside):
+        if egg := _EGG_PATTERN.match(inside):
             release, inside = egg.group(2), egg.group(3)
-        module = _dotted(inside)
+        module = _module_name(inside)
         return CodeOwner("package", _distribution(module), module, release)
     pieces = path.replace("\\", "/").split("/")
     if not path.startswith("<"):
         for index in range(len(pieces) - 2, -1, -1):
-            inside_of = _SOURCES.get(pieces[index])
+            inside_of = _SUBPACKAGES.get(pieces[index])
             if inside_of is not None and pieces[index + 1].removesuffix(".py") in inside_of:
-                while index and pieces[index] in _SOURCES.get(pieces[index - 1], ()):
+                while index and pieces[index] in _SUBPACKAGES.get(pieces[index - 1], ()):
                     index -= 1  # a folder of another framework that bears this one's name: swift/megatron/model
-                module = _dotted("/".join(pieces[index:]))
+                module = _module_name("/".join(pieces[index:]))
                 return CodeOwner("clone", _distribution(module), module)
         for index in range(len(pieces) - 2, -1, -1):
             package = _REPOSITORIES.get(pieces[index].lower())
-            if package is not None and pieces[index + 1] in _OF_THE_REPOSITORY:
-                return CodeOwner("clone", package, _dotted("/".join(pieces[index + 1 :])))
+            if package is not None and pieces[index + 1] in _REPOSITORY_FOLDERS:
+                return CodeOwner("clone", package, _module_name("/".join(pieces[index + 1 :])))
     if is_library(path):
         return CodeOwner("python")
     return CodeOwner("user")
@@ -154,7 +154,7 @@ def code_place(frame: LogFrame, versions: Mapping[str, str]) -> CodePlace:
     )
 
 
-def is_users(path: str) -> bool:
+def is_user_path(path: str) -> bool:
     """True for a path that is neither a package's, a known framework's nor Python's own."""
     return owner_of(path).owner == "user"
 
@@ -167,10 +167,10 @@ def distribution_of(module: str) -> str:
 def _distribution(module: str) -> str:
     top, _, rest = module.partition(".")
     if top == "megatron":
-        return _BRIDGES.get(rest.partition(".")[0], "megatron-core")
-    return DISTRIBUTIONS.get(top, top.lower().replace("_", "-"))
+        return _MEGATRON_DISTRIBUTIONS.get(rest.partition(".")[0], "megatron-core")
+    return DISTRIBUTION_BY_MODULE.get(top, top.lower().replace("_", "-"))
 
 
-def _dotted(inside: str) -> str:
-    module = inside.replace("\\", "/").removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+def _module_name(relative_path: str) -> str:
+    module = relative_path.replace("\\", "/").removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     return module.partition(".cpython-")[0].partition(".abi3")[0].removesuffix(".so")

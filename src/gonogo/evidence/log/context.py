@@ -7,7 +7,7 @@ from functools import lru_cache
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 
-OTHER_PROGRAM = Pattern(
+OTHER_PROGRAM_PATTERN = Pattern(
     r"(?i)text-generation-webui|koboldai|xinference|\[address=[\d.]+:\d+, pid=\d+\]"
     r"|llama\.cpp|tritonserver|\bollama\b|\bEngineCore(?:_\w+)?\b|\bVllmWorker"
     r"|\bvLLM (?:is using nccl|API server)"
@@ -15,16 +15,16 @@ OTHER_PROGRAM = Pattern(
     r"|\b(?:vllm serve|vllm\.entrypoints|sglang\.launch_server|lmdeploy serve|api_server)\b"
 )
 """What only a server or another program that does not train writes."""
-_TRAINS = Pattern(
+_TRAINING_PATTERN = Pattern(
     r"trainer\.py|training_step|_training_loop|trainer\.train|\.backward\(|in backward$|in train$"
     r"|deepspeed/runtime|微调|训练|accelerate launch"
     r"|(?i:fine-?_?tun|\bsft\b|train(?:er|ing)?\b|_train|dpo|grpo|rlhf|torchrun|zero[-_ ]?3|zero_stage)"
 )
-_INFERS = Pattern(
+_INFERENCE_PATTERN = Pattern(
     r"generation/utils\.py|in generate$|model\.generate\(|pipelines/\w+\.py|\.chat\(|in chat$|web_demo|cli_demo"
     r"|(?i:\binference\b|\binfer\.py)|推理"
 )
-_ZERO3 = Pattern(
+_ZERO3_PATTERN = Pattern(
     r"(?i)zero/stage3\.py|zero/partition_parameters\.py|partitioned_param|zero/parameter_offload\.py"
     r"|zero[-_ ]?(?:stage|optimization)?[-_ ]?3(?:\b|_offload)|\bds_?(?:z3|3|zero3)\b|deepspeed[-_ ]?3\b|stage[-_ ]?3\b"
 )
@@ -32,22 +32,22 @@ _ZERO3_MENTION = Pattern(
     r"(?i)\b(?:with|under|using|use|uses|enable|to) (?:deepspeed )?zero[-_ ]?(?:stage[-_ ]?)?3\b"
     r"|(?:使用|用|采用|开启|改为|换成|改成) ?(?:deepspeed ?)?zero[-_ ]?3"
 )
-_FSDP = Pattern(r"(?i)fsdp|fully_shard")
-REPLICA = Pattern(r"Caught (?P<type>\w+) in replica \d+ on device \d+")
+_FSDP_PATTERN = Pattern(r"(?i)fsdp|fully_shard")
+REPLICA_ERROR_PATTERN = Pattern(r"Caught (?P<type>\w+) in replica \d+ on device \d+")
 """What torch.nn.DataParallel says of an exception that one of its copies raised."""
 _VISIBLE = r"(?:CUDA|ASCEND_RT)_VISIBLE_DEVICES\s*=\s*[\"']?\d+\s*,\s*\d"
-_ONE_VISIBLE = r"(?:CUDA|ASCEND_RT)_VISIBLE_DEVICES\s*=\s*[\"']?\d+[\"']?(?:\s|$)"
-_VISIBLE_IN_LOG = Pattern(_VISIBLE)
+_SINGLE_VISIBLE_GPU_PATTERN = r"(?:CUDA|ASCEND_RT)_VISIBLE_DEVICES\s*=\s*[\"']?\d+[\"']?(?:\s|$)"
+_VISIBLE_GPUS_PATTERN = Pattern(_VISIBLE)
 
 
 @lru_cache(maxsize=1)
 def outside_training(log: FailureLog) -> bool:
     """True for a log of another program (serving), and where a model only generates."""
-    if log.find(OTHER_PROGRAM) is not None:
+    if log.find(OTHER_PROGRAM_PATTERN) is not None:
         return not log.passes("transformers/trainer.py", "trl/trainer", "deepspeed/runtime", "/verl/", "openrlhf")
-    if log.find(_INFERS) is None:
+    if log.find(_INFERENCE_PATTERN) is None:
         return False
-    return log.find(_TRAINS) is None and not log.setup.mentions(r"(?i)train|sft|finetun|deepspeed|torchrun")
+    return log.find(_TRAINING_PATTERN) is None and not log.setup.mentions(r"(?i)train|sft|finetun|deepspeed|torchrun")
 
 
 @lru_cache(maxsize=1)
@@ -57,43 +57,43 @@ def under_zero3(log: FailureLog) -> bool | None:
     if stage is not None:
         # A reporter tells of the command that was changed: "zero2 in the script, with zero3 it fails".
         return stage == 3 or log.find(_ZERO3_MENTION) is not None
-    if log.find(_ZERO3) is not None or log.setup.mentions(r"(?i)zero[-_ ]?3|zero_stage[-_ :=\"']*3|ds_z3"):
+    if log.find(_ZERO3_PATTERN) is not None or log.setup.mentions(r"(?i)zero[-_ ]?3|zero_stage[-_ :=\"']*3|ds_z3"):
         return True
     return None
 
 
 @lru_cache(maxsize=1)
-def under_fsdp(log: FailureLog) -> bool:
+def uses_fsdp(log: FailureLog) -> bool:
     """True where the log or the setup speaks of FSDP."""
-    return log.find(_FSDP) is not None or log.setup.mentions(r"(?i)fsdp|fully_?shard")
+    return log.find(_FSDP_PATTERN) is not None or log.setup.mentions(r"(?i)fsdp|fully_?shard")
 
 
 @lru_cache(maxsize=1)
-def several_processes(log: FailureLog) -> bool | None:
+def has_several_processes(log: FailureLog) -> bool | None:
     """True where several processes show in the log or the launch command, False where one is asked for, else None."""
     processes = log.setup.processes
     if processes is not None and processes > 1:
         return True
     if len({line.rank for line in log.lines if line.rank is not None}) > 1:
         return True
-    if processes is None and log.setup.launcher == "deepspeed" and several_gpus_visible(log):
+    if processes is None and log.setup.launcher == "deepspeed" and has_several_visible_gpus(log):
         return True  # it starts a process for each GPU
     if processes == 1 or log.setup.launcher == "python":
         return False
     return None
 
 
-def plain_on_several_gpus(log: FailureLog) -> bool | None:
+def is_single_process_multi_gpu(log: FailureLog) -> bool | None:
     """True where one plain process is started with several GPUs visible, False where not, None where it isn't told."""
-    if several_processes(log) or log.setup.launcher not in (None, "python", "swift", "llamafactory"):
+    if has_several_processes(log) or log.setup.launcher not in (None, "python", "swift", "llamafactory"):
         return False
-    several = several_gpus_visible(log)
+    several = has_several_visible_gpus(log)
     return several if log.setup.launcher is not None or several is False else None
 
 
 @lru_cache(maxsize=1)
-def several_gpus_visible(log: FailureLog) -> bool | None:
+def has_several_visible_gpus(log: FailureLog) -> bool | None:
     """True where CUDA_VISIBLE_DEVICES lists several, False where it names one, None where it isn't told."""
-    if log.setup.mentions(_VISIBLE) or log.find(_VISIBLE_IN_LOG) is not None:
+    if log.setup.mentions(_VISIBLE) or log.find(_VISIBLE_GPUS_PATTERN) is not None:
         return True
-    return False if log.setup.mentions(_ONE_VISIBLE) else None
+    return False if log.setup.mentions(_SINGLE_VISIBLE_GPU_PATTERN) else None

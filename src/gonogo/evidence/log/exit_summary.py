@@ -7,9 +7,9 @@ import msgspec
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.patterns import Pattern
 
-_ROOT = Pattern(r"Root Cause(?: \(first observed failure\))?:?")
-_FIELD = Pattern(r"^\s*(host|rank|exitcode|error_file|traceback)\s*:\s*(\S.*?)\s*$")
-_EXIT = Pattern(
+_ROOT_CAUSE_PATTERN = Pattern(r"Root Cause(?: \(first observed failure\))?:?")
+_FIELD_PATTERN = Pattern(r"^\s*(host|rank|exitcode|error_file|traceback)\s*:\s*(\S.*?)\s*$")
+_EXIT_CODE_PATTERN = Pattern(
     r"exits with return code = (-?\d{1,3})\b|failed \(exitcode: (-?\d{1,3})\)|\bexitcode\s*: (-?\d{1,3})\b"
     r"|returned non-zero exit status (-?\d{1,3})\b|(?:terminated with|killed by|died with"
     r"|received) (?:<?Signals\.)?signal (\w+)"
@@ -30,19 +30,19 @@ class FirstFailure(msgspec.Struct, frozen=True):
 
 def first_failure(log: FailureLog) -> FirstFailure | None:
     """The block below torchrun's "Root Cause (first observed failure)", or None."""
-    found = log.find(_ROOT)
+    found = log.find(_ROOT_CAUSE_PATTERN)
     if found is None:
         return None
     fields: dict[str, str] = {}
     for line in log.lines_after(found.line, 9):
-        if field := _FIELD.search(line.text):
+        if field := _FIELD_PATTERN.search(line.text):
             fields.setdefault(field.group(1), field.group(2))
     return FirstFailure(found, _number(fields.get("rank")), _number(fields.get("exitcode")), fields.get("host"))
 
 
 def exits(log: FailureLog) -> Iterator[tuple[LineMatch, int]]:
     """The lines that tell a process's exit code; that of a signal is negative (137, of a shell, is -9)."""
-    for found in log.find_all(_EXIT):
+    for found in log.find_all(_EXIT_CODE_PATTERN):
         fields = next((group for group in found.match.groups() if group), "")
         code = _NAMES.get(fields, _number(fields))
         if code is not None:

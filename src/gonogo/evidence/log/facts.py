@@ -20,7 +20,7 @@ _NAMES = (
     r"|torch[-_]npu|cuda|nccl|numpy|pydantic|safetensors|tokenizers|datasets|triton|xformers|vllm|unsloth|huggingface[-_]hub"
     r"|lightning|pytorch[-_]lightning|torchvision|torchaudio|auto[-_]gptq|autoawq|optimum|ninja|mpi4py"
 )
-_BANNERS = (
+_VERSION_PATTERNS = (
     Pattern(rf"(?i)\b(deepspeed) info: version={_VERSION}"),
     Pattern(
         rf"(?i)^\s*[-•*>]?\s*[`'\"]?({_NAMES})[`'\"]?(?: version)?(?: \([\w?]+\))?\s*(?:==?|[:：]|\.{{3,}})\s*"
@@ -38,22 +38,26 @@ _BANNERS = (
     Pattern(rf"\b(NCCL) version {_VERSION}"),
     Pattern(rf"(?i)^\s*({_NAMES})\s{{2,}}{_VERSION}\s*$"),
 )
-_NUMBERED = Pattern(rf"(?i)(?:{_NAMES})[^\n]*\d\.\d|==")
+_VERSION_LINE_PATTERN = Pattern(rf"(?i)(?:{_NAMES})[^\n]*\d\.\d|==")
 _ALIASES = {"pytorch": "torch"}
-_COMMAND = Pattern(
+_COMMAND_PATTERN = Pattern(
     r"(?:^|[\s$#>])((?:[A-Z_]+=\S+ )*(?:deepspeed +(?:[-$\\]|\S+\.py\b)|torchrun |accelerate launch |"
     r"swift (?:sft|pt|rlhf)\b|"
     r"llamafactory-cli train|python\S* (?:-u )?(?:-m torch\.distributed\.(?:run|launch)|\S+\.py)).*)"
 )
-_LAUNCHER_SAYS = Pattern(
+_LAUNCHER_OUTPUT_PATTERN = Pattern(
     r"\[launch\.py:\d+|deepspeed/launcher/|\bcmd = \[?'?.{0,80}deepspeed|torch/distributed/(?:run|launch)\.py"
     r"|accelerate/commands/launch\.py"
 )
-_JSON_STARTS = Pattern(r"(?:json = |config(?:uration)?\s*[=:]\s*)(\{.*)$")
-_STAGE = Pattern(r"(?i)\b(?:zero_stage|zero_optimization_stage)[\"']?(?: ?\.{3,} ?|\s*[:=]\s*)[\"']?([0-3])\b")
-_JSON_LINE = Pattern(r"^\s*(?:[{}\[\]\"]|-?\d[\d.e+-]*,?\s*$)")
-_LAUNCHES = Pattern("|".join(f"(?:{one.text})" for one in (_COMMAND, _LAUNCHER_SAYS, _STAGE)))
-_CONFIG_STARTS = Pattern(rf"^\{{$|{_JSON_STARTS.text}")
+_JSON_START_PATTERN = Pattern(r"(?:json = |config(?:uration)?\s*[=:]\s*)(\{.*)$")
+_ZERO_STAGE_PATTERN = Pattern(
+    r"(?i)\b(?:zero_stage|zero_optimization_stage)[\"']?(?: ?\.{3,} ?|\s*[:=]\s*)[\"']?([0-3])\b"
+)
+_JSON_LINE_PATTERN = Pattern(r"^\s*(?:[{}\[\]\"]|-?\d[\d.e+-]*,?\s*$)")
+_LAUNCH_LINE_PATTERN = Pattern(
+    "|".join(f"(?:{one.text})" for one in (_COMMAND_PATTERN, _LAUNCHER_OUTPUT_PATTERN, _ZERO_STAGE_PATTERN))
+)
+_CONFIG_START_PATTERN = Pattern(rf"^\{{$|{_JSON_START_PATTERN.text}")
 # Bounds for logs that repeat themselves.
 _MAX_LINES = 4000
 _MAX_CONFIGS = 50
@@ -62,42 +66,44 @@ _MAX_CONFIG_LENGTH = 400
 _MAX_COMMAND_LENGTH = 2000
 
 
-def setup_of_log(lines: Sequence[LogLine], candidates: Callable[[Pattern], Iterator[int]], given: Setup) -> Setup:
+def complete_setup_from_log(
+    lines: Sequence[LogLine], candidates: Callable[[Pattern], Iterator[int]], known_setup: Setup
+) -> Setup:
     """The setup as given, with what the log adds. What was given stands.
 
     ``candidates`` gives the places of the lines that a pattern may match: of a long log few lines tell anything.
     """
     versions: dict[str, str] = {}
-    for index in islice(candidates(_NUMBERED), _MAX_LINES):
-        for banner in _BANNERS:
+    for index in islice(candidates(_VERSION_LINE_PATTERN), _MAX_LINES):
+        for banner in _VERSION_PATTERNS:
             position = 0
             while banner_match := banner.search(lines[index].text, position):
                 name = banner_match.group(1).lower()
                 versions.setdefault(canonical(_ALIASES.get(name, name)), banner_match.group(2))
                 position = banner_match.end(2)
-    met = (_launch(lines[index].text) for index in islice(candidates(_LAUNCHES), _MAX_LINES))
+    met = (_launch(lines[index].text) for index in islice(candidates(_LAUNCH_LINE_PATTERN), _MAX_LINES))
     launches = [launch for launch in met if launch]
-    configs = (_config_at(lines, index) for index in islice(candidates(_CONFIG_STARTS), _MAX_CONFIGS))
+    configs = (_parse_config_at(lines, index) for index in islice(candidates(_CONFIG_START_PATTERN), _MAX_CONFIGS))
     config = next((config for config in configs if config is not None), None)
     return replace(
-        given,
-        version_texts={**versions, **given.version_texts},
-        deepspeed_config=given.deepspeed_config or (config if not given.deepspeed_config_text else None),
-        launch="\n".join([given.launch, *launches[:_MAX_LAUNCHES]]).strip("\n"),
+        known_setup,
+        version_texts={**versions, **known_setup.version_texts},
+        deepspeed_config=known_setup.deepspeed_config or (config if not known_setup.deepspeed_config_text else None),
+        launch="\n".join([known_setup.launch, *launches[:_MAX_LAUNCHES]]).strip("\n"),
     )
 
 
 def _launch(text: str) -> str | None:
     """The launch command in a line, or what the line says of the launch."""
-    if (command := _COMMAND.search(text)) or _LAUNCHER_SAYS.search(text):
+    if (command := _COMMAND_PATTERN.search(text)) or _LAUNCHER_OUTPUT_PATTERN.search(text):
         return str(command.group(1) if command else text)[:_MAX_COMMAND_LENGTH]
-    stage = _STAGE.search(text)
+    stage = _ZERO_STAGE_PATTERN.search(text)
     return f"zero_stage: {stage.group(1)}" if stage else None
 
 
-def _config_at(lines: Sequence[LogLine], index: int) -> Mapping[str, Any] | None:
+def _parse_config_at(lines: Sequence[LogLine], index: int) -> Mapping[str, Any] | None:
     """The DeepSpeed config whose dump begins on a line, or None."""
-    start = _JSON_STARTS.search(lines[index].text)
+    start = _JSON_START_PATTERN.search(lines[index].text)
     dump = [str(start.group(1)) if start else lines[index].text]
     if not dump[0].rstrip().endswith("}"):
         for line in lines[index + 1 : index + _MAX_CONFIG_LENGTH]:
@@ -110,7 +116,7 @@ def _config_at(lines: Sequence[LogLine], index: int) -> Mapping[str, Any] | None
 def _parse_config(lines: list[str]) -> Mapping[str, Any] | None:
     value: Any = None
     # Where other lines stand between its own, what can't be JSON is left out.
-    for body in (lines, [line for line in lines if _JSON_LINE.match(line)]):
+    for body in (lines, [line for line in lines if _JSON_LINE_PATTERN.match(line)]):
         try:
             value = json.loads("\n".join(body))
             break

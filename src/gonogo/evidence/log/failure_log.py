@@ -13,12 +13,12 @@ import msgspec
 from msgspec.structs import replace
 
 from gonogo.evidence.dumps.flight_recorder import MAX_BYTES, FlightDump, flight_dump
-from gonogo.evidence.log.code_owner import is_users
-from gonogo.evidence.log.line import MAX_LINE_LENGTH, LogLine, cleaned
-from gonogo.evidence.log.role import Role, is_advice, role_of
+from gonogo.evidence.log.code_owner import is_user_path
+from gonogo.evidence.log.line import MAX_LINE_LENGTH, LogLine, clean_lines
+from gonogo.evidence.log.role import Role, is_advice, role_of_error
 from gonogo.evidence.log.sieve import Part
-from gonogo.evidence.log.traceback import LogFrame, Raised, raised_in
-from gonogo.evidence.patterns import Match, Pattern, compiled_when_used, shape_of
+from gonogo.evidence.log.traceback import LogFrame, RaisedError, parse_tracebacks
+from gonogo.evidence.patterns import Match, Pattern, lazy_compile, shape_of
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Span
 
@@ -29,9 +29,9 @@ ROOM = 6 << 20
 """Bytes of all logs together that are kept and looked at."""
 MAX_ERRORS = 400
 """Different exceptions that are told apart."""
-_LINES_WORTH_IT = 2000
+_MIN_LINES_TO_DEDUPLICATE = 2000
 
-GENERIC_WORDS = (
+GENERIC_ERROR_WORDS = (
     "Traceback (most recent call last)", "─ Traceback", '  File "', "Error", "Exception", "error:", "ERROR", "fatal",
     "FAILED", "Killed", "killed", "oom-kill", "Out of memory", "out of memory", "exitcode", "return code", "Signal ",
     "SIG", "signal", "Watchdog", "watchdog", "Segmentation fault", "Bus error", "core dumped", "terminate called",
@@ -44,7 +44,7 @@ GENERIC_WORDS = (
 class LoggedError(msgspec.Struct, frozen=True, dict=True):
     """One exception, as the first log shows it that has it. ``ranks`` and ``count`` are over all that raised it."""
 
-    raised: Raised
+    raised: RaisedError
     role: Role
     ranks: tuple[int, ...]
     count: int
@@ -92,9 +92,9 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
         return None
 
     @property
-    def users_frame(self) -> LogFrame | None:
+    def last_user_frame(self) -> LogFrame | None:
         """The innermost frame that is no package's, no known framework's clone's and not Python's own, or None."""
-        return next((frame for frame in reversed(self.frames) if is_users(frame.path)), None)
+        return next((frame for frame in reversed(self.frames) if is_user_path(frame.path)), None)
 
 
 class LineMatch(msgspec.Struct, frozen=True):
@@ -115,22 +115,22 @@ class FailureLog:
     def __init__(
         self,
         lines: Sequence[LogLine],
-        given: Setup,
-        logs: tuple[LogFacts, ...] = (),
+        known_setup: Setup,
+        logs: tuple[LogFileInfo, ...] = (),
         dumps: tuple[FlightDump, ...] = (),
     ) -> None:
         self.lines = lines
         self.logs = logs
         self.dumps = dumps
         """What PyTorch's Flight Recorder wrote of the ranks, in their order."""
-        self._given = given
+        self._given = known_setup
 
     @cached_property
     def setup(self) -> Setup:
         """Versions, DeepSpeed config, launch command and script: as given beside the log, and as the log tells."""
-        from gonogo.evidence.log.facts import setup_of_log
+        from gonogo.evidence.log.facts import complete_setup_from_log
 
-        complete = setup_of_log(self.lines, self._candidates, self._given)
+        complete = complete_setup_from_log(self.lines, self._candidates, self._given)
         if complete.zero_stage is None and self.passes("deepspeed/runtime/zero/stage3.py"):
             return replace(complete, launch=f"{complete.launch}\nzero_stage: 3".strip())
         return complete
@@ -175,7 +175,7 @@ class FailureLog:
         position = 0
         if self._shapes is not None and not pattern.may_match(self._shapes):
             return
-        if self._distinct is not None and pattern.search_bytes(self._distinct) is None:
+        if self._distinct_text is not None and pattern.search_bytes(self._distinct_text) is None:
             return
         while position < len(self._text) and (match := pattern.search_bytes(self._text, position)):
             index = bisect_right(self._starts, match.start()) - 1
@@ -191,7 +191,7 @@ class FailureLog:
         looked_for = text.encode("utf-8", "replace")
         if self._shapes is not None and b"\n" not in looked_for and shape_of(looked_for) not in self._shapes:
             return False
-        return looked_for in (self._text if self._distinct is None or b"\n" in looked_for else self._distinct)
+        return looked_for in (self._text if self._distinct_text is None or b"\n" in looked_for else self._distinct_text)
 
     def ranks_of(self, pattern: Pattern) -> tuple[int, ...]:
         """The ranks on whose lines the pattern matches."""
@@ -216,10 +216,10 @@ class FailureLog:
         return b"".join(line.text.encode("utf-8", "replace") + b"\n" for line in self.lines)
 
     @cached_property
-    def _distinct(self) -> bytes | None:
+    def _distinct_text(self) -> bytes | None:
         """Each line once; None where that saves little. Hundreds of patterns look through a log that repeats itself."""
         texts = dict.fromkeys(line.text for line in self.lines)
-        if 2 * len(texts) > len(self.lines) or len(self.lines) < _LINES_WORTH_IT:
+        if 2 * len(texts) > len(self.lines) or len(self.lines) < _MIN_LINES_TO_DEDUPLICATE:
             return None
         return "\n".join(texts).encode("utf-8", "replace") + b"\n"
 
@@ -229,7 +229,7 @@ class FailureLog:
 
         Of a log that is nothing but tracebacks little is left so, and most patterns' words are in none of it.
         """
-        if len(self.lines) < _LINES_WORTH_IT:
+        if len(self.lines) < _MIN_LINES_TO_DEDUPLICATE:
             return None
         return b"\n".join(dict.fromkeys(shape_of(self._text).split(b"\n")))
 
@@ -246,7 +246,7 @@ class FailureLog:
         return {(line.path, line.number): index for index, line in enumerate(self.lines)}
 
 
-class LogFacts(msgspec.Struct, frozen=True):
+class LogFileInfo(msgspec.Struct, frozen=True):
     """A log that was read. ``dropped_bytes`` of what might matter found no room."""
 
     path: str
@@ -263,15 +263,15 @@ def span_of(line: LogLine) -> Span:
 def read_logs(
     sources: Sequence[LogSource],
     words: Iterable[str],
-    given: Setup,
+    known_setup: Setup,
     on_bytes: Callable[[int], None] = lambda count: None,
 ) -> FailureLog:
-    """Read the logs, keeping what stands around ``words`` and :data:`GENERIC_WORDS`; ``on_bytes`` hears of progress."""
+    """Read the logs, keeping the lines around ``words`` and :data:`GENERIC_ERROR_WORDS`; ``on_bytes`` gets progress."""
 
     from gonogo.evidence.log.sieve import Sieve
     from gonogo.evidence.log.source import chunks, whole
 
-    sieve = Sieve(GENERIC_WORDS, words)
+    sieve = Sieve(GENERIC_ERROR_WORDS, words)
     room = max(ROOM // max(len(sources), 1), 1 << 14)
     lines: list[LogLine] = []
     facts = []
@@ -279,23 +279,23 @@ def read_logs(
     for source in sources:
         size = 0
 
-        def count(more: int) -> None:
+        def count(additional_bytes: int) -> None:
             nonlocal size
-            size += more
-            on_bytes(more)
+            size += additional_bytes
+            on_bytes(additional_bytes)
 
         if source.is_flight_dump:
             data = whole(source, MAX_BYTES)
             if (dump := flight_dump(source.label, data)) is not None:
                 dumps.append(dump)
                 count(len(data))
-                facts.append(LogFacts(source.label, size, 0))
+                facts.append(LogFileInfo(source.label, size, 0))
                 continue
         kept = sieve.keep(chunks(source, count), room)
-        read = lines_of_error_file if source.is_error_file else cleaned
+        read = parse_error_file if source.is_error_file else clean_lines
         lines += read(source.label, source.rank, kept.parts)
-        facts.append(LogFacts(source.label, size, kept.lines, kept.dropped_bytes))
-    return FailureLog(lines, given, tuple(facts), tuple(sorted(dumps, key=lambda dump: dump.rank)))
+        facts.append(LogFileInfo(source.label, size, kept.lines, kept.dropped_bytes))
+    return FailureLog(lines, known_setup, tuple(facts), tuple(sorted(dumps, key=lambda dump: dump.rank)))
 
 
 def _merge_errors(lines: Sequence[LogLine]) -> Iterator[LoggedError]:
@@ -303,11 +303,11 @@ def _merge_errors(lines: Sequence[LogLine]) -> Iterator[LoggedError]:
     for line in lines:
         channels[line.path, line.rank, line.node].append(line)
     order = {(line.path, line.number): index for index, line in reversed(list(enumerate(lines)))}
-    raised = [one for channel in channels.values() for one in raised_in(channel)]
+    raised = [one for channel in channels.values() for one in parse_tracebacks(channel)]
     raised.sort(key=lambda one: order[one.at.path, one.at.number])
-    same: dict[tuple[object, ...], list[Raised]] = {}
+    same: dict[tuple[object, ...], list[RaisedError]] = {}
     for one in raised:
-        key = _identity(one)
+        key = _error_identity(one)
         if key in same or len(same) < MAX_ERRORS:
             same.setdefault(key, []).append(one)
     for group in same.values():
@@ -317,32 +317,32 @@ def _merge_errors(lines: Sequence[LogLine]) -> Iterator[LoggedError]:
         for one in group:
             if one.at.rank is not None and one.at.time is not None:
                 times[one.at.rank] = min(times.get(one.at.rank, one.at.time), one.at.time)
-        yield LoggedError(first, role_of(first), ranks, len(group), tuple(sorted(times.items())))
+        yield LoggedError(first, role_of_error(first), ranks, len(group), tuple(sorted(times.items())))
 
 
-_NUMBERS = compiled_when_used(r"\d+(?:\.\d+)?")
+_NUMBERS = lazy_compile(r"\d+(?:\.\d+)?")
 
 
-def _identity(raised: Raised) -> tuple[object, ...]:
+def _error_identity(exception: RaisedError) -> tuple[object, ...]:
     """The same for one exception on several ranks: addresses, devices and sizes may differ."""
-    message = _NUMBERS.sub("#", raised.message.partition("\n")[0])[:300]
-    return raised.qualified, message or (raised.frames[-1:] if not raised.qualified else "")
+    message = _NUMBERS.sub("#", exception.message.partition("\n")[0])[:300]
+    return exception.qualified, message or (exception.frames[-1:] if not exception.qualified else "")
 
 
-def lines_of_error_file(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogLine]:
+def parse_error_file(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogLine]:
     """The lines of the traceback inside an error file, numbered from its first; the file's own where it holds none."""
     kept = list(parts)
     try:
         message: Any = json.loads(b"\n".join(part.data for part in kept).decode("utf-8", "replace"))["message"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return cleaned(path, rank, kept)
+        return clean_lines(path, rank, kept)
     stack_text, time = message, None
     if isinstance(message, dict):
         extra = message.get("extraInfo")
         extra = extra if isinstance(extra, dict) else {}
         stack_text = extra.get("py_callstack") or message.get("message")
         time = _seconds(extra.get("timestamp"))
-    lines = cleaned(path, rank, [Part(1, str(stack_text or "").encode("utf-8", "replace"))])
+    lines = clean_lines(path, rank, [Part(1, str(stack_text or "").encode("utf-8", "replace"))])
     return [LogLine(path, line.number, line.text[:MAX_LINE_LENGTH], line.rank, line.node, time) for line in lines]
 
 

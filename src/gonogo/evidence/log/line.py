@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gonogo.evidence.log.unwrapped_lines import restored
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 
 if TYPE_CHECKING:
     from gonogo.evidence.log.sieve import Part
@@ -32,74 +32,77 @@ class LogLine(msgspec.Struct, frozen=True):
     """Seconds since 1970, by the clock of the machine that wrote it; None where the line doesn't say."""
 
 
-_MAX_STATES = 200
+_MAX_PROGRESS_STATES = 200
 
-_ESCAPES = compiled_when_used(
+_ANSI_ESCAPE_PATTERN = lazy_compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?|\x1b[ -/]*[0-~]?"
 )
-_CONTROL = compiled_when_used("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_CONTROL_CHARACTER_PATTERN = lazy_compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
+)
 # What of ASCII is taken out of a line, or splits it: both patterns above, and the carriage return.
-_NOT_PLAIN = bytes((*range(0x09), 0x0B, 0x0C, *range(0x0D, 0x20), 0x7F))
+_NON_PRINTABLE_BYTES = bytes((*range(0x09), 0x0B, 0x0C, *range(0x0D, 0x20), 0x7F))
 
-_ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_ISO_TIME_PATTERN = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 # What says its rank by itself, wherever it stands.
-_RANKED = compiled_when_used(
+_RANK_PREFIX_PATTERN = lazy_compile(
     r"\[(?:rank|default|worker|trainer|local_?rank)[ :_-]?(\d{1,5})\]:? ?"  # torch >= 2.1; torchrun --tee
     r"|\[(\d{1,5})\]: ?"
     r"|\[\d{1,5},(\d{1,5})\]<std(?:out|err)>: ?"  # mpirun --tag-output
     r"|\((?:[\w.:<>-]{1,80} )?pid=\d+(?:, ip=[\d.a-f:]+)?(?:, rank=(\d{1,5}))?\) ?|\(raylet(?:, ip=[\d.a-f:]+)?\) ?"
 )
 # Ray prints a line that many actors write only once, and says so at its end.
-_REPEATED = compiled_when_used(r" ?\[repeated \d+x across cluster\](?: \(Ray deduplicates logs.*)?$")
+_RAY_REPEATED_PATTERN = lazy_compile(r" ?\[repeated \d+x across cluster\](?: \(Ray deduplicates logs.*)?$")
 # How vLLM's logger marks each line of a traceback that it prints: "ERROR 05-14 16:57:22 [core.py:396] "
-_ENGINE_ERROR = compiled_when_used(r"(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]{1,80}:\d{1,6}\] ?")
-_STAMPED = compiled_when_used(
-    rf"({_ISO}) (?:stdout|stderr) [FP] |({_ISO})[ \t](?=\S)|({_ISO})[ \t]?(?=[ \t]+File )|({_ISO})[ \t](?=[ \t]{{2}})"
+_VLLM_ERROR_PATTERN = lazy_compile(r"(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]{1,80}:\d{1,6}\] ?")
+_TIMESTAMP_PREFIX_PATTERN = lazy_compile(
+    rf"({_ISO_TIME_PATTERN}) (?:stdout|stderr) [FP] |({_ISO_TIME_PATTERN})[ \t](?=\S)"
+    rf"|({_ISO_TIME_PATTERN})[ \t]?(?=[ \t]+File )|({_ISO_TIME_PATTERN})[ \t](?=[ \t]{{2}})"
 )
-_BRACKETED_TIME = compiled_when_used(rf"\[({_ISO})\] ?(?=\[rank|\[\d+\]:)")
+_BRACKETED_TIME = lazy_compile(rf"\[({_ISO_TIME_PATTERN})\] ?(?=\[rank|\[\d+\]:)")
 # Not a table's row, which ends in a bar: those of transformers' LOAD REPORT begin with a weight's name.
-_CONTAINER = compiled_when_used(
+_CONTAINER = lazy_compile(
     r"[\w.-]{1,63} +\| ?(?!.*\|\s*$)|\[(?:pod/)?[\w./-]{1,200}\] (?=\[|Traceback| *File |\w+Error)"
 )
 # What may as well be the program's own words: believed where most of a log's lines start so.
-_SRUN = compiled_when_used(r" {0,4}(\d{1,5}): ?")
-_TICKS = compiled_when_used(r"\s*`{1,3}(?=\s*(?:File \"|Traceback|\[?rank|[\w.]{1,80}(?:Error|Exception)\b))")
-_QUOTED = compiled_when_used(r"(?:> ?)+")
-_NODE = compiled_when_used(r"([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3}): ?")
-_TIME_INSIDE = compiled_when_used(rf"\[?({_ISO})")
+_SRUN_PREFIX_PATTERN = lazy_compile(r" {0,4}(\d{1,5}): ?")
+_BACKTICK_PATTERN = lazy_compile(r"\s*`{1,3}(?=\s*(?:File \"|Traceback|\[?rank|[\w.]{1,80}(?:Error|Exception)\b))")
+_QUOTED = lazy_compile(r"(?:> ?)+")
+_NODE_PREFIX_PATTERN = lazy_compile(r"([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3}): ?")
+_TIME_INSIDE = lazy_compile(rf"\[?({_ISO_TIME_PATTERN})")
 
 
-_MOST_DIGITS = 4000
+_MAX_DIGITS = 4000
 """Python refuses to make a number of over 4,300, since the time that it takes grows with their square."""
-_DIGITS = re.compile(rf"(\d{{{_MOST_DIGITS}}})\d+")
+_LONG_NUMBER_PATTERN = re.compile(rf"(\d{{{_MAX_DIGITS}}})\d+")
 
 
-def cleaned(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogLine]:
+def clean_lines(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogLine]:
     """The lines of a log's kept parts. ``rank`` is that of the whole log, where its name says so."""
     raw: list[tuple[int, str]] = []
     for part in parts:
-        if (plain := _plain_texts(part.data)) is not None:
+        if (plain := _decode_if_plain(part.data)) is not None:
             raw += enumerate(plain, part.line)
             continue
         pieces = part.data.split(b"\n")
         if pieces and not pieces[-1]:
             pieces.pop()
         for offset, piece in enumerate(pieces):
-            raw += [(part.line + offset, text) for text in _texts(piece)]
-    raw = [(number, _readable_numbers(text)) for number, text in restored(raw)]
+            raw += [(part.line + offset, text) for text in _progress_states(piece)]
+    raw = [(number, _shorten_numbers(text)) for number, text in restored(raw)]
     ambiguous = _ambiguous_prefix([text for _, text in raw])
-    return [_line(path, number, text, rank, ambiguous) for number, text in raw]
+    return [_parse_line(path, number, text, rank, ambiguous) for number, text in raw]
 
 
-def _readable_numbers(text: str) -> str:
+def _shorten_numbers(text: str) -> str:
     """Digits beyond as many as Python makes a number of are left out."""
-    return _DIGITS.sub(r"\1", text) if len(text) > _MOST_DIGITS else text
+    return _LONG_NUMBER_PATTERN.sub(r"\1", text) if len(text) > _MAX_DIGITS else text
 
 
-def _plain_texts(data: bytes) -> list[str] | None:
+def _decode_if_plain(data: bytes) -> list[str] | None:
     """The lines of a part without colours, carriage returns and control characters, else None: most are so."""
-    if not data.isascii() or len(data.translate(None, _NOT_PLAIN)) != len(data):
+    if not data.isascii() or len(data.translate(None, _NON_PRINTABLE_BYTES)) != len(data):
         return None
     lines = data.decode("ascii").split("\n")
     if not lines[-1]:
@@ -107,17 +110,17 @@ def _plain_texts(data: bytes) -> list[str] | None:
     return [line[:MAX_LINE_LENGTH].rstrip() for line in lines]
 
 
-def _texts(piece: bytes) -> list[str]:
+def _progress_states(piece: bytes) -> list[str]:
     """The states that a line went through by carriage returns, without those that a progress bar merely passed."""
-    text = _ESCAPES.sub("", decoded(piece))
-    states = [_CONTROL.sub("", state) for state in text.split("\r")]
+    text = _ANSI_ESCAPE_PATTERN.sub("", decoded(piece))
+    states = [_CONTROL_CHARACTER_PATTERN.sub("", state) for state in text.split("\r")]
     states = [state for state in states if state.strip()]
     if not states:
         return [""]
     if len(states) > 2:
         begun = next((index for index, state in enumerate(states) if "Traceback (most" in state), len(states))
         telling = [state for state in states[: min(begun, len(states) - 1)] if "Error" in state]
-        states = telling[:_MAX_STATES] + (states[begun:][:_MAX_STATES] or states[-1:])
+        states = telling[:_MAX_PROGRESS_STATES] + (states[begun:][:_MAX_PROGRESS_STATES] or states[-1:])
     return [state[:MAX_LINE_LENGTH].rstrip() for state in states]
 
 
@@ -140,40 +143,40 @@ def _ambiguous_prefix(texts: list[str]) -> re.Pattern[str] | None:
         return _QUOTED
     if len(full) < 4:
         return None
-    if sum(bool(_SRUN.match(text)) for text in full) > 0.8 * len(full):
-        return _SRUN
+    if sum(bool(_SRUN_PREFIX_PATTERN.match(text)) for text in full) > 0.8 * len(full):
+        return _SRUN_PREFIX_PATTERN
     if sum(text.startswith(">") for text in full) > 0.8 * len(full):
         return _QUOTED
-    nodes = Counter(found.group(1) for text in full if (found := _NODE.match(text)))
+    nodes = Counter(found.group(1) for text in full if (found := _NODE_PREFIX_PATTERN.match(text)))
     names = [name for name in nodes if re.search(r"\d", name) and not name.endswith(("Error", "Exception"))]
     if sum(nodes[name] for name in names) > 0.8 * len(full):
-        return _NODE
+        return _NODE_PREFIX_PATTERN
     return None
 
 
-def _line(path: str, number: int, text: str, rank: int | None, ambiguous: re.Pattern[str] | None) -> LogLine:
+def _parse_line(path: str, number: int, text: str, rank: int | None, prefix_pattern: re.Pattern[str] | None) -> LogLine:
     node: str | None = None
     time: float | None = None
-    if ambiguous is not None and (found := ambiguous.match(text)):
-        if ambiguous is _SRUN:
+    if prefix_pattern is not None and (found := prefix_pattern.match(text)):
+        if prefix_pattern is _SRUN_PREFIX_PATTERN:
             rank = int(found.group(1))
-        elif ambiguous is _NODE:
+        elif prefix_pattern is _NODE_PREFIX_PATTERN:
             node = found.group(1)
         text = text[found.end() :]
     if "across cluster]" in text:
-        text = _REPEATED.sub("", text)
-    if "`" in text and (found := _TICKS.match(text)):
+        text = _RAY_REPEATED_PATTERN.sub("", text)
+    if "`" in text and (found := _BACKTICK_PATTERN.match(text)):
         text = text[found.end() :]
     for _ in range(5):
         if not text or text[0] in " \t":
             break  # no prefix begins so: a frame, or a frame's code
-        if found := _RANKED.match(text):
+        if found := _RANK_PREFIX_PATTERN.match(text):
             said = next((group for group in found.groups() if group), None)
             rank = int(said) if said else rank
-        elif found := _STAMPED.match(text) or _BRACKETED_TIME.match(text):
+        elif found := _TIMESTAMP_PREFIX_PATTERN.match(text) or _BRACKETED_TIME.match(text):
             time = _seconds(next(group for group in found.groups() if group))
         else:
-            found = _ENGINE_ERROR.match(text) or _CONTAINER.match(text)
+            found = _VLLM_ERROR_PATTERN.match(text) or _CONTAINER.match(text)
         if not found or found.end() == 0:
             break
         text = text[found.end() :]

@@ -6,7 +6,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 
 
-def one_line(text: str) -> str:
+def collapse_whitespace(text: str) -> str:
     """The text with its line breaks and runs of blanks as single blanks."""
     return " ".join(text.split())
 
@@ -17,7 +17,7 @@ def first_match(log: FailureLog, *words: str) -> LoggedError | LogLine | None:
     A line counts where it advises too: PyTorch puts the error and what to do about it into one line.
     """
     for error in log.errors:
-        message = one_line(error.message)
+        message = collapse_whitespace(error.message)
         if any(word in message for word in words):
             return error
     for word in words:
@@ -29,5 +29,5 @@ def first_match(log: FailureLog, *words: str) -> LoggedError | LogLine | None:
 def matched_text(log: FailureLog, evidence: LoggedError | LogLine) -> str:
     """What the evidence says, in one line; of a line, with the two after it, into which it may have been wrapped."""
     if isinstance(evidence, LoggedError):
-        return one_line(evidence.message)
-    return one_line(" ".join([evidence.text, *(line.text for line in log.lines_after(evidence, 2))]))
+        return collapse_whitespace(evidence.message)
+    return collapse_whitespace(" ".join([evidence.text, *(line.text for line in log.lines_after(evidence, 2))]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
-from gonogo.evidence.log.stall import in_log_or_setup
+from gonogo.evidence.log.stall import find_in_log_or_setup
 
 _MULTIMODAL = (
     r"(?i)\b(?:images?|videos?|audios?|vision|visual|pixel_values|multi-?modal\w*|mm_projector|vit|vlm|llava\w*"
@@ -15,11 +15,11 @@ _EXPERTS = (
 )
 
 
-def named_multimodal(log: FailureLog) -> LineMatch | bool:
+def find_multimodal_mention(log: FailureLog) -> LineMatch | bool:
     """The first line that names images, audio or a model for them; True where only the setup does."""
-    return in_log_or_setup(log, _MULTIMODAL)
+    return find_in_log_or_setup(log, _MULTIMODAL)
 
 
-def named_with_experts(log: FailureLog) -> LineMatch | bool:
+def find_moe_mention(log: FailureLog) -> LineMatch | bool:
     """The first line that names a mixture of experts; True where only the setup does."""
-    return in_log_or_setup(log, _EXPERTS)
+    return find_in_log_or_setup(log, _EXPERTS)

@@ -6,7 +6,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import Pattern
 
-_PREPARES = Pattern(
+_DATA_PREPARATION_PATTERN = Pattern(
     r"(?i)\d{1,3}%\|.*(?:examples?/s|\bex/s|samples/s|\bba/s)"
     r"|(?:running tokenizer|tokeniz\w*|\bmap\b|\bfilter\b|pre-?process\w*|grouping|packing|converting format|\bsplit\b"
     r"|encoding|formatting|applying|adding eos|truncating|extracting|concatenat\w*)[^%|]{0,80}\d{1,3}%\|"
@@ -15,16 +15,16 @@ _TRAINS = Pattern(
     r"[{'\"]loss['\"]?: |\bloss ?[=:] ?\d|^\s*\d{1,3}%\|[^|]*\|.*(?:it/s|s/it)"
     r"|\b[Ee]poch:? ?\[?\d+\]?[:/ ]+ *\d+(?:%\||/)|\bsteps?: +\d+%\|"
 )
-_STEPPED = Pattern(
+_FINISHED_STEP_PATTERN = Pattern(
     r"[{'\"]loss['\"]?: |^\s*\d{1,3}%\|[^|]*\| *[1-9]\d*/\d+ \[|\b[Ee]poch:? ?\d+: +\d+%\|[^|]*\| *[1-9]\d*/"
 )
-_NO_STEP = Pattern(r"\b0%\|[^|]*\| *0/\d+ \[")
-_STATE = Pattern(r"\b\d{1,3}%(?:\|[^|]*\|)? *(\d{1,9})/(\d{1,9})(?: \[|[\"'”]|\s|$)")
+_ZERO_STEP_BAR_PATTERN = Pattern(r"\b0%\|[^|]*\| *0/\d+ \[")
+_BAR_STATE_PATTERN = Pattern(r"\b\d{1,3}%(?:\|[^|]*\|)? *(\d{1,9})/(\d{1,9})(?: \[|[\"'”]|\s|$)")
 
 
-def prepares_data(line: LogLine | LineMatch) -> bool:
+def is_data_preparation(line: LogLine | LineMatch) -> bool:
     """True for a progress bar of ``map``, a tokenizer, or another preparation of data."""
-    return _PREPARES.search(line.text) is not None
+    return _DATA_PREPARATION_PATTERN.search(line.text) is not None
 
 
 def training_line(log: FailureLog) -> LineMatch | None:
@@ -34,31 +34,31 @@ def training_line(log: FailureLog) -> LineMatch | None:
 
 def step_line(log: FailureLog) -> LineMatch | None:
     """The first line that shows a finished step."""
-    return log.find(_STEPPED)
+    return log.find(_FINISHED_STEP_PATTERN)
 
 
 def last_steps(log: FailureLog) -> dict[str, int]:
     """The number of the last line that shows a finished step, by the log's path."""
-    return {found.line.path: found.line.number for found in log.find_all(_STEPPED)}
+    return {found.line.path: found.line.number for found in log.find_all(_FINISHED_STEP_PATTERN)}
 
 
 def before_first_step(log: FailureLog) -> bool:
     """True where the training's bar stands at its start, and no line shows a finished step."""
-    return step_line(log) is None and log.find(_NO_STEP) is not None
+    return step_line(log) is None and log.find(_ZERO_STEP_BAR_PATTERN) is not None
 
 
 def last_activity(log: FailureLog, before: LogLine) -> LogLine | None:
     """The last line before, or the line itself, on which data was prepared or a step was taken."""
     for line in reversed((*log.lines_before(before, 40), before)):
-        if prepares_data(line) or _TRAINS.search(line.text):
+        if is_data_preparation(line) or _TRAINS.search(line.text):
             return line
     return None
 
 
-def nearly_done(log: FailureLog) -> LineMatch | None:
+def nearly_finished_line(log: FailureLog) -> LineMatch | None:
     """The last state of a training progress bar, where it stopped within the last steps."""
-    last = next(iter([*log.find_all(_STATE)][-1:]), None)
-    if last is None or prepares_data(last):
+    last = next(iter([*log.find_all(_BAR_STATE_PATTERN)][-1:]), None)
+    if last is None or is_data_preparation(last):
         return None
     done, total = int(last.match.group(1)), int(last.match.group(2))
     return last if total >= 20 and 0.96 * total <= done <= total else None

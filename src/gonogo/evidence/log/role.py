@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from gonogo.evidence.log.traceback import Raised
+from gonogo.evidence.log.traceback import RaisedError
 from gonogo.evidence.patterns import Pattern
 
 
@@ -25,7 +25,7 @@ _ADVICE = Pattern(
     r"|[Cc]onsider (?:using|setting|passing|adding)|wandb: (?:You can|Find logs|Run `)|^\s*hint:"
     r"|Set the environment variable|There are some potential root causes"
 )
-_TEARDOWN = Pattern(
+_TEARDOWN_PATTERN = Pattern(
     r"leaked (?:semaphore|shared_memory)|destroy_process_group\(\) was not called|Sending process \d+ closing signal"
     r"|Killing subprocess|process group has NOT been destroyed|Exception ignored in"
     r"|sys\.meta_path is None, Python is likely shutting down"
@@ -49,7 +49,7 @@ _CASCADE_TYPES = frozenset(
         "BrokenProcessPool",
     )
 )
-_CASCADE = Pattern(
+_CASCADE_PATTERN = Pattern(
     r"Connection closed by (?:remote )?peer|Connection reset by peer|[Bb]roken pipe|NCCL communicator was aborted"
     r"|Some NCCL operations have failed or timed out|collective operation timeout|[Ss]ocket [Tt]imeout"
     r"|remote process exited or there was a network error|[Pp]roduced by a peer"
@@ -73,14 +73,18 @@ def is_advice(text: str, start: int = 0) -> bool:
 
 def is_teardown(text: str) -> bool:
     """True for a line that a dying process leaves behind."""
-    return _TEARDOWN.search(text) is not None
+    return _TEARDOWN_PATTERN.search(text) is not None
 
 
-def role_of(raised: Raised) -> Role:
+def role_of_error(exception: RaisedError) -> Role:
     """What an exception is in the course of the failure, by its type and words alone."""
     # A driver of Ray's raises what a worker has raised; the worker's own traceback stands below, where it was kept.
-    if raised.type in _CASCADE_TYPES or raised.type.startswith("RayTaskError") or _CASCADE.search(raised.message):
+    if (
+        exception.type in _CASCADE_TYPES
+        or exception.type.startswith("RayTaskError")
+        or _CASCADE_PATTERN.search(exception.message)
+    ):
         return Role.CASCADE
-    if raised.ignored or is_teardown(raised.at.text):
+    if exception.ignored or is_teardown(exception.at.text):
         return Role.TEARDOWN
     return Role.ROOT

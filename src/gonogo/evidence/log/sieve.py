@@ -17,9 +17,9 @@ import msgspec
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-BEFORE = 1 << 11
+BYTES_BEFORE_MATCH = 1 << 11
 """Bytes kept before a word that matters: what the program was doing."""
-AFTER = 1 << 13
+BYTES_AFTER_MATCH = 1 << 13
 """Bytes kept after it: a traceback's frames, a message's rest. Words further on keep more."""
 WHOLE = 1 << 20
 """A log of at most so many bytes is kept whole, where there is room for it."""
@@ -59,14 +59,14 @@ class Sieve:
 
     @cached_property
     def _words(self) -> Any:
-        return _any_of(self._strong)
+        return _compile_literals(self._strong)
 
     @cached_property
     def _all(self) -> Any:
-        return _any_of(self._strong | {hint for hint in self._hints if hint})
+        return _compile_literals(self._strong | {hint for hint in self._hints if hint})
 
-    def keep(self, chunks: Iterable[bytes], room: int) -> KeptLog:
-        """What matters in a log: about ``room`` bytes of it, half from its start, half from its end.
+    def keep(self, chunks: Iterable[bytes], max_bytes: int) -> KeptLog:
+        """What matters in a log: about ``max_bytes`` bytes of it, half from its start, half from its end.
 
         Three quarters of the room are for what words speak for, the rest is for hints.
         """
@@ -74,18 +74,18 @@ class Sieve:
         opening = b""
         for chunk in stream:
             opening += chunk
-            if len(opening) > min(WHOLE, room):
+            if len(opening) > min(WHOLE, max_bytes):
                 break
         else:
             return KeptLog([Part(1, opening)], _lines(opening)) if opening else KeptLog([], 0)
         from concurrent.futures import ThreadPoolExecutor  # a short log does without it
 
-        keeper = _Keeper(room)
+        keeper = _PartCollector(max_bytes)
         # The search leaves Python's lock, so that lines are counted and parts kept beside it.
         with ThreadPoolExecutor(1) as searcher:
-            ahead: deque[tuple[bytes, Future[list[_Hit]]]] = deque()
+            ahead: deque[tuple[bytes, Future[list[_WordMatch]]]] = deque()
             for block in _blocks(chain((opening,), stream)):
-                ahead.append((block, searcher.submit(self._hits, block)))
+                ahead.append((block, searcher.submit(self._find_matches, block)))
                 if len(ahead) > 2:
                     block, hits = ahead.popleft()
                     keeper.take(block, hits.result())
@@ -93,20 +93,20 @@ class Sieve:
                 keeper.take(block, hits.result())
         return keeper.result()
 
-    def _hits(self, block: bytes) -> list[_Hit]:
+    def _find_matches(self, block: bytes) -> list[_WordMatch]:
         """The words in a block; those that stand in what another keeps anyway are left out."""
-        found: list[_Hit] = []
+        found: list[_WordMatch] = []
         position = 0
         while match := self._all.search(block, position):
             start = match.start()
-            end = start + AFTER
+            end = start + BYTES_AFTER_MATCH
             position = block.rfind(b"\n", start, end) + 1 or end if end < len(block) else len(block)
             speaks = self._words.search(block, start, position) is not None
-            found.append(_Hit(start, position, max(end - len(block), 0), speaks))
+            found.append(_WordMatch(start, position, max(end - len(block), 0), speaks))
         return found
 
 
-def _any_of(literals: Iterable[str]) -> Any:
+def _compile_literals(literals: Iterable[str]) -> Any:
     import re2
 
     options = re2.Options()
@@ -138,7 +138,7 @@ def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-class _Hit(NamedTuple):
+class _WordMatch(NamedTuple):
     """A word at ``start`` of a block, for which up to ``end`` is kept, and ``owed`` bytes of the blocks to come."""
 
     start: int
@@ -148,7 +148,7 @@ class _Hit(NamedTuple):
     """False where there are only hints up to ``end``."""
 
 
-class _Store:
+class _BoundedParts:
     """The first parts and the last, as far as there is room."""
 
     def __init__(self, room: int) -> None:
@@ -171,7 +171,7 @@ class _Store:
             self.dropped += gone
 
 
-class _Keeper:
+class _PartCollector:
     """Takes parts out of the blocks of a log, in their order."""
 
     def __init__(self, room: int) -> None:
@@ -179,11 +179,11 @@ class _Keeper:
         self._before = b""
         """The end of the last block, as far as it was not kept."""
         self._owed = 0
-        self._owed_to = self._hinted = _Store(room // 4)
-        self._spoken = _Store(room - room // 4)
+        self._owed_to = self._hinted = _BoundedParts(room // 4)
+        self._spoken = _BoundedParts(room - room // 4)
         self._unfinished = False
 
-    def take(self, block: bytes, hits: list[_Hit]) -> None:
+    def take(self, block: bytes, hits: list[_WordMatch]) -> None:
         """Keep what stands around the hits of the next block."""
         counted, line, kept_to = 0, self._line, 0
         if self._owed:
@@ -198,8 +198,10 @@ class _Keeper:
             if hit.end <= kept_to:
                 continue
             begin = kept_to
-            if hit.start - BEFORE > kept_to:
-                begin = block.find(b"\n", hit.start - BEFORE, hit.start) + 1 or hit.start - BEFORE
+            if hit.start - BYTES_BEFORE_MATCH > kept_to:
+                begin = (
+                    block.find(b"\n", hit.start - BYTES_BEFORE_MATCH, hit.start) + 1 or hit.start - BYTES_BEFORE_MATCH
+                )
             line += block.count(b"\n", counted, begin)
             counted = begin
             before = self._before if begin == 0 else b""
@@ -208,7 +210,7 @@ class _Keeper:
         self._line = line + block.count(b"\n", counted)
         self._unfinished = not block.endswith(b"\n")
         left = block[kept_to:] if kept_to else self._before + block
-        start = max(len(left) - BEFORE, 0)
+        start = max(len(left) - BYTES_BEFORE_MATCH, 0)
         if start:
             start = left.find(b"\n", start, -1) + 1 or start
         self._before = left[start:]

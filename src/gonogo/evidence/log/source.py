@@ -19,27 +19,27 @@ import msgspec
 
 from gonogo.evidence.dumps.flight_recorder import is_flight_dump
 from gonogo.evidence.paths import is_file, is_folder, opened
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.errors import UserError
 
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 """Bytes read at a time."""
 
 STDIN = "-"
 
 # What a run's folder holds beside its logs: weights, data and pictures, which may be terabytes.
 # fmt: off
-_NO_LOG = frozenset((
+_NON_LOG_SUFFIXES = frozenset((
     ".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".onnx", ".gguf", ".npy", ".npz", ".arrow", ".parquet", ".h5",
     ".tfrecord", ".jsonl", ".csv", ".tsv", ".zip", ".tar", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg",
     ".pdf", ".mp3", ".mp4", ".wav", ".flac", ".so", ".o", ".pyc", ".py", ".ipynb", ".html", ".whl", ".db",
     ".sqlite", ".lock", ".model", ".cu", ".cpp", ".c", ".h", ".wandb",
 ))
 # fmt: on
-_ERROR_FILE = "error.json"
+_ERROR_FILE_NAME = "error.json"
 # A folder's JSON and YAML files are configurations, but for the error file that torchrun writes for each rank.
-_CONFIGURATION = frozenset((".json", ".yaml", ".yml", ".toml"))
+_CONFIG_SUFFIXES = frozenset((".json", ".yaml", ".yml", ".toml"))
 
 
 class LogSource(msgspec.Struct, frozen=True):
@@ -67,18 +67,18 @@ def sources(arguments: list[str]) -> tuple[list[LogSource], list[Skipped]]:
         path = Path(argument)
         try:
             if is_folder(path):
-                inside, passed_over = _in_folder(path)
+                inside, passed_over = _logs_in_folder(path)
                 found += inside
                 skipped += passed_over
                 continue
             opened(path).close()
         except OSError as error:
-            raise UserError(_unreadable(argument, error)) from None
+            raise UserError(_unreadable_message(argument, error)) from None
         found.append(_file(path))
     return found, skipped
 
 
-def _unreadable(path: str, error: OSError) -> Text:
+def _unreadable_message(path: str, error: OSError) -> Text:
     if error.errno == errno.ENOENT:
         return translated("{path}: no such log; give a log file, a folder of logs, or - for standard input").format(
             path=path
@@ -90,18 +90,18 @@ def _unreadable(path: str, error: OSError) -> Text:
 
 def _file(path: Path) -> LogSource:
     return LogSource(
-        str(path), lambda: opened(path), rank_of_name(path), path.name == _ERROR_FILE, is_flight_dump(path)
+        str(path), lambda: opened(path), rank_from_file_name(path), path.name == _ERROR_FILE_NAME, is_flight_dump(path)
     )
 
 
-def _in_folder(folder: Path) -> tuple[list[LogSource], list[Skipped]]:
+def _logs_in_folder(folder: Path) -> tuple[list[LogSource], list[Skipped]]:
     found, other, closed = [], 0, []
     for root, folders, names in os.walk(folder):
-        folders.sort(key=_natural)
-        for name in sorted(names, key=_natural):
+        folders.sort(key=_natural_sort_key)
+        for name in sorted(names, key=_natural_sort_key):
             path = Path(root, name)
             suffix = path.suffix.lower()
-            passed_over = suffix in _NO_LOG or (suffix in _CONFIGURATION and name != _ERROR_FILE)
+            passed_over = suffix in _NON_LOG_SUFFIXES or (suffix in _CONFIG_SUFFIXES and name != _ERROR_FILE_NAME)
             if not is_file(path) or (passed_over and not is_flight_dump(path)):
                 other += 1
             elif not os.access(path, os.R_OK):
@@ -117,16 +117,16 @@ def _in_folder(folder: Path) -> tuple[list[LogSource], list[Skipped]]:
     return found, skipped
 
 
-def _natural(name: str) -> list[tuple[int, int | str]]:
+def _natural_sort_key(name: str) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d{1,18})", name)]
 
 
-_RANK_IN_NAME = compiled_when_used(
+_RANK_IN_NAME = lazy_compile(
     r"(?:^|[._-])(?:global_?)?(?:rank|worker|proc|process)[._-]?(\d{1,5})(?=[._-]|$)", re.IGNORECASE
 )
 
 
-def rank_of_name(path: Path) -> int | None:
+def rank_from_file_name(path: Path) -> int | None:
     """The rank that a log's name gives: ``rank3.log``, or torchrun's ``attempt_0/3/stderr.log`` (a local rank)."""
     if named := _RANK_IN_NAME.search(path.name):
         return int(named.group(1))
@@ -143,18 +143,18 @@ def chunks(source: LogSource, on_bytes: Callable[[int], None]) -> Iterator[bytes
     """
     try:
         with source.open() as raw:
-            for chunk in _as_utf8(_decompress(raw)):
+            for chunk in _decode_to_utf8(_decompress(raw)):
                 on_bytes(len(chunk))
                 yield chunk
     except (OSError, EOFError, lzma.LZMAError, zlib.error):
         return
 
 
-def whole(source: LogSource, most: int) -> bytes:
-    """All of a file, up to ``most`` bytes; empty where it can't be read."""
+def whole(source: LogSource, max_bytes: int) -> bytes:
+    """All of a file, up to ``max_bytes`` bytes; empty where it can't be read."""
     try:
         with source.open() as raw:
-            return raw.read(most)
+            return raw.read(max_bytes)
     except OSError:
         return b""
 
@@ -162,11 +162,11 @@ def whole(source: LogSource, most: int) -> bytes:
 def _decompress(raw: BinaryIO) -> Iterator[bytes]:
     first = _read(raw)
     if first.startswith(b"\x1f\x8b"):
-        stream = cast(BinaryIO, gzip.GzipFile(fileobj=cast(BinaryIO, _Rejoined(first, raw))))
+        stream = cast(BinaryIO, gzip.GzipFile(fileobj=cast(BinaryIO, _PrependedStream(first, raw))))
     elif first.startswith(b"BZh"):
-        stream = cast(BinaryIO, bz2.BZ2File(cast(BinaryIO, _Rejoined(first, raw))))
+        stream = cast(BinaryIO, bz2.BZ2File(cast(BinaryIO, _PrependedStream(first, raw))))
     elif first.startswith(b"\xfd7zXZ\x00"):
-        stream = cast(BinaryIO, lzma.LZMAFile(cast(BinaryIO, _Rejoined(first, raw))))  # noqa: SIM115 (its owner closes raw)
+        stream = cast(BinaryIO, lzma.LZMAFile(cast(BinaryIO, _PrependedStream(first, raw))))  # noqa: SIM115 (its owner closes raw)
     else:
         if first:
             yield first
@@ -178,14 +178,14 @@ def _decompress(raw: BinaryIO) -> Iterator[bytes]:
 def _read(stream: BinaryIO) -> bytes:
     """What there is, up to a chunk: a pipe's bytes are taken as they come."""
     read1 = getattr(stream, "read1", None)
-    return cast(bytes, read1(CHUNK) if read1 is not None else stream.read(CHUNK))
+    return cast(bytes, read1(CHUNK_BYTES) if read1 is not None else stream.read(CHUNK_BYTES))
 
 
-class _Rejoined:
+class _PrependedStream:
     """A stream whose first bytes were looked at."""
 
-    def __init__(self, first: bytes, rest: BinaryIO) -> None:
-        self._first, self._rest = first, rest
+    def __init__(self, initial_bytes: bytes, rest: BinaryIO) -> None:
+        self._first, self._rest = initial_bytes, rest
 
     def read(self, size: int = -1) -> bytes:
         if self._first:
@@ -205,9 +205,9 @@ class _Rejoined:
         return False
 
 
-def _as_utf8(stream: Iterator[bytes]) -> Iterator[bytes]:
+def _decode_to_utf8(stream: Iterator[bytes]) -> Iterator[bytes]:
     first = next(stream, b"")
-    name = _utf16(first)
+    name = _utf16_encoding(first)
     if name is None:
         yield first.removeprefix(codecs.BOM_UTF8)
         yield from stream
@@ -218,13 +218,13 @@ def _as_utf8(stream: Iterator[bytes]) -> Iterator[bytes]:
         yield decoder.decode(chunk).encode("utf-8", "replace")
 
 
-def _utf16(first: bytes) -> str | None:
+def _utf16_encoding(initial_bytes: bytes) -> str | None:
     """The encoding of a log that PowerShell's ``>`` or ``Tee-Object`` wrote, else None."""
-    if first.startswith(codecs.BOM_UTF16_LE):
+    if initial_bytes.startswith(codecs.BOM_UTF16_LE):
         return "utf-16-le"
-    if first.startswith(codecs.BOM_UTF16_BE):
+    if initial_bytes.startswith(codecs.BOM_UTF16_BE):
         return "utf-16-be"
-    sample = first[:4096]
+    sample = initial_bytes[:4096]
     even, odd = sample[::2].count(0), sample[1::2].count(0)
     # Of Latin letters every other byte is zero; a file with a hole in it is zero all over.
     if len(sample) > 8 and max(even, odd) > len(sample) // 3 and min(even, odd) < len(sample) // 20:

@@ -9,14 +9,14 @@ import msgspec
 
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.frame import Frame
 
-_PROCESS = compiled_when_used(r"^Process (\d+): (.*)")
-_THREAD = compiled_when_used(r'^Thread (?:0x)?[\da-fA-F]+ \([^)]*\)(?:: "([^"]*)")?')
-_FRAME = compiled_when_used(r"^ {4}(.{1,200}) \(([^()]{1,500}):(\d{1,9})\)$")
-_RANK = compiled_when_used(r"--(?:local[_-])?rank[= ](\d{1,5})")
-_WAITS = re.compile(
+_PROCESS_LINE_PATTERN = lazy_compile(r"^Process (\d+): (.*)")
+_THREAD_LINE_PATTERN = lazy_compile(r'^Thread (?:0x)?[\da-fA-F]+ \([^)]*\)(?:: "([^"]*)")?')
+_FRAME = lazy_compile(r"^ {4}(.{1,200}) \(([^()]{1,500}):(\d{1,9})\)$")
+_RANK_OPTION_PATTERN = lazy_compile(r"--(?:local[_-])?rank[= ](\d{1,5})")
+_COLLECTIVE_FRAME_PATTERN = re.compile(
     r"distributed_c10d\.py|deepspeed/comm/|_functional_collectives\.py|c10d_logger\.py|torch/distributed/.*wait"
     r"|^(?:cuda)?(?:Stream|Event)Synchronize"
 )
@@ -31,12 +31,12 @@ class Stack(msgspec.Struct, frozen=True):
     frames: tuple[Frame, ...]
 
     @property
-    def in_collective(self) -> bool:
+    def is_in_collective(self) -> bool:
         """Whether it stands in a collective call."""
-        return any(_WAITS.search(frame.path.replace("\\", "/")) for frame in self.frames[-6:])
+        return any(_COLLECTIVE_FRAME_PATTERN.search(frame.path.replace("\\", "/")) for frame in self.frames[-6:])
 
 
-def stacks_in(lines: Sequence[LogLine]) -> tuple[Stack, ...]:
+def parse_py_spy_stacks(lines: Sequence[LogLine]) -> tuple[Stack, ...]:
     """The stacks of all processes that were dumped, by rank; of a rank that was dumped twice, the last.
 
     The rank is the file's, or the command line's; where neither tells, processes are counted as they come.
@@ -56,13 +56,13 @@ def _processes(lines: Sequence[LogLine]) -> Iterator[tuple[int | None, list[LogL
     body: list[LogLine] = []
     reading = within = False
     for line in lines:
-        if process := _PROCESS.match(line.text):
+        if process := _PROCESS_LINE_PATTERN.match(line.text):
             if body:
                 yield rank, body
-            said = _RANK.search(process.group(2))
+            said = _RANK_OPTION_PATTERN.search(process.group(2))
             rank = line.rank if line.rank is not None else int(said.group(1)) if said else None
             body, reading, within = [], True, False
-        elif reading and (thread := _THREAD.match(line.text)):
+        elif reading and (thread := _THREAD_LINE_PATTERN.match(line.text)):
             within = not body and thread.group(1) in (None, "MainThread")
         elif within:
             body.append(line)

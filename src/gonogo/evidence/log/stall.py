@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 import msgspec
 
-from gonogo.evidence.log.context import outside_training, under_fsdp, under_zero3
+from gonogo.evidence.log.context import outside_training, under_zero3, uses_fsdp
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.role import Role
@@ -19,7 +19,7 @@ STALL_WORDS = (
     "isagreement", "stuck", " hang", "Hang", " hung", "freez", "卡住", "卡死",
 )  # fmt: skip
 """Literals of the lines by which a stall shows; ``log_words`` of the hazards that look for one."""
-GATHERS = ("_ALLGATHER_BASE", "ALLGATHER", "ALLGATHER_BASE", "ALLGATHER_COALESCED", "_REDUCE_SCATTER_BASE")
+GATHER_OPERATIONS = ("_ALLGATHER_BASE", "ALLGATHER", "ALLGATHER_BASE", "ALLGATHER_COALESCED", "_REDUCE_SCATTER_BASE")
 """The collectives by which ZeRO-3 gathers parameters and scatters gradients."""
 FEW = 20
 """A process group that has trained has counted hundreds of collectives."""
@@ -28,36 +28,36 @@ _TIME_OUT = Pattern(
     r"collective operation timeout|Watchdog caught co"
     r"|Work[A-Z]CCL\(.*\) (?:timed out in blocking wait|ran for \d+ millisec)"
 )
-_WORK = Pattern(
+_WORK_PATTERN = Pattern(
     r"(?:SeqNum=(\d{1,12}), )?OpType=(\w{1,40})(?:, (?:NumelIn=(\d{1,15})|TensorShape=\[([\d, ]{0,80})\]))?"
 )
 _RANK = Pattern(r"\[(?:Rank|rank) ?(\d{1,5})\] (?:Watchdog|Work)|Rank (\d{1,5})\] ")
-_STORE_TIME_OUT = Pattern(
+_STORE_TIMEOUT_PATTERN = Pattern(
     r"via c10d key-value store by key .* got error: |[Ss]ocket [Tt]imeout|[Ww]ait timeout after \d+ ?ms"
     r"|Timed out waiting \d+ ?ms for (?:recv|send) operation|Timeout waiting for key: default_pg"
     r"|gloo/.*Read timeout"
 )
-_DISAGREED = Pattern(r"[Dd]isagreement (?:on list length )?between rank ?0 and rank")
+_RANK_DISAGREEMENT_PATTERN = Pattern(r"[Dd]isagreement (?:on list length )?between rank ?0 and rank")
 """What ZeRO-3 says where it compares the parameters that the ranks have fetched."""
-_PARTED = Pattern(
+_COLLECTIVE_MISMATCH_PATTERN = Pattern(
     r"Detected mismatch between collectives on ranks.*OpType=_?(?:ALLGATHER|REDUCE_SCATTER)"
     r".*TensorShape=\[.*TensorShape="
 )
 """What torch says of ranks that gather different tensors, under TORCH_DISTRIBUTED_DEBUG=DETAIL."""
-_NOTED = Pattern(r"(?i)\b(?:hangs?|hung|stuck|freezes)\b|卡住|卡死")
+_HANG_WORD_PATTERN = Pattern(r"(?i)\b(?:hangs?|hung|stuck|freezes)\b|卡住|卡死")
 """A run that hangs prints nothing: whoever saved its log may have noted it there."""
-_TRACE_CACHE = Pattern(r"Invalidate trace cache")
-_DISTRIBUTED = (
+_TRACE_CACHE_PATTERN = Pattern(r"Invalidate trace cache")
+_DISTRIBUTED_PATTERN = (
     r"(?i)nccl|deepspeed|torchrun|\bddp\b|fsdp|distributed|accelerate|zero[-_ ]?[23]|num_processes|nproc|\brank\b"
 )
-_DEVICE_FAULT = Pattern(
+_DEVICE_FAULT_PATTERN = Pattern(
     r"terminated with exception: (?:\[.*?\] )?CUDA error|CUDA error: (?:an illegal|device-side|unspecified"
     r"|uncorrectable|misal)"
     r"|CUDA out of memory|uncorrectable ECC|Xid \d+"
 )
 
 
-class TimedOut(msgspec.Struct, frozen=True):
+class CollectiveTimeout(msgspec.Struct, frozen=True):
     """A collective that timed out on a rank; what the line doesn't tell is None."""
 
     found: LineMatch
@@ -72,7 +72,7 @@ class Stall(msgspec.Struct, frozen=True):
     """That ranks waited. ``evidence`` is the line that shows it: the first time-out, where there is one."""
 
     evidence: LineMatch | LogLine
-    time_outs: tuple[TimedOut, ...]
+    time_outs: tuple[CollectiveTimeout, ...]
     by_store: LineMatch | None
     """Where the ranks waited for the first rank's key in the store, or in Gloo: before the first collective."""
     another_failure: bool
@@ -110,14 +110,14 @@ class Stall(msgspec.Struct, frozen=True):
         return self.first_sequence is not None and self.first_sequence <= FEW
 
     @property
-    def in_gather(self) -> bool:
+    def is_in_gather(self) -> bool:
         """True where one of the collectives timed out by which ZeRO-3 gathers and scatters."""
-        return self.disagreed is not None or any(one.operation in GATHERS for one in self.time_outs)
+        return self.disagreed is not None or any(one.operation in GATHER_OPERATIONS for one in self.time_outs)
 
     @property
     def gathers_parameters(self) -> bool:
         """True where the ranks may have waited in a gather of ZeRO-3's."""
-        return self.zero3 is not False and bool(self.zero3 or self.trace_cache or self.in_gather)
+        return self.zero3 is not False and bool(self.zero3 or self.trace_cache or self.is_in_gather)
 
     @property
     def line(self) -> LogLine:
@@ -130,24 +130,26 @@ class Stall(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=1)
-def stall_of(log: FailureLog) -> Stall | None:
+def find_stall(log: FailureLog) -> Stall | None:
     """The stall that a training log tells of, or None."""
-    time_outs = tuple(_time_outs(log))
-    by_store = log.find(_STORE_TIME_OUT)
-    of_zero3 = log.find(_DISAGREED)
-    disagreed = of_zero3 or (None if under_fsdp(log) else log.find(_PARTED))
-    evidence = disagreed or (time_outs[0].found if time_outs else by_store or log.find(_NOTED) or _ends_on_trace(log))
+    time_outs = tuple(_collective_timeouts(log))
+    by_store = log.find(_STORE_TIMEOUT_PATTERN)
+    of_zero3 = log.find(_RANK_DISAGREEMENT_PATTERN)
+    disagreed = of_zero3 or (None if uses_fsdp(log) else log.find(_COLLECTIVE_MISMATCH_PATTERN))
+    evidence = disagreed or (
+        time_outs[0].found if time_outs else by_store or log.find(_HANG_WORD_PATTERN) or _trailing_trace_notice(log)
+    )
     if evidence is None or outside_training(log):
         return None
     zero3 = True if of_zero3 else under_zero3(log)
-    if zero3 is None and under_fsdp(log):
+    if zero3 is None and uses_fsdp(log):
         zero3 = False
-    distributed = bool(time_outs or zero3 or in_log_or_setup(log, _DISTRIBUTED))
-    cache = log.find(_TRACE_CACHE)
-    return Stall(evidence, time_outs, by_store, _another_failure(log), distributed, zero3, cache, disagreed)
+    distributed = bool(time_outs or zero3 or find_in_log_or_setup(log, _DISTRIBUTED_PATTERN))
+    cache = log.find(_TRACE_CACHE_PATTERN)
+    return Stall(evidence, time_outs, by_store, _has_other_failure(log), distributed, zero3, cache, disagreed)
 
 
-def in_log_or_setup(log: FailureLog, pattern: str) -> LineMatch | bool:
+def find_in_log_or_setup(log: FailureLog, pattern: str) -> LineMatch | bool:
     """The log's first line with a pattern, True where only the setup has it, else False."""
     return log.find(_compile_pattern(pattern)) or log.setup.mentions(pattern)
 
@@ -157,24 +159,27 @@ def _compile_pattern(pattern: str) -> Pattern:
     return Pattern(pattern)
 
 
-def _ends_on_trace(log: FailureLog) -> LineMatch | None:
+def _trailing_trace_notice(log: FailureLog) -> LineMatch | None:
     """ZeRO-3's notice of another order of modules, where nothing comes after it: by itself it is harmless."""
-    last = next(iter([*log.find_all(_TRACE_CACHE)][-1:]), None)
+    last = next(iter([*log.find_all(_TRACE_CACHE_PATTERN)][-1:]), None)
     return last if last is not None and not log.errors and len(log.lines_after(last.line, 6)) < 6 else None
 
 
-def is_time_out(message: str) -> bool:
+def is_timeout_message(message: str) -> bool:
     """True for an exception's message that tells of a wait for other ranks, or of their disagreement."""
-    return any(words.search(message) for words in (_TIME_OUT, _STORE_TIME_OUT, _DISAGREED, _PARTED))
+    return any(
+        words.search(message)
+        for words in (_TIME_OUT, _STORE_TIMEOUT_PATTERN, _RANK_DISAGREEMENT_PATTERN, _COLLECTIVE_MISMATCH_PATTERN)
+    )
 
 
-def _time_outs(log: FailureLog) -> Iterator[TimedOut]:
+def _collective_timeouts(log: FailureLog) -> Iterator[CollectiveTimeout]:
     for found in log.find_all(_TIME_OUT):
-        work = _WORK.search(found.text)
+        work = _WORK_PATTERN.search(found.text)
         rank = _RANK.search(found.text)
         said = next((group for group in rank.groups() if group), None) if rank else None
         sequence, operation, numel, shape = work.groups() if work else (None,) * 4
-        yield TimedOut(
+        yield CollectiveTimeout(
             found,
             int(said) if said else found.line.rank,
             int(sequence) if sequence else None,
@@ -192,7 +197,7 @@ def _product(shape: str | None) -> int | None:
     return product
 
 
-def _another_failure(log: FailureLog) -> bool:
-    if log.find(_DEVICE_FAULT) is not None:
+def _has_other_failure(log: FailureLog) -> bool:
+    if log.find(_DEVICE_FAULT_PATTERN) is not None:
         return True
-    return any(error.role is Role.ROOT and not is_time_out(error.message) for error in log.errors)
+    return any(error.role is Role.ROOT and not is_timeout_message(error.message) for error in log.errors)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 
 
 class LogFrame(msgspec.Struct, frozen=True):
@@ -19,7 +19,7 @@ class LogFrame(msgspec.Struct, frozen=True):
     code: str = ""
 
 
-class Raised(msgspec.Struct, frozen=True):
+class RaisedError(msgspec.Struct, frozen=True):
     """An exception as one rank's log shows it; ``at`` is the line with its type, ``message`` may have several lines.
 
     Of a traceback that was cut before that line, ``qualified`` and ``message`` are empty and ``at`` is its last line.
@@ -29,7 +29,7 @@ class Raised(msgspec.Struct, frozen=True):
     message: str
     frames: tuple[LogFrame, ...]
     at: LogLine
-    cause: Raised | None = None
+    cause: RaisedError | None = None
     """The exception that this one was raised from, or while handling."""
     ignored: bool = False
     """True where Python says that it ignored it, while it cleared up."""
@@ -40,42 +40,40 @@ class Raised(msgspec.Struct, frozen=True):
         return self.qualified.rpartition(".")[2]
 
 
-_HEADER = compiled_when_used(r"Traceback \(most recent call last\)|─ Traceback|^-{20,}$")
+_HEADER_PATTERN = lazy_compile(r"Traceback \(most recent call last\)|─ Traceback|^-{20,}$")
 # faulthandler's dumps (most recent call first) write "line 3 in f" without the comma: they belong to no exception.
-_FRAME = compiled_when_used(r'^\s*(?:> ?)?File "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,300})|\s*$)')
-_FRAME_INLINE = compiled_when_used(r'File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})')
-_FRAME_AFTER_CODE = compiled_when_used(
-    r'^\s*(\S.{0,300}?) {2,}File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})\s*$'
-)
-_IPYTHON = compiled_when_used(
+_FRAME = lazy_compile(r'^\s*(?:> ?)?File "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,300})|\s*$)')
+_FRAME_INLINE = lazy_compile(r'File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})')
+_FRAME_AFTER_CODE = lazy_compile(r'^\s*(\S.{0,300}?) {2,}File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})\s*$')
+_IPYTHON_FRAME_PATTERN = lazy_compile(
     r"^(?:File )?(?P<path>[^\s:]{1,500}\.py|Cell In ?\[\d+\]|Input In ?\[\d+\]|<ipython-input-[\w-]+>)"
     r"(?::(?P<a>\d{1,9}))?(?:, line (?P<b>\d{1,9}))?(?:,? in (?P<function>[\w.<>]{1,200})(?:\(|$)|:?$)"
 )
-_BOX_FRAME = compiled_when_used(r"^(.{0,500}\S):(\d{1,9}) in (\S.{0,200})$")
-_BOX_CODE = compiled_when_used(r"^(?:❱|>)\s*\d+\s(?:│\s)?(.*)$")
-_BOX_END = compiled_when_used(r"^\s*╰─")
-_ARROW_CODE = compiled_when_used(r"^-+> \d+ (.*)$")
+_BOX_FRAME = lazy_compile(r"^(.{0,500}\S):(\d{1,9}) in (\S.{0,200})$")
+_BOX_CODE = lazy_compile(r"^(?:❱|>)\s*\d+\s(?:│\s)?(.*)$")
+_BOX_END = lazy_compile(r"^\s*╰─")
+_ARROW_CODE = lazy_compile(r"^-+> \d+ (.*)$")
 # A notebook's output as VS Code copies it: "[line 10](vscode-notebook-cell:...)"
-_LINK = compiled_when_used(r"\[([^\]\[]{1,300})\]\((?:file|vscode|https?)[^)\s]{0,1000}\)")
-_MARKERS = compiled_when_used(r"^[\s~^|]+$")
-_GROUP = compiled_when_used(r"^ {2,}(?:\| ?|\+-+.*$|\+ )")
+_MARKDOWN_LINK_PATTERN = lazy_compile(r"\[([^\]\[]{1,300})\]\((?:file|vscode|https?)[^)\s]{0,1000}\)")
+_MARKER_LINE_PATTERN = lazy_compile(r"^[\s~^|]+$")
+_EXCEPTION_GROUP_PATTERN = lazy_compile(r"^ {2,}(?:\| ?|\+-+.*$|\+ )")
 _NAME = r"(?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,80}"
-_FINAL = compiled_when_used(rf"^({_NAME}(?:\(\w+\))?)(?::(?: (.*))?)?$")
-_NO_EXCEPTION = compiled_when_used(
+_EXCEPTION_LINE_PATTERN = lazy_compile(rf"^({_NAME}(?:\(\w+\))?)(?::(?: (.*))?)?$")
+_NON_EXCEPTION_PATTERN = lazy_compile(
     r"^(?:INFO|WARN(?:ING)?|ERROR|DEBUG|CRITICAL|FATAL|Epoch|Step|Loss|Note|NOTE)$|Warning$|^(?:self|cls)\."
 )
-_LIKE_AN_EXCEPTION = compiled_when_used(r"\.\w+$|^[A-Z]\w*$")
-_SUFFIX = r"(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Mismatch)"
-_BARE = compiled_when_used(
+_EXCEPTION_NAME_PATTERN = lazy_compile(r"\.\w+$|^[A-Z]\w*$")
+_EXCEPTION_SUFFIX_PATTERN = r"(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Mismatch)"
+_BARE_EXCEPTION_PATTERN = lazy_compile(
     r"^(?:E +)?((?:[A-Za-z_]\w{0,80}\.){0,8}_?[A-Z]\w{0,80}"
-    rf"{_SUFFIX}(?:\(\w+\))?|(?:[a-z_]\w{{0,80}}\.){{1,8}}(?:Error|(?:exc|exceptions|errors)\.[A-Z]\w{{0,80}})"
+    rf"{_EXCEPTION_SUFFIX_PATTERN}(?:\(\w+\))?|(?:[a-z_]\w{{0,80}}\.){{1,8}}(?:Error|(?:exc|exceptions|errors)\.[A-Z]\w{{0,80}})"
     r"|StopIteration)(?::(?: ?(.*))?)?$"
 )
-_INLINE = compiled_when_used(
+_INLINE = lazy_compile(
     r"(?:^|[^A-Za-z0-9_./-])((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception)): ?(\S.*)$"
 )
-_CHAIN = compiled_when_used(r"^(?:The above exception was the direct cause|During handling of the above exception)")
-_NEW = compiled_when_used(
+_CHAIN_PATTERN = lazy_compile(r"^(?:The above exception was the direct cause|During handling of the above exception)")
+_MESSAGE_END_PATTERN = lazy_compile(
     r"Traceback \(most recent|^\[?\d{4}-\d\d-\d\d|^\[[A-Z]\d{4}|^(?:INFO|WARNING|ERROR|DEBUG)\b|^wandb:"
     r'|^\s*\d{1,3}%\||^╭|^\s*File "|^During handling|^The above exception|^-{20,}$'
     r"|^={20,}$|^Root Cause|^\[rank|^\w+:\d+:\d+ \[\d+\] NCCL"
@@ -108,7 +106,7 @@ class _Open(msgspec.Struct):
     """True where the last frame's line lost its indentation when it was pasted; its code has none either then."""
 
 
-def raised_in(lines: Iterable[LogLine]) -> Iterator[Raised]:
+def parse_tracebacks(lines: Iterable[LogLine]) -> Iterator[RaisedError]:
     """The exceptions in one rank's lines, in their order: also those without a traceback, and those cut short."""
     reader = _Reader()
     for line in lines:
@@ -116,7 +114,7 @@ def raised_in(lines: Iterable[LogLine]) -> Iterator[Raised]:
     yield from reader.finish()
 
 
-def _in_box(text: str) -> str | None:
+def _strip_box(text: str) -> str | None:
     """What stands between the sides of rich's box; None where the line is no part of one. The right side may be cut."""
     text = text.lstrip()
     if not text.startswith("│"):
@@ -129,42 +127,42 @@ def _in_box(text: str) -> str | None:
 class _Reader:
     def __init__(self) -> None:
         self._open: _Open | None = None
-        self._last: Raised | None = None
+        self._last: RaisedError | None = None
         self._chained = False
         self._ignored = False
         self._message: tuple[str, list[str], tuple[LogFrame, ...], LogLine] | None = None
 
-    def read(self, line: LogLine) -> Iterator[Raised]:
+    def read(self, line: LogLine) -> Iterator[RaisedError]:
         text = line.text
         if "](" in text:
-            text = _LINK.sub(r"\1", text)
-        if text[:2] == "  " and (grouped := _GROUP.match(text)):
+            text = _MARKDOWN_LINK_PATTERN.sub(r"\1", text)
+        if text[:2] == "  " and (grouped := _EXCEPTION_GROUP_PATTERN.match(text)):
             text = text[grouped.end() :]
         if self._message is not None:
             if self._goes_on(line, text):
                 self._message[1].append(text)
                 return
-            yield self._built()
+            yield self._finish_error()
         if not text.strip(" \t`"):
             return  # blank, or the fence of a block in Markdown
         if text.startswith("Exception ignored in"):
             self._ignored = True
-        if _CHAIN.match(text):
+        if _CHAIN_PATTERN.match(text):
             self._chained = True
-        elif ("Traceback" in text or text.startswith("---")) and (header := _HEADER.search(text)):
+        elif ("Traceback" in text or text.startswith("---")) and (header := _HEADER_PATTERN.search(text)):
             self._begin_frames()
-            self._read_on_one_line(text[header.end() :], line)
+            self._read_single_line(text[header.end() :], line)
         elif not self._is_frame(text):
-            self._look_for_end(text, line)
+            self._take_exception_line(text, line)
         elif self._open is not None:
             self._open.at = line
 
-    def finish(self) -> Iterator[Raised]:
+    def finish(self) -> Iterator[RaisedError]:
         """What stands open when the log ends: a message, or a traceback that was cut before its last line."""
         if self._message is not None:
-            yield self._built()
+            yield self._finish_error()
         elif self._open is not None and self._open.frames and self._open.at is not None:
-            yield Raised("", "", tuple(self._open.frames), self._open.at, self._last if self._chained else None)
+            yield RaisedError("", "", tuple(self._open.frames), self._open.at, self._last if self._chained else None)
 
     def _begin_frames(self) -> None:
         """Another traceback begins; one that is under way and has no end yet is another rank's, and goes on."""
@@ -173,7 +171,7 @@ class _Reader:
         else:
             self._open = _Open()
 
-    def _read_on_one_line(self, rest: str, line: LogLine) -> None:
+    def _read_single_line(self, rest: str, line: LogLine) -> None:
         """A traceback that lost its line breaks when it was pasted."""
         found = list(_FRAME_INLINE.finditer(rest))
         for frame in found:
@@ -183,11 +181,11 @@ class _Reader:
 
     def _goes_on(self, line: LogLine, text: str) -> bool:
         assert self._message is not None
-        if not text.strip() or len(self._message[1]) >= _MAX_MESSAGE_LENGTH or _NEW.search(text):
+        if not text.strip() or len(self._message[1]) >= _MAX_MESSAGE_LENGTH or _MESSAGE_END_PATTERN.search(text):
             return False
         if line.time is not None and self._message[3].time is None:
             return False  # a logger's line: the exception's own have no time
-        return text[0] in " \t" or not (_BARE.match(text) and self._message[1][0])
+        return text[0] in " \t" or not (_BARE_EXCEPTION_PATTERN.match(text) and self._message[1][0])
 
     def _is_frame(self, text: str) -> bool:
         """Takes a line that belongs to a traceback's body."""
@@ -202,14 +200,14 @@ class _Reader:
             self._code(found.group(1))
             self._frame(found.group(2), found.group(3), found.group(4))
             return True
-        if text[0] not in " \t" and (found := _IPYTHON.match(text)):
+        if text[0] not in " \t" and (found := _IPYTHON_FRAME_PATTERN.match(text)):
             self._frame(found["path"], found["a"] or found["b"] or "0", found["function"] or "<module>")
             if self._open is not None:
                 self._open.arrows = True
             return True
         if self._open is None:
             # Of a box that was pasted without its top, the first frame opens it.
-            boxed = _in_box(text)
+            boxed = _strip_box(text)
             if boxed is None:
                 return False
             self._open = _Open()
@@ -220,38 +218,38 @@ class _Reader:
                 self._frame("", "0", "")  # its path stands above what was pasted
         if "╰" in text and _BOX_END.match(text):
             return True
-        if (boxed := _in_box(text)) is not None:
-            self._boxed(boxed)
+        if (boxed := _strip_box(text)) is not None:
+            self._take_boxed_line(boxed)
             return True
         code = _ARROW_CODE.match(text) if text[0] == "-" else None
-        if code or (text[0] in " \t" and self._open.frames and not self._indented_end(text)):
-            if code or not (self._open.arrows or _MARKERS.match(text)):
+        if code or (text[0] in " \t" and self._open.frames and not self._is_indented_end(text)):
+            if code or not (self._open.arrows or _MARKER_LINE_PATTERN.match(text)):
                 self._code(code.group(1) if code else text)
             return True
         if self._open.flush and self._open.frames and not self._open.strange and not self._open.frames[-1].code:
-            final = _FINAL.match(text.strip())
-            if final is None or not self._ends_it(final.group(1)):
+            final = _EXCEPTION_LINE_PATTERN.match(text.strip())
+            if final is None or not self._is_final_exception(final.group(1)):
                 self._code(text)
                 self._open.flush = False
                 return True
         return False
 
-    def _indented_end(self, text: str) -> bool:
+    def _is_indented_end(self, text: str) -> bool:
         """True for the exception's line of a traceback that was pasted with an indentation of its own."""
         assert self._open is not None
         left = len(text) - len(text.lstrip()) < self._open.indent
-        return left and bool(self._open.frames[-1].code) and _BARE.match(text.strip()) is not None
+        return left and bool(self._open.frames[-1].code) and _BARE_EXCEPTION_PATTERN.match(text.strip()) is not None
 
-    def _boxed(self, inner: str) -> None:
+    def _take_boxed_line(self, line: str) -> None:
         assert self._open is not None
-        joined = self._open.wrapped + (" " if self._open.wrapped.endswith(" in") else "") + inner.strip()
+        joined = self._open.wrapped + (" " if self._open.wrapped.endswith(" in") else "") + line.strip()
         if found := _BOX_FRAME.match(joined):
             self._open.wrapped = ""
             self._frame(found.group(1), found.group(2), found.group(3))
-        elif found := _BOX_CODE.match(inner.strip()):
+        elif found := _BOX_CODE.match(line.strip()):
             self._code(found.group(1))
         else:
-            self._open.wrapped = joined if inner.startswith("/") or self._open.wrapped.startswith("/") else ""
+            self._open.wrapped = joined if line.startswith("/") or self._open.wrapped.startswith("/") else ""
             if len(self._open.wrapped) > 500:
                 self._open.wrapped = ""
 
@@ -273,38 +271,38 @@ class _Reader:
             last = self._open.frames[-1]
             self._open.frames[-1] = LogFrame(last.path, last.line, last.function, text.strip())
 
-    def _look_for_end(self, text: str, line: LogLine) -> None:
+    def _take_exception_line(self, text: str, line: LogLine) -> None:
         stripped = text.strip()
         if self._open is not None:
-            found = _FINAL.match(stripped)
-            if found and self._ends_it(found.group(1)):
+            found = _EXCEPTION_LINE_PATTERN.match(stripped)
+            if found and self._is_final_exception(found.group(1)):
                 self._begin(found.group(1), found.group(2) or "", line)
                 return
             self._open.strange += 1
             if self._open.strange > _PATIENCE:
                 self._open = None
-        if found := _BARE.match(stripped) or _INLINE.search(stripped):
+        if found := _BARE_EXCEPTION_PATTERN.match(stripped) or _INLINE.search(stripped):
             self._begin(found.group(1), found.group(2) or "", line)
 
-    def _ends_it(self, name: str) -> bool:
+    def _is_final_exception(self, name: str) -> bool:
         """True for the name of an exception, where it may stand: right below the frames any name in capitals may."""
         assert self._open is not None
-        if _BARE.match(name):
+        if _BARE_EXCEPTION_PATTERN.match(name):
             return True
         below = bool(self._open.frames) and self._open.strange == 0
-        return below and _LIKE_AN_EXCEPTION.search(name) is not None and not _NO_EXCEPTION.search(name)
+        return below and _EXCEPTION_NAME_PATTERN.search(name) is not None and not _NON_EXCEPTION_PATTERN.search(name)
 
     def _begin(self, qualified: str, message: str, line: LogLine) -> None:
         frames = tuple(self._open.frames) if self._open is not None else ()
         self._open = None
         self._message = (qualified, [message], frames, line)
 
-    def _built(self) -> Raised:
+    def _finish_error(self) -> RaisedError:
         assert self._message is not None
         qualified, message, frames, at = self._message
         self._message = None
         cause = self._last if self._chained else None
         self._chained = False
-        self._last = Raised(qualified, "\n".join(message).strip(), frames, at, cause, self._ignored)
+        self._last = RaisedError(qualified, "\n".join(message).strip(), frames, at, cause, self._ignored)
         self._ignored = False
         return self._last

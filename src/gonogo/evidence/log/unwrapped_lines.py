@@ -8,49 +8,49 @@ from __future__ import annotations
 
 import json
 
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 
-Numbered = list[tuple[int, str]]
+NumberedLines = list[tuple[int, str]]
 """Lines with their numbers, which count from 1."""
 
-_MIN_SHARE = 0.8
+_MIN_JSON_SHARE = 0.8
 """The part of a log's lines that have to look alike."""
 _TEXT_KEYS = ("log", "message", "msg", "textPayload", "line", "text", "body")
-_COLLECTORS_KEYS = compiled_when_used(
+_COLLECTOR_KEY_PATTERN = lazy_compile(
     r'"(?:@?time(?:stamp)?|ts|stream|level|severity|date|container_name|kubernetes)":'
 )
-_BOXED = compiled_when_used(r"[│┃|] ?(.*?) *[│┃|]$")
-_BORDER = compiled_when_used(r"[╭╰┏┗┌└+][─━═╌-].*[╮╯┓┛┐┘+]$")
+_BOX_CONTENT_PATTERN = lazy_compile(r"[│┃|] ?(.*?) *[│┃|]$")
+_BOX_BORDER_PATTERN = lazy_compile(r"[╭╰┏┗┌└+][─━═╌-].*[╮╯┓┛┐┘+]$")
 # What begins a line of its own, whatever stands before it.
-_BEGINS = compiled_when_used(
+_LINE_START_PATTERN = lazy_compile(
     r" *(?:File \"|Traceback \(most|During handling|The above exception|\[rank|\(\w+ pid=|[\w.]+(?:Error|Exception):"
     r"|[\w./-]+: |\[?\d{4}-\d\d-\d\d|[\[{]|\d+%\||[~^]+$|❱? *\d+ [│|])"
 )
-_RULER = compiled_when_used(r"[-=+| ]{8,}$")
-_FENCE = compiled_when_used(r" *```+[\w+-]*\s*$")
-_WIDTHS = range(60, 260)
-_TERMINALS = frozenset({80, 100, 120, 132, 140, 160, 200, 240})
+_RULER_PATTERN = lazy_compile(r"[-=+| ]{8,}$")
+_CODE_FENCE_PATTERN = lazy_compile(r" *```+[\w+-]*\s*$")
+_PLAUSIBLE_WIDTHS = range(60, 260)
+_COMMON_TERMINAL_WIDTHS = frozenset({80, 100, 120, 132, 140, 160, 200, 240})
 
 
-def restored(lines: Numbered) -> Numbered:
+def restored(lines: NumberedLines) -> NumberedLines:
     """The lines as the program wrote them; those of a log that nothing was done to are the same."""
-    return _without_indentation(_unwrap_lines(_out_of_boxes(_out_of_json(lines))))
+    return _dedent_tracebacks(_unwrap_lines(_unwrap_boxes(_unwrap_json(lines))))
 
 
-def _out_of_json(lines: Numbered) -> Numbered:
+def _unwrap_json(lines: NumberedLines) -> NumberedLines:
     """The texts of JSON objects, one a line, as Docker and log collectors keep them."""
-    found: Numbered = []
+    found: NumberedLines = []
     full = taken = 0
     for number, line in lines:
         full += bool(line.strip())
         text = _text_of_object(line)
         taken += text is not None
         found += [(number, line)] if text is None else [(number, part) for part in text.rstrip("\n").split("\n")]
-    return found if taken and taken >= _MIN_SHARE * full else lines
+    return found if taken and taken >= _MIN_JSON_SHARE * full else lines
 
 
 def _text_of_object(line: str) -> str | None:
-    if not line.startswith("{") or not line.endswith("}") or not _COLLECTORS_KEYS.search(line):
+    if not line.startswith("{") or not line.endswith("}") or not _COLLECTOR_KEY_PATTERN.search(line):
         return None
     try:
         content = json.loads(line)
@@ -59,17 +59,17 @@ def _text_of_object(line: str) -> str | None:
     return next((content[key] for key in _TEXT_KEYS if isinstance(content.get(key), str)), None)
 
 
-def _out_of_boxes(lines: Numbered) -> Numbered:
+def _unwrap_boxes(lines: NumberedLines) -> NumberedLines:
     """What stands in a box, as rich draws it around a traceback, with words joined where they were wrapped."""
     if not any(line.lstrip().startswith("╭") for _, line in lines) or any("❱" in line for _, line in lines):
         return lines  # rich's own tracebacks are read as they are: see traceback.py
-    found: Numbered = []
+    found: NumberedLines = []
     width = 0
     for number, line in lines:
-        if _BORDER.match(line.strip()):
+        if _BOX_BORDER_PATTERN.match(line.strip()):
             width = len(line.strip()) - 4
             continue
-        inside = _BOXED.match(line.strip()) if width else None
+        inside = _BOX_CONTENT_PATTERN.match(line.strip()) if width else None
         if inside is None:
             width = 0
             found.append((number, line))
@@ -84,7 +84,7 @@ def _was_wrapped(before: str, text: str, width: int) -> bool:
     """Whether the first word of the text is on a line of its own only because it did not fit behind what is before."""
     last = before[-width:] if len(before) > width else before
     word = text.split(" ", 1)[0]
-    return bool(word) and len(last) + 1 + len(word) > width and not _BEGINS.match(text)
+    return bool(word) and len(last) + 1 + len(word) > width and not _LINE_START_PATTERN.match(text)
 
 
 def _rejoin(before: str, text: str, width: int) -> str:
@@ -92,14 +92,14 @@ def _rejoin(before: str, text: str, width: int) -> str:
     return f"{before}{between}{text}"
 
 
-def _unwrap_lines(lines: Numbered) -> Numbered:
+def _unwrap_lines(lines: NumberedLines) -> NumberedLines:
     """Lines that a terminal broke at its last column, whole again."""
     lengths = [len(line) for _, line in lines]
     width = max(lengths, default=0)
     at_the_edge = lengths.count(width)
-    if width not in _WIDTHS or (at_the_edge < 3 and width not in _TERMINALS):
+    if width not in _PLAUSIBLE_WIDTHS or (at_the_edge < 3 and width not in _COMMON_TERMINAL_WIDTHS):
         return lines
-    found: Numbered = []
+    found: NumberedLines = []
     before = ""
     for number, line in lines:
         if len(before) == width and _goes_on(before, line, alone=at_the_edge == 1):
@@ -113,9 +113,9 @@ def _unwrap_lines(lines: Numbered) -> Numbered:
 
 def _goes_on(before: str, line: str, *, alone: bool) -> bool:
     """Whether a line may be the rest of a full one. ``alone``: no other line is as long, which may be chance."""
-    if not line or line.startswith("  ") or line[:12] == before[:12] or _BEGINS.match(line):
+    if not line or line.startswith("  ") or line[:12] == before[:12] or _LINE_START_PATTERN.match(line):
         return False
-    if _RULER.match(line) or _RULER.match(before):
+    if _RULER_PATTERN.match(line) or _RULER_PATTERN.match(before):
         return False  # of a table
     if before[0] in "{[" and before[-1] in "}]":
         return False  # a record of its own
@@ -123,13 +123,13 @@ def _goes_on(before: str, line: str, *, alone: bool) -> bool:
     return not ended and not (alone and line[0].isupper())
 
 
-def _without_indentation(lines: Numbered) -> Numbered:
+def _dedent_tracebacks(lines: NumberedLines) -> NumberedLines:
     """A traceback that stands indented, in a list or in a fenced block of Markdown, at the margin."""
-    found: Numbered = []
+    found: NumberedLines = []
     depth = 0
     fenced = False
     for number, line in lines:
-        if _FENCE.match(line):
+        if _CODE_FENCE_PATTERN.match(line):
             fenced = not fenced
             depth = line.index("`") if fenced else 0
             found.append((number, ""))

@@ -42,9 +42,9 @@ def _table() -> dict[str, PublishedDataset]:
     return found
 
 
-def _columns(told: str) -> dict[str, str]:
+def _columns(columns_text: str) -> dict[str, str]:
     """``name:kind`` each; a text where no kind is told."""
-    pairs = (part.partition(":") for part in told.split())
+    pairs = (part.partition(":") for part in columns_text.split())
     return {name: kind or "text" for name, _, kind in pairs}
 
 

@@ -117,7 +117,7 @@ def _is_mirrored(name: str) -> bool:
     return name.partition("/")[0].lower() in _MIRRORS
 
 
-def close_names(name: str) -> list[str]:
+def similar_model_names(name: str) -> list[str]:
     """Names of the table that look like one that is not there."""
     import difflib
 
@@ -139,17 +139,17 @@ def chat_template(name: str) -> str:
 
 
 @cache
-def _keys_written() -> dict[str, Any]:
+def _load_config_keys() -> dict[str, Any]:
     found: dict[str, Any] = json.loads((FOLDER / "config_keys.json").read_text(encoding="utf-8"))
     return found
 
 
-def whole_config(model: PublishedModel) -> dict[str, Any]:
+def full_config(model: PublishedModel) -> dict[str, Any]:
     """The configuration as the library wrote it, with each key of its class: the table has what tells models apart.
 
     Published code reads the others too, and some releases have no attribute that the file doesn't name.
     """
-    usual = _keys_written().get(str(model.config.get("model_type")), {"keys": {}})["keys"]
+    usual = _load_config_keys().get(str(model.config.get("model_type")), {"keys": {}})["keys"]
     return {**model.config, **{key: value for key, value in usual.items() if key not in model.config}}
 
 

@@ -17,7 +17,7 @@ import msgspec
 from gonogo.evidence.paths import exists, expanded
 from gonogo.evidence.tables import TABLES
 
-_SCORES = "ForSequenceClassification"
+_CLASSIFIER_SUFFIX = "ForSequenceClassification"
 
 
 class SwiftKind(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class SwiftKind(msgspec.Struct, frozen=True):
     templates: tuple[str, ...] = ()
 
 
-class _Models(msgspec.Struct, frozen=True):
+class _ModelGroup(msgspec.Struct, frozen=True):
     """Models that ms-swift lists together."""
 
     kind: str
@@ -42,23 +42,23 @@ def swift_kind(name: str, folder: Path, model_class: str | None = None) -> Swift
 
     ``model_class``: of the loaded model, for a config.json that names no architecture.
     """
-    own = _last(str(folder) if exists(expanded(Path(name))) else name)
+    own = _base_name(str(folder) if exists(expanded(Path(name))) else name)
     if exists(folder / "args.json") or any(own in models.names for models in _load_models()):
         return SwiftKind()
     config = _object(folder / "config.json")
     said = config.get("architectures")
     architecture = said[0] if isinstance(said, list) and said else None
     kind_of = _table()["kinds"]
-    of = _of_architecture(architecture or model_class)
-    if not of and architecture is not None and architecture.endswith(_SCORES):
+    of = _groups_of_architecture(architecture or model_class)
+    if not of and architecture is not None and architecture.endswith(_CLASSIFIER_SUFFIX):
         # Of a model that scores ms-swift knows no kind, and drops its chat format: it is that of the one that writes.
-        of, architecture = _of_architecture(architecture.removesuffix(_SCORES) + "ForCausalLM"), None
+        of, architecture = _groups_of_architecture(architecture.removesuffix(_CLASSIFIER_SUFFIX) + "ForCausalLM"), None
     if not of:
         return SwiftKind()
     began = config.get("_name_or_path")
-    names = [own, _last(began)] if isinstance(began, str) else [own]
+    names = [own, _base_name(began)] if isinstance(began, str) else [own]
     chat = _chat_template(folder)
-    best = max(of, key=lambda models: _likeness(models, of, names, chat))
+    best = max(of, key=lambda models: _similarity(models, of, names, chat))
     kinds = tuple(dict.fromkeys(models.kind for models in of))
     templates = tuple(
         dict.fromkeys(models.template for models in of if models.kind == best.kind and models.template is not None)
@@ -72,7 +72,7 @@ def swift_kind(name: str, folder: Path, model_class: str | None = None) -> Swift
     )
 
 
-def _of_architecture(name: str | None) -> list[_Models]:
+def _groups_of_architecture(name: str | None) -> list[_ModelGroup]:
     return [models for models in _load_models() if name in _table()["kinds"][models.kind]["architectures"]]
 
 
@@ -83,17 +83,17 @@ def _table() -> dict[str, Any]:
 
 
 @cache
-def _load_models() -> tuple[_Models, ...]:
-    return tuple(_of_table())
+def _load_models() -> tuple[_ModelGroup, ...]:
+    return tuple(_parse_table())
 
 
-def _of_table() -> Iterator[_Models]:
+def _parse_table() -> Iterator[_ModelGroup]:
     for kind, row in _table()["kinds"].items():
         for template, names in row["groups"]:
-            yield _Models(kind, template or row["template"], tuple(names))
+            yield _ModelGroup(kind, template or row["template"], tuple(names))
 
 
-def _last(name: str) -> str:
+def _base_name(name: str) -> str:
     """The part of a path or name that ms-swift compares; a download of ModelScope's has ``___`` for a dot."""
     return name.rstrip("/").rsplit("/", 1)[-1].replace("___", ".").lower()
 
@@ -113,19 +113,23 @@ def _chat_template(folder: Path) -> str:
         return str(_object(folder / "tokenizer_config.json").get("chat_template") or "")
 
 
-def _in_common(one: str, other: str) -> int:
+def _common_prefix_length(first: str, other: str) -> int:
     """Letters before the first that differs."""
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return next(
+        (at for at, (a, b) in enumerate(zip(first, other, strict=False)) if a != b), min(len(first), len(other))
+    )
 
 
-def _likeness(models: _Models, of: list[_Models], names: list[str], chat: str) -> tuple[int, bool, int, int]:
+def _similarity(
+    models: _ModelGroup, candidates: list[_ModelGroup], names: list[str], chat: str
+) -> tuple[int, bool, int, int]:
     """Of its name, what the folder shares with the most alike of the models; of theirs, what its chat template has.
 
     First the words of the turns, then the system prompt. Where that is the same, the most common kind is taken.
     """
-    alike = max((_in_common(mine, one) for mine in names for one in models.names), default=0)
+    alike = max((_common_prefix_length(mine, one) for mine in names for one in models.names), default=0)
     words, system = _table()["turns"].get(models.template, ([], ""))
-    count = sum(len(one.names) for one in of if (one.kind, one.template) == (models.kind, models.template))
+    count = sum(len(one.names) for one in candidates if (one.kind, one.template) == (models.kind, models.template))
     return (
         alike if alike > 3 else 0,  # fewer letters may be chance, as in my-model
         bool(words) and all(word in chat for word in words),

@@ -14,14 +14,14 @@ import msgspec
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.traceback import Raised, raised_in
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.log.traceback import RaisedError, parse_tracebacks
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.finding.frame import Frame, Owner
 
-_LAID_OVER = "/gonogo/packages/"
-_PACKAGE = compiled_when_used(r"(?:(?:site|dist)-packages|/gonogo/packages/[^/]+)[/\\]([\w-]+)")
-_OTHER_NAMES = {"yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn", "cv2": "opencv-python"}
+_OVERLAY_PACKAGES_PATH = "/gonogo/packages/"
+_PACKAGE_PATH_PATTERN = lazy_compile(r"(?:(?:site|dist)-packages|/gonogo/packages/[^/]+)[/\\]([\w-]+)")
+_DISTRIBUTION_NAMES = {"yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn", "cv2": "opencv-python"}
 """Packages that are imported by another name than they are installed by."""
 
 
@@ -39,42 +39,44 @@ class ChainedException(msgspec.Struct, frozen=True):
         return next((frame for frame in reversed(self.frames) if frame.owner == "user"), None)
 
 
-def chain_of(failure: Failure) -> tuple[ChainedException, ...]:
+def exception_chain(failure: Failure) -> tuple[ChainedException, ...]:
     """The exceptions that led to a failure, the first cause first, the one that ended the rank last."""
     own = ChainedException(failure.type, failure.message, failure.frames)
     lines = [LogLine("", number, line) for number, line in enumerate(failure.traceback.splitlines(), 1)]
-    raised = list(raised_in(lines))
+    raised = list(parse_tracebacks(lines))
     if not raised or raised[-1].cause is None:
         return (own,)
     owners = {frame.path: frame.owner for frame in failure.frames}
-    return (*chain_of_raised(raised[-1].cause, owners), own)
+    return (*logged_exception_chain(raised[-1].cause, owners), own)
 
 
 def first_cause(failure: Failure) -> ChainedException | None:
     """What a failure was explicitly raised from in the end (``raise … from``), where its traceback shows it."""
     if not failure.cause:
         return None
-    return next((told for told in chain_of(failure)[:-1] if told.type and told.type in failure.cause), None)
+    return next((told for told in exception_chain(failure)[:-1] if told.type and told.type in failure.cause), None)
 
 
 def package_of(path: str) -> str | None:
     """The package (canonical name) that a frame's file belongs to; None for the user's own code and Python's."""
-    found = _PACKAGE.search(path)
-    return canonical(_OTHER_NAMES.get(found[1], found[1])) if found is not None else None
+    found = _PACKAGE_PATH_PATTERN.search(path)
+    return canonical(_DISTRIBUTION_NAMES.get(found[1], found[1])) if found is not None else None
 
 
-def chain_of_raised(raised: Raised, owners: dict[str, Owner] | None = None) -> tuple[ChainedException, ...]:
+def logged_exception_chain(
+    exception: RaisedError, owners: dict[str, Owner] | None = None
+) -> tuple[ChainedException, ...]:
     """The same of an exception in a log; ``owners`` says whose files are, where that is known."""
     chain: list[ChainedException] = []
-    one: Raised | None = raised
+    one: RaisedError | None = exception
     while one is not None:
         chain.append(ChainedException(one.type, one.message, tuple(_frames(one, owners or {}))))
         one = one.cause
     return tuple(reversed(chain))
 
 
-def _frames(raised: Raised, owners: dict[str, Owner]) -> Iterable[Frame]:
-    for frame in raised.frames:
+def _frames(exception: RaisedError, owners: dict[str, Owner]) -> Iterable[Frame]:
+    for frame in exception.frames:
         owner = owners.get(frame.path) or _owner(frame.path)
         yield Frame(frame.path, frame.line, frame.function, frame.code, owner)
 
@@ -82,4 +84,4 @@ def _frames(raised: Raised, owners: dict[str, Owner]) -> Iterable[Frame]:
 def _owner(path: str) -> Owner:
     if package_of(path) == "torch":
         return "torch"
-    return "library" if is_library(path) or _LAID_OVER in path.replace(os.sep, "/") else "user"
+    return "library" if is_library(path) or _OVERLAY_PACKAGES_PATH in path.replace(os.sep, "/") else "user"

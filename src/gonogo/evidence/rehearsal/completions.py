@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gonogo.evidence.rehearsal.record import MADE_COMPLETIONS, RankRecord, Shortage
+from gonogo.evidence.rehearsal.record import SYNTHETIC_COMPLETIONS_ASSUMPTION, RankRecord, Shortage
 from gonogo.finding import translated
 
 _COMPLETION_PHASES = frozenset({"generate", "reward", "score", "forward", "backward"})
-_GROWS_WITH_LENGTH = frozenset({"activations", "temporary"})
-HOW_LONG = translated(
+_LENGTH_DEPENDENT_CATEGORIES = frozenset({"activations", "temporary"})
+COMPLETION_LENGTH_HINT = translated(
     "Completions were rehearsed at the length limit; if they stay shorter, lower it "
     "(max_completion_length, data.max_response_length, --rollout.max_new_tokens) and rehearse again"
 )
 """How to make sure of a shortage that hangs on the length of completions."""
 
 
-def short_of_completions(rank: RankRecord, shortage: Shortage, held: Mapping[str, int]) -> bool:
+def is_completion_shortage(rank: RankRecord, shortage: Shortage, held: Mapping[str, int]) -> bool:
     """Whether memory ran out of what grows with the length of completions, and without that would not have.
 
     A rehearsal lets one of a batch reach the limit. A model may end all of them before. ``held``: bytes by category
@@ -24,6 +24,9 @@ def short_of_completions(rank: RankRecord, shortage: Shortage, held: Mapping[str
     """
     if shortage.phase not in _COMPLETION_PHASES:
         return False
-    if not any(assumption.what == MADE_COMPLETIONS for assumption in rank.assumptions):
+    if not any(assumption.what == SYNTHETIC_COMPLETIONS_ASSUMPTION for assumption in rank.assumptions):
         return False
-    return sum(size for category, size in held.items() if category not in _GROWS_WITH_LENGTH) <= shortage.capacity_bytes
+    return (
+        sum(size for category, size in held.items() if category not in _LENGTH_DEPENDENT_CATEGORIES)
+        <= shortage.capacity_bytes
+    )

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from gonogo.finding.divergence import EnclosingCondition, LoopExit
 from gonogo.finding.frame import Frame
 
-_TEXT_SHOWN = 120
+_MAX_TEXT_LENGTH = 120
 _MAX_ORIGINS = 12
-_LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
+_EXIT_STATEMENTS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 
 
 def guards_of(frames: Sequence[Frame]) -> Iterator[EnclosingCondition]:
@@ -46,13 +46,13 @@ def _guards_at(path: str, line: int, version: tuple[int, ...]) -> tuple[Enclosin
 
     def told(node: ast.expr) -> str:
         text = " ".join((ast.get_source_segment(source, node) or "").split())
-        return text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]} …"
+        return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]} …"
 
     def made_of(test: ast.expr) -> tuple[str, ...]:
         return tuple(map(told, _origins(tree, test)))
 
     def guard(kind: Any, node: ast.expr) -> EnclosingCondition:
-        exits = [LoopExit(one.lineno, told(one), made_of(one)) for one in _exits(tree, node, kind)]
+        exits = [LoopExit(one.lineno, told(one), made_of(one)) for one in _loop_exit_tests(tree, node, kind)]
         origins = made_of(node) if kind in ("if", "else") else ()
         return EnclosingCondition(path, node.lineno, told(node), kind, made_of=origins, exits=tuple(exits))
 
@@ -103,7 +103,7 @@ def _function_at(tree: ast.Module, line: int) -> ast.AST:
     return max(around, key=lambda node: node.lineno, default=tree)
 
 
-def _exits(tree: ast.Module, test: ast.expr, kind: str) -> Iterator[ast.expr]:
+def _loop_exit_tests(tree: ast.Module, test: ast.expr, kind: str) -> Iterator[ast.expr]:
     """The tests by which the loop over, or while, ``test`` is left."""
     if kind not in ("for", "while"):
         return
@@ -127,7 +127,11 @@ def _around(block: Sequence[ast.stmt], line: int) -> Iterator[tuple[str, ast.exp
     left: list[tuple[str, ast.expr]] = []
     for statement in block:
         if not statement.lineno <= line <= (statement.end_lineno or statement.lineno):
-            if isinstance(statement, ast.If) and not statement.orelse and isinstance(statement.body[-1], _LEAVES):
+            if (
+                isinstance(statement, ast.If)
+                and not statement.orelse
+                and isinstance(statement.body[-1], _EXIT_STATEMENTS)
+            ):
                 left.append(("else", statement.test))
             continue
         inner: Sequence[ast.stmt] = ()

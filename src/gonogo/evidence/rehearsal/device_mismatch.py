@@ -11,7 +11,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.record import Failure, Operand
 
 _DEVICE = r"(?:[a-z]{2,12}:\d{1,4}|[a-z]{2,12})"
-_WORDINGS = (
+_MISMATCH_PATTERNS = (
     # at::TensorIterator and the device checks generated for most operators
     Pattern(rf"found at least two devices, ({_DEVICE}) and ({_DEVICE})"),
     # torch 2.8 and later name the tensor that differs
@@ -35,7 +35,7 @@ _WORDINGS = (
     Pattern(rf"a gradient with device type '({_DEVICE})' to a tensor with device type '({_DEVICE})'"),
     Pattern(rf'on device "({_DEVICE})" to a storage on different device "({_DEVICE})"'),
 )
-_OLDER_ARGUMENT = (
+_LEGACY_ARGUMENT_PATTERNS = (
     # torch 1.5 to 1.8
     Pattern(r"Tensor for (?:argument #\d+ )?'(\w{1,64})' is on (?:(CPU)|\w{1,8}), but expected"),
     Pattern(
@@ -43,7 +43,7 @@ _OLDER_ARGUMENT = (
         r" for argument #\d+ '(?P<argument>\w{1,64})'"
     ),
 )
-_INDEXED = Pattern(rf"on the same device as the indexed tensor \(({_DEVICE})\)")
+_INDEXING_PATTERN = Pattern(rf"on the same device as the indexed tensor \(({_DEVICE})\)")
 _CONVOLUTION = Pattern(
     r"Input type \(torch\.(cuda\.)?\w{1,32}\) and weight type \(torch\.(cuda\.)?\w{1,32}\) should be the same"
 )
@@ -51,8 +51,8 @@ _ARGUMENT = Pattern(r"but got (\w{1,64}) (?:is )?on |when checking argument for 
 _METHOD = Pattern(
     r"in method (\w{1,120})\)|while checking arguments for (\w{1,120})\)|in call to _?(?:th_)?(\w{1,120})"
 )
-_WRAPPER = Pattern(r"^wrapper_(?:[A-Z][A-Za-z]*_)?_*")
-_TENSORS_OF_NPU = "Expected all tensors to be on the same device. Expected NPU tensor"
+_WRAPPER_PREFIX_PATTERN = Pattern(r"^wrapper_(?:[A-Z][A-Za-z]*_)?_*")
+_NPU_MISMATCH_MESSAGE = "Expected all tensors to be on the same device. Expected NPU tensor"
 
 
 class MixedDevices(msgspec.Struct, frozen=True):
@@ -67,12 +67,12 @@ class MixedDevices(msgspec.Struct, frozen=True):
     """The operator, where the message names it: ``index_select``, ``addmm``, ``nll_loss_forward``."""
 
     @property
-    def with_host(self) -> bool:
+    def involves_cpu(self) -> bool:
         """True where one side is the CPU."""
         return "cpu" in self.devices
 
     @property
-    def between_accelerators(self) -> bool:
+    def is_between_accelerators(self) -> bool:
         """True where two different accelerators met."""
         return len({device for device in self.devices if device != "cpu"}) > 1
 
@@ -82,19 +82,19 @@ def mismatch_in_message(message: str) -> MixedDevices | None:
     argument = _ARGUMENT.search(message)
     named = (argument.group(1) or argument.group(2)) if argument else None
     operator = _operator_in(message)
-    for wording in _WORDINGS:
+    for wording in _MISMATCH_PATTERNS:
         if found := wording.search(message):
             devices = (found.group(1), found.group(2))
             # Arguments are checked in their order, and the last of the two devices is that of the one named last;
             # the newer words put the odd one first.
             odd = devices[0] if argument and argument.group(1) else devices[1]
             return MixedDevices(devices, named, odd if named else None, operator)
-    if found := _INDEXED.search(message):
+    if found := _INDEXING_PATTERN.search(message):
         # Indices on the CPU are always taken, so those that were refused are on an accelerator that is not named.
         indexed = found.group(1)
         other = "cuda:?" if indexed == "cpu" else f"{indexed.partition(':')[0]}:?"
         return MixedDevices((indexed, other), "indices", other, "index")
-    for older in _OLDER_ARGUMENT:
+    for older in _LEGACY_ARGUMENT_PATTERNS:
         if found := older.search(message):
             groups = found.groupdict()
             here = "cpu" if "cpu" in {str(group).lower() for group in found.groups()} else "cuda"
@@ -103,7 +103,7 @@ def mismatch_in_message(message: str) -> MixedDevices | None:
     if (found := _CONVOLUTION.search(message)) and (found.group(1) is None) != (found.group(2) is None):
         name = "weight" if found.group(1) else "input"
         return MixedDevices(("cuda", "cpu"), name, "cpu", operator or "convolution")
-    if _TENSORS_OF_NPU in message:
+    if _NPU_MISMATCH_MESSAGE in message:
         return MixedDevices(("npu", "cpu"))
     return None
 
@@ -113,7 +113,7 @@ def _operator_in(message: str) -> str | None:
         return "grad"
     found = _METHOD.search(message)
     name = next((group for group in found.groups() if group), "") if found else ""
-    return _WRAPPER.sub("", name) or None
+    return _WRAPPER_PREFIX_PATTERN.sub("", name) or None
 
 
 def device_mismatch(failure: Failure) -> MixedDevices | None:

@@ -10,7 +10,7 @@ from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, asks_for_r
 from gonogo.finding import Span, Text, translated
 from gonogo.finding.divergence import CollectiveCall, EnclosingCondition, Side
 from gonogo.finding.frame import Frame
-from gonogo.finding.ranks import capital, ranks_text
+from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.finding.words import PHASES
 
 _OPERATORS = {
@@ -27,13 +27,13 @@ _OPERATORS = {
 }
 
 
-def describe_divergence(divergence: RankDivergence, telling: Side, because: Text | None) -> Text:
-    """What each side does, why (``because``, and the condition that sent them there), and what comes of it."""
+def describe_divergence(divergence: RankDivergence, primary_side: Side, reason: Text | None) -> Text:
+    """What each side does, why (``reason``, and the condition that sent them there), and what comes of it."""
     parts = [
         _join_texts(_describe_side(side) for side in divergence.sides),
-        because,
-        _condition(divergence, telling),
-        _batches(divergence),
+        reason,
+        _condition(divergence, primary_side),
+        _describe_batch_difference(divergence),
         _outcome(divergence),
     ]
     given = [part for part in parts if part is not None]
@@ -52,7 +52,7 @@ def _outcome(divergence: RankDivergence) -> Text:
     return translated("This is a deadlock: they wait for each other until the timeout (NCCL: 10 minutes).")
 
 
-def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
+def _condition(divergence: RankDivergence, primary_side: Side) -> Text | None:
     """The condition by which the ranks went different ways, or None where none is seen."""
     if divergence.rank_exit is not None and divergence.left_loop is not None:
         side, other, loop = divergence.left_loop
@@ -60,40 +60,40 @@ def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
         return translated(
             "{others} {have} left the loop at {place} by `{test}` (line {line}){made}; {ranks} {have_not}."
         ).format(
-            others=capital(ranks_text(other.ranks)),
+            others=capitalize_text(ranks_text(other.ranks)),
             have="has" if len(other.ranks) == 1 else "have",
             place=_place(loop),
             test=leaving.text,
             line=leaving.line,
-            made=_made_of(leaving.made_of),
+            made=_describe_origin(leaving.made_of),
             ranks=ranks_text(side.ranks),
             have_not="has not" if len(side.ranks) == 1 else "have not",
         )
     if divergence.rank_test is None and divergence.left_loop is not None:
         side, other, loop = divergence.left_loop
         return translated("{ranks} still run{s} the loop at {place} (`{test}`), which {others} {have} left.").format(
-            ranks=capital(ranks_text(side.ranks)),
+            ranks=capitalize_text(ranks_text(side.ranks)),
             s="s" if len(side.ranks) == 1 else "",
             place=_place(loop),
             test=loop.text,
             others=ranks_text(other.ranks),
             have="has" if len(other.ranks) == 1 else "have",
         )
-    for side in (telling, *divergence.sides):
+    for side in (primary_side, *divergence.sides):
         for guard in divergence.own_guards(side)[:1]:
             return translated(
                 "{ranks} got there because `{test}` at {place}{made} is {what} there; the others did not."
             ).format(
-                ranks=capital(ranks_text(side.ranks)),
+                ranks=capitalize_text(ranks_text(side.ranks)),
                 test=guard.text,
                 place=_place(guard),
-                made=Text("", " ") if asks_for_rank([guard.text]) else _made_of(guard.made_of),
+                made=Text("", " ") if asks_for_rank([guard.text]) else _describe_origin(guard.made_of),
                 what=translated("true") if guard.kind == "if" else translated("false", "condition"),
             )
     return None
 
 
-def _made_of(origins: tuple[str, ...]) -> Text:
+def _describe_origin(origins: tuple[str, ...]) -> Text:
     """Of what that asks for the rank a condition's names were computed, in brackets; empty where of none."""
     found = next((text for text in origins if asks_for_rank([text])), None)
     if found is None:
@@ -101,7 +101,7 @@ def _made_of(origins: tuple[str, ...]) -> Text:
     return Text(f" (computed from `{found}`)", f"（由 `{found}` 得出）")
 
 
-def _batches(divergence: RankDivergence) -> Text | None:
+def _describe_batch_difference(divergence: RankDivergence) -> Text | None:
     """What the ranks' batches hold, where that differs."""
     if not divergence.batches_differ:
         return None
@@ -117,9 +117,9 @@ def _batches(divergence: RankDivergence) -> Text | None:
     )
 
 
-def places_of_divergence(divergence: RankDivergence, telling: Side) -> tuple[Span, ...]:
+def places_of_divergence(divergence: RankDivergence, primary_side: Side) -> tuple[Span, ...]:
     """The line of each side, the telling one's first, then the conditions."""
-    first = [telling, *(side for side in divergence.sides if side is not telling)]
+    first = [primary_side, *(side for side in divergence.sides if side is not primary_side)]
     at: dict[tuple[str, int], tuple[Frame, list[tuple[Side, CollectiveCall]]]] = {}
     for side in first:
         frame = (side.call.innermost("user") or side.call.innermost("library")) if side.call else None
@@ -152,14 +152,14 @@ def _describe_side(side: Side) -> Text:
             if side.steps
             else translated("{ranks} had ended before the first optimizer step.")
         )
-        return ended.format(ranks=capital(ranks_text(side.ranks)), steps=side.steps)
+        return ended.format(ranks=capitalize_text(ranks_text(side.ranks)), steps=side.steps)
     frame = call.innermost("user") or call.innermost("library")
     what = few(call.parameters, 2) if call.parameters and not call.parameters[0].startswith("#") else ""
     if call.operator == "new_group":
         what = str(list(call.sizes))
     size = f" ({few([f'{count:,}' for count in call.sizes], 3)} x {call.dtype})" if call.sizes and call.dtype else ""
     return translated("{ranks} call{s} {operator}{what}{size}{module}{place} in {phase}, {step}.").format(
-        ranks=capital(ranks_text(side.ranks)),
+        ranks=capitalize_text(ranks_text(side.ranks)),
         s="s" if len(side.ranks) == 1 else "",
         operator=_operator(call),
         what=Text(f" for {what}", f"，对象为 {what}") if what else "",
@@ -184,8 +184,8 @@ def _operator(call: CollectiveCall) -> str:
     return _OPERATORS.get(call.operator, call.operator)
 
 
-def _place(at: Frame | EnclosingCondition) -> str:
-    return f"{os.path.basename(at.path)}:{at.line}"
+def _place(frame: Frame | EnclosingCondition) -> str:
+    return f"{os.path.basename(frame.path)}:{frame.line}"
 
 
 def _join_texts(texts: Iterable[Text]) -> Text:

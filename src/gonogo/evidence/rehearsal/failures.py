@@ -11,8 +11,8 @@ from gonogo.evidence.library import is_library
 from gonogo.evidence.rehearsal.chain import ChainedException, first_cause
 from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import (
-    GUESSED_BATCH,
-    MADE_COMPLETIONS,
+    GUESSED_BATCH_ASSUMPTION,
+    SYNTHETIC_COMPLETIONS_ASSUMPTION,
     Assumption,
     Failure,
     Frame,
@@ -22,9 +22,15 @@ from gonogo.evidence.rehearsal.record import (
 )
 from gonogo.finding import Span, Text, translated
 
-_LINES_BEFORE = 5  # how far above a ``raise`` the condition that led to it is looked for
+_MAX_LINES_ABOVE_RAISE = 5  # how far above a ``raise`` the condition that led to it is looked for
 
-_WHATEVER_IS_READ = ("NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError", "FileNotFoundError")
+_INPUT_INDEPENDENT_ERRORS = (
+    "NameError",
+    "UnboundLocalError",
+    "ImportError",
+    "ModuleNotFoundError",
+    "FileNotFoundError",
+)
 """Exceptions that a reward raises of any text."""
 
 
@@ -47,7 +53,9 @@ class FailedRanks(msgspec.Struct, frozen=True):
     @property
     def under_zero_init(self) -> bool:
         """True where a module was being built inside ``deepspeed.zero.Init``."""
-        return any(path_ends(frame, "deepspeed/runtime/zero/partition_parameters.py") for frame in self.failure.frames)
+        return any(
+            path_ends_with(frame, "deepspeed/runtime/zero/partition_parameters.py") for frame in self.failure.frames
+        )
 
 
 def failed_ranks(record: RehearsalRecord) -> list[FailedRanks]:
@@ -65,9 +73,9 @@ def failed_ranks(record: RehearsalRecord) -> list[FailedRanks]:
     ]
 
 
-def path_ends(frame: Frame, ending: str) -> bool:
+def path_ends_with(frame: Frame, suffix: str) -> bool:
     """True where the frame's file is that one, whatever the folder and the separator."""
-    return f"/{frame.path}".replace("\\", "/").endswith(f"/{ending}")
+    return f"/{frame.path}".replace("\\", "/").endswith(f"/{suffix}")
 
 
 def innermost(frames: Iterable[Frame], owner: str) -> Frame | None:
@@ -80,12 +88,12 @@ def class_of(failure: Failure) -> str:
     return failure.type.rpartition(".")[2]
 
 
-def last_outside_torch(failure: Failure) -> Frame | None:
+def last_frame_outside_torch(failure: Failure) -> Frame | None:
     """The innermost frame that is neither torch's nor Python's own: the code that called the operator."""
-    return next((f for f in reversed(failure.frames) if f.owner != "torch" and not of_python_itself(f)), None)
+    return next((f for f in reversed(failure.frames) if f.owner != "torch" and not is_stdlib_frame(f)), None)
 
 
-def of_python_itself(frame: Frame) -> bool:
+def is_stdlib_frame(frame: Frame) -> bool:
     """True for a file of Python's standard library (``importlib``, ``contextlib``), which explains nothing."""
     path = frame.path.replace("\\", "/")
     return path.startswith("<frozen") or ("/lib/python3" in path and "-packages/" not in path)
@@ -102,7 +110,7 @@ def places(*marked: tuple[Frame | None, Text | None]) -> tuple[Span, ...]:
 
 def library_frame(failure: Failure | ChainedException) -> Frame | None:
     """The innermost frame of a library, torch's where there is no other; DeepSpeed's bare wrapper is passed over."""
-    telling = [f for f in failure.frames if not of_python_itself(f) and not path_ends(f, "deepspeed/utils/nvtx.py")]
+    telling = [f for f in failure.frames if not is_stdlib_frame(f) and not path_ends_with(f, "deepspeed/utils/nvtx.py")]
     return innermost(telling, "library") or innermost(telling, "torch")
 
 
@@ -127,9 +135,9 @@ def setting(config: object, *path: str) -> object:
     return config
 
 
-def offload_device(config: object, what: str) -> str | None:
-    """``cpu`` or ``nvme`` where ``what`` (``offload_optimizer``, ``offload_param``) is offloaded, else None."""
-    device = setting(config, "zero_optimization", what, "device")
+def offload_device(config: object, section_name: str) -> str | None:
+    """``cpu`` or ``nvme`` where ``section_name`` (``offload_optimizer``, ``offload_param``) is offloaded, else None."""
+    device = setting(config, "zero_optimization", section_name, "device")
     name = str(getattr(device, "value", device)).lower()
     return name if name in ("cpu", "nvme") else None
 
@@ -164,39 +172,43 @@ def is_shortage(rank: RankRecord, failure: Failure) -> bool:
     return short and ("OutOfMemory" in failure.type or "out of memory" in failure.message)
 
 
-_SENT_ALIKE = "every rank sends what this rank sends"
+_SAME_SENDS_ASSUMPTION = "every rank sends what this rank sends"
 
 
-_SAME_MODELS = "every rank's model has the same parameters"
-_READ_AS_ZERO = "values that the program reads are zero"
-_WHATEVER_THE_VALUES = re.compile(r"unsupported ScalarType|device type tensor to numpy|call numpy\(\) on Tensor")
+_SAME_PARAMETERS_ASSUMPTION = "every rank's model has the same parameters"
+_ZERO_VALUES_ASSUMPTION = "values that the program reads are zero"
+_VALUE_INDEPENDENT_ERROR_PATTERN = re.compile(
+    r"unsupported ScalarType|device type tensor to numpy|call numpy\(\) on Tensor"
+)
 """What is refused of a tensor that is read as a whole, in the very line that reads it: whatever is in it."""
 
-REFUSED_CALL = re.compile(r"\b(\w+)(?:\.__\w+__)?\(\) (?:got an unexpected|missing \d+ required|takes )")
+CALL_SIGNATURE_ERROR_PATTERN = re.compile(
+    r"\b(\w+)(?:\.__\w+__)?\(\) (?:got an unexpected|missing \d+ required|takes )"
+)
 """Python's refusal of a call that a function's signature doesn't allow: its name, or its class's."""
 
-_REFUSED_INDEX = re.compile(r"(?i)device-side assert|\bout of (?:range|bounds)\b")
+_INDEX_ERROR_PATTERN = re.compile(r"(?i)device-side assert|\bout of (?:range|bounds)\b")
 """What torch says of an index for its value, not for its shape or place."""
-_CHOSEN = translated("a choice among unknown scores")
+_SCORE_CHOICE_ASSUMPTION = translated("a choice among unknown scores")
 
-_FINITE = "values are finite (no NaN, no infinity)"
-_ORDER_OF_A_SCALER = re.compile(
+_FINITE_VALUES_ASSUMPTION = "values are finite (no NaN, no infinity)"
+_GRAD_SCALER_ORDER_PATTERN = re.compile(
     r"has already been called (?:on this optimizer )?since the last update|is being called after step\(\)"
     r"|No inf checks were recorded"
 )
 """What torch's GradScaler says of the order of its calls, which no gradient's value decides."""
 
-_PYTHON_VALUES = (
+_PYTHON_VALUE_ASSUMPTIONS = (
     "an unknown number", "an unknown integer", "a condition on unknown values", "unknown tensors are equal",
-    _READ_AS_ZERO, "the objects received",
+    _ZERO_VALUES_ASSUMPTION, "the objects received",
 )  # fmt: skip
 """How assumptions begin whose value the program then has as a number, a truth or an object of its own."""
-_MAX_FOLLOWED = 40
+_MAX_FOLLOWED_ASSUMPTIONS = 40
 
 
 def is_python_value(assumption: Assumption) -> bool:
     """Whether the program has what was assumed as a value of Python's, which it may test and keep."""
-    return assumption.what.startswith(_PYTHON_VALUES)
+    return assumption.what.startswith(_PYTHON_VALUE_ASSUMPTIONS)
 
 
 def place_of(assumption: Assumption) -> ProgramLine | None:
@@ -205,30 +217,35 @@ def place_of(assumption: Assumption) -> ProgramLine | None:
     return ProgramLine(path, int(number)) if number.isdigit() else None
 
 
-def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
+def assumption_behind_failure(rank: RankRecord, failure: Failure) -> Assumption | None:
     """An assumption that may have chosen the branch: made near the line that raised, or followed there by its names."""
-    return rank.read_beyond or _among_operands(rank, failure) or _made_nearby(rank, failure) or _followed(rank, failure)
-
-
-def _among_operands(rank: RankRecord, failure: Failure) -> Assumption | None:
-    """The choice among unknown scores that an index comes of which was refused."""
-    if not any(one.chosen for one in failure.operands) or _REFUSED_INDEX.search(failure.message) is None:
-        return None
-    return next((one for one in rank.assumptions if "unknown scores" in one.what), None) or Assumption(
-        _CHOSEN.en, "unknown", 1, _CHOSEN.zh
+    return (
+        rank.read_beyond
+        or _assumption_in_operands(rank, failure)
+        or _assumption_nearby(rank, failure)
+        or _assumption_by_data_flow(rank, failure)
     )
 
 
-def _followed(rank: RankRecord, failure: Failure) -> Assumption | None:
+def _assumption_in_operands(rank: RankRecord, failure: Failure) -> Assumption | None:
+    """The choice among unknown scores that an index comes of which was refused."""
+    if not any(one.chosen for one in failure.operands) or _INDEX_ERROR_PATTERN.search(failure.message) is None:
+        return None
+    return next((one for one in rank.assumptions if "unknown scores" in one.what), None) or Assumption(
+        _SCORE_CHOICE_ASSUMPTION.en, "unknown", 1, _SCORE_CHOICE_ASSUMPTION.zh
+    )
+
+
+def _assumption_by_data_flow(rank: RankRecord, failure: Failure) -> Assumption | None:
     """An assumption whose value decides, by the names that it passes through, that the program came to where it failed.
 
     ``bad += loss.item() > 10`` in one place, ``if bad >= limit: raise`` in another.
     """
     users = [ProgramLine(frame.path, frame.line) for frame in failure.frames if frame.owner == "user"]
     paths = [place.path for place in users]
-    if _WHATEVER_THE_VALUES.search(failure.message):
+    if _VALUE_INDEPENDENT_ERROR_PATTERN.search(failure.message):
         return None
-    for assumption in [one for one in rank.assumptions if is_python_value(one)][:_MAX_FOLLOWED]:
+    for assumption in [one for one in rank.assumptions if is_python_value(one)][:_MAX_FOLLOWED_ASSUMPTIONS]:
         start = place_of(assumption)
         if start is None or is_library(start.path):
             continue
@@ -238,7 +255,7 @@ def _followed(rank: RankRecord, failure: Failure) -> Assumption | None:
     return None
 
 
-def _made_nearby(rank: RankRecord, failure: Failure) -> Assumption | None:
+def _assumption_nearby(rank: RankRecord, failure: Failure) -> Assumption | None:
     """An assumption made on, or just above, the line that raised: it may have chosen the branch.
 
     Where torch raised, also one made on the line that called it: it may have chosen a shape. What other ranks send
@@ -247,23 +264,28 @@ def _made_nearby(rank: RankRecord, failure: Failure) -> Assumption | None:
     """
     raising = failure.frames[-1] if failure.frames else None
     called = next((frame for frame in reversed(failure.frames) if "/torch/" not in frame.path), None)
-    whatever = _WHATEVER_THE_VALUES.search(failure.message) is not None
+    whatever = _VALUE_INDEPENDENT_ERROR_PATTERN.search(failure.message) is not None
     of_order = raising is not None and raising.path.endswith("/torch/amp/grad_scaler.py")
-    of_order = of_order and _ORDER_OF_A_SCALER.search(failure.message) is not None
+    of_order = of_order and _GRAD_SCALER_ORDER_PATTERN.search(failure.message) is not None
     for assumption in rank.assumptions:
         path, _, number = assumption.where.rpartition(":")
-        if not number.isdigit() or (failure.phase == "backward" and assumption.what == _SENT_ALIKE):
+        if not number.isdigit() or (failure.phase == "backward" and assumption.what == _SAME_SENDS_ASSUMPTION):
             continue
         line = int(number)
-        if assumption.what == _SAME_MODELS and raising and (path, line) != (raising.path, raising.line):
+        if assumption.what == _SAME_PARAMETERS_ASSUMPTION and raising and (path, line) != (raising.path, raising.line):
             continue  # it decides whether DDP is made, and nothing after that
-        if of_order and assumption.what == _FINITE:
+        if of_order and assumption.what == _FINITE_VALUES_ASSUMPTION:
             continue
         if failure.type.endswith(".Unsupported") and not is_python_value(assumption):
             continue  # the compiler refuses code before a tensor of it has values, and however it would be run
-        if whatever and assumption.what == _READ_AS_ZERO and raising and (path, line) == (raising.path, raising.line):
+        if (
+            whatever
+            and assumption.what == _ZERO_VALUES_ASSUMPTION
+            and raising
+            and (path, line) == (raising.path, raising.line)
+        ):
             continue
-        if raising and path == raising.path and 0 <= raising.line - line <= _LINES_BEFORE:
+        if raising and path == raising.path and 0 <= raising.line - line <= _MAX_LINES_ABOVE_RAISE:
             return assumption
         if called and (path, line) == (called.path, called.line):
             return assumption
@@ -276,17 +298,17 @@ _ERRORS_OF_MISSING_DATA = frozenset(
 )  # fmt: skip
 """What a program raises that counts, averages or joins what it has read; the next two, of what it has not set."""
 _ERRORS_OF_NONE = frozenset({"AttributeError", "TypeError"})
-_IS_MISSING = re.compile(
+_MISSING_FILE_PATTERN = re.compile(
     r"No such file or directory|(?:file|folder|directory|path|checkpoint)\b.{0,200}? (?:does not|doesn't) exist"
     r"|no (?:valid )?checkpoint",
     re.IGNORECASE,
 )
-_DOES_NOT_COUNT = re.compile(
+_FRAMEWORK_PATH_PATTERN = re.compile(
     r"/(?:transformers|accelerate|deepspeed|peft|trl|diffusers|swift|llamafactory|safetensors|huggingface_hub)/"
 )
 
 
-def less_data_before(rank: RankRecord, failure: Failure) -> Assumption | None:
+def data_end_behind_failure(rank: RankRecord, failure: Failure) -> Assumption | None:
     """The end that the rehearsal made of the data, where the program's own lines after it may have failed of that.
 
     ``losses[-1]`` of an epoch without batches, predictions of two batches beside all labels, a checkpoint that a later
@@ -294,7 +316,7 @@ def less_data_before(rank: RankRecord, failure: Failure) -> Assumption | None:
     not to do with it.
     """
     ended, kind = rank.data_ended, class_of(failure)
-    if kind == "FileNotFoundError" or _IS_MISSING.search(failure.message):
+    if kind == "FileNotFoundError" or _MISSING_FILE_PATTERN.search(failure.message):
         return ended
     of_it = kind in _ERRORS_OF_MISSING_DATA or (kind in _ERRORS_OF_NONE and "NoneType" in failure.message)
     if ended is None or not of_it or failure.module is not None:
@@ -302,17 +324,21 @@ def less_data_before(rank: RankRecord, failure: Failure) -> Assumption | None:
     inside: list[Frame] = []
     for frame in reversed(failure.frames):
         if frame.owner == "user":
-            return None if any(_DOES_NOT_COUNT.search(one.path) for one in inside) else ended
+            return None if any(_FRAMEWORK_PATH_PATTERN.search(one.path) for one in inside) else ended
         inside.append(frame)
     return None
 
 
-def made_before(rank: RankRecord, failure: Failure) -> Assumption | None:
+def synthetic_input_behind_failure(rank: RankRecord, failure: Failure) -> Assumption | None:
     """What was made and may be otherwise: the batch of a first forward that failed, the text of a reward that did."""
     if failure.phase == "forward" and failure.step <= 1:
-        made = GUESSED_BATCH
-    elif failure.phase == "reward" and failure.type not in _WHATEVER_IS_READ and "argument" not in failure.message:
-        made = MADE_COMPLETIONS
+        made = GUESSED_BATCH_ASSUMPTION
+    elif (
+        failure.phase == "reward"
+        and failure.type not in _INPUT_INDEPENDENT_ERRORS
+        and "argument" not in failure.message
+    ):
+        made = SYNTHETIC_COMPLETIONS_ASSUMPTION
     else:
         return None
     return next((assumption for assumption in rank.assumptions if assumption.what == made), None)

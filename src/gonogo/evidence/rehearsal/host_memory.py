@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.evidence.rehearsal.record import FIRST_RANK_READS, HostMemory, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import FIRST_RANK_READS_ASSUMPTION, HostMemory, RankRecord, RehearsalRecord
 
 
 class NodeHostMemory(msgspec.Struct, frozen=True):
@@ -50,13 +50,13 @@ def host_memory_by_node(record: RehearsalRecord) -> list[NodeHostMemory]:
     hosts = like_the_rest or [host for _, host in measured]
     each = sum(for_others) // len(for_others)
     pinned = min(each, sum(host.peak_pinned_bytes for host in hosts) // len(hosts))
-    least_steady = min(_steady(host) for host in hosts)
+    least_steady = min(_steady_peak_bytes(host) for host in hosts)
     nodes = []
     for node in sorted({rank.rank // size for rank, _ in measured}):
         run = tuple(pair for pair in measured if pair[0].rank // size == node)
         others = size - len(run)
         peaks = [host.peak_bytes for _, host in run]
-        proven = max(max(peaks), sum(_steady(host) for _, host in run) + others * least_steady)
+        proven = max(max(peaks), sum(_steady_peak_bytes(host) for _, host in run) + others * least_steady)
         if like_the_rest and len({host.peak_phase for _, host in measured}) == 1:
             proven = max(proven, sum(peaks) + others * min(for_others))
         nodes.append(
@@ -73,12 +73,12 @@ def host_memory_by_node(record: RehearsalRecord) -> list[NodeHostMemory]:
 
 def _alike(rank: RankRecord, host: HostMemory) -> int:
     """The most that a node's first rank needs in what all ranks do."""
-    if host.peak_phase != "save" and not (host.peak_phase == "load" and FIRST_RANK_READS in rank.events):
+    if host.peak_phase != "save" and not (host.peak_phase == "load" and FIRST_RANK_READS_ASSUMPTION in rank.events):
         return host.peak_bytes
-    loading = 0 if FIRST_RANK_READS in rank.events else host.load_peak_bytes
+    loading = 0 if FIRST_RANK_READS_ASSUMPTION in rank.events else host.load_peak_bytes
     return max(host.steady_peak_bytes, loading)
 
 
-def _steady(host: HostMemory) -> int:
+def _steady_peak_bytes(host: HostMemory) -> int:
     """The peak in the phases in which all ranks do the same."""
     return host.steady_peak_bytes if host.peak_phase in ("load", "save", "exit") else host.peak_bytes

@@ -106,7 +106,7 @@ class _File:
             self.of[id(node)] = statement
             if isinstance(node, _FUNCTIONS):
                 made = _Function(node, function, in_class)
-                made.locals |= _bound_in(node.body)
+                made.locals |= _local_names(node.body)
                 self.functions.setdefault(node.name, []).append(made)
                 if not in_class:
                     function.locals.add(node.name)
@@ -137,7 +137,7 @@ def blocks_of(node: ast.stmt) -> list[list[ast.stmt]]:
     return [block for block in blocks if block and isinstance(block[0], ast.stmt)]
 
 
-def _bound_in(body: list[ast.stmt]) -> set[str]:
+def _local_names(body: list[ast.stmt]) -> set[str]:
     found: set[str] = set()
     declared: set[str] = set()
     todo: list[ast.AST] = list(body)
@@ -176,7 +176,7 @@ def _own_expressions(node: ast.stmt) -> Iterator[ast.AST]:
         todo.extend(ast.iter_child_nodes(child))
 
 
-def _base(node: ast.expr, function: _Function) -> Entity | None:
+def _base_entity(node: ast.expr, function: _Function) -> Entity | None:
     """What an expression such as ``a[i]`` or ``a.b.c`` is a part of, as far as it is to be followed."""
     while isinstance(node, (ast.Subscript, ast.Starred)):
         node = node.value
@@ -210,7 +210,7 @@ def _read(statement: _Statement, imported: set[str]) -> None:
             elif id(part) not in called:
                 statement.reads.add(Entity("attribute", 0, part.attr))
         elif isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Load):
-            if (base := _base(part, function)) is not None:
+            if (base := _base_entity(part, function)) is not None:
                 statement.binds.add(base)
         elif isinstance(part, ast.alias):
             statement.binds.add(function.entity((part.asname or part.name).partition(".")[0]))
@@ -218,18 +218,18 @@ def _read(statement: _Statement, imported: set[str]) -> None:
         statement.reads |= statement.binds
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
         receiver = node.value.func.value  # `rows.append(row)` changes rows
-        base = _base(receiver, function)
+        base = _base_entity(receiver, function)
         if base is not None and base.name not in {"self", "cls", *imported}:
             statement.binds.add(base)
-    if isinstance(node, (ast.Return, *_yields(node))) and function.name:
-        statement.binds |= _answers(function)
+    if isinstance(node, (ast.Return, *_yield_type(node))) and function.name:
+        statement.binds |= _return_entities(function)
 
 
-def _yields(node: ast.stmt) -> tuple[type, ...]:
+def _yield_type(node: ast.stmt) -> tuple[type, ...]:
     return (type(node),) if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in _own_expressions(node)) else ()
 
 
-def _answers(function: _Function) -> set[Entity]:
+def _return_entities(function: _Function) -> set[Entity]:
     if function.in_class:
         return {Entity("method", 0, function.name), Entity("attribute", 0, function.name)}
     outer = function.outer
@@ -237,7 +237,7 @@ def _answers(function: _Function) -> set[Entity]:
 
 
 @lru_cache(maxsize=64)
-def _parsed(path: str, _state: tuple[int, int]) -> _File | None:
+def _parse_file(path: str, _state: tuple[int, int]) -> _File | None:
     try:
         with open(path, "rb") as file:
             return _File(ast.parse(file.read()))
@@ -251,7 +251,7 @@ def file_at(path: str) -> _File | None:
         state = os.stat(path)
     except (OSError, ValueError):
         return None
-    return _parsed(path, (state.st_mtime_ns, state.st_size)) if state.st_size <= _MAX_BYTES else None
+    return _parse_file(path, (state.st_mtime_ns, state.st_size)) if state.st_size <= _MAX_BYTES else None
 
 
 class Influence:
@@ -263,9 +263,9 @@ class Influence:
     """
 
     def __init__(
-        self, start: ProgramLine, others: Iterable[str] = (), *, may_raise: bool = False, rounds: bool = False
+        self, start: ProgramLine, other_paths: Iterable[str] = (), *, may_raise: bool = False, rounds: bool = False
     ) -> None:
-        paths = list(dict.fromkeys([start.path, *others]))[:_MAX_FILES]
+        paths = list(dict.fromkeys([start.path, *other_paths]))[:_MAX_FILES]
         self._files = {path: file for path in paths if (file := file_at(path)) is not None}
         self._held: set[Entity] = set()
         self._decided: set[int] = set()
@@ -282,20 +282,20 @@ class Influence:
             self._seed(first, may_raise)
             self._spread()
 
-    def _seed(self, first: _Statement, may_raise: bool) -> None:
-        self._apply(first)
-        call = first.node.value if isinstance(first.node, ast.Expr) else None
+    def _seed(self, statement: _Statement, may_raise: bool) -> None:
+        self._apply(statement)
+        call = statement.node.value if isinstance(statement.node, ast.Expr) else None
         for argument in call.args if isinstance(call, ast.Call) else ():  # it may have been filled in
-            if (base := _base(argument, first.function)) is not None and isinstance(argument, ast.Name):
+            if (base := _base_entity(argument, statement.function)) is not None and isinstance(argument, ast.Name):
                 self._held.add(base)
-        inner: _Statement = first
-        outer = first.parent
+        inner: _Statement = statement
+        outer = statement.parent
         while may_raise and outer is not None:
             node = outer.node
             if isinstance(node, ast.Try) and node.handlers and any(one is inner.node for one in node.body):
                 for block in (node.body, node.orelse, *(handler.body for handler in node.handlers)):
-                    self._decide(block)
-                    self._apply_leaving(outer, block)
+                    self._mark_decided(block)
+                    self._apply_early_exit(outer, block)
                 return
             inner, outer = outer, outer.parent
 
@@ -317,21 +317,21 @@ class Influence:
             self._hand_over(call, name, statement)
         if isinstance(node, (ast.If, *_LOOPS, ast.Match)):
             for block in blocks_of(node):
-                self._decide(block)
-                self._apply_leaving(statement, block)
+                self._mark_decided(block)
+                self._apply_early_exit(statement, block)
 
     def _hand_over(self, call: ast.Call, name: str, statement: _Statement) -> None:
         """The parameters of what is called with something that is decided."""
         for function in self._functions.get(name, ()):
             offset = 1 if function.in_class else 0
             for number, argument in enumerate(call.args):
-                if self._mentions(argument, statement) and number + offset < len(function.parameters):
+                if self._reads_influenced(argument, statement) and number + offset < len(function.parameters):
                     self._held.add(Entity("local", id(function), function.parameters[number + offset]))
             for keyword in call.keywords:
-                if keyword.arg in function.locals and self._mentions(keyword.value, statement):
+                if keyword.arg in function.locals and self._reads_influenced(keyword.value, statement):
                     self._held.add(Entity("local", id(function), str(keyword.arg)))
 
-    def _mentions(self, node: ast.expr, statement: _Statement) -> bool:
+    def _reads_influenced(self, node: ast.expr, statement: _Statement) -> bool:
         if statement is self._first:
             return True
         for part in ast.walk(node):
@@ -343,32 +343,32 @@ class Influence:
                 return True
         return False
 
-    def _decide(self, block: Sequence[ast.stmt]) -> None:
+    def _mark_decided(self, block: Sequence[ast.stmt]) -> None:
         for statement in block:
             self._decided.add(id(statement))
             for inner in blocks_of(statement) if not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)) else ():
-                self._decide(inner)
+                self._mark_decided(inner)
 
-    def _apply_leaving(self, statement: _Statement, block: Sequence[ast.stmt]) -> None:
+    def _apply_early_exit(self, statement: _Statement, block: Sequence[ast.stmt]) -> None:
         """A block that is decided and leaves: what stands below is reached or not."""
         last = block[-1] if block else None
         if isinstance(last, ast.Return):
-            self._held |= _answers(statement.function) if statement.function.name else set()
-            self._below(statement, to_loop=False)
+            self._held |= _return_entities(statement.function) if statement.function.name else set()
+            self._mark_following(statement, to_loop=False)
         elif isinstance(last, (ast.Break, ast.Continue)):
-            self._below(statement, to_loop=True)
+            self._mark_following(statement, to_loop=True)
 
-    def _below(self, statement: _Statement, *, to_loop: bool) -> None:
+    def _mark_following(self, statement: _Statement, *, to_loop: bool) -> None:
         here: _Statement | None = statement
         while here is not None:
             position = next((n for n, one in enumerate(here.block) if one is here.node), len(here.block))
-            self._decide(here.block[position + 1 :])
+            self._mark_decided(here.block[position + 1 :])
             here = here.parent
             if to_loop and here is not None and isinstance(here.node, _LOOPS):
                 if self._rounds:
-                    self._decide(here.node.body)
+                    self._mark_decided(here.node.body)
                     position = next((n for n, one in enumerate(here.block) if one is here.node), len(here.block))
-                    self._decide(here.block[position + 1 :])
+                    self._mark_decided(here.block[position + 1 :])
                 return
 
     def decides(self, place: ProgramLine) -> bool:
@@ -385,7 +385,7 @@ class Influence:
         statement = self._at(place)
         return statement is not None and (statement is self._first or bool(statement.reads & self._held))
 
-    def has_part_in(self, place: ProgramLine) -> bool:
+    def is_influenced(self, place: ProgramLine) -> bool:
         """Whether the statement there is decided, or uses something that is; or is that statement itself."""
         return self.uses(place) or self.decides(place)
 

@@ -24,7 +24,7 @@ Identity = tuple[str, str, str]
 WHOLE, _MOST = 0.999, 0.5
 """A flat partition is padded, and what pads it comes from no file."""
 _GENERATORS = ("python", "numpy", "torch", "accelerator")
-_WORST: tuple[StateStatus, ...] = (
+_STATUSES_WORST_FIRST: tuple[StateStatus, ...] = (
     "not-written", "not-read", "other-state", "partly", "drawn-anew", "other-dtype", "unknown", "unchanged", "restored"
 )  # fmt: skip
 
@@ -48,29 +48,31 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
         resumed_with=tuple(record.command),
         steps_before_save=saved.step,
         trains_on=all(start.trains_on for start in starts),
-        states=tuple(_states(before, after)),
-        counters=tuple(_counters(saved, starts[0])),
-        random=tuple(_random(lives, [rank.life for rank in after if rank.life is not None])),
-        data=_data(before, after, first.world_size == record.world_size),
+        states=tuple(_state_rows(before, after)),
+        counters=tuple(_counter_rows(saved, starts[0])),
+        random=tuple(_random_rows(lives, [rank.life for rank in after if rank.life is not None])),
+        data=_data_status(before, after, first.world_size == record.world_size),
         files=tuple(dict.fromkeys(file for life in lives for file in life.files)),
         bytes_written=max((rank.saved_bytes for rank in first.ranks), default=0),
         interruptions=tuple(record.interruptions),
         moments_not_tried=record.moments_not_tried,
-        costs=_costs(
+        costs=_life_costs(
             first, [life.save_peaks for life in lives], [r.life.resume_peaks for r in after if r.life is not None]
         ),
     )
 
 
-def _costs(first: RehearsalRecord, save: Sequence[dict[str, int]], resume: Sequence[dict[str, int]]) -> LifeCosts:
-    def most(peaks: Sequence[dict[str, int]], *, host: bool) -> int:
-        return max((peak for one in peaks for device, peak in one.items() if (device == "cpu") is host), default=0)
+def _life_costs(
+    first_life: RehearsalRecord, save: Sequence[dict[str, int]], resume: Sequence[dict[str, int]]
+) -> LifeCosts:
+    def most(peak_bytes: Sequence[dict[str, int]], *, host: bool) -> int:
+        return max((peak for one in peak_bytes for device, peak in one.items() if (device == "cpu") is host), default=0)
 
-    omitted = [rank.life.omitted_bytes for rank in first.ranks if rank.life is not None]
-    omitted += [*omitted[-1:] * (first.world_size - len(omitted))]  # ranks that are not run write as the last does
+    omitted = [rank.life.omitted_bytes for rank in first_life.ranks if rank.life is not None]
+    omitted += [*omitted[-1:] * (first_life.world_size - len(omitted))]  # ranks that are not run write as the last does
     return LifeCosts(
         most(save, host=False), most(save, host=True), most(resume, host=False), most(resume, host=True),
-        sum(first.checkpoint_bytes.values()) + sum(omitted), len(first.checkpoint_bytes),
+        sum(first_life.checkpoint_bytes.values()) + sum(omitted), len(first_life.checkpoint_bytes),
     )  # fmt: skip
 
 
@@ -78,7 +80,7 @@ def _saved_moment(ranks: Sequence[RankRecord]) -> StateMoment | None:
     return next((r.life.at_save for r in ranks if r.life is not None and r.life.at_save is not None), None)
 
 
-def _states(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterator[StateRow]:
+def _state_rows(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterator[StateRow]:
     """A row for each state that the first life had when it saved, the worst of what the ranks of the second have."""
     had: dict[Identity, HeldState] = {}
     written: dict[Identity, dict[str, None]] = {}
@@ -97,10 +99,10 @@ def _states(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterat
         for rank in after
         if rank.life is not None and rank.life.at_start is not None
     }
-    by_weights = _stepped_as_copies(had)
-    then = _parts_of(after)  # of the first life, those are known that the ranks had which saved
-    same_parts = all(parts <= then.get(identity, set()) for identity, parts in _parts_of(before).items())
-    made = _made_unseen([rank.life for rank in (*before, *after) if rank.life is not None])
+    by_weights = _has_master_weights(had)
+    then = _partitions(after)  # of the first life, those are known that the ranks had which saved
+    same_parts = all(parts <= then.get(identity, set()) for identity, parts in _partitions(before).items())
+    made = _untracked_files([rank.life for rank in (*before, *after) if rank.life is not None])
     for identity, state in had.items():
         found: list[tuple[int, StateRow]] = []
         for rank in after:
@@ -108,15 +110,15 @@ def _states(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterat
             anywhere = any(identity in held for held in held_by.values())
             if now is None and anywhere:
                 continue  # of a state that is divided, this rank has no part
-            found.append((rank.rank, _row(state, now, written, held_by, by_weights, made, same_parts)))
-        worst = min(found, key=lambda pair: _WORST.index(pair[1].status))[1]
+            found.append((rank.rank, _state_row(state, now, written, held_by, by_weights, made, same_parts)))
+        worst = min(found, key=lambda pair: _STATUSES_WORST_FIRST.index(pair[1].status))[1]
         ranks = tuple(number for number, row in found if row.status == worst.status)
         yield StateRow(
             **{name: getattr(worst, name) for name in worst.__struct_fields__ if name != "ranks"}, ranks=ranks
         )
 
 
-def _parts_of(ranks: Sequence[RankRecord]) -> dict[Identity, set[str]]:
+def _partitions(ranks: Sequence[RankRecord]) -> dict[Identity, set[str]]:
     """How each state is divided: in another world, a part may be one of what another rank had."""
     parts: dict[Identity, set[str]] = {}
     for rank in ranks:
@@ -127,7 +129,7 @@ def _parts_of(ranks: Sequence[RankRecord]) -> dict[Identity, set[str]]:
     return parts
 
 
-def _made_unseen(lives: Sequence[RankLife]) -> frozenset[str]:
+def _untracked_files(lives: Sequence[RankLife]) -> frozenset[str]:
     """Files that have come to be since the run first began, by a process that wasn't followed."""
     began = min((life.began for life in lives if life.part == "first"), default=0.0)
     known = {read for life in lives if life.part == "first" for read in life.unlabelled.items()}
@@ -135,52 +137,52 @@ def _made_unseen(lives: Sequence[RankLife]) -> frozenset[str]:
     return frozenset(one[0] for one in read if one[1] >= began > 0 and one not in known)
 
 
-def _stepped_as_copies(had: dict[Identity, HeldState]) -> bool:
+def _has_master_weights(held_states: dict[Identity, HeldState]) -> bool:
     """Whether an optimizer steps copies of the weights, which give the parameters their contents."""
-    return any(kind == "optimizer" and slot == "weights" for kind, slot, _ in had)
+    return any(kind == "optimizer" and slot == "weights" for kind, slot, _ in held_states)
 
 
-def _row(
+def _state_row(
     state: HeldState,
-    now: HeldState | None,
-    written: dict[Identity, dict[str, None]],
-    held_by: dict[int, dict[Identity, HeldState]],
-    by_weights: bool,
-    made: frozenset[str] = frozenset(),
-    same_parts: bool = False,
+    resumed_state: HeldState | None,
+    written_files: dict[Identity, dict[str, None]],
+    states_by_rank: dict[int, dict[Identity, HeldState]],
+    from_weight_files: bool,
+    unrecorded_files: frozenset[str] = frozenset(),
+    same_sharding: bool = False,
 ) -> StateRow:
-    files = tuple(written.get(state.identity, ()))
-    is_written = state.identity in written
-    if not is_written and state.kind == "parameter" and by_weights:
-        is_written = any(kind == "optimizer" and slot == "weights" for kind, slot, _ in written)
+    files = tuple(written_files.get(state.identity, ()))
+    is_written = state.identity in written_files
+    if not is_written and state.kind == "parameter" and from_weight_files:
+        is_written = any(kind == "optimizer" and slot == "weights" for kind, slot, _ in written_files)
 
     def row(status: StateStatus, share: float = 0.0, read: tuple[str, ...] = (), holds: str = "") -> StateRow:
         return StateRow(
             state.kind, state.name, state.slot, status, state.trained, files, read, round(share, 4),
-            now.dtype if now is not None else "", state.dtype, holds,
+            resumed_state.dtype if resumed_state is not None else "", state.dtype, holds,
         )  # fmt: skip
 
-    if now is None:
+    if resumed_state is None:
         return row("not-read" if is_written else "not-written")
-    origins = [_named_by_key(state, origin) for origin in now.origins]
+    origins = [_resolve_rank_origin(state, origin) for origin in resumed_state.origins]
     for origin in tuple(origins):  # what another rank sent is what that rank has
         if origin.kind == "rank" and origin.name.isdigit():
-            theirs = held_by.get(int(origin.name), {}).get(state.identity)
+            theirs = states_by_rank.get(int(origin.name), {}).get(state.identity)
             if theirs is None:
                 return row("unknown")
             origins = [*(one for one in origins if one is not origin), *theirs.origins]
-    own = [one for one in origins if _is_of(state, one.kind, one.slot, one.name)]
-    elsewhere = [one for one in own if one.part and now.part and one.part != now.part]
-    if elsewhere and len(elsewhere) == len(own) and same_parts:
+    own = [one for one in origins if _is_same_state(state, one.kind, one.slot, one.name)]
+    elsewhere = [one for one in own if one.part and resumed_state.part and one.part != resumed_state.part]
+    if elsewhere and len(elsewhere) == len(own) and same_sharding:
         return row("other-state", sum(one.share for one in own), holds=f"{state.name}, another rank's shard")
     others = [one for one in origins if one.kind in ("parameter", "buffer", "optimizer") and one not in own]
     share = min(1.0, sum(one.share for one in own))
     read = tuple(dict.fromkeys(one.file for one in own if one.file))
     flat = state.kind == "optimizer" and (" tensor " in state.name or state.name.startswith("partition"))
     if share >= (_MOST if flat else WHOLE):
-        narrower = state.kind == "optimizer" and now.dtype != state.dtype
+        narrower = state.kind == "optimizer" and resumed_state.dtype != state.dtype
         return row("other-dtype" if narrower else "restored", share, read)
-    unseen = tuple(dict.fromkeys(one.file for one in origins if one.kind == "base" and one.file in made))
+    unseen = tuple(dict.fromkeys(one.file for one in origins if one.kind == "base" and one.file in unrecorded_files))
     if unseen:
         return row("unknown", share, unseen)
     if others and not own:
@@ -195,7 +197,7 @@ def _row(
     return row("not-read" if is_written else "not-written")
 
 
-def _named_by_key(state: HeldState, origin: StateOrigin) -> StateOrigin:
+def _resolve_rank_origin(state: HeldState, origin: StateOrigin) -> StateOrigin:
     """Of a file's tensor that another rank had a part of, that part is known by its name in the file alone."""
     if origin.kind != "rank" or not is_named(state, origin.key):
         return origin
@@ -208,7 +210,7 @@ def is_named(state: HeldState, key: str) -> bool:
     return f".{state.name}." in words and (not state.slot or f".{state.slot}." in words)
 
 
-def _is_of(state: HeldState, kind: str, slot: str, name: str) -> bool:
+def _is_same_state(state: HeldState, kind: str, slot: str, name: str) -> bool:
     """Whether contents are the state's own. Copies that an optimizer steps and the weights are the same numbers."""
     if (kind, slot, name) == state.identity:
         return True
@@ -220,7 +222,7 @@ def _is_of(state: HeldState, kind: str, slot: str, name: str) -> bool:
     return weights[1] and kind == "parameter"
 
 
-def _counters(saved: StateMoment, start: StateMoment) -> Iterator[CounterRow]:
+def _counter_rows(saved: StateMoment, start: StateMoment) -> Iterator[CounterRow]:
     now = {(counter.kind, counter.name): counter.value for counter in start.counters}
     for counter in saved.counters:
         resumed = now.get((counter.kind, counter.name))
@@ -235,7 +237,7 @@ def _counters(saved: StateMoment, start: StateMoment) -> Iterator[CounterRow]:
         yield CounterRow(counter.kind, counter.name, counter.value, resumed, status)
 
 
-def _random(before: Sequence[RankLife], after: Sequence[RankLife]) -> Iterator[RandomRow]:
+def _random_rows(before: Sequence[RankLife], after: Sequence[RankLife]) -> Iterator[RandomRow]:
     for generator in _GENERATORS:
         got = {digest for life in before for digest in life.random_got.get(generator, ())}
         was_set = {digest for life in after for digest in life.random_set.get(generator, ())}
@@ -243,12 +245,12 @@ def _random(before: Sequence[RankLife], after: Sequence[RankLife]) -> Iterator[R
         yield RandomRow(generator, status)
 
 
-def _data(before: Sequence[RankRecord], after: Sequence[RankRecord], same_world: bool) -> DataStatus:
+def _data_status(before: Sequence[RankRecord], after: Sequence[RankRecord], same_world_size: bool) -> DataStatus:
     """Which batch the second life begins with, compared with that which came next in the first."""
     lives = {rank.rank: rank.life for rank in before if rank.life is not None}
     for rank in after:
         old, new = lives.get(rank.rank), rank.life
-        if old is None or new is None or not new.batches or not same_world:
+        if old is None or new is None or not new.batches or not same_world_size:
             continue
         came_next = old.batches[old.batches_before_save :]
         seen = old.batches[: old.batches_before_save]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Loading(msgspec.Struct, frozen=True):
+class LoaderSharedMemory(msgspec.Struct, frozen=True):
     """The loader that would keep the most in shared memory."""
 
     workers: int

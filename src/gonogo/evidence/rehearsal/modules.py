@@ -7,32 +7,32 @@ from collections.abc import Iterable
 
 from gonogo.evidence.rehearsal.record import ModuleBytes, ModuleMemory
 
-OUTSIDE = "(outside any module)"
+OUTSIDE_MODULES = "(outside any module)"
 """What belongs to no module, in :class:`ModuleBytes`."""
 _MAX_MODULES = 10
 
 
-def largest_modules(held: Iterable[tuple[str, str | None, int]]) -> tuple[ModuleBytes, ...]:
+def largest_modules(allocations: Iterable[tuple[str, str | None, int]]) -> tuple[ModuleBytes, ...]:
     """The single modules that hold most, of (category, module, bytes), largest first."""
     sums: dict[str, int] = defaultdict(int)
-    for _, module, nbytes in held:
-        sums[module or OUTSIDE] += nbytes
+    for _, module, nbytes in allocations:
+        sums[module or OUTSIDE_MODULES] += nbytes
     largest = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:_MAX_MODULES]
     return tuple(ModuleBytes(module, nbytes) for module, nbytes in largest if nbytes)
 
 
-def held_by_modules(held: Iterable[tuple[str, str | None, int]]) -> tuple[ModuleMemory, ...]:
+def held_by_modules(allocations: Iterable[tuple[str, str | None, int]]) -> tuple[ModuleMemory, ...]:
     """All of it, the modules of a list together, largest first."""
     sums: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     members: dict[str, set[str]] = defaultdict(set)
-    for category, module, nbytes in held:
-        place = in_lists(module or "")
+    for category, module, nbytes in allocations:
+        place = generalize_indices(module or "")
         sums[place][category] += nbytes
         members[place].add(module or "")
     order = sorted(sums, key=lambda place: (-sum(sums[place].values()), place))
     return tuple(ModuleMemory(place, dict(sums[place]), len(members[place])) for place in order)
 
 
-def in_lists(module: str) -> str:
+def generalize_indices(module: str) -> str:
     """A module's path with ``*`` for each number: ``model.layers.*.mlp``."""
     return ".".join("*" if name.isdecimal() else name for name in module.split("."))

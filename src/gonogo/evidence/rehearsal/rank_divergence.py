@@ -12,8 +12,8 @@ from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import Assumption, RehearsalRecord
 from gonogo.finding import Certainty
 from gonogo.finding.divergence import (
-    ENGINE_MADE,
-    ENGINE_STEPPED,
+    ENGINE_CONSTRUCTION,
+    ENGINE_GENERATION,
     CollectiveCall,
     Divergence,
     EnclosingCondition,
@@ -21,7 +21,7 @@ from gonogo.finding.divergence import (
     Side,
 )
 
-_ASKS_FOR_RANK = Pattern(r"(?i)rank|is_(?:local_)?main|process_zero|process_index|is_master|global_zero")
+_RANK_PATTERN = Pattern(r"(?i)rank|is_(?:local_)?main|process_zero|process_index|is_master|global_zero")
 
 
 class RankDivergence:
@@ -58,7 +58,7 @@ class RankDivergence:
     @cached_property
     def of_engine(self) -> tuple[Side, ...]:
         """The sides at which a rollout engine in the trainers' processes waits for its other ranks."""
-        return tuple(side for side, call in self.calls if call.operator in (ENGINE_MADE, ENGINE_STEPPED))
+        return tuple(side for side, call in self.calls if call.operator in (ENGINE_CONSTRUCTION, ENGINE_GENERATION))
 
     def own_guards(self, side: Side) -> list[EnclosingCondition]:
         """The conditions that a side's call stands in and no other side's does, innermost first."""
@@ -96,7 +96,7 @@ class RankDivergence:
                 if guard.kind in ("if", "else") or guard.function == "forward":
                     continue
                 for other in self.sides:
-                    if other is not side and _has_left(other, guard, call):
+                    if other is not side and _has_left_loop(other, guard, call):
                         return side, other, guard
         return None
 
@@ -105,7 +105,7 @@ class RankDivergence:
         """Whether one side's last batch has tensors that another's has not."""
         return len({frozenset(name for name, _ in side.batch) for side in self.sides}) > 1
 
-    def telling_side(self, *marked: Side) -> Side:
+    def most_informative_side(self, *marked: Side) -> Side:
         """The side whose call tells most.
 
         One behind a test of the rank; the only one of those given; one in a condition of its own; that of fewest ranks.
@@ -154,7 +154,7 @@ class RankDivergence:
 
 def asks_for_rank(texts: Iterable[str]) -> bool:
     """Whether a condition, or what its names were computed from, asks for the rank."""
-    return any(_ASKS_FOR_RANK.search(text) for text in texts)
+    return any(_RANK_PATTERN.search(text) for text in texts)
 
 
 def rank_divergence(record: RehearsalRecord) -> RankDivergence | None:
@@ -167,12 +167,12 @@ def names_in_call(side: Side) -> str:
     return " ".join([side.call.module or "", *side.call.parameters]) if side.call is not None else ""
 
 
-def _has_left(side: Side, loop: EnclosingCondition, inside: CollectiveCall) -> bool:
+def _has_left_loop(side: Side, loop: EnclosingCondition, other_call: CollectiveCall) -> bool:
     """Whether a side has ended, or calls something below the loop in the function that holds it."""
     if side.call is None:
         return True
     own = [frame for frame in side.call.frames if frame.path == loop.path and frame.function == loop.function]
-    inner = [f.line for f in inside.frames if f.path == loop.path and f.function == loop.function]
+    inner = [f.line for f in other_call.frames if f.path == loop.path and f.function == loop.function]
     last = max(inner, default=loop.line)
     within = any((guard.path, guard.line) == (loop.path, loop.line) for guard in side.guards)
     return bool(own) and not within and own[0].line > last

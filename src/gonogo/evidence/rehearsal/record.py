@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from gonogo.evidence.rehearsal.lives import LifePart, RankLife
-from gonogo.evidence.rehearsal.loading import Loading
+from gonogo.evidence.rehearsal.loading import LoaderSharedMemory
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.divergence import Divergence
@@ -29,12 +29,12 @@ from gonogo.finding.rehearsal import Obligation as Obligation
 from gonogo.finding.rehearsal import Operand as Operand
 from gonogo.finding.rehearsal import Phase as Phase
 from gonogo.finding.rehearsal import PhaseMemory as PhaseMemory
-from gonogo.finding.words import ONLY_WHERE_HELD
+from gonogo.finding.words import OPTIONAL_CATEGORIES
 
 Outcome = Literal[
     "completed", "raised", "out-of-memory", "diverged", "unsupported", "timed-out", "killed", "interrupted"
 ]
-Confined = Literal["", "namespaces", "landlock", "none"]
+ConfinementKind = Literal["", "namespaces", "landlock", "none"]
 ROLLOUT_PHASES = ("generate", "reward", "score", "sync")
 """Phases that the methods of a trainer enter, whichever model runs in them."""
 _MAX_MESSAGE = 300
@@ -46,10 +46,10 @@ CATEGORIES = (
 """What memory holds; ``workspace``: cuBLAS's."""
 
 
-def categories_of(held: Sequence[int]) -> dict[str, int]:
+def categories_of(category_bytes: Sequence[int]) -> dict[str, int]:
     """Bytes by category, given those of :data:`CATEGORIES` in their order."""
-    named = zip(CATEGORIES, held, strict=True)
-    return {name: count for name, count in named if count or name not in ONLY_WHERE_HELD}
+    named = zip(CATEGORIES, category_bytes, strict=True)
+    return {name: count for name, count in named if count or name not in OPTIONAL_CATEGORIES}
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -141,11 +141,11 @@ class HostMemory(msgspec.Struct, frozen=True):
     """The peak up to the end of the first loading."""
 
 
-FIRST_RANK_READS = "from_pretrained: a node's first rank alone reads the weights"
+FIRST_RANK_READS_ASSUMPTION = "from_pretrained: a node's first rank alone reads the weights"
 """The event of a loading in which the other ranks get theirs from the first: ZeRO-3's, and FSDP's."""
-GUESSED_BATCH = "the batch is made from the signature of forward and the configuration"
+GUESSED_BATCH_ASSUMPTION = "the batch is made from the signature of forward and the configuration"
 """What is assumed where no processor, and no program of the user's, makes images, sounds and the like."""
-MADE_COMPLETIONS = (
+SYNTHETIC_COMPLETIONS_ASSUMPTION = (
     "the completions: of each batch the first has max_tokens tokens, the second ends at once, the others lie between; "
     "their words are arbitrary"
 )
@@ -201,7 +201,7 @@ class Unsupported(msgspec.Struct, frozen=True):
     """The file of the project whose packages it needs; empty where it is not for want of those."""
 
 
-class Missed(msgspec.Struct, frozen=True):
+class MissingInput(msgspec.Struct, frozen=True):
     """A name of the hub that the program asked for, or a folder of data, that nothing on this machine answers for."""
 
     kind: Literal["model", "data"]
@@ -252,7 +252,7 @@ class AdvancedLoop(msgspec.Struct, frozen=True):
     """Whether the loop surely comes to that number."""
 
 
-class LeftOut(msgspec.Struct, frozen=True):
+class OmittedPart(msgspec.Struct, frozen=True):
     """A part of the run that the rehearsal left out, and why, in English and Chinese."""
 
     what: str
@@ -323,7 +323,7 @@ class RankRecord(msgspec.Struct):
     """How many batches were read."""
     empty_pass: bool = False
     """Whether a pass over the training data had no batch, or its loader told so, before any step."""
-    loading: Loading | None = None
+    loading: LoaderSharedMemory | None = None
     """What worker processes of its data loader would pass through /dev/shm; None where there are none."""
     batches_left: int | None = None
     """How many were left where the rehearsal ended the data, where that differs between the ranks."""
@@ -345,13 +345,13 @@ class RankRecord(msgspec.Struct):
     """What it computed and moved, where that was asked for."""
     stopped_by: tuple[int, str] | None = None
     """(rank, its outcome) of the rank that had ended while this one waited for it, where its failure is the cause."""
-    missed: list[Missed] = []
+    missed: list[MissingInput] = []
     """What it asked the hub for in vain."""
     advanced_loops: list[AdvancedLoop] = []
     """Loops whose counter was set so that what they do only later is rehearsed."""
-    left_out: list[LeftOut] = []
+    left_out: list[OmittedPart] = []
     """What of the run was left out."""
-    confinement: Confined = ""
+    confinement: ConfinementKind = ""
     """What the kernel confined the program by; empty in a record of an older gonogo, or where it never ran."""
     absent: list[FailedLookup] = []
     """What was asked for in vain before a failure, and may have to do with it."""

@@ -34,7 +34,7 @@ def collective_key(operator: str, ranks: int, *, spans_nodes: bool = False, is_a
     return f"{operator} of {ranks}{' across nodes' if spans_nodes else ''}{' async' if is_async else ''}"
 
 
-def read_collective_key(key: str) -> tuple[str, int | None, bool, bool]:
+def parse_collective_key(key: str) -> tuple[str, int | None, bool, bool]:
     """Operator, ranks of its group (None: not said), whether that spans nodes, whether the program goes on."""
     operator, _, rest = key.partition(" of ")
     words = rest.split()

@@ -16,12 +16,12 @@ from gonogo.evidence.script.syntax_index import position
 from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
 
-_STAR = translated("**{name} may contain it")
-_AFTER_UNPACKED_ARGUMENT = translated("an argument before it is unpacked with *")
+_UNPACKED_KWARGS_REASON = translated("**{name} may contain it")
+_UNPACKED_ARGS_REASON = translated("an argument before it is unpacked with *")
 _CONDITION = translated("it is set only under a condition")
 
 
-class Passed(msgspec.Struct, frozen=True):
+class PassedKeyword(msgspec.Struct, frozen=True):
     """One keyword that reaches a call: its value, and the node that sets it.
 
     ``source`` is the :class:`ast.keyword` of the call itself; the key of a dictionary; or the statement
@@ -74,69 +74,71 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         For a dataclass of the project's own, as a subclass of TrainingArguments, its default counts as given.
         """
-        passed = self._gathered[0].get(name)
+        passed = self._collected_keywords[0].get(name)
         if passed is not None:
             place = self.script.place(passed.value)
             return self.script.field(passed.value) if passed.certain else Field.not_known(place, _CONDITION)
         default = class_default(self.script, self.node.func, name)
-        star = self._gathered[1]
+        star = self._collected_keywords[1]
         if star is not None:
-            return Field.not_known(self.place, _STAR.format(name=star))
+            return Field.not_known(self.place, _UNPACKED_KWARGS_REASON.format(name=star))
         return default if default is not None else Field.missing()
 
     def keyword_node(self, name: str) -> ast.expr | None:
         """The expression given for a keyword, wherever it is set; None where none is."""
-        passed = self._gathered[0].get(name)
+        passed = self._collected_keywords[0].get(name)
         return passed.value if passed is not None else None
 
     def argument(self, index: int) -> Field:
         """The positional argument at that place."""
         for argument in self.node.args[: index + 1]:
             if isinstance(argument, ast.Starred):
-                return Field.not_known(self.script.place(argument), _AFTER_UNPACKED_ARGUMENT)
+                return Field.not_known(self.script.place(argument), _UNPACKED_ARGS_REASON)
         return self.script.field(self.node.args[index]) if index < len(self.node.args) else Field.missing()
 
     def has(self, name: str) -> bool:
         """Whether the call surely gets a keyword of that name."""
-        passed = self._gathered[0].get(name)
+        passed = self._collected_keywords[0].get(name)
         return passed is not None and passed.certain
 
     @property
     def keywords(self) -> tuple[str, ...]:
         """The names of the keywords that reach the call, as far as is known (see :attr:`has_star`)."""
-        return tuple(self._gathered[0])
+        return tuple(self._collected_keywords[0])
 
     @property
     def has_star(self) -> bool:
         """Whether ``**kwargs`` may hold keywords that aren't known."""
-        return self._gathered[1] is not None
+        return self._collected_keywords[1] is not None
 
     def keyword_place(self, name: str) -> Place | None:
         """Where the keyword is set, from its name to the end of its value."""
-        passed = self._gathered[0].get(name)
+        passed = self._collected_keywords[0].get(name)
         if passed is None:
             return None
         start, end = self.script.place(passed.source), self.script.place(passed.value)
         return start.source.place(start.start, max(end.end, start.end))
 
-    def passed(self, name: str) -> Passed | None:
+    def passed(self, name: str) -> PassedKeyword | None:
         """How the keyword of that name reaches the call."""
-        return self._gathered[0].get(name)
+        return self._collected_keywords[0].get(name)
 
     @cached_property
-    def _gathered(self) -> tuple[dict[str, Passed], str | None]:
+    def _collected_keywords(self) -> tuple[dict[str, PassedKeyword], str | None]:
         """The keywords by name, and what ``**`` unpacks that can't be seen into."""
-        passed: dict[str, Passed] = {}
+        passed: dict[str, PassedKeyword] = {}
         unknown: str | None = None
         for keyword in self.node.keywords:
             if keyword.arg is not None:
-                passed[keyword.arg] = Passed(keyword.value, keyword)
+                passed[keyword.arg] = PassedKeyword(keyword.value, keyword)
             else:
-                rest = self._unpacked(keyword.value, passed, 0)
+                rest = self._collect_unpacked(keyword.value, passed, 0)
                 unknown = unknown or rest
         return passed, unknown
 
-    def _unpacked(self, node: ast.expr, passed: dict[str, Passed], depth: int, certain: bool = True) -> str | None:
+    def _collect_unpacked(
+        self, node: ast.expr, passed_arguments: dict[str, PassedKeyword], depth: int, is_certain: bool = True
+    ) -> str | None:
         """Add what ``**node`` holds; answers what can't be seen into, by name."""
         if depth > 5:
             return "..."
@@ -144,9 +146,9 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
             unknown = None
             for key, value in zip(node.keys, node.values, strict=True):
                 if key is None:
-                    unknown = self._unpacked(value, passed, depth + 1, certain) or unknown
+                    unknown = self._collect_unpacked(value, passed_arguments, depth + 1, is_certain) or unknown
                 elif isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    passed[key.value] = Passed(value, key, certain)
+                    passed_arguments[key.value] = PassedKeyword(value, key, is_certain)
                 else:
                     unknown = "{...}"
             return unknown
@@ -154,16 +156,22 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
             unknown = None
             for keyword in node.keywords:
                 if keyword.arg is None:
-                    unknown = self._unpacked(keyword.value, passed, depth + 1, certain) or unknown
+                    unknown = self._collect_unpacked(keyword.value, passed_arguments, depth + 1, is_certain) or unknown
                 else:
-                    passed[keyword.arg] = Passed(keyword.value, keyword, certain)
+                    passed_arguments[keyword.arg] = PassedKeyword(keyword.value, keyword, is_certain)
             return unknown
         if isinstance(node, ast.IfExp):
-            left = self._unpacked(node.body, passed, depth + 1, False)
-            return self._unpacked(node.orelse, passed, depth + 1, False) or left
-        return self._unpacked_name(node, passed, depth, certain) if isinstance(node, ast.Name) else "..."
+            left = self._collect_unpacked(node.body, passed_arguments, depth + 1, False)
+            return self._collect_unpacked(node.orelse, passed_arguments, depth + 1, False) or left
+        return (
+            self._collect_unpacked_name(node, passed_arguments, depth, is_certain)
+            if isinstance(node, ast.Name)
+            else "..."
+        )
 
-    def _unpacked_name(self, node: ast.Name, passed: dict[str, Passed], depth: int, certain: bool) -> str | None:
+    def _collect_unpacked_name(
+        self, node: ast.Name, passed_arguments: dict[str, PassedKeyword], depth: int, is_certain: bool
+    ) -> str | None:
         index = self.script.index
         scope = scope_binding(index, node.id, node)
         if scope is None:
@@ -172,7 +180,7 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
         if len(found) != 1 or found[0].kind != "assign" or found[0].path:
             return node.id
         made: Any = found[0]
-        unknown = self._unpacked(made.value, passed, depth + 1, certain)
+        unknown = self._collect_unpacked(made.value, passed_arguments, depth + 1, is_certain)
         if unknown is not None:
             unknown = node.id
         same_code = index.scope_at(self.node) is scope
@@ -186,11 +194,13 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
             if key is None:
                 unknown = node.id
             else:
-                surely = certain and same_code and surely_ran(index, statement, self.node)
-                if surely or key not in passed:
-                    passed[key] = Passed(statement.value, statement, surely)
+                surely = is_certain and same_code and surely_ran(index, statement, self.node)
+                if surely or key not in passed_arguments:
+                    passed_arguments[key] = PassedKeyword(statement.value, statement, surely)
                 else:
-                    passed[key] = Passed(passed[key].value, passed[key].source, False)
+                    passed_arguments[key] = PassedKeyword(
+                        passed_arguments[key].value, passed_arguments[key].source, False
+                    )
         for call in index.calls:
             func = call.func
             if (
@@ -201,29 +211,37 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
                 and position(call) < position(self.node)
             ):
                 unknown = (
-                    self._mutated(call, func.attr, passed, depth, certain and surely_ran(index, call, self.node))
+                    self._apply_mutation(
+                        call, func.attr, passed_arguments, depth, is_certain and surely_ran(index, call, self.node)
+                    )
                     or unknown
                 )
         return unknown
 
-    def _mutated(self, call: ast.Call, method: str, passed: dict[str, Passed], depth: int, surely: bool) -> str | None:
+    def _apply_mutation(
+        self, call: ast.Call, method: str, passed_arguments: dict[str, PassedKeyword], depth: int, is_certain: bool
+    ) -> str | None:
         """Follow one change of the dictionary that ``**`` unpacks."""
         first = self.script.field(call.args[0]).string if call.args else None
         if method == "update":
             unknown = None
             for keyword in call.keywords:
                 if keyword.arg is not None:
-                    passed[keyword.arg] = Passed(keyword.value, keyword, surely)
+                    passed_arguments[keyword.arg] = PassedKeyword(keyword.value, keyword, is_certain)
                 else:
                     unknown = "..."
-            return (self._unpacked(call.args[0], passed, depth + 1, surely) if call.args else None) or unknown
+            return (
+                self._collect_unpacked(call.args[0], passed_arguments, depth + 1, is_certain) if call.args else None
+            ) or unknown
         if method == "pop" and first is not None:
-            if surely:
-                passed.pop(first, None)
-            elif first in passed:
-                passed[first] = Passed(passed[first].value, passed[first].source, False)
+            if is_certain:
+                passed_arguments.pop(first, None)
+            elif first in passed_arguments:
+                passed_arguments[first] = PassedKeyword(
+                    passed_arguments[first].value, passed_arguments[first].source, False
+                )
             return None
         if method == "setdefault" and first is not None and len(call.args) > 1:
-            passed.setdefault(first, Passed(call.args[1], call, surely))
+            passed_arguments.setdefault(first, PassedKeyword(call.args[1], call, is_certain))
             return None
         return "..."

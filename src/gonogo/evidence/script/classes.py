@@ -28,12 +28,12 @@ class ClassInfo(msgspec.Struct, frozen=True, eq=False):
 
     def default(self, name: str) -> Field:
         """The default of one of its fields: ``x: int = 1``, also within ``field(default=1)``."""
-        return _default_in(self.script, self.node, name, set())
+        return _default_in_class(self.script, self.node, name, set())
 
     @property
     def defaults(self) -> tuple[str, ...]:
         """The names of the fields that have a default, as they are written in its body."""
-        return tuple(name for name, value in _fields_of(self.node) if value is not None)
+        return tuple(name for name, value in _class_fields(self.node) if value is not None)
 
 
 def class_default(file: PythonFile, func: ast.AST, name: str) -> Field | None:
@@ -49,14 +49,14 @@ def _class_default(file: PythonFile, func: ast.AST, name: str, seen: set[ast.Cla
     owner = file
     if resolver is not file.names and file.elsewhere is not None:
         owner = file.elsewhere.file_of(resolver) or file
-    field = _default_in(owner, node, name, seen)
+    field = _default_in_class(owner, node, name, seen)
     return None if field.absent else field
 
 
-def _default_in(file: PythonFile, node: ast.ClassDef, name: str, seen: set[ast.ClassDef]) -> Field:
+def _default_in_class(file: PythonFile, node: ast.ClassDef, name: str, seen: set[ast.ClassDef]) -> Field:
     """The default of a field in a class's own body, or in those of its bases in the project."""
     seen.add(node)
-    for target, value in _fields_of(node):
+    for target, value in _class_fields(node):
         if target != name:
             continue
         if value is None:
@@ -72,7 +72,7 @@ def _default_in(file: PythonFile, node: ast.ClassDef, name: str, seen: set[ast.C
     return Field.missing()
 
 
-def _fields_of(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
+def _class_fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
     """The names that a class's body gives values or types to."""
     for statement in node.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):

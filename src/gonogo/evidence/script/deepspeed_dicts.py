@@ -12,7 +12,7 @@ from gonogo.evidence.training_arguments import ARGUMENT_CLASSES
 
 _MAX_DEPTH = 20
 # Where a config is handed over: the call, the keyword, and its position where it has one.
-_TAKERS = (
+_CONFIG_PARAMETERS = (
     ("deepspeed.initialize", "config", 8),
     ("deepspeed.initialize", "config_params", 9),
     ("*.HfDeepSpeedConfig", "config_file_or_dict", 0),
@@ -22,9 +22,9 @@ _TAKERS = (
 )
 
 
-def handed_over(script: Script) -> Iterator[tuple[Field, ast.expr | None]]:
+def deepspeed_configs_in(script: Script) -> Iterator[tuple[Field, ast.expr | None]]:
     """The configs that a script hands to DeepSpeed, transformers or accelerate: the value, and its expression."""
-    for pattern, keyword, position in _TAKERS:
+    for pattern, keyword, position in _CONFIG_PARAMETERS:
         for call in script.calls(pattern):
             node = call.keyword_node(keyword)
             field = call.keyword(keyword)
@@ -34,7 +34,7 @@ def handed_over(script: Script) -> Iterator[tuple[Field, ast.expr | None]]:
                 yield field, node
 
 
-def dict_behind(script: Script, node: ast.expr | None) -> ast.Dict | None:
+def resolve_dict(script: Script, node: ast.expr | None) -> ast.Dict | None:
     """The dict that an expression is, or that a name holds which is assigned once; None where it is neither."""
     if isinstance(node, ast.Dict):
         return node
@@ -54,7 +54,7 @@ def dict_behind(script: Script, node: ast.expr | None) -> ast.Dict | None:
     return assigned[0] if len(assigned) == 1 and isinstance(assigned[0], ast.Dict) and not changed else None
 
 
-def tree_of_dict(script: Script, node: ast.Dict, depth: int = 0) -> TreeNode:
+def dict_to_tree(script: Script, node: ast.Dict, depth: int = 0) -> TreeNode:
     """The dict as a tree whose values have their places in the script."""
     members: dict[str, Member] = {}
     for key, value in zip(node.keys, node.values, strict=True):
@@ -68,7 +68,7 @@ def tree_of_dict(script: Script, node: ast.Dict, depth: int = 0) -> TreeNode:
 
 def _node(script: Script, value: ast.expr, depth: int) -> TreeNode:
     if isinstance(value, ast.Dict) and depth < _MAX_DEPTH:
-        return tree_of_dict(script, value, depth + 1)
+        return dict_to_tree(script, value, depth + 1)
     field = script.field(value)
     return TreeNode(
         field if field.place is not None else Field(field.value, field.status, script.place(value), field.reason)

@@ -13,7 +13,7 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Edit
 
 _BLANK = b" \t\f"
-_SPACE = b" \t\f\r\n"
+_WHITESPACE_AND_NEWLINES = b" \t\f\r\n"
 _DIRECTIVES = ("#!", "# noqa", "# fmt:", "# type:", "# %%", "# pylint:", "# ---", "# ===", "####", "# region", "# ruff")
 
 
@@ -136,30 +136,30 @@ class ScriptEditor:
         alone = alone and (not rest or rest.startswith(b"#") or rest == b";")
         only = len(block) == 1 and not isinstance(self.index.parents.get(node), ast.Module)
         if not alone:
-            return self.replace(start, end, "pass") if only else self._remove_between(block, at, start, end)
+            return self.replace(start, end, "pass") if only else self._remove_from_line(block, at, start, end)
         begin = self._comments_above(node, block, at, line_start)
         if only:
             indent = self.data[line_start:start].decode()
             return self.replace(begin, end, f"{indent}pass")
         return self.replace(begin, self._next_line(line_end), "")
 
-    def _remove_between(self, block: Sequence[ast.stmt], at: int, start: int, end: int) -> Edit | None:
+    def _remove_from_line(self, block: Sequence[ast.stmt], index: int, start: int, end: int) -> Edit | None:
         """Take a statement out of ``a; b; c``."""
-        if at + 1 < len(block):
-            following = self.span(block[at + 1])[0]
+        if index + 1 < len(block):
+            following = self.span(block[index + 1])[0]
             if self.data[end:following].strip(_BLANK) == b";":
                 return self.replace(start, following, "")
-        if at > 0:
-            previous = self.span(block[at - 1])[1]
+        if index > 0:
+            previous = self.span(block[index - 1])[1]
             if self.data[previous:start].strip(_BLANK) == b";":
                 return self.replace(previous, end, "")
         return self.replace(start, end, "pass")
 
-    def _comments_above(self, node: ast.stmt, block: Sequence[ast.stmt], at: int, line_start: int) -> int:
+    def _comments_above(self, node: ast.stmt, block: Sequence[ast.stmt], index: int, line_start: int) -> int:
         """Where the comment lines begin that stand right above a statement at its indentation."""
         source = self.source
         indent = self.data[line_start : self.span(node)[0]]
-        above = block[at - 1].end_lineno or 0 if at else self._header_end(node)
+        above = block[index - 1].end_lineno or 0 if index else self._header_end(node)
         line = source.line_of(line_start)
         while line - 1 > above:
             text = source.line_bytes(line - 1)
@@ -186,7 +186,7 @@ class ScriptEditor:
         if self._is_elif(node):
             return None
         if indent.strip() or self._is_continued(line_start):
-            single = "\n" not in text and not isinstance(node, _COMPOUND)
+            single = "\n" not in text and not isinstance(node, _COMPOUND_STATEMENTS)
             return self.replace(start, start, f"{text}; ") if single else None
         return self.replace(line_start, line_start, self._indented(text, indent))
 
@@ -197,7 +197,7 @@ class ScriptEditor:
         indent = self.data[line_start:start].decode()
         rest = self.data[end:line_end].strip()
         if indent.strip() or self._is_continued(line_start) or (rest and not rest.startswith(b"#")):
-            single = "\n" not in text and not isinstance(node, _COMPOUND) and (not rest or rest[:1] in b"#;")
+            single = "\n" not in text and not isinstance(node, _COMPOUND_STATEMENTS) and (not rest or rest[:1] in b"#;")
             return self.replace(end, end, f"; {text}") if single else None
         at = self._next_line(line_end)
         lines = self._indented(text, indent)
@@ -248,30 +248,30 @@ class ScriptEditor:
             line_end += 1
         return min(line_end + 1, len(self.data))
 
-    def _skip_blank(self, at: int) -> int:
-        while at < len(self.data) and self.data[at : at + 1] in (b" ", b"\t", b"\f"):
-            at += 1
-        return at
+    def _skip_blank(self, offset: int) -> int:
+        while offset < len(self.data) and self.data[offset : offset + 1] in (b" ", b"\t", b"\f"):
+            offset += 1
+        return offset
 
-    def _skip_space(self, at: int) -> int:
-        while at < len(self.data) and self.data[at] in _SPACE:
-            at += 1
-        return at
+    def _skip_space(self, offset: int) -> int:
+        while offset < len(self.data) and self.data[offset] in _WHITESPACE_AND_NEWLINES:
+            offset += 1
+        return offset
 
-    def _skip(self, at: int) -> int:
+    def _skip(self, offset: int) -> int:
         """Past blanks, line ends, comments and continued lines, inside parentheses."""
         data = self.data
-        while at < len(data):
-            if data[at] in _SPACE or data[at : at + 2] in (b"\\\n", b"\\\r"):
-                at += 1
-            elif data[at : at + 1] == b"#":
-                at = self._line_end(at)
+        while offset < len(data):
+            if data[offset] in _WHITESPACE_AND_NEWLINES or data[offset : offset + 2] in (b"\\\n", b"\\\r"):
+                offset += 1
+            elif data[offset : offset + 1] == b"#":
+                offset = self._line_end(offset)
             else:
                 break
-        return at
+        return offset
 
 
-_COMPOUND = (
+_COMPOUND_STATEMENTS = (
     ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef,
     ast.ClassDef,
 )  # fmt: skip

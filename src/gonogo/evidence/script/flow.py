@@ -143,14 +143,14 @@ def bound_to(index: ScriptIndex, node: ast.expr) -> ast.expr:
             found = reaching(index, scope.names[node.id], scope, node)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             owner = class_of_self(index, node.value)
-            found = set_on_self(index, owner).get(node.attr, []) if owner is not None else []
+            found = self_attribute_bindings(index, owner).get(node.attr, []) if owner is not None else []
         if len(found) != 1 or found[0].kind != "assign" or found[0].path:
             break
         node = found[0].value
     return node
 
 
-def function_named(index: ScriptIndex, func: ast.expr) -> ast.AST | None:
+def resolve_function(index: ScriptIndex, func: ast.expr) -> ast.AST | None:
     """The function of the same file that a name stands for, where nothing else binds the name."""
     scope = scope_binding(index, func.id, func) if isinstance(func, ast.Name) else None
     if scope is not None and isinstance(func, ast.Name) and len(scope.names[func.id]) == 1:
@@ -172,7 +172,7 @@ def class_of_self(index: ScriptIndex, name: ast.Name) -> ast.ClassDef | None:
     return None
 
 
-def set_on_self(index: ScriptIndex, owner: ast.ClassDef) -> dict[str, list[Binding]]:
+def self_attribute_bindings(index: ScriptIndex, owner: ast.ClassDef) -> dict[str, list[Binding]]:
     """What the methods of a class set on their first parameter, by attribute."""
     found: dict[str, list[Binding]] = {}
     for method in owner.body:

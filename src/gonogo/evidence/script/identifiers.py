@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_KEY_AT = {"get": 0, "getenv": 0, "setdefault": 0, "pop": 0, "getattr": 1, "hasattr": 1}
+_KEY_ARGUMENT_INDEX = {"get": 0, "getenv": 0, "setdefault": 0, "pop": 0, "getattr": 1, "hasattr": 1}
 """Which argument of a look-up is a name: ``os.environ.get("RANK")``, ``getattr(args, "rank")``."""
 _OPTIONS = frozenset({"args", "kwargs", "cfg", "config", "conf", "opts", "opt", "options", "flags", "hparams"})
 
@@ -54,7 +54,7 @@ def _key(node: ast.AST) -> ast.expr | None:
         return node.slice
     if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
         return node.left
-    at = _KEY_AT.get(last_name(node.func)) if isinstance(node, ast.Call) else None
+    at = _KEY_ARGUMENT_INDEX.get(last_name(node.func)) if isinstance(node, ast.Call) else None
     return node.args[at] if isinstance(node, ast.Call) and at is not None and at < len(node.args) else None
 
 
@@ -70,7 +70,7 @@ def last_name(node: ast.AST | None) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def picks_values(call: ast.Call) -> bool:
+def is_tensor_gather(call: ast.Call) -> bool:
     """Whether it is a tensor's ``gather(dim, index)``, which has the name of a collective."""
     keywords = {keyword.arg for keyword in call.keywords}
     if last_name(call.func) not in ("gather", "take_along_dim"):
@@ -84,17 +84,17 @@ def _is_whole_number(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int
 
 
-def same_code(one: object, other: object) -> bool:
+def same_code(left: object, other: object) -> bool:
     """Whether two pieces of code are alike, wherever they stand, and whether they are read or assigned to."""
-    if isinstance(one, ast.expr_context) and isinstance(other, ast.expr_context):
+    if isinstance(left, ast.expr_context) and isinstance(other, ast.expr_context):
         return True
-    if isinstance(one, ast.AST):
-        return type(one) is type(other) and all(
-            same_code(getattr(one, name, None), getattr(other, name, None)) for name in one._fields
+    if isinstance(left, ast.AST):
+        return type(left) is type(other) and all(
+            same_code(getattr(left, name, None), getattr(other, name, None)) for name in left._fields
         )
-    if isinstance(one, list):
-        return isinstance(other, list) and len(one) == len(other) and all(map(same_code, one, other))
-    return type(one) is type(other) and one == other
+    if isinstance(left, list):
+        return isinstance(other, list) and len(left) == len(other) and all(map(same_code, left, other))
+    return type(left) is type(other) and left == other
 
 
 def is_option(node: ast.AST) -> bool:

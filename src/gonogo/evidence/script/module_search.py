@@ -10,7 +10,7 @@ import msgspec
 
 from gonogo.evidence.script.syntax_index import ScriptIndex
 
-_NOT_OURS = frozenset(
+_NON_PROJECT_FOLDERS = frozenset(
     {"site-packages", "dist-packages", "node_modules", "__pycache__", ".git", ".venv", "venv", ".tox"}
 )
 
@@ -28,7 +28,7 @@ class PythonPath(msgspec.Struct, frozen=True):
     """Nothing more is on it that the files don't tell."""
 
 
-class Added(msgspec.Struct, frozen=True):
+class SysPathAddition(msgspec.Struct, frozen=True):
     """What a script puts on ``sys.path``. ``folder`` is None where its text doesn't show it."""
 
     folder: str | None
@@ -53,11 +53,11 @@ class ModuleSearch:
         self._modules: dict[tuple[str, str], str | None] = {}
         self._searched: dict[str, dict[str, list[str]]] = {}
 
-    def add(self, added: Sequence[Added]) -> bool:
+    def add(self, new_entries: Sequence[SysPathAddition]) -> bool:
         """Take folders that a script puts on ``sys.path`` into the search; whether any of them is new."""
-        self.unread += [each.line for each in added if each.folder is None]
+        self.unread += [each.line for each in new_entries if each.folder is None]
         known = {*self._added, *self._appended}
-        new = [each for each in added if each.folder is not None and each.folder not in known]
+        new = [each for each in new_entries if each.folder is not None and each.folder not in known]
         if not new:
             return False  # what was found stays found
         for each in new:
@@ -85,15 +85,15 @@ class ModuleSearch:
             self._listings[folder] = found
         return found
 
-    def is_ours(self, real: str) -> bool:
+    def is_project_path(self, real: str) -> bool:
         """Whether a file or folder is the user's: under the root, and nothing that was installed there."""
         roots = (self.root,) if self.path is None else (self.root, *self.path.folders, *self._added, *self._appended)
         root = next((each for each in roots if real == each or real.startswith(each.rstrip(os.sep) + os.sep)), None)
-        return root is not None and not _NOT_OURS.intersection(real[len(root) :].split(os.sep))
+        return root is not None and not _NON_PROJECT_FOLDERS.intersection(real[len(root) :].split(os.sep))
 
-    def beside_package(self, dotted: str, top: str) -> str | None:
+    def relative_import_file(self, dotted: str, package_root: str) -> str | None:
         """The file of a module that a relative import names, below the folder that holds the package."""
-        return self._in_folder(dotted.split("."), top)
+        return self._in_folder(dotted.split("."), package_root)
 
     def module(self, dotted: str, folder: str) -> str | None:
         """The file of a module, as a script in ``folder`` would import it; None where the project has none."""
@@ -102,9 +102,9 @@ class ModuleSearch:
             self._modules[key] = self._find_module(dotted.split("."), folder)
         return self._modules[key]
 
-    def knows(self, top: str, folder: str) -> bool:
+    def knows(self, module_name: str, folder: str) -> bool:
         """Whether any folder that a script in ``folder`` searches has a module or package of that name."""
-        return top in self._search(folder)
+        return module_name in self._search(folder)
 
     def _search(self, folder: str) -> dict[str, list[str]]:
         """By the first part of a module's name, the folders that have it, in the order in which they are searched."""
@@ -142,7 +142,7 @@ class ModuleSearch:
         if self.path is not None:
             return [*self._added, *self.path.folders, *self._appended, *self.path.installed]
         found = list(self._added)
-        while self.is_ours(folder):
+        while self.is_project_path(folder):
             found.append(folder)
             if folder == self.root:
                 break
@@ -150,31 +150,31 @@ class ModuleSearch:
         return [*found, os.path.join(self.root, "src")]
 
 
-def sys_path_additions(index: ScriptIndex, path: str, cwd: str = "") -> list[Added]:
+def sys_path_additions(index: ScriptIndex, path: str, cwd: str = "") -> list[SysPathAddition]:
     """The folders that a script in the file at ``path`` puts on ``sys.path`` itself, as far as its text shows them.
 
     Relative ones are counted from ``cwd``, where the program is started; from the file's folder where that isn't known.
     """
     reader = _Reader(index, path, cwd)
     base = cwd or os.path.dirname(path)
-    found: list[Added] = []
+    found: list[SysPathAddition] = []
 
-    def take(node: ast.AST, *, first: bool, line: int) -> None:
+    def take(node: ast.AST, *, at_front: bool, line: int) -> None:
         folder = reader.folder(node, 0)
         whole = os.path.realpath(os.path.join(base, folder)) if folder is not None else None
-        found.append(Added(whole, first, line))
+        found.append(SysPathAddition(whole, at_front, line))
 
     for call in index.calls:
         func = call.func
         if not (isinstance(func, ast.Attribute) and call.args):
             continue
         if func.attr in ("insert", "append") and _is_sys_path(index, func.value):
-            take(call.args[-1], first=func.attr == "insert", line=call.lineno)
+            take(call.args[-1], at_front=func.attr == "insert", line=call.lineno)
         elif func.attr == "extend" and _is_sys_path(index, func.value):
             for node in call.args[0].elts if isinstance(call.args[0], (ast.List, ast.Tuple)) else [call.args[0]]:
-                take(node, first=False, line=call.lineno)
+                take(node, at_front=False, line=call.lineno)
         elif func.attr == "addsitedir" and isinstance(func.value, ast.Name) and func.value.id == "site":
-            take(call.args[0], first=False, line=call.lineno)
+            take(call.args[0], at_front=False, line=call.lineno)
     for statement in (*index.by_type.get(ast.Assign, ()), *index.by_type.get(ast.AugAssign, ())):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         if not any(_is_sys_path(index, target) for target in targets):
@@ -182,7 +182,7 @@ def sys_path_additions(index: ScriptIndex, path: str, cwd: str = "") -> list[Add
         own, kept = _list_with_sys_path(index, statement.value)
         first = isinstance(statement, ast.Assign) and kept != 0
         for node in own if own is not None else [statement.value]:
-            take(node, first=first, line=statement.lineno)
+            take(node, at_front=first, line=statement.lineno)
     return found
 
 

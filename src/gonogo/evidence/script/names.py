@@ -12,7 +12,14 @@ import builtins
 from functools import cached_property
 from typing import Protocol
 
-from gonogo.evidence.script.flow import bound_to, class_of_self, function_named, reaching, scope_binding, set_on_self
+from gonogo.evidence.script.flow import (
+    bound_to,
+    class_of_self,
+    reaching,
+    resolve_function,
+    scope_binding,
+    self_attribute_bindings,
+)
 from gonogo.evidence.script.nodes import annotated_class, is_none, is_static
 from gonogo.evidence.script.spelling import canonical
 from gonogo.evidence.script.syntax_index import FUNCTIONS, Binding, ScriptIndex, position
@@ -23,16 +30,18 @@ Names = tuple[str, ...]
 _BUILTINS = frozenset(dir(builtins))
 _MAX_DEPTH = 40
 _MAX_BASES = 10
-_RETURN_THEMSELVES = frozenset(
+_SELF_RETURNING_METHODS = frozenset(
     {
         *("to", "cuda", "cpu", "npu", "xpu", "train", "eval", "half", "float", "double", "bfloat16", "apply"),
         "requires_grad_",
     }
 )
-_PARSED = frozenset({"parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file", "parse_dict"})
+_DATACLASS_PARSING_METHODS = frozenset(
+    {"parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file", "parse_dict"}
+)
 
 
-class Elsewhere(Protocol):
+class ProjectNames(Protocol):
     """What other files of the project say of a dotted name that this script imports."""
 
     def names(self, dotted: str) -> Names | None:
@@ -51,9 +60,9 @@ class Elsewhere(Protocol):
 class NameResolver:
     """Answers for one script; everything is worked out when asked, and once."""
 
-    def __init__(self, index: ScriptIndex, elsewhere: Elsewhere | None = None, module: str = "") -> None:
+    def __init__(self, index: ScriptIndex, resolve_external: ProjectNames | None = None, module: str = "") -> None:
         self.index = index
-        self.elsewhere = elsewhere
+        self.elsewhere = resolve_external
         self.module = module
         """What other scripts import this one as; the entry, which none does, is called by bare names."""
         self._names: dict[ast.AST, Names] = {}
@@ -85,7 +94,7 @@ class NameResolver:
             held = self.attribute_bindings(node)
             if held is not None:
                 resolver, bindings = held
-                agreed = self._agreed([resolver.names_bound(binding) for binding in bindings], bindings)
+                agreed = self._agreed_names([resolver.names_of_binding(binding) for binding in bindings], bindings)
                 if agreed:
                     return agreed
             bases = self.names(node.value) or self.kinds(node.value)
@@ -102,11 +111,11 @@ class NameResolver:
     def _names_of_name(self, node: ast.Name) -> Names:
         scope = scope_binding(self.index, node.id, node)
         if scope is None:
-            return self._names_of_free(node.id)
+            return self._names_of_unbound(node.id)
         found = reaching(self.index, scope.names[node.id], scope, node)
-        return self._agreed([self.names_bound(binding) for binding in found], found)
+        return self._agreed_names([self.names_of_binding(binding) for binding in found], found)
 
-    def _names_of_free(self, name: str) -> Names:
+    def _names_of_unbound(self, name: str) -> Names:
         stars = self.index.module.stars
         for module in stars:
             there = self.elsewhere.names(f"{module}.{name}") if self.elsewhere is not None else None
@@ -116,7 +125,7 @@ class NameResolver:
             return (name,)
         return (canonical(f"{stars[0]}.{name}"),) if len(stars) == 1 else ()
 
-    def names_bound(self, binding: Binding) -> Names:
+    def names_of_binding(self, binding: Binding) -> Names:
         """The names of what one binding gives a name."""
         if binding.kind == "import":
             return self._imported((binding.value,))
@@ -190,9 +199,9 @@ class NameResolver:
         return None
 
     @staticmethod
-    def _agreed(found: list[Names], bindings: list[Binding]) -> Names:
+    def _agreed_names(resolved_names: list[Names], bindings: list[Binding]) -> Names:
         """One answer of several: where all agree, ``None`` and failed imports left out of account."""
-        pairs = list(zip(found, bindings, strict=True))
+        pairs = list(zip(resolved_names, bindings, strict=True))
         imported = [pair for pair in pairs if pair[1].kind == "import"]
         rest = [pair for pair in pairs if pair[1].kind != "import"]
         if imported and all(isinstance(binding.value, ast.Constant) for _, binding in rest):
@@ -206,7 +215,7 @@ class NameResolver:
         """What the methods of a class set on ``self``."""
         found = self._attributes.get(owner)
         if found is None:
-            found = self._attributes[owner] = set_on_self(self.index, owner)
+            found = self._attributes[owner] = self_attribute_bindings(self.index, owner)
         return found
 
     def kinds(self, node: ast.AST) -> Names:
@@ -246,17 +255,17 @@ class NameResolver:
             return self.kinds(node.value)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             key = node.slice.value
-            return self._kinds_at(node.value, (key,)) if isinstance(key, int) and 0 <= key < 100 else ()
+            return self._kinds_of_element(node.value, (key,)) if isinstance(key, int) and 0 <= key < 100 else ()
         return ()
 
     def kinds_agreed(self, bindings: list[Binding]) -> Names:
         """What made the object that a name holds, where all that may have bound it agree."""
-        known = [self._kinds_bound(binding) for binding in bindings if not is_none(binding.value)]
+        known = [self._kinds_of_binding(binding) for binding in bindings if not is_none(binding.value)]
         return known[0] if known and all(kinds == known[0] for kinds in known) else ()
 
-    def _kinds_bound(self, binding: Binding) -> Names:
+    def _kinds_of_binding(self, binding: Binding) -> Names:
         if binding.kind == "assign":
-            return self._kinds_at(binding.value, binding.path)
+            return self._kinds_of_element(binding.value, binding.path)
         if binding.kind == "with":
             return self.kinds(binding.value)
         if binding.kind == "import" and self.elsewhere is not None:
@@ -265,14 +274,14 @@ class NameResolver:
             return self._kinds_of_parameter(binding)
         return ()
 
-    def _kinds_at(self, value: ast.AST, path: tuple[int, ...]) -> Names:
+    def _kinds_of_element(self, value: ast.AST, path: tuple[int, ...]) -> Names:
         if not path:
             return self.kinds(value)
         if isinstance(value, (ast.Tuple, ast.List)):
             elements = value.elts[: path[0] + 1]
             if len(elements) <= path[0] or any(isinstance(each, ast.Starred) for each in elements):
                 return ()
-            return self._kinds_at(elements[path[0]], path[1:])
+            return self._kinds_of_element(elements[path[0]], path[1:])
         return self.result(value, path) if isinstance(value, ast.Call) else ()
 
     def _kinds_of_parameter(self, binding: Binding) -> Names:
@@ -289,9 +298,9 @@ class NameResolver:
             names = self.names(annotated)
             if names and names[0] not in _BUILTINS and not names[0].startswith(("typing.", "collections.")):
                 return names
-        return self._kinds_passed(arg, function)
+        return self._kinds_of_arguments(arg, function)
 
-    def _kinds_passed(self, arg: ast.arg, function: ast.AST) -> Names:
+    def _kinds_of_arguments(self, arg: ast.arg, function: ast.AST) -> Names:
         """What every call of a function in this script passes for a parameter."""
         if not isinstance(function, FUNCTIONS) or not isinstance(self.index.parents.get(function), ast.Module):
             return ()
@@ -316,29 +325,29 @@ class NameResolver:
         func = call.func
         names = self.names(func)
         if isinstance(func, ast.Name) and func.id == "super" and names == ("super",):
-            owner = self._class_around(call)
+            owner = self._enclosing_class(call)
             return self.ancestors(owner) if owner is not None else ()
         if isinstance(func, ast.Attribute):
-            if func.attr in _RETURN_THEMSELVES and not path:
+            if func.attr in _SELF_RETURNING_METHODS and not path:
                 return self.kinds(func.value) or names
             if func.attr == "prepare" and names[:1] == ("accelerate.Accelerator.prepare",):
                 at = path[0] if path else 0
                 if len(path) <= 1 and at < len(call.args) and (path or len(call.args) == 1):
                     return self.kinds(call.args[at])
                 return ()
-            if func.attr in _PARSED and path:
-                parsed = self._parsed_class(func.value, path[0])
+            if func.attr in _DATACLASS_PARSING_METHODS and path:
+                parsed = self._parsed_dataclass(func.value, path[0])
                 if parsed:
                     return parsed
         if not names:
             return ()
-        function = function_named(self.index, func)
+        function = resolve_function(self.index, func)
         if function is not None:
             return self._returned(function, path) or _at(names, path)
         there = self.elsewhere.result(names[0], path) if self.elsewhere is not None else None
         return there or _at(names, path)
 
-    def _parsed_class(self, parser: ast.expr, at: int) -> Names:
+    def _parsed_dataclass(self, parser: ast.expr, at: int) -> Names:
         """The dataclass that HfArgumentParser fills at a place of its answer."""
         made = bound_to(self.index, parser)
         if not isinstance(made, ast.Call) or self.names(made.func)[:1] != ("transformers.HfArgumentParser",):
@@ -356,24 +365,24 @@ class NameResolver:
             return ()
         self._returning.add(key)
         try:
-            return self._returned_by(function, path)
+            return self._find_kinds_returned(function, path)
         finally:
             self._returning.discard(key)
 
-    def _returned_by(self, function: ast.AST, path: tuple[int, ...]) -> Names:
+    def _find_kinds_returned(self, function: ast.AST, path: tuple[int, ...]) -> Names:
         returns = [each for each in self.index.by_type.get(ast.Return, ()) if each.value is not None]
         own = [each for each in returns if self.index.scope_at(each).node is function]
-        found = [self._kinds_at(each.value, path) for each in own]
+        found = [self._kinds_of_element(each.value, path) for each in own]
         return found[0] if found and all(kinds == found[0] for kinds in found) else ()
 
-    def returned_by(self, name: str, path: tuple[int, ...]) -> Names:
+    def kinds_returned_by(self, name: str, path: tuple[int, ...]) -> Names:
         """What the function of that name at the script's top returns."""
         bindings = self.index.module.names.get(name, [])
         if len(bindings) == 1 and isinstance(bindings[0].node, FUNCTIONS):
             return self._returned(bindings[0].node, path)
         return ()
 
-    def _class_around(self, node: ast.AST) -> ast.ClassDef | None:
+    def _enclosing_class(self, node: ast.AST) -> ast.ClassDef | None:
         parent = self.index.parents.get(node)
         while parent is not None and not isinstance(parent, ast.ClassDef):
             parent = self.index.parents.get(parent)

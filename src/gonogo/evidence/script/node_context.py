@@ -54,7 +54,7 @@ def tests_around(index: ScriptIndex, node: ast.AST) -> tuple[ast.expr, ...]:
             found += [_negate(each) if negate else each for each in before[:at]]
         if isinstance(child, ast.stmt):
             # ``if rank != 0: return`` earlier in the block: what follows runs where that test failed.
-            found += [_negate(leave.test) for leave in index.leaves_before(child)]
+            found += [_negate(leave.test) for leave in index.early_exits_before(child)]
         if isinstance(parent, (*FUNCTIONS, ast.Lambda)):
             break
         child, parent = parent, parents.get(parent)

@@ -16,9 +16,9 @@ from gonogo.evidence.script.script import Script
 from gonogo.evidence.script.syntax_index import COMPREHENSIONS
 from gonogo.evidence.script.zero_terms import ZeroTerm, zero_term
 
-_ITERATED = frozenset({"parameters", "named_parameters"})
+_PARAMETER_ITERATORS = frozenset({"parameters", "named_parameters"})
 # Of a parameter these are known without its values.
-_NEUTRAL = frozenset(
+_METADATA_ATTRIBUTES = frozenset(
     {
         *("numel", "nelement", "requires_grad", "requires_grad_", "shape", "size", "dim", "ndim", "dtype", "device"),
         *("grad", "grad_fn", "is_leaf", "element_size", "itemsize", "nbytes", "name", "register_hook", "is_cuda"),
@@ -27,9 +27,9 @@ _NEUTRAL = frozenset(
         *("tensor_model_parallel", "all_gather", "partition", "main_grad", "decay", "allreduce", "sequence_parallel"),
     }
 )
-_UNDIFFERENTIATED = frozenset({"data", "detach", "detach_", "item", "tolist", "cpu", "numpy"})
+_NO_GRAD_ATTRIBUTES = frozenset({"data", "detach", "detach_", "item", "tolist", "cpu", "numpy"})
 # Functions of torch that take a tensor for its shape, its type or its place, or see to partitioned parameters.
-_NOT_VALUES = frozenset(
+_METADATA_FUNCTIONS = frozenset(
     {
         *("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "numel", "is_tensor", "to"),
         *("is_floating_point", "is_complex", "type_as", "expand_as", "view_as", "new_zeros", "new_ones", "new_empty"),
@@ -46,14 +46,14 @@ _NOT_VALUES = frozenset(
     }
 )
 # What these compute is plain from their names, wherever they come from.
-_COMPUTES = frozenset(
+_COMPUTING_FUNCTIONS = frozenset(
     {
         *("linear", "bilinear", "embedding", "conv1d", "conv2d", "conv3d", "layer_norm", "rms_norm", "matmul", "mm"),
         *("bmm", "addmm", "einsum", "dot", "norm", "sum", "mean", "square", "isnan", "isinf", "isfinite", "mse_loss"),
         *("cross_entropy", "cosine_similarity", "normalize", "softmax", "log_softmax", "allclose", "equal"),
     }
 )
-_REDUCES = frozenset(
+_COMPUTING_METHODS = frozenset(
     {
         *("sum", "mean", "norm", "abs", "pow", "square", "max", "min", "prod", "std", "var", "sqrt", "exp", "log"),
         *("mul", "add", "sub", "div", "amax", "amin", "all", "any", "matmul", "mm", "dot", "isnan", "isinf"),
@@ -67,9 +67,9 @@ _FORMS = frozenset(
         *("t", "T", "mT", "transpose", "permute", "unsqueeze", "squeeze", "expand", "contiguous", "clone", "cuda"),
     }
 )
-_JOINS = frozenset({"cat", "stack", "concat", "concatenate", "hstack", "vstack", "sum", "norm"})
-_GATHERS = frozenset({"GatheredParameters", "gather_params_ctx", "unwrap_model_for_generation"})
-_WEIGHTS = frozenset({"weight", "bias"})
+_JOINING_FUNCTIONS = frozenset({"cat", "stack", "concat", "concatenate", "hstack", "vstack", "sum", "norm"})
+_GATHERING_CONTEXTS = frozenset({"GatheredParameters", "gather_params_ctx", "unwrap_model_for_generation"})
+_WEIGHT_ATTRIBUTES = frozenset({"weight", "bias"})
 
 
 class ParameterUse(msgspec.Struct, frozen=True, eq=False):
@@ -107,7 +107,7 @@ def parameter_uses(script: Script) -> tuple[ParameterUse, ...]:
         dotted(call.node.args[-1]) for call in script.calls("*.register_external_parameter") if call.node.args
     }
     found: dict[int, ParameterUse] = {}
-    for kind, node, module, no_grad in (*_uses_in_iterations(script), *_single(script)):
+    for kind, node, module, no_grad in (*_uses_in_iterations(script), *_uses_of_attributes(script)):
         statement = script.statement(node)
         if statement is None or id(node) in found:
             continue
@@ -118,7 +118,7 @@ def parameter_uses(script: Script) -> tuple[ParameterUse, ...]:
             node,
             module,
             statement,
-            any(name.rpartition(".")[2] in _GATHERS for name in contexts),
+            any(name.rpartition(".")[2] in _GATHERING_CONTEXTS for name in contexts),
             no_grad or any(name.endswith(("torch.no_grad", "torch.inference_mode")) for name in contexts),
             any(dotted(each) in registered for each in ast.walk(node) if isinstance(each, ast.Attribute)),
             isinstance(module, ast.Name) and module.id == "self" and kind != "reduced",
@@ -133,23 +133,23 @@ _Found = tuple[str, ast.expr, ast.expr, bool]
 
 def _uses_in_iterations(script: Script) -> Iterator[_Found]:
     """Uses of the loop variable over ``m.parameters()``, in comprehensions and ``for`` statements."""
-    for method in _ITERATED:
+    for method in _PARAMETER_ITERATORS:
         for call in script.calls(f"*.{method}"):
             module = call.receiver
             if module is None:
                 continue
             loop = _loop_over(script, call.node)
             if loop is None:
-                yield from _as_vector(script, call.node, module)
+                yield from _uses_as_vector(script, call.node, module)
                 continue
             name = _loop_variable(loop, method)
             if name is None:
                 continue
             holder = script.parent(loop) if isinstance(loop, ast.comprehension) else loop
             if isinstance(holder, COMPREHENSIONS):
-                yield from _in_comprehension(script, holder, name, module)
+                yield from _uses_in_comprehension(script, holder, name, module)
             elif isinstance(holder, ast.For):
-                yield from _in_loop(script, holder, name, module)
+                yield from _uses_in_loop(script, holder, name, module)
 
 
 def _loop_over(script: Script, node: ast.expr) -> ast.comprehension | ast.For | None:
@@ -175,19 +175,19 @@ def _loop_variable(loop: ast.comprehension | ast.For, method: str) -> str | None
     return target.id if isinstance(target, ast.Name) else None
 
 
-def _as_vector(script: Script, node: ast.Call, module: ast.expr) -> Iterator[_Found]:
+def _uses_as_vector(script: Script, node: ast.Call, module: ast.expr) -> Iterator[_Found]:
     parent = script.parent(node)
     if isinstance(parent, ast.Call) and dotted(parent.func).endswith("parameters_to_vector"):
         yield "reduced", parent, module, False
 
 
-def _in_comprehension(script: Script, holder: ast.expr, name: str, module: ast.expr) -> Iterator[_Found]:
-    outer = script.parent(holder)
-    whole: ast.expr = outer if isinstance(outer, ast.Call) and holder in outer.args else holder
-    joins = isinstance(whole, ast.Call) and _last_part(whole.func) in _JOINS
-    for use in _names_in(holder, name):
-        found = _computed_with(script, use)
-        element = getattr(holder, "elt", None)
+def _uses_in_comprehension(script: Script, comprehension: ast.expr, name: str, module: ast.expr) -> Iterator[_Found]:
+    outer = script.parent(comprehension)
+    whole: ast.expr = outer if isinstance(outer, ast.Call) and comprehension in outer.args else comprehension
+    joins = isinstance(whole, ast.Call) and _last_part(whole.func) in _JOINING_FUNCTIONS
+    for use in _names_in(comprehension, name):
+        found = _computation_of(script, use)
+        element = getattr(comprehension, "elt", None)
         if found is None or not (found.computed is not None or (joins and found.form is element)):
             continue
         if isinstance(whole, ast.Call) and _last_part(whole.func) in ("stack", "cat"):
@@ -199,10 +199,10 @@ def _in_comprehension(script: Script, holder: ast.expr, name: str, module: ast.e
         return
 
 
-def _in_loop(script: Script, holder: ast.For, name: str, module: ast.expr) -> Iterator[_Found]:
-    for statement in holder.body:
+def _uses_in_loop(script: Script, loop: ast.For, name: str, module: ast.expr) -> Iterator[_Found]:
+    for statement in loop.body:
         for use in _names_in(statement, name):
-            found = _computed_with(script, use)
+            found = _computation_of(script, use)
             if found is not None and found.computed is not None:
                 yield "reduced", found.computed, module, found.no_grad
 
@@ -213,15 +213,15 @@ def _names_in(node: ast.AST, name: str) -> Iterator[ast.Name]:
             yield each
 
 
-def _single(script: Script) -> Iterator[_Found]:
+def _uses_of_attributes(script: Script) -> Iterator[_Found]:
     """``m.weight`` and ``m.bias`` where their values are computed with."""
     for node in script.nodes(ast.Attribute):
-        if node.attr not in _WEIGHTS or not isinstance(node.ctx, ast.Load):
+        if node.attr not in _WEIGHT_ATTRIBUTES or not isinstance(node.ctx, ast.Load):
             continue
         function = script.enclosing_function(node)
         if function is not None and function.name in ("__init__", "_init_weights", "init_weights", "reset_parameters"):
             continue
-        found = _computed_with(script, node)
+        found = _computation_of(script, node)
         if found is not None and found.computed is not None:
             computed = found.computed
             reduced = isinstance(computed, ast.Call) and _is_method_of(computed, node)
@@ -232,7 +232,7 @@ def _is_method_of(call: ast.Call, node: ast.expr) -> bool:
     return isinstance(call.func, ast.Attribute) and any(each is node for each in ast.walk(call.func.value))
 
 
-class _Computed(msgspec.Struct, frozen=True, eq=False):
+class _Computation(msgspec.Struct, frozen=True, eq=False):
     """What is done with a parameter: the expression that computes with its values, if any, and the form it is in."""
 
     computed: ast.expr | None
@@ -240,7 +240,7 @@ class _Computed(msgspec.Struct, frozen=True, eq=False):
     no_grad: bool
 
 
-def _computed_with(script: Script, node: ast.expr) -> _Computed | None:
+def _computation_of(script: Script, node: ast.expr) -> _Computation | None:
     """What is done with a parameter; None where that needs no values, or DeepSpeed sees to them."""
     current: ast.expr = node
     no_grad = False
@@ -249,35 +249,37 @@ def _computed_with(script: Script, node: ast.expr) -> _Computed | None:
         if isinstance(parent, ast.Attribute):
             call = script.parent(parent)
             called = call if isinstance(call, ast.Call) and call.func is parent else None
-            if parent.attr in _REDUCES and called is not None:
-                return _Computed(called, called, no_grad)
-            if parent.attr in _NEUTRAL or parent.attr not in (_FORMS | _UNDIFFERENTIATED):
+            if parent.attr in _COMPUTING_METHODS and called is not None:
+                return _Computation(called, called, no_grad)
+            if parent.attr in _METADATA_ATTRIBUTES or parent.attr not in (_FORMS | _NO_GRAD_ATTRIBUTES):
                 return None
-            no_grad = no_grad or parent.attr in _UNDIFFERENTIATED
+            no_grad = no_grad or parent.attr in _NO_GRAD_ATTRIBUTES
             current = called if called is not None else parent
         elif isinstance(parent, ast.Subscript) and parent.value is current and isinstance(parent.ctx, ast.Load):
             current = parent
         elif isinstance(parent, ast.BinOp):
-            return _Computed(parent, current, no_grad)
+            return _Computation(parent, current, no_grad)
         else:
             call = script.parent(parent) if isinstance(parent, ast.keyword) else parent
             if not isinstance(call, ast.Call) or current is call.func:
-                return _Computed(None, current, no_grad)
+                return _Computation(None, current, no_grad)
             return (
-                _Computed(call, current, no_grad) if _takes_values(script, call) else _Computed(None, current, no_grad)
+                _Computation(call, current, no_grad)
+                if _reads_tensor_values(script, call)
+                else _Computation(None, current, no_grad)
             )
 
 
-def _takes_values(script: Script, call: ast.Call) -> bool:
+def _reads_tensor_values(script: Script, call: ast.Call) -> bool:
     """Whether a function computes with the tensors that it is given; of the user's own that can't be told."""
     last = _last_part(call.func)
-    if last in _COMPUTES:
+    if last in _COMPUTING_FUNCTIONS:
         return True
     name = script.qualified(call.func) or ""
     of_torch = name.startswith("torch.") and not name.startswith(
         ("torch.nn.init.", "torch.distributed.", "torch.optim.")
     )
-    return of_torch and last not in _NOT_VALUES and not last.endswith("_") and not last[:1].isupper()
+    return of_torch and last not in _METADATA_FUNCTIONS and not last.endswith("_") and not last[:1].isupper()
 
 
 def _last_part(func: ast.expr) -> str:

@@ -20,7 +20,7 @@ MAX_SCRIPT_BYTES = 512 << 10
 before 3.11 Python can crash on what they nest."""
 _MAX_LINE_LENGTH_BEFORE_3_11 = 64 << 10
 
-_COOKIE = Pattern(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_ENCODING_COOKIE_PATTERN = Pattern(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _UTF8_NAMES = frozenset({"utf-8", "utf8", "utf-8-sig", "u8", "ascii", "us-ascii"})
 # Stateless, and none whose decoder is slow on purpose-made bytes, as punycode's is.
 _ENCODINGS = frozenset(
@@ -60,7 +60,7 @@ class ScriptProblem(msgspec.Struct, frozen=True):
         return self.kind in ("syntax", "encoding", "null-byte")
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class ParsedSource(msgspec.Struct, frozen=True):
     """A syntax tree, or a problem; and the encoding where it isn't UTF-8."""
 
     tree: ast.Module | None
@@ -68,44 +68,44 @@ class Parsed(msgspec.Struct, frozen=True):
     encoding: str | None = None
 
 
-def parse(source: SourceFile) -> Parsed:
+def parse(source: SourceFile) -> ParsedSource:
     """The source as Python reads it. Never raises, however broken, deep or large it is."""
     data = source.data
     if len(data) > MAX_SCRIPT_BYTES or (sys.version_info < (3, 11) and _may_crash_the_parser(data)):
         message = _TOO_LARGE.format(size=len(data) >> 10, limit=MAX_SCRIPT_BYTES >> 10)
-        return Parsed(None, ScriptProblem("too-large", source.place(0, 0), message))
+        return ParsedSource(None, ScriptProblem("too-large", source.place(0, 0), message))
     null = data.find(b"\0")
     if null >= 0:
-        return Parsed(None, ScriptProblem("null-byte", source.place(null, null + 1), _NULL))
+        return ParsedSource(None, ScriptProblem("null-byte", source.place(null, null + 1), _NULL))
     encoding, problem = _encoding(source)
     if problem is not None:
-        return Parsed(None, problem)
+        return ParsedSource(None, problem)
     if encoding is not None:
         try:
             text = data.decode(encoding)
         except (UnicodeError, LookupError):
             message = _NOT_IN_ENCODING.format(encoding=encoding)
-            return Parsed(None, ScriptProblem("encoding", source.place(0, 0), message))
+            return ParsedSource(None, ScriptProblem("encoding", source.place(0, 0), message))
     elif not source.is_utf8:
         at = _first_undecodable(data)
-        return Parsed(None, ScriptProblem("encoding", source.place(at, at + 1), _NOT_UTF8))
+        return ParsedSource(None, ScriptProblem("encoding", source.place(at, at + 1), _NOT_UTF8))
     else:
         text = source.text
     try:
-        with without_collecting(), warnings.catch_warnings():
+        with gc_disabled(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "\d" in the user's strings is not ours to say on stderr
-            return Parsed(ast.parse(text), None, encoding)
+            return ParsedSource(ast.parse(text), None, encoding)
     except (RecursionError, MemoryError):
-        return Parsed(None, ScriptProblem("too-deep", source.place(0, 0), _TOO_DEEP))
+        return ParsedSource(None, ScriptProblem("too-deep", source.place(0, 0), _TOO_DEEP))
     except SyntaxError as error:
-        return Parsed(None, _syntax_problem(source, error))
+        return ParsedSource(None, _syntax_problem(source, error))
     except (ValueError, OverflowError) as error:  # an int literal of more digits than Python converts, for one
-        message = _SAYS.format(message=str(error))
-        return Parsed(None, ScriptProblem("syntax", source.place(0, 0), message))
+        message = _SYNTAX_ERROR_TEXT.format(message=str(error))
+        return ParsedSource(None, ScriptProblem("syntax", source.place(0, 0), message))
 
 
 @contextmanager
-def without_collecting() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """No garbage collection while many objects are made and none of them is garbage: it takes a third of the time."""
     collecting = gc.isenabled()
     gc.disable()
@@ -129,7 +129,7 @@ def _encoding(source: SourceFile) -> tuple[str | None, ScriptProblem | None]:
         return None, None
     lines = head.decode("latin-1").removeprefix("\xef\xbb\xbf").splitlines()[:2]
     for number, line in enumerate(lines):
-        match = _COOKIE.match(line)
+        match = _ENCODING_COOKIE_PATTERN.match(line)
         if match is not None:
             name = match.group(1).lower().replace("_", "-")
             if name in _UTF8_NAMES or name.startswith("utf-8-"):
@@ -160,15 +160,15 @@ def _syntax_problem(source: SourceFile, error: SyntaxError) -> ScriptProblem:
     end = max(start, source.line_start(line) + len(source.line_bytes(line).rstrip(b"\r\n")))
     place = source.place(start, end)
     message = error.msg or "invalid syntax"
-    needs = _needs_newer(text, message)
+    needs = _required_python_version(text, message)
     if needs is not None:
         version = ".".join(map(str, needs))
         running = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        return ScriptProblem("newer-python", place, _NEWER.format(needs=version, running=running), version)
-    return ScriptProblem("syntax", place, _SAYS.format(message=message))
+        return ScriptProblem("newer-python", place, _NEWER_PYTHON_TEXT.format(needs=version, running=running), version)
+    return ScriptProblem("syntax", place, _SYNTAX_ERROR_TEXT.format(message=message))
 
 
-def _needs_newer(line: str, message: str) -> tuple[int, int] | None:
+def _required_python_version(line: str, message: str) -> tuple[int, int] | None:
     """The Python from which on this line may be right, where that is newer than the one that runs."""
     running = sys.version_info[:2]
     for since, pattern in _NEWER_SYNTAX:
@@ -191,7 +191,7 @@ _NOT_UTF8 = translated(
 )
 _NOT_IN_ENCODING = translated("its content is not in the declared encoding {encoding}")
 _UNKNOWN_ENCODING = translated("gonogo doesn't support its declared encoding {encoding}")
-_SAYS = translated("Python can't parse it: {message}")
-_NEWER = translated(
+_SYNTAX_ERROR_TEXT = translated("Python can't parse it: {message}")
+_NEWER_PYTHON_TEXT = translated(
     "this line may need Python {needs}, but gonogo runs on Python {running}: run gonogo with the script's own Python"
 )

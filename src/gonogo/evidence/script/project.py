@@ -74,11 +74,11 @@ class Project:
             self._imports.clear()
         elif script.source is not source:
             script.take(source)
-        if self._takes_paths_of(script, path):
+        if self._add_search_paths_of(script, path):
             self._imports.clear()
         return script
 
-    def _takes_paths_of(self, script: Script, path: str) -> bool:
+    def _add_search_paths_of(self, script: Script, path: str) -> bool:
         """Take what a script puts on ``sys.path`` into the search; whether that is anything new."""
         if b"sys" not in script.source.data or b"path" not in script.source.data:
             return False
@@ -136,7 +136,7 @@ class Project:
         real = os.path.realpath(path)
         if real in self._scripts:
             return self._scripts[real]
-        if len(self._scripts) >= 10 * MAX_SCRIPTS or not self.search.is_ours(real):
+        if len(self._scripts) >= 10 * MAX_SCRIPTS or not self.search.is_project_path(real):
             return None
         try:
             source = SourceFile.read(self._shown(real))
@@ -144,10 +144,10 @@ class Project:
             self._scripts[real] = None
             return None
         script = self._scripts[real] = self._new_script(source, real, module)
-        if self.search.path is not None and self._takes_paths_of(script, real):
+        if self.search.path is not None and self._add_search_paths_of(script, real):
             self._imports.clear()
             for view in self._views.values():
-                view.forget_absent()
+                view.forget_missing_modules()
         return script
 
     def _shown(self, real: str) -> str:
@@ -173,7 +173,7 @@ class ProjectView:
         self._asking: set[str] = set()
         self._named: dict[str, Names | None] = {}
 
-    def forget_absent(self) -> None:
+    def forget_missing_modules(self) -> None:
         """Look again for what was not found: another folder is searched now."""
         self._found = {name: at for name, at in self._found.items() if at is not None}
 
@@ -204,7 +204,7 @@ class ProjectView:
             return None
         search = self.project.search
         if search.path is not None and level and self.script.package:
-            path = search.beside_package(dotted, self.top)
+            path = search.relative_import_file(dotted, self.top)
             return self.project.script_at(path, dotted) if path is not None else None
         path = search.module(dotted, self.folder)
         if path is None and self.top != self.folder and level:
@@ -260,7 +260,7 @@ class ProjectView:
             if bindings[-1].kind == "define":
                 defined = script.names.defined(node)
                 return tuple(f"{each}.{rest}" for each in defined) if rest else defined
-            bound = script.names.names_bound(bindings[-1])
+            bound = script.names.names_of_binding(bindings[-1])
             if rest:
                 bound = tuple(f"{each}.{rest}" for each in bound)
             return bound or None
@@ -274,12 +274,12 @@ class ProjectView:
             first = inner.partition(".")[0]
             stars = self.script.index.module.stars
             for module in stars if len(stars) <= _MAX_STAR_IMPORTS else ():
-                if self.may_give(module, first) and (found := self.names(f"{module}.{inner}")):
+                if self.may_export(module, first) and (found := self.names(f"{module}.{inner}")):
                     self._starred[inner] = found
                     break
         return self._starred[inner]
 
-    def may_give(self, module: str, name: str) -> bool:
+    def may_export(self, module: str, name: str) -> bool:
         """Whether ``from module import *`` may bring a name: False where the module is at hand and has none such."""
         at = self._at(module)
         if at is None or at[1]:
@@ -308,7 +308,7 @@ class ProjectView:
             return None
         self._asking.add(key)
         try:
-            return at[0].names.returned_by(at[1], path)
+            return at[0].names.kinds_returned_by(at[1], path)
         finally:
             self._asking.discard(key)
 

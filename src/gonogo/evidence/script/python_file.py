@@ -10,9 +10,9 @@ from typing import Protocol, TypeVar
 from gonogo.evidence.field import Field
 from gonogo.evidence.script.edits import ScriptEditor
 from gonogo.evidence.script.flow import bound_to
-from gonogo.evidence.script.names import Elsewhere, NameResolver
+from gonogo.evidence.script.names import NameResolver, ProjectNames
 from gonogo.evidence.script.node_context import contexts_around, tests_around
-from gonogo.evidence.script.parse import Parsed, ScriptProblem, parse, without_collecting
+from gonogo.evidence.script.parse import ParsedSource, ScriptProblem, gc_disabled, parse
 from gonogo.evidence.script.syntax_index import FUNCTIONS, LOOPS, Function, ScriptIndex
 from gonogo.evidence.script.values import Value, ValueResolver
 from gonogo.evidence.source_file import Place, SourceFile
@@ -21,7 +21,7 @@ from gonogo.finding import Edit
 _Node = TypeVar("_Node", bound=ast.AST)
 
 
-class HoldsCall(Protocol):
+class HasCallNode(Protocol):
     """What stands for a call of the tree."""
 
     @property
@@ -29,7 +29,7 @@ class HoldsCall(Protocol):
         """The call."""
 
 
-class ProjectModules(Elsewhere, Protocol):
+class ProjectModules(ProjectNames, Protocol):
     """The other files of a file's project, as it sees them."""
 
     def value(self, dotted: str) -> Value | None:
@@ -64,7 +64,7 @@ class PythonFile:
         return self.source.path
 
     @cached_property
-    def parsed(self) -> Parsed:
+    def parsed(self) -> ParsedSource:
         """The tree, or what is wrong with the file."""
         return parse(self.source)
 
@@ -81,7 +81,7 @@ class PythonFile:
     @cached_property
     def index(self) -> ScriptIndex:
         """Parents and scopes."""
-        with without_collecting():
+        with gc_disabled():
             return ScriptIndex(self.tree or ast.Module(body=[], type_ignores=[]), self.package)
 
     @cached_property
@@ -92,9 +92,9 @@ class PythonFile:
     @cached_property
     def values(self) -> ValueResolver:
         """What expressions come to."""
-        return ValueResolver(self.names, self._value_elsewhere)
+        return ValueResolver(self.names, self._imported_value)
 
-    def _value_elsewhere(self, name: str) -> Value | None:
+    def _imported_value(self, name: str) -> Value | None:
         return self.elsewhere.value(name) if self.elsewhere is not None else None
 
     # Names and values
@@ -233,7 +233,7 @@ class PythonFile:
         text = self.source.line_bytes(line).decode(encoding, "replace").encode("utf-8")
         return len(text[:column].decode("utf-8", "ignore").encode(encoding, "replace"))
 
-    def headline(self, node: ast.AST) -> Place:
+    def first_line_place(self, node: ast.AST) -> Place:
         """The first line of a node: of a class or a loop, what a report should underline."""
         place = self.place(node)
         end = self.source.data.find(b"\n", place.start)
@@ -243,13 +243,13 @@ class PythonFile:
     def _editor(self) -> ScriptEditor | None:
         return ScriptEditor(self.source, self.index) if self.editable else None
 
-    def removing_keyword(self, call: ast.Call | HoldsCall, name: str) -> Edit | None:
+    def removing_keyword(self, call: ast.Call | HasCallNode, name: str) -> Edit | None:
         """Take a keyword out of a call; None where the call doesn't hold it itself, or nothing can be edited."""
         node = call if isinstance(call, ast.Call) else call.node
         keyword = next((each for each in node.keywords if each.arg == name), None)
         return self._editor.remove_keyword(node, keyword) if self._editor is not None and keyword is not None else None
 
-    def setting_keyword(self, call: ast.Call | HoldsCall, name: str, source_text: str) -> Edit | None:
+    def setting_keyword(self, call: ast.Call | HasCallNode, name: str, source_text: str) -> Edit | None:
         """Give a call a keyword, or the keyword another value."""
         node = call if isinstance(call, ast.Call) else call.node
         if self._editor is None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from gonogo.evidence.script.script import Script
 
-_Unit = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _PLAIN_DECORATORS = frozenset(
     {
         *("dataclass", "no_grad", "inference_mode", "wraps", "contextmanager", "lru_cache", "cache", "property"),
@@ -23,27 +23,27 @@ _PLAIN_DECORATORS = frozenset(
 """Decorators that keep no list of what they decorate: what they stand on is reached by its name alone."""
 
 
-class Reached:
+class ReachableCode:
     """The lines that a run reaches, of the scripts that belong to it; the first of them is its entry.
 
     ``called``: the function of the entry that the launch itself calls, as a console script does.
     """
 
-    def __init__(self, scripts: Sequence[Script], called: str = "") -> None:
+    def __init__(self, scripts: Sequence[Script], entry_function: str = "") -> None:
         self._named: set[str] = set()
         self._of_objects: set[str] = set()
         self._waiting: list[tuple[ast.AST, Script]] = []
-        self._by_name: dict[str, list[_Unit]] = {}
-        self._open: set[_Unit] = set()
-        self._methods: dict[str, list[_Unit]] = {}
-        self._scripts: dict[_Unit, Script] = {}
-        self._units: dict[str, list[_Unit]] = {}
+        self._by_name: dict[str, list[_Definition]] = {}
+        self._open: set[_Definition] = set()
+        self._methods: dict[str, list[_Definition]] = {}
+        self._scripts: dict[_Definition, Script] = {}
+        self._units: dict[str, list[_Definition]] = {}
         self._classes: dict[str, list[ast.ClassDef]] = {}
         for number, script in enumerate(scripts):
             if script.tree is not None:
                 self._take(script.tree.body, script, entry=number == 0)
-                if number == 0 and called:
-                    self._waiting.append((ast.Name(called, ast.Load()), script))
+                if number == 0 and entry_function:
+                    self._waiting.append((ast.Name(entry_function, ast.Load()), script))
         self._follow()
 
     def holds(self, path: str, line: int) -> bool:
@@ -53,8 +53,8 @@ class Reached:
 
     def _take(self, body: Sequence[ast.stmt], script: Script, *, entry: bool) -> None:
         for node in body:
-            if isinstance(node, _Unit):
-                self._unit(node, script)
+            if isinstance(node, _Definition):
+                self._add_definition(node, script)
             elif entry or not _is_main_guard(node):
                 for child in _blocks(node):
                     self._take(child, script, entry=entry)
@@ -64,7 +64,7 @@ class Reached:
                     inside = (each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
                     self._waiting += [(each, script) for each in inside]
 
-    def _unit(self, node: _Unit, script: Script) -> None:
+    def _add_definition(self, node: _Definition, script: Script) -> None:
         units = self._units.setdefault(script.source.path, [])
         units.append(node)
         self._by_name.setdefault(node.name, []).append(node)
@@ -77,22 +77,22 @@ class Reached:
                     units.append(method)
                     self._scripts[method] = script
         if any(_last_name(one) not in _PLAIN_DECORATORS for one in node.decorator_list):
-            self._waiting.append((_Registered(node), script))
+            self._waiting.append((_RegisteredDefinition(node), script))
 
     def _follow(self) -> None:
         while self._waiting:
             node, script = self._waiting.pop()
-            if isinstance(node, _Registered):
-                self._reach(node.unit)
+            if isinstance(node, _RegisteredDefinition):
+                self._mark_reachable(node.unit)
                 continue
             for name, of_object in _names_in(node, script):
                 named = self._of_objects if of_object else self._named
                 if name not in named:
                     named.add(name)
                     for unit in (*self._methods.get(name, ()), *(() if of_object else self._by_name.get(name, ()))):
-                        self._reach(unit)
+                        self._mark_reachable(unit)
 
-    def _reach(self, unit: _Unit) -> None:
+    def _mark_reachable(self, unit: _Definition) -> None:
         if unit in self._open:
             return
         self._open.add(unit)
@@ -100,13 +100,13 @@ class Reached:
         if not isinstance(unit, ast.ClassDef):
             self._waiting.append((unit, script))
             return
-        called_from_outside = self._is_of_a_framework(unit, set())
+        called_from_outside = self._has_external_base(unit, set())
         self._waiting += [(one, script) for one in (*unit.bases, *(keyword.value for keyword in unit.keywords))]
         for one in unit.body:
             if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
                 self._waiting.append((one, script))
             elif called_from_outside or self._is_named(one.name) or (one.name[:2] == one.name[-2:] == "__"):
-                self._reach(one)
+                self._mark_reachable(one)
             else:
                 self._waiting += [(each, script) for each in one.decorator_list]
                 self._methods.setdefault(one.name, []).append(one)
@@ -114,28 +114,28 @@ class Reached:
     def _is_named(self, name: str) -> bool:
         return name in self._named or name in self._of_objects
 
-    def _is_of_a_framework(self, unit: ast.ClassDef, seen: set[str]) -> bool:
+    def _has_external_base(self, unit: ast.ClassDef, seen: set[str]) -> bool:
         """Whether it derives from a class that is not the project's, which may call any method of it."""
         for base in unit.bases:
             name = _last_name(base)
             if name in seen or name in ("object", "ABC", "Generic"):
                 continue
             ours = self._classes.get(name, [])
-            if not ours or any(self._is_of_a_framework(one, seen | {name}) for one in ours):
+            if not ours or any(self._has_external_base(one, seen | {name}) for one in ours):
                 return True
         return False
 
 
 @lru_cache(maxsize=16)
-def reached_from(scripts: tuple[Script, ...], called: str = "") -> Reached:
+def reachable_from(scripts: tuple[Script, ...], entry_function: str = "") -> ReachableCode:
     """What is reached from the first of these scripts; launches of the same program share the answer."""
-    return Reached(scripts, called)
+    return ReachableCode(scripts, entry_function)
 
 
-class _Registered(ast.AST):
+class _RegisteredDefinition(ast.AST):
     """A unit that its decorator may keep, and so call."""
 
-    def __init__(self, unit: _Unit) -> None:
+    def __init__(self, unit: _Definition) -> None:
         super().__init__()
         self.unit = unit
 

@@ -15,19 +15,19 @@ from gonogo.finding import Edit
 Edits = tuple[Edit, ...] | None
 
 
-def out_of_branch(script: Script, branch: ast.If, statement: ast.stmt) -> Edits:
+def hoist_from_branch(script: Script, branch: ast.If, statement: ast.stmt) -> Edits:
     """Take a statement of a branch out of it, before or behind it, so that it runs whatever the test says.
 
     What follows ``if …: return`` counts as its branch: the test moves behind the statement.
     """
     if statement in branch.body:
-        return _out_of(script, branch, branch.body, statement)
+        return _hoist_from_block(script, branch, branch.body, statement)
     if statement in branch.orelse:
-        return _out_of(script, branch, branch.orelse, statement)
-    return _behind(script, branch, statement)
+        return _hoist_from_block(script, branch, branch.orelse, statement)
+    return _move_test_after(script, branch, statement)
 
 
-def _out_of(script: Script, branch: ast.If, block: list[ast.stmt], statement: ast.stmt) -> Edits:
+def _hoist_from_block(script: Script, branch: ast.If, block: list[ast.stmt], statement: ast.stmt) -> Edits:
     inside, outside = _indent(script, statement), _indent(script, branch)
     text = _lines(script, statement)
     if inside is None or outside is None or text is None or _is_elif(script, branch):
@@ -36,18 +36,18 @@ def _out_of(script: Script, branch: ast.If, block: list[ast.stmt], statement: as
     if len(block) == 1 and block is branch.body and not branch.orelse:
         if isinstance(statement, ast.With) and (swapped := _swap_if_and_with(script, branch, statement)) is not None:
             return swapped
-        return _replacing_lines(script, branch, branch, moved)
+        return _replace_lines(script, branch, branch, moved)
     if block is branch.orelse and len(block) == 1:
         body = _lines(script, branch.body[-1])
         if body is None:
             return None
-        return _replacing(script, _end(script, branch.body[-1]), _end(script, statement), "\n" + moved.rstrip("\n"))
+        return _replace(script, _end(script, branch.body[-1]), _end(script, statement), "\n" + moved.rstrip("\n"))
     removed = script.removing_statement(statement)
     if removed is None:
         return None
     placed = (
         script.inserting_before(branch, _shift_indent(text, inside, "").rstrip("\n"))
-        if statement is block[0] and block is branch.body and not _uses_what_is_bound(block[:0], statement)
+        if statement is block[0] and block is branch.body and not _uses_bound_name(block[:0], statement)
         else script.inserting_after(branch, _shift_indent(text, inside, "").rstrip("\n"))
         if statement is block[-1]
         else None
@@ -71,7 +71,7 @@ def _swap_if_and_with(script: Script, branch: ast.If, inner: ast.With) -> Edits:
     )
 
 
-def _behind(script: Script, branch: ast.If, statement: ast.stmt) -> Edits:
+def _move_test_after(script: Script, branch: ast.If, statement: ast.stmt) -> Edits:
     """``if …: return`` moves behind a statement that follows it in the same block."""
     found = script.index.block(branch)
     text, indent = _lines(script, branch), _indent(script, branch)
@@ -82,20 +82,20 @@ def _behind(script: Script, branch: ast.If, statement: ast.stmt) -> Edits:
     return (removed, placed) if removed is not None and placed is not None else None
 
 
-def bound_before(script: Script, branch: ast.If, call: ast.Call, name: str) -> Edits:
+def hoist_call(script: Script, branch: ast.If, call: ast.Call, name: str) -> Edits:
     """Give a call inside of a branch a name before the branch, so that it is made whatever the test says."""
     if {node.id for node in ast.walk(script.index.tree) if isinstance(node, ast.Name)} & {name}:
         return None
     statement = script.statement(call)
     block = next((one for one in (branch.body, branch.orelse) if statement in one), None)
-    if statement is None or block is None or _uses_what_is_bound(block[: block.index(statement)], call):
+    if statement is None or block is None or _uses_bound_name(block[: block.index(statement)], call):
         return None
     placed = script.inserting_before(branch, f"{name} = {script.place(call).text}")
     replaced = script.replacing(call, name)
     return (placed, replaced) if placed is not None and replaced is not None else None
 
 
-def _uses_what_is_bound(before: Sequence[ast.stmt], node: ast.AST) -> bool:
+def _uses_bound_name(before: Sequence[ast.stmt], node: ast.AST) -> bool:
     bound = {
         name.id
         for statement in before
@@ -105,7 +105,7 @@ def _uses_what_is_bound(before: Sequence[ast.stmt], node: ast.AST) -> bool:
     return any(isinstance(name, ast.Name) and name.id in bound for name in ast.walk(node))
 
 
-def times_test(script: Script, branch: ast.If) -> Edits:
+def multiply_by_test(script: Script, branch: ast.If) -> Edits:
     """``if test: x = x + term`` becomes ``x = x + (term) * float(bool(test))``: the term is always computed."""
     if branch.orelse or len(branch.body) != 1 or _is_elif(script, branch):
         return None
@@ -130,9 +130,9 @@ def times_test(script: Script, branch: ast.If) -> Edits:
     return (edit,) if edit is not None else None
 
 
-def decided_together(script: Script, branch: ast.If, device: str) -> Edits:
+def synchronize_test(script: Script, branch: ast.If, device: str) -> Edits:
     """The test of a branch holds on all ranks as soon as it holds on one of them."""
-    distributed = name_of_distributed(script)
+    distributed = torch_distributed_name(script)
     if distributed is None or _is_elif(script, branch):
         return None
     test = script.place(branch.test).text
@@ -145,12 +145,12 @@ def decided_together(script: Script, branch: ast.If, device: str) -> Edits:
     return (placed, replaced) if placed is not None and replaced is not None else None
 
 
-def as_long_as_the_longest(script: Script, loop: ast.For, device: str) -> Edits:
+def cycle_to_longest_loader(script: Script, loop: ast.For, device: str) -> Edits:
     """A loop over a loader that every rank runs equally often: one with fewer batches begins again."""
     iterated = loop.iter
     while isinstance(iterated, ast.Call) and iterated.args:
         iterated = iterated.args[0]
-    distributed = name_of_distributed(script)
+    distributed = torch_distributed_name(script)
     if distributed is None or not isinstance(iterated, (ast.Name, ast.Attribute)):
         return None
     loader = script.place(iterated).text
@@ -167,7 +167,7 @@ def as_long_as_the_longest(script: Script, loop: ast.For, device: str) -> Edits:
     return (placed, replaced, imported) if imported is not None else (placed, replaced)
 
 
-def in_sorted_order(script: Script, loop: ast.For) -> Edits:
+def sort_iteration(script: Script, loop: ast.For) -> Edits:
     """A loop over a dictionary or a set goes over its sorted entries."""
     iterated = loop.iter
     unordered = isinstance(iterated, (ast.Set, ast.SetComp, ast.Name)) or (
@@ -181,10 +181,10 @@ def in_sorted_order(script: Script, loop: ast.For) -> Edits:
     return (edit,) if edit is not None else None
 
 
-def exchanged_at_once(script: Script, first: ast.stmt, second: ast.stmt) -> Edits:
+def batch_send_recv(script: Script, first: ast.stmt, second: ast.stmt) -> Edits:
     """``recv(x, src=a)`` and ``send(y, dst=b)``, one right behind the other, become one exchange."""
-    distributed = name_of_distributed(script)
-    parts = [_sent_or_received(script, one) for one in (first, second)]
+    distributed = torch_distributed_name(script)
+    parts = [_parse_send_recv(script, one) for one in (first, second)]
     if distributed is None or parts[0] is None or parts[1] is None or parts[0][0] == parts[1][0]:
         return None
     operations = ", ".join(
@@ -194,10 +194,10 @@ def exchanged_at_once(script: Script, first: ast.stmt, second: ast.stmt) -> Edit
     if indent is None:
         return None
     text = f"for work in {distributed}.batch_isend_irecv([{operations}]):\n{indent}    work.wait()"
-    return _replacing(script, script.place(first).start, end, text)
+    return _replace(script, script.place(first).start, end, text)
 
 
-def _sent_or_received(script: Script, statement: ast.stmt) -> tuple[str, str, str] | None:
+def _parse_send_recv(script: Script, statement: ast.stmt) -> tuple[str, str, str] | None:
     """``("recv", "x", "a")`` for ``dist.recv(x, src=a)``."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     name = script.qualified(call.func) if isinstance(call, ast.Call) else None
@@ -209,7 +209,7 @@ def _sent_or_received(script: Script, statement: ast.stmt) -> tuple[str, str, st
     return name.rpartition(".")[2], script.place(given[0]).text, script.place(given[1]).text
 
 
-def name_of_distributed(script: Script) -> str | None:
+def torch_distributed_name(script: Script) -> str | None:
     """What the script calls ``torch.distributed``; None where it imports neither that nor torch."""
     for node in script.nodes(ast.Import):
         for alias in node.names:
@@ -250,17 +250,18 @@ def _end(script: Script, statement: ast.stmt) -> int:
     return script.place(statement).end
 
 
-def _shift_indent(text: str, inside: str, outside: str) -> str:
+def _shift_indent(text: str, inner_indent: str, outer_indent: str) -> str:
     return "".join(
-        outside + line.removeprefix(inside) if line.strip() else line for line in text.splitlines(keepends=True)
+        outer_indent + line.removeprefix(inner_indent) if line.strip() else line
+        for line in text.splitlines(keepends=True)
     )
 
 
-def _replacing(script: Script, start: int, end: int, text: str) -> Edits:
+def _replace(script: Script, start: int, end: int, text: str) -> Edits:
     return (script.source.place(start, end).edit(text),) if script.editable else None
 
 
-def _replacing_lines(script: Script, first: ast.stmt, last: ast.stmt, text: str) -> Edits:
+def _replace_lines(script: Script, first: ast.stmt, last: ast.stmt, text: str) -> Edits:
     """Lines with their indentation in the place of statements, which keep the line end behind them."""
     start = script.source.line_start(script.place(first).line)
-    return _replacing(script, start, _end(script, last), text.rstrip("\n"))
+    return _replace(script, start, _end(script, last), text.rstrip("\n"))

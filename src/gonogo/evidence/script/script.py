@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TypeGuard, TypeVar
 
-from gonogo.evidence.script.calls import Call, Passed
+from gonogo.evidence.script.calls import Call, PassedKeyword
 from gonogo.evidence.script.classes import ClassInfo
 from gonogo.evidence.script.nodes import dotted
 from gonogo.evidence.script.parse import ScriptProblem
@@ -19,7 +19,7 @@ from gonogo.evidence.source_file import SourceFile
 
 _Found = TypeVar("_Found")
 
-__all__ = ["Call", "ClassInfo", "Passed", "Script", "ScriptProblem"]
+__all__ = ["Call", "ClassInfo", "PassedKeyword", "Script", "ScriptProblem"]
 
 
 class Script(PythonFile):
@@ -123,11 +123,11 @@ class Script(PythonFile):
         """The user's own modules that it imports, each once."""
         return self._imported_by(self) if self._imported_by is not None else ()
 
-    def once(self, work: Callable[[Script], _Found]) -> _Found:
-        """What ``work`` finds in this script; several may ask, it is looked for once."""
-        if work not in self._once:
-            self._once[work] = work(self)
-        return self._once[work]  # type: ignore[return-value]
+    def once(self, function: Callable[[Script], _Found]) -> _Found:
+        """What ``function`` finds in this script; several may ask, it is looked for once."""
+        if function not in self._once:
+            self._once[function] = function(self)
+        return self._once[function]  # type: ignore[return-value]
 
 
 def _is_plain_method(func: ast.expr) -> TypeGuard[ast.Attribute]:

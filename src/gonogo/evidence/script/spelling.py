@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 # What these packages export at their top is defined in modules that users import from as well.
-_FLAT = frozenset({"transformers", "trl", "peft", "accelerate", "datasets", "bitsandbytes"})
-_MOVED = (
+_FLAT_PACKAGES = frozenset({"transformers", "trl", "peft", "accelerate", "datasets", "bitsandbytes"})
+_PREFIX_ALIASES = (
     ("deepspeed.runtime.zero.partition_parameters.", "deepspeed.zero."),
     ("deepspeed.runtime.zero.", "deepspeed.zero."),
     ("deepspeed.runtime.engine.", "deepspeed."),
@@ -29,7 +29,7 @@ def canonical(name: str) -> str:
     top, dot, rest = name.partition(".")
     if not dot:
         return name
-    if top in _FLAT and rest[:1].islower():
+    if top in _FLAT_PACKAGES and rest[:1].islower():
         parts = rest.split(".")
         for i, part in enumerate(parts):
             if part[:1].isupper():
@@ -38,18 +38,25 @@ def canonical(name: str) -> str:
                 return name
         return name
     if top in ("deepspeed", "torch", "lightning"):
-        for old, new in _MOVED:
+        for old, new in _PREFIX_ALIASES:
             if name.startswith(old):
                 name = new + name.removeprefix(old)
                 break
         if name.startswith("torch.nn."):
             parts = name.split(".")
-            if len(parts) > 3 and parts[2].islower() and parts[3][:1].isupper() and parts[2] not in _TORCH_NN:
+            if (
+                len(parts) > 3
+                and parts[2].islower()
+                and parts[3][:1].isupper()
+                and parts[2] not in _TORCH_NN_SUBMODULES
+            ):
                 return ".".join(["torch", "nn", *parts[3:]])
     return name
 
 
-_TORCH_NN = frozenset({"functional", "init", "parallel", "utils", "attention", "parameter", "qat", "quantized"})
+_TORCH_NN_SUBMODULES = frozenset(
+    {"functional", "init", "parallel", "utils", "attention", "parameter", "qat", "quantized"}
+)
 
 
 @cache

@@ -94,11 +94,11 @@ class ScriptIndex:
             binder = _BINDERS.get(cls)
             if binder is not None:
                 binder(self, node, scope)
-            if cls in _SCOPED:
+            if cls in _SCOPE_TYPES:
                 scope = self.scopes[node] = Scope(node, scope)
                 if cls not in _COMPREHENSION_TYPES and cls is not ast.ClassDef:
                     _bind_parameters(node, scope)
-            for name in _children(cls):
+            for name in _child_fields(cls):
                 value = getattr(node, name, None)
                 if value.__class__ is list:
                     for child in reversed(value):
@@ -116,7 +116,7 @@ class ScriptIndex:
         child, parent = node, parents.get(node)
         while parent is not None:
             scope = scopes.get(parent)
-            if scope is not None and not _is_outside(child, parent):
+            if scope is not None and not _is_in_outer_scope(child, parent):
                 return scope
             child, parent = parent, parents.get(parent)
         return self.module
@@ -141,7 +141,7 @@ class ScriptIndex:
         found = self._blocks[parent].get(statement) if parent is not None else None
         return found[:2] if found is not None else None
 
-    def leaves_before(self, statement: ast.stmt) -> list[ast.If]:
+    def early_exits_before(self, statement: ast.stmt) -> list[ast.If]:
         """``if …: return`` without an ``else``, and its like, earlier in the statement's block."""
         found = self.block(statement)
         if found is None:
@@ -152,7 +152,7 @@ class ScriptIndex:
             leaves = self._leaves[id(block)] = [
                 (at, each)
                 for at, each in enumerate(block)
-                if isinstance(each, ast.If) and not each.orelse and isinstance(each.body[-1], _LEAVE_BLOCK)
+                if isinstance(each, ast.If) and not each.orelse and isinstance(each.body[-1], _EXIT_STATEMENTS)
             ]
         here = self._blocks[self.parents[statement]][statement][2]
         return [each for at, each in leaves if at < here]
@@ -168,7 +168,7 @@ def end_position(node: Any) -> tuple[int, int]:
     return (getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0)
 
 
-def _is_outside(child: ast.AST, scope_node: ast.AST) -> bool:
+def _is_in_outer_scope(child: ast.AST, scope_node: ast.AST) -> bool:
     if isinstance(scope_node, ast.Lambda):
         return child is scope_node.args
     return not isinstance(child, ast.stmt) and not isinstance(scope_node, (ast.Module, *COMPREHENSIONS))
@@ -211,7 +211,7 @@ def _bind_parameters(node: Any, scope: Scope) -> None:
             scope.bind(arg.arg, Binding("other", arg, node))
 
 
-def _assign(index: ScriptIndex, node: ast.Assign, scope: Scope) -> None:
+def _index_assignment(index: ScriptIndex, node: ast.Assign, scope: Scope) -> None:
     for target in node.targets:
         bind_target(scope, target, "assign", node, node.value, ())
 
@@ -225,23 +225,23 @@ def _index_augmented_assignment(index: ScriptIndex, node: ast.AugAssign, scope: 
     bind_target(scope, node.target, "other", node, None, ())
 
 
-def _walrus(index: ScriptIndex, node: ast.NamedExpr, scope: Scope) -> None:
+def _index_walrus(index: ScriptIndex, node: ast.NamedExpr, scope: Scope) -> None:
     while isinstance(scope.node, COMPREHENSIONS) and scope.parent is not None:
         scope = scope.parent
     bind_target(scope, node.target, "assign", node, node.value, ())
 
 
-def _loop(index: ScriptIndex, node: Any, scope: Scope) -> None:
+def _index_loop(index: ScriptIndex, node: Any, scope: Scope) -> None:
     bind_target(scope, node.target, "other", node.target, None, ())
 
 
-def _with(index: ScriptIndex, node: Any, scope: Scope) -> None:
+def _index_with(index: ScriptIndex, node: Any, scope: Scope) -> None:
     for item in node.items:
         if item.optional_vars is not None:
             bind_target(scope, item.optional_vars, "with", item.optional_vars, item.context_expr, ())
 
 
-def _define(index: ScriptIndex, node: Any, scope: Scope) -> None:
+def _index_definition(index: ScriptIndex, node: Any, scope: Scope) -> None:
     scope.bind(node.name, Binding("define", node))
 
 
@@ -251,24 +251,24 @@ def _index_named_expression(index: ScriptIndex, node: Any, scope: Scope) -> None
         scope.bind(name, Binding("other", node))
 
 
-def _delete(index: ScriptIndex, node: ast.Delete, scope: Scope) -> None:
+def _index_delete(index: ScriptIndex, node: ast.Delete, scope: Scope) -> None:
     for target in node.targets:
         if isinstance(target, ast.Name):
             scope.bind(target.id, Binding("other", node))
 
 
-def _global(index: ScriptIndex, node: Any, scope: Scope) -> None:
+def _index_global(index: ScriptIndex, node: Any, scope: Scope) -> None:
     for name in node.names:
         scope.declared_global[name] = node.__class__
 
 
-def _import(index: ScriptIndex, node: ast.Import, scope: Scope) -> None:
+def _index_import(index: ScriptIndex, node: ast.Import, scope: Scope) -> None:
     for alias in node.names:
         top = alias.name.partition(".")[0]
         scope.bind(alias.asname or top, Binding("import", node, alias.name if alias.asname else top))
 
 
-def _import_from(index: ScriptIndex, node: ast.ImportFrom, scope: Scope) -> None:
+def _index_import_from(index: ScriptIndex, node: ast.ImportFrom, scope: Scope) -> None:
     module = absolute_module(node, index.package)
     for alias in node.names:
         if alias.name == "*":
@@ -288,46 +288,46 @@ def absolute_module(node: ast.ImportFrom, package: str) -> str:
 
 
 _BINDERS: dict[type, Any] = {
-    ast.Assign: _assign,
+    ast.Assign: _index_assignment,
     ast.AnnAssign: _index_annotated_assignment,
     ast.AugAssign: _index_augmented_assignment,
-    ast.NamedExpr: _walrus,
-    ast.For: _loop,
-    ast.AsyncFor: _loop,
-    ast.comprehension: _loop,
-    ast.With: _with,
-    ast.AsyncWith: _with,
-    ast.FunctionDef: _define,
-    ast.AsyncFunctionDef: _define,
-    ast.ClassDef: _define,
+    ast.NamedExpr: _index_walrus,
+    ast.For: _index_loop,
+    ast.AsyncFor: _index_loop,
+    ast.comprehension: _index_loop,
+    ast.With: _index_with,
+    ast.AsyncWith: _index_with,
+    ast.FunctionDef: _index_definition,
+    ast.AsyncFunctionDef: _index_definition,
+    ast.ClassDef: _index_definition,
     ast.ExceptHandler: _index_named_expression,
     ast.MatchAs: _index_named_expression,
     ast.MatchStar: _index_named_expression,
     ast.MatchMapping: _index_named_expression,
-    ast.Delete: _delete,
-    ast.Global: _global,
-    ast.Nonlocal: _global,
-    ast.Import: _import,
-    ast.ImportFrom: _import_from,
+    ast.Delete: _index_delete,
+    ast.Global: _index_global,
+    ast.Nonlocal: _index_global,
+    ast.Import: _index_import,
+    ast.ImportFrom: _index_import_from,
 }
 _COMPREHENSION_TYPES = frozenset(COMPREHENSIONS)
-_SCOPED = frozenset({*FUNCTIONS, ast.Lambda, ast.ClassDef, *COMPREHENSIONS})
-_LEAVE_BLOCK = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_SCOPE_TYPES = frozenset({*FUNCTIONS, ast.Lambda, ast.ClassDef, *COMPREHENSIONS})
+_EXIT_STATEMENTS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _LEAVES = frozenset({ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue, ast.alias})
 # Fields that hold no node of the tree: text, numbers, and marks such as Load and Add, which all nodes share.
-_NO_NODES = frozenset(
+_NON_NODE_FIELDS = frozenset(
     {
         *("ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "rest", "kwd_attrs", "kind"),
         *("type_comment", "type_ignores", "conversion", "is_async", "simple", "lineno", "str"),
     }
 )
-_NAMES_OF = (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.MatchSingleton)
+_LEAF_STATEMENTS = (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.MatchSingleton)
 
 
 @cache
-def _children(cls: type[ast.AST]) -> tuple[str, ...]:
+def _child_fields(cls: type[ast.AST]) -> tuple[str, ...]:
     """The fields of a node that hold other nodes, the last first; none for names, and for ``case True:``."""
-    if cls in _NAMES_OF:
+    if cls in _LEAF_STATEMENTS:
         return ()
     typed = ("name",) if cls.__name__ == "TypeAlias" else ()  # its name is a node, alone among the names
-    return (*reversed([name for name in cls._fields if name not in _NO_NODES]), *typed)
+    return (*reversed([name for name in cls._fields if name not in _NON_NODE_FIELDS]), *typed)

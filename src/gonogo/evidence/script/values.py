@@ -17,12 +17,12 @@ from gonogo.evidence.script.syntax_index import Binding
 from gonogo.finding import Text, translated
 
 _UNDEFINED = translated("{name} is not defined in this file")
-_COMPUTED = translated("it is computed when the script runs: {text}")
-_SEVERAL = translated("{name} is assigned more than one value")
+_COMPUTED_REASON = translated("it is computed when the script runs: {text}")
+_SEVERAL_VALUES_REASON = translated("{name} is assigned more than one value")
 _CHANGED = translated("the script modifies {name} after creating it")
-_PARAMETER = translated("{name} is a parameter of {function}")
+_PARAMETER_REASON = translated("{name} is a parameter of {function}")
 _OPTION = translated("{text} comes from the command line (--{option})")
-_ENVIRONMENT = translated("it depends on the environment variable {name}")
+_ENVIRONMENT_REASON = translated("it depends on the environment variable {name}")
 _MAX_SHOWN = 80
 _MAX_DEPTH = 30
 _MAX_LENGTH = 10_000
@@ -57,9 +57,9 @@ _ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
 class ValueResolver:
     """Works out expressions of one script. ``elsewhere`` gives module constants of the project's other files."""
 
-    def __init__(self, names: NameResolver, elsewhere: Callable[[str], Value | None] | None = None) -> None:
+    def __init__(self, names: NameResolver, resolve_external: Callable[[str], Value | None] | None = None) -> None:
         self.names = names
-        self.elsewhere = elsewhere
+        self.elsewhere = resolve_external
         self._depth = 0
         self._steps = 0
 
@@ -78,19 +78,19 @@ class ValueResolver:
         if isinstance(node, ast.Constant):
             return Value(node.value)
         if isinstance(node, ast.Name):
-            return self._of_name(node)
+            return self._value_of_name(node)
         if isinstance(node, ast.Attribute):
             return self._of_attribute(node)
         if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
-            return self._of_elements(node)
+            return self._value_of_elements(node)
         if isinstance(node, ast.Dict):
-            return self._of_dict(node)
+            return self._value_of_dict(node)
         if isinstance(node, ast.UnaryOp):
-            return self._of_unary(node)
+            return self._value_of_unary(node)
         if isinstance(node, ast.BinOp):
-            return self._of_arithmetic(node)
+            return self._value_of_arithmetic(node)
         if isinstance(node, ast.JoinedStr):
-            return self._of_f_string(node)
+            return self._value_of_f_string(node)
         if isinstance(node, ast.FormattedValue) and node.format_spec is None and node.conversion == -1:
             return self.value(node.value)
         if isinstance(node, ast.IfExp):
@@ -100,7 +100,7 @@ class ValueResolver:
             return self._of_call(node)
         return self._variable(node) or _unknown_value(node)
 
-    def _of_name(self, node: ast.Name) -> Value:
+    def _value_of_name(self, node: ast.Name) -> Value:
         scope = scope_binding(self.names.index, node.id, node)
         if scope is None:
             names = self.names.names(node)
@@ -111,12 +111,14 @@ class ValueResolver:
         values = [self._bound(binding, node.id) for binding in found]
         unknown = next((value for value in values if not value.known), None)
         if unknown is not None:
-            return unknown if len(values) == 1 else Value(known=False, reason=_SEVERAL.format(name=node.id))
+            return (
+                unknown if len(values) == 1 else Value(known=False, reason=_SEVERAL_VALUES_REASON.format(name=node.id))
+            )
         if values and all(_same(value.value, values[0].value) for value in values):
             if isinstance(values[0].value, (list, dict, set)) and node.id in scope.items:
                 return Value(known=False, reason=_CHANGED.format(name=node.id))
             return values[0]
-        return Value(known=False, reason=_SEVERAL.format(name=node.id))
+        return Value(known=False, reason=_SEVERAL_VALUES_REASON.format(name=node.id))
 
     def _bound(self, binding: Binding, name: str) -> Value:
         if binding.kind == "assign":
@@ -130,14 +132,14 @@ class ValueResolver:
             there = self.elsewhere(binding.value) if self.elsewhere is not None else None
             if there is not None:
                 return there
-            names = self.names.names_bound(binding)
+            names = self.names.names_of_binding(binding)
             return Value(Symbol(names[0])) if names else Value(known=False, reason=_UNDEFINED.format(name=name))
         if binding.kind == "define":
             return Value(Symbol(self.names.defined(binding.node)[0]))
         if binding.kind == "parameter":
             function = getattr(binding.value, "name", "lambda")
-            return Value(known=False, reason=_PARAMETER.format(name=name, function=function))
-        return Value(known=False, reason=_COMPUTED.format(text=name))
+            return Value(known=False, reason=_PARAMETER_REASON.format(name=name, function=function))
+        return Value(known=False, reason=_COMPUTED_REASON.format(text=name))
 
     def _of_attribute(self, node: ast.Attribute) -> Value:
         held = self.names.attribute_bindings(node)
@@ -145,7 +147,11 @@ class ValueResolver:
             values = [self._bound(binding, node.attr) for binding in held[1]]
             if all(value.known and _same(value.value, values[0].value) for value in values):
                 return values[0]
-            return values[0] if len(values) == 1 else Value(known=False, reason=_SEVERAL.format(name=_text_of(node)))
+            return (
+                values[0]
+                if len(values) == 1
+                else Value(known=False, reason=_SEVERAL_VALUES_REASON.format(name=_short_text(node)))
+            )
         variable = self._variable(node)
         if variable is not None:
             return variable
@@ -158,7 +164,7 @@ class ValueResolver:
         if not kinds and names and not names[0].startswith(("os.", "sys.")):
             return Value(Symbol(names[0]))
         if self._is_command_line(node.value, kinds):
-            return Value(known=False, reason=_OPTION.format(text=_text_of(node), option=node.attr))
+            return Value(known=False, reason=_OPTION.format(text=_short_text(node), option=node.attr))
         return _unknown_value(node)
 
     def _is_command_line(self, node: ast.expr, kinds: tuple[str, ...]) -> bool:
@@ -167,7 +173,7 @@ class ValueResolver:
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         return name in ("args", "FLAGS", "opt") or name.endswith("_args")
 
-    def _of_elements(self, node: ast.Tuple | ast.List | ast.Set) -> Value:
+    def _value_of_elements(self, node: ast.Tuple | ast.List | ast.Set) -> Value:
         values = []
         for element in node.elts[:_MAX_LENGTH]:
             found = self.value(element) if not isinstance(element, ast.Starred) else _unknown_value(node)
@@ -183,7 +189,7 @@ class ValueResolver:
         except TypeError:
             return _unknown_value(node)
 
-    def _of_dict(self, node: ast.Dict) -> Value:
+    def _value_of_dict(self, node: ast.Dict) -> Value:
         values: dict[Any, Any] = {}
         for key, item in zip(node.keys, node.values, strict=True):
             found = self.value(item)
@@ -203,7 +209,7 @@ class ValueResolver:
                 return _unknown_value(node)
         return Value(values)
 
-    def _of_unary(self, node: ast.UnaryOp) -> Value:
+    def _value_of_unary(self, node: ast.UnaryOp) -> Value:
         found = self.value(node.operand)
         if not found.known:
             return found
@@ -213,7 +219,7 @@ class ValueResolver:
             return Value(-found.value if isinstance(node.op, ast.USub) else +found.value)
         return _unknown_value(node)
 
-    def _of_arithmetic(self, node: ast.BinOp) -> Value:
+    def _value_of_arithmetic(self, node: ast.BinOp) -> Value:
         left, right = self.value(node.left), self.value(node.right)
         if not left.known or not right.known:
             return left if not left.known else right
@@ -232,7 +238,7 @@ class ValueResolver:
             result = None
         return Value(result) if result is not None and not isinstance(result, complex) else _unknown_value(node)
 
-    def _of_f_string(self, node: ast.JoinedStr) -> Value:
+    def _value_of_f_string(self, node: ast.JoinedStr) -> Value:
         parts = []
         for part in node.values:
             found = self.value(part)
@@ -270,7 +276,7 @@ class ValueResolver:
     def _variable(self, node: ast.AST) -> Value | None:
         """Unknown for the sake of an environment variable, where the expression reads one."""
         name = self.environment_variable(node)
-        return Value(known=False, reason=_ENVIRONMENT.format(name=name)) if name is not None else None
+        return Value(known=False, reason=_ENVIRONMENT_REASON.format(name=name)) if name is not None else None
 
     def environment_variable(self, node: ast.AST) -> str | None:
         """The environment variable that an expression reads, also inside ``int(...)``; None where it reads none."""
@@ -314,7 +320,7 @@ class ValueResolver:
             return None
         values = [self._bound(binding, name) for binding in bindings]
         same = all(value.known and _same(value.value, values[0].value) for value in values)
-        return values[0] if same else Value(known=False, reason=_SEVERAL.format(name=name))
+        return values[0] if same else Value(known=False, reason=_SEVERAL_VALUES_REASON.format(name=name))
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -337,13 +343,13 @@ _CASTS: Mapping[str, Callable[[Any], Any]] = {
 
 def _unknown_value(node: ast.AST) -> Value:
     """Unknown, since only a run works it out."""
-    return Value(known=False, reason=_COMPUTED.format(text=_text_of(node)))
+    return Value(known=False, reason=_COMPUTED_REASON.format(text=_short_text(node)))
 
 
-def _text_of(node: ast.AST) -> str:
+def _short_text(node: ast.AST) -> str:
     """An expression in short; no whole unparsing, which recurses as deep as the expression."""
     if isinstance(node, ast.Call):
-        return f"{_text_of(node.func)}(...)"
+        return f"{_short_text(node.func)}(...)"
     if isinstance(node, ast.Subscript):
         return f"{dotted(node.value) or '...'}[...]"
     return (dotted(node) or type(node).__name__)[:_MAX_SHOWN]

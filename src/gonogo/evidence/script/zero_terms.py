@@ -14,13 +14,13 @@ from gonogo.evidence.script.script import Script
 from gonogo.evidence.script.syntax_index import FUNCTIONS
 from gonogo.finding import Edit
 
-_PURE = frozenset(
+_PURE_FUNCTIONS = frozenset(
     {
         *("sum", "mean", "norm", "square", "abs", "pow", "view", "reshape", "flatten", "float", "to", "stack", "cat"),
         *("parameters", "named_parameters", "list", "filter", "zeros", "tensor", "detach", "values", "items"),
     }
 )
-_ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
+_ATOMIC_NODES = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 
 class ZeroTerm(msgspec.Struct, frozen=True, eq=False):
@@ -35,7 +35,7 @@ class ZeroTerm(msgspec.Struct, frozen=True, eq=False):
         if self.part is not None:
             whole, stays = self.part
             text = script.place(stays).text
-            plain = isinstance(stays, _ATOMS) or (isinstance(stays, ast.BinOp) and stays is whole.left)
+            plain = isinstance(stays, _ATOMIC_NODES) or (isinstance(stays, ast.BinOp) and stays is whole.left)
             edits = [script.replacing(whole, text if plain else f"({text})")]
         else:
             edits = [script.removing_statement(each) for each in self.statements]
@@ -46,10 +46,10 @@ class ZeroTerm(msgspec.Struct, frozen=True, eq=False):
 def zero_term(script: Script, node: ast.expr, statement: ast.stmt) -> ZeroTerm | None:
     """How to take out an expression that is multiplied with zero; None where it isn't, or other things hang on it."""
     name = _bound_name(statement)
-    found = _all_of(script, name, statement) if name is not None else None
+    found = _variable_removal(script, name, statement) if name is not None else None
     if found is None:
         product = _product_with_zero(script, node)
-        found = _removal_of(script, product, statement) if product is not None else None
+        found = _term_removal(script, product, statement) if product is not None else None
     return found
 
 
@@ -89,17 +89,17 @@ def _sums_zeros(node: ast.expr) -> bool:
     )
 
 
-def _removal_of(script: Script, term: ast.expr, statement: ast.stmt) -> ZeroTerm | None:
+def _term_removal(script: Script, term: ast.expr, statement: ast.stmt) -> ZeroTerm | None:
     parent = script.parent(term)
     if isinstance(statement, ast.AugAssign) and parent is statement and isinstance(statement.op, (ast.Add, ast.Sub)):
-        return _with_emptied_blocks(script, [statement])
+        return _remove_with_empty_blocks(script, [statement])
     if isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Add, ast.Sub)):
         if parent.left is term and isinstance(parent.op, ast.Sub):
             return None
         stays = parent.right if parent.left is term else parent.left
         target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
         if script.parent(parent) is statement and target is not None and _same(target, stays):
-            return _with_emptied_blocks(script, [statement])
+            return _remove_with_empty_blocks(script, [statement])
         return ZeroTerm((), (parent, stays))
     return None
 
@@ -122,11 +122,11 @@ def _bound_name(statement: ast.stmt) -> str | None:
     return target.id if isinstance(target, ast.Name) else None
 
 
-def _all_of(script: Script, name: str, statement: ast.stmt) -> ZeroTerm | None:
+def _variable_removal(script: Script, name: str, statement: ast.stmt) -> ZeroTerm | None:
     """All that a variable is for, where that is but a term of zero in a sum: ``dummy = ...; loss += 0 * dummy``."""
     function = script.enclosing_function(statement)
     group: list[ast.stmt] = []
-    for use in _uses(script, name, function):
+    for use in _name_uses(script, name, function):
         where = script.statement(use)
         if where is None or isinstance(use.ctx, ast.Del):
             return None
@@ -137,18 +137,18 @@ def _all_of(script: Script, name: str, statement: ast.stmt) -> ZeroTerm | None:
                 group.append(where)
             continue
         product = _product_with_zero(script, use) or (use if _is_all_zero(script, name, function) else None)
-        taken = _removal_of(script, product, where) if product is not None else None
+        taken = _term_removal(script, product, where) if product is not None else None
         if taken is None or taken.part is not None:
             return None
         group += [each for each in taken.statements if each not in group]
     used = any(_bound_name(each) != name for each in group)
-    return _with_emptied_blocks(script, group) if used else None
+    return _remove_with_empty_blocks(script, group) if used else None
 
 
 def _is_pure(statement: ast.stmt) -> bool:
     """Whether a statement does nothing but work out a number, so that nobody misses it."""
     calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call)]
-    return all(_last_part(call.func) in _PURE for call in calls)
+    return all(_last_part(call.func) in _PURE_FUNCTIONS for call in calls)
 
 
 def _last_part(func: ast.expr) -> str:
@@ -157,32 +157,32 @@ def _last_part(func: ast.expr) -> str:
 
 def _is_all_zero(script: Script, name: str, function: ast.AST | None) -> bool:
     """Whether each value that a variable gets is a product with zero, or adds one to it, or is zero."""
-    for use in _uses(script, name, function):
+    for use in _name_uses(script, name, function):
         if not isinstance(use.ctx, ast.Store):
             continue
         where = script.statement(use)
         value = where.value if isinstance(where, (ast.Assign, ast.AugAssign)) else None
-        if value is None or not (_is_zero(value) or _sums_zeros(value) or _times_zero(value, name)):
+        if value is None or not (_is_zero(value) or _sums_zeros(value) or _is_product_with_zero(value, name)):
             return False
     return True
 
 
-def _times_zero(value: ast.expr, name: str) -> bool:
+def _is_product_with_zero(value: ast.expr, name: str) -> bool:
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
         return _is_zero(value.left) or _is_zero(value.right)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
         sides = [each for each in (value.left, value.right) if not (isinstance(each, ast.Name) and each.id == name)]
-        return all(_times_zero(each, name) or _sums_zeros(each) for each in sides)
+        return all(_is_product_with_zero(each, name) or _sums_zeros(each) for each in sides)
     return False
 
 
-def _uses(script: Script, name: str, function: ast.AST | None) -> Iterator[ast.Name]:
+def _name_uses(script: Script, name: str, function: ast.AST | None) -> Iterator[ast.Name]:
     for node in script.nodes(ast.Name):
         if node.id == name and script.enclosing_function(node) is function:
             yield node
 
 
-def _with_emptied_blocks(script: Script, statements: list[ast.stmt]) -> ZeroTerm | None:
+def _remove_with_empty_blocks(script: Script, statements: list[ast.stmt]) -> ZeroTerm | None:
     """These statements, and the loops and conditions that hold nothing else; None where a block would be left empty."""
     group = list(statements)
     changed = True

@@ -11,23 +11,23 @@ _MAX_DEPTH = 24
 _TOKEN = re.compile(
     r"\s*(?:(\d[\w#@]*)|([A-Za-z_]\w*)|(\*\*|<<=|>>=|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|[-+*/%&|^]=|[-+*/%<>=!~&|^?:(),\[\]]))"
 )
-_LEVELS = (
+_PRECEDENCE_LEVELS = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
     ("*", "/", "%"), ("**",),
 )  # fmt: skip
-_ASSIGNING = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
+_ASSIGNMENT_OPERATORS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
 
 Look = Callable[[str, int | None], str | None]
 """The value of a variable, or of an array's element; None where it can't be told."""
-Put = Callable[[str, int | None, int | None], None]
+VariableWriter = Callable[[str, int | None, int | None], None]
 """Sets a variable, or an array's element; None: to a number that can't be told."""
 
 
-class Unsettled(Exception):
+class UnknownNumberError(Exception):
     """The number can't be told."""
 
 
-def evaluate(text: str, look: Look, put: Put) -> int | None:
+def evaluate(text: str, get_variable: Look, set_variable: VariableWriter) -> int | None:
     """The number that an expression comes to, or None where it can't be told; what it sets is set."""
     tokens: list[str] = []
     position = 0
@@ -40,28 +40,28 @@ def evaluate(text: str, look: Look, put: Put) -> int | None:
         position = match.end()
     if not tokens:
         return 0
-    evaluator = _Evaluator(tokens, look, put)
+    evaluator = _Evaluator(tokens, get_variable, set_variable)
     try:
         number = evaluator.comma()
         if evaluator.at != len(tokens):
-            raise Unsettled
-    except Unsettled:
+            raise UnknownNumberError
+    except UnknownNumberError:
         for name, following in zip(tokens, [*tokens[1:], ""], strict=True):
-            if name.isidentifier() and (following in _ASSIGNING or following in ("++", "--", "[")):
-                put(name, None, None)
+            if name.isidentifier() and (following in _ASSIGNMENT_OPERATORS or following in ("++", "--", "[")):
+                set_variable(name, None, None)
         for before, name in pairwise(tokens):
             if before in ("++", "--") and name.isidentifier():
-                put(name, None, None)
+                set_variable(name, None, None)
         return None
     return number
 
 
 class _Evaluator:
-    def __init__(self, tokens: list[str], look: Look, put: Put, depth: int = 0) -> None:
+    def __init__(self, tokens: list[str], get_variable: Look, set_variable: VariableWriter, depth: int = 0) -> None:
         self.tokens = tokens
         self.at = 0
-        self.look = look
-        self.put = put
+        self.look = get_variable
+        self.put = set_variable
         self.depth = depth
         self.idle = 0
         """In a branch that is not taken: nothing is set."""
@@ -84,7 +84,7 @@ class _Evaluator:
     def assigned(self) -> int:
         start = self.at
         target = self.target()
-        if target is not None and self.peek() in _ASSIGNING:
+        if target is not None and self.peek() in _ASSIGNMENT_OPERATORS:
             operator = self.take()
             number = self.assigned()
             if operator != "=":
@@ -103,7 +103,7 @@ class _Evaluator:
         self.take()
         index = self.comma()
         if self.take() != "]":
-            raise Unsettled
+            raise UnknownNumberError
         return name, index
 
     def set(self, target: tuple[str, int | None], number: int) -> None:
@@ -115,7 +115,7 @@ class _Evaluator:
             return 0
         text = self.look(*target)
         if text is None:
-            raise Unsettled
+            raise UnknownNumberError
         return self.number(text)
 
     def number(self, text: str) -> int:
@@ -135,17 +135,17 @@ class _Evaluator:
             try:
                 return sign * int(based[2], int(based[1]))
             except ValueError:
-                raise Unsettled from None
+                raise UnknownNumberError from None
         if text.isidentifier() and self.depth < _MAX_DEPTH:
             other = self.look(text, None)
             if other is None:
-                raise Unsettled
+                raise UnknownNumberError
             self.depth += 1
             try:
                 return self.number(other)
             finally:
                 self.depth -= 1
-        raise Unsettled
+        raise UnknownNumberError
 
     def ternary(self) -> int:
         condition = self.level(0)
@@ -156,17 +156,17 @@ class _Evaluator:
         yes = self.assigned()
         self.idle -= not condition
         if self.take() != ":":
-            raise Unsettled
+            raise UnknownNumberError
         self.idle += bool(condition)
         no = self.assigned()
         self.idle -= bool(condition)
         return yes if condition else no
 
     def level(self, depth: int) -> int:
-        if depth == len(_LEVELS):
+        if depth == len(_PRECEDENCE_LEVELS):
             return self.unary()
         left = self.level(depth + 1)
-        while self.peek() in _LEVELS[depth]:
+        while self.peek() in _PRECEDENCE_LEVELS[depth]:
             operator = self.take()
             if operator == "**":
                 return self.combined(left, operator, self.level(depth))
@@ -182,7 +182,7 @@ class _Evaluator:
         if found is None:
             if self.idle:
                 return 0
-            raise Unsettled
+            raise UnknownNumberError
         return found
 
     def unary(self) -> int:
@@ -191,7 +191,7 @@ class _Evaluator:
             self.take()
             target = self.target()
             if target is None:
-                raise Unsettled
+                raise UnknownNumberError
             number = self.value(target) + (1 if token == "++" else -1)
             self.set(target, number)
             return number
@@ -203,7 +203,7 @@ class _Evaluator:
             self.take()
             number = self.comma()
             if self.take() != ")":
-                raise Unsettled
+                raise UnknownNumberError
             return number
         target = self.target()
         if target is not None:
@@ -212,7 +212,7 @@ class _Evaluator:
                 self.set(target, number + (1 if self.take() == "++" else -1))
             return number
         if not token[:1].isdigit():
-            raise Unsettled
+            raise UnknownNumberError
         return self.number(self.take())
 
 

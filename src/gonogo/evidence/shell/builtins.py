@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, ExitStatus, State, Variable
+from gonogo.evidence.shell.state import ASSUMED_SUCCESS, FAILURE, SUCCESS, UNSURE, ExitStatus, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
@@ -23,7 +23,7 @@ _NOTHING = """
 
 
 @cache
-def _without_effect() -> frozenset[str]:
+def _no_effect_commands() -> frozenset[str]:
     return frozenset(_NOTHING.split())
 
 
@@ -39,15 +39,15 @@ def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: 
     if name == "cd":
         return _cd(arguments, state)
     if name in ("pushd", "popd"):
-        return _put_aside(name, arguments, state)
+        return _push_or_pop_folder(name, arguments, state)
     if name == "mkdir":
-        return _make_folders(arguments, state)
+        return _mkdir(arguments, state)
     if name == "trap":
         if len(arguments) > 1 and any(word.value in ("EXIT", "0") for word in arguments[1:]):
             state.on_exit = None if arguments[0].value in ("-", "") else arguments[0]
         return SUCCESS
     if name == "shopt":
-        return _switch_options(arguments, state)
+        return _shopt(arguments, state)
     if name == "shift":
         return _shift(arguments, state)
     if name == "set":
@@ -64,14 +64,14 @@ def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: 
             state.set(target, Variable((), place, array=(ShellWord((piece,), place),)))
         return SUCCESS
     if name == "getopts":
-        return _next_option(arguments, state, place)
+        return _getopts(arguments, state, place)
     if name == "false":
         return FAILURE
     if name in ("conda", "mamba") and arguments and arguments[0].value == "run":
         return None
     if name in ("true", ":", "echo", "printf"):
         return SUCCESS
-    return RAN if name in _without_effect() else None
+    return ASSUMED_SUCCESS if name in _no_effect_commands() else None
 
 
 def read_words(arguments: Sequence[ShellWord], text: str, separators: str, state: State, place: Place) -> ExitStatus:
@@ -117,23 +117,23 @@ def _cd(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
     absolute = os.path.isabs(target)
     moved = os.path.normpath(os.path.join(state.cwd, target))
     if not os.path.isdir(moved) and moved not in state.made:
-        return _leave(target, moved, state, before, absolute=absolute)
+        return _cd_elsewhere(target, moved, state, before, absolute=absolute)
     state.cwd, state.previous = Path(moved), before
     state.cwd_known = state.cwd_known or absolute or _names_script_folder(words[0])
     return SUCCESS
 
 
-def _leave(target: str, moved: str, state: State, before: Path | None, *, absolute: bool) -> ExitStatus:
+def _cd_elsewhere(target: str, new_cwd: str, state: State, before: Path | None, *, absolute: bool) -> ExitStatus:
     """``cd`` to a folder that is not here: another machine's, or one of wherever the script is started."""
     if not absolute and not state.cwd_known:
         root = _start_of(target, state)
         if root is None:
-            return RAN
+            return ASSUMED_SUCCESS
         state.cwd_assumed, state.cwd = root, Path(os.path.normpath(root / target))
         return SUCCESS
     # What will lie in it can't be told.
-    state.cwd, state.cwd_known, state.previous = Path(moved), False, before
-    return RAN
+    state.cwd, state.cwd_known, state.previous = Path(new_cwd), False, before
+    return ASSUMED_SUCCESS
 
 
 def _start_of(target: str, state: State) -> Path | None:
@@ -153,7 +153,7 @@ def _home(state: State) -> Path:
     return Path((variable.value if variable is not None else None) or Path.home())
 
 
-def _put_aside(name: str, arguments: Sequence[ShellWord], state: State) -> ExitStatus:
+def _push_or_pop_folder(name: str, arguments: Sequence[ShellWord], state: State) -> ExitStatus:
     """``pushd`` and ``popd``."""
     if name == "popd":
         if arguments or not state.folders:
@@ -173,7 +173,7 @@ def _put_aside(name: str, arguments: Sequence[ShellWord], state: State) -> ExitS
     return status
 
 
-def _make_folders(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
+def _mkdir(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
     """``mkdir``: ``cd`` into what it makes is no change to somewhere else."""
     for word in arguments:
         value = word.value
@@ -183,10 +183,10 @@ def _make_folders(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
                 made,
                 *(str(folder) for folder in Path(made).parents if len(str(folder)) > len(str(state.cwd))),
             }
-    return RAN
+    return ASSUMED_SUCCESS
 
 
-def _switch_options(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
+def _shopt(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
     """``shopt -s NAME``."""
     values = [word.value or "" for word in arguments]
     names = {value for value in values if value and not value.startswith("-")}
@@ -197,7 +197,7 @@ def _switch_options(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
     return SUCCESS
 
 
-def _next_option(arguments: Sequence[ShellWord], state: State, place: Place) -> ExitStatus:
+def _getopts(arguments: Sequence[ShellWord], state: State, place: Place) -> ExitStatus:
     """``getopts an: NAME``."""
     if not state.arguments_given and not state.positional:
         return ExitStatus(False, assumed=True)  # without arguments there are no options to take

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from gonogo.evidence.shell.conditions import holds
-from gonogo.evidence.shell.expansion import expand, expand_text, expand_words, number_in, pattern_in, word_at
+from gonogo.evidence.shell.expansion import expand, expand_text, expand_words, number_in, pattern_to_regex, word_at
 from gonogo.evidence.shell.lexer import Lexer
 from gonogo.evidence.shell.shell import Shell
 from gonogo.evidence.shell.state import CHANGED_IN_LOOP, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
@@ -16,7 +16,7 @@ from gonogo.evidence.shell.text import Piece, ShellWord, matches, text_of
 from gonogo.evidence.source_file import Place
 
 _MAX_ITERATIONS = 32
-_WRITING = (">", ">>", ">|", "&>", "&>>")
+_WRITING_REDIRECTS = (">", ">>", ">|", "&>", "&>>")
 
 
 def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
@@ -84,13 +84,13 @@ def _list(shell: Shell, node: Any, state: State) -> ExitStatus:
             break
         if index + 1 < len(chain):
             with shell.asked():
-                status = _chained(shell, status, operator, right, state)
+                status = _and_or_list(shell, status, operator, right, state)
         else:
-            status = _chained(shell, status, operator, right, state)
+            status = _and_or_list(shell, status, operator, right, state)
     return status
 
 
-def _chained(shell: Shell, status: ExitStatus, operator: str, right: Any, state: State) -> ExitStatus:
+def _and_or_list(shell: Shell, status: ExitStatus, operator: str, right: Any, state: State) -> ExitStatus:
     """How ``… && right`` ends, where what stands before it ended with ``status``."""
     if operator:
         wanted = operator == "&&"
@@ -118,7 +118,7 @@ def _pipeline(shell: Shell, node: Any, state: State) -> ExitStatus:
         status = shell.statement(child, own)
         state.written.update(own.written)
         if child.type == "command":
-            _note_written(shell, child, [], None, state)
+            _record_written_files(shell, child, [], None, state)
     return status
 
 
@@ -181,7 +181,7 @@ def _case(shell: Shell, node: Any, state: State) -> ExitStatus:
         shell.statements(body, branch)
         possible.append(branch)
         if any(child.type in (";&", ";;&") for child in item.children):
-            return _unknown_turns(shell, node, state, body, "")
+            return _loop_unknown_times(shell, node, state, body, "")
         if True in results:
             break
     else:
@@ -202,7 +202,7 @@ def _patterns(shell: Shell, item: Any, text: str | None, state: State) -> tuple[
         if shell.source.data[word.start_byte : word.end_byte] == b"*":
             results.append(True)
             continue
-        wanted = pattern_in(shell, word.parts, state)
+        wanted = pattern_to_regex(shell, word.parts, state)
         results.append(None if wanted is None or text is None or len(text) > 4096 else matches(wanted, text))
     return results, end
 
@@ -216,16 +216,16 @@ def _for(shell: Shell, node: Any, state: State) -> ExitStatus:
     if start is None:
         words = list(state.positional)
         if not state.arguments_given:
-            return _unknown_turns(shell, node, state, [body], name)
+            return _loop_unknown_times(shell, node, state, [body], name)
     else:
         lexed = Lexer(shell.source.data, shell.limit).words(start)
         words = [made for word in lexed for made in expand_words(shell, word, state)]
         shell.steps += len(words)  # a loop within loops has them made again each time
         if failed := shell.failed(state):
             return failed
-    known = all(word.value is not None and not word.many and not _is_pattern(word) for word in words)
+    known = all(word.value is not None and not word.many and not _has_glob_pattern(word) for word in words)
     if (not words and start is None) or not known or len(words) > _MAX_ITERATIONS:
-        return _unknown_turns(shell, node, state, [body], name) if words or not known else SUCCESS
+        return _loop_unknown_times(shell, node, state, [body], name) if words or not known else SUCCESS
     for word in words:
         state.set(name, Variable(word.pieces, word.place))
         shell.statement(body, state)
@@ -238,25 +238,25 @@ def _for(shell: Shell, node: Any, state: State) -> ExitStatus:
     return SUCCESS
 
 
-def _is_pattern(word: ShellWord) -> bool:
+def _has_glob_pattern(word: ShellWord) -> bool:
     """A pattern that no file here matches: where it trains some may."""
     return any(not piece.quoted and any(sign in (piece.text or "") for sign in "*?") for piece in word.pieces)
 
 
-def _counted(shell: Shell, node: Any, state: State, body: Any) -> ExitStatus:
+def _c_style_for(shell: Shell, node: Any, state: State, body: Any) -> ExitStatus:
     """``for ((i = 0; i < 3; i++))``."""
     opening = next((child.start_byte for child in node.children if child.type == "(("), None)
     close = Lexer(shell.source.data, shell.limit).closing(opening + 2) if opening is not None else None
     if opening is None or close is None:
-        return _unknown_turns(shell, node, state, [body], "")
+        return _loop_unknown_times(shell, node, state, [body], "")
     data = shell.source.data
     edges = [opening + 1, *(at for at in range(opening + 2, close) if data[at] == 59), close]
     if len(edges) != 4:
-        return _unknown_turns(shell, node, state, [body], "")
+        return _loop_unknown_times(shell, node, state, [body], "")
     parts = [(first + 1, last) for first, last in pairwise(edges)]
     before = state.copy()
     if number_in(shell, *parts[0], state) is None:
-        return _unknown_turns(shell, node, state, [body], "")
+        return _loop_unknown_times(shell, node, state, [body], "")
     for _turn in range(_MAX_ITERATIONS):
         number = number_in(shell, *parts[1], state) if data[slice(*parts[1])].strip() else 1
         if number is None:
@@ -275,7 +275,7 @@ def _counted(shell: Shell, node: Any, state: State, body: Any) -> ExitStatus:
     state.become(before)
     for name in set(re.findall(r"[A-Za-z_]\w*", data[opening:close].decode("utf-8", "replace"))):
         state.forget(name, shell.place(node), CHANGED_IN_LOOP.format(name=name, line=shell.place(node).line))
-    return _unknown_turns(shell, node, state, [body], "")
+    return _loop_unknown_times(shell, node, state, [body], "")
 
 
 def _while(shell: Shell, node: Any, state: State) -> ExitStatus:
@@ -283,7 +283,7 @@ def _while(shell: Shell, node: Any, state: State) -> ExitStatus:
     if body is None:
         return UNSURE
     if node.type == "c_style_for_statement":
-        return _counted(shell, node, state, body)
+        return _c_style_for(shell, node, state, body)
     condition = [child for child in node.children if child is not body and child.start_byte < body.start_byte]
     until = bool(condition) and condition[0].type == "until"
     condition = [child for child in condition if child.type not in ("while", "until")]
@@ -311,16 +311,16 @@ def _while(shell: Shell, node: Any, state: State) -> ExitStatus:
             return SUCCESS
     else:
         state.become(before)
-    return _unknown_turns(shell, node, state, [*condition, body], "")
+    return _loop_unknown_times(shell, node, state, [*condition, body], "")
 
 
-def _unknown_turns(shell: Shell, node: Any, state: State, parts: list[Any], name: str) -> ExitStatus:
+def _loop_unknown_times(shell: Shell, node: Any, state: State, parts: list[Any], name: str) -> ExitStatus:
     """A loop that turns an unknown number of times: what it changes is unknown, inside it and after it."""
     place = shell.place(node)
     if name:
         state.forget(name, place, CHANGED_IN_LOOP.format(name=name, line=place.line))
     trial = state.copy()
-    with shell.quietly():
+    with shell.without_recording():
         shell.statements(parts, trial)
     for changed, variable in trial.variables.items():
         if not variable.same(state.variables.get(changed)):
@@ -359,7 +359,7 @@ def _run_redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
         else:
             status = shell.statement(body, state)
         given = (standard_input, place) if standard_input is not None and place is not None else None
-        _note_written(shell, body, redirects, given, state)
+        _record_written_files(shell, body, redirects, given, state)
     if heredoc is not None:
         # `cat <<EOF | cmd` and `cmd <<EOF && other` stand inside the heredoc's node.
         inside = [
@@ -372,8 +372,8 @@ def _run_redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
     return status
 
 
-def _note_written(
-    shell: Shell, body: Any, redirects: list[Any], given: tuple[tuple[Piece, ...], Place] | None, state: State
+def _record_written_files(
+    shell: Shell, body: Any, redirects: list[Any], heredoc: tuple[tuple[Piece, ...], Place] | None, state: State
 ) -> None:
     """Note the files that a command writes: what ``cat`` and ``tee`` are given, else a text that can't be told."""
     name = body.child_by_field_name("name") if body.type == "command" else None
@@ -381,7 +381,7 @@ def _note_written(
     targets = [
         word
         for child in redirects
-        if child.type == "file_redirect" and any(c.type in _WRITING for c in child.children)
+        if child.type == "file_redirect" and any(c.type in _WRITING_REDIRECTS for c in child.children)
         for target in [child.child_by_field_name("destination")]
         if target is not None
         for word in expand_words(shell, word_at(shell, target.start_byte), state)
@@ -390,7 +390,7 @@ def _note_written(
         lexed = Lexer(shell.source.data, shell.limit).words(body.start_byte)
         targets += [made for word in lexed[1:] for made in expand_words(shell, word, state)]
     place = shell.place(body)
-    made = given if given is not None and program in ("cat", "tee") else None
+    made = heredoc if heredoc is not None and program in ("cat", "tee") else None
     for word in targets:
         if word.value and not word.value.startswith("/dev/"):
             unknown = (Piece(None, place.source, place.start, place.end),), place

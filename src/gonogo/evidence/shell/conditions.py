@@ -8,20 +8,20 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.shell.expansion import expand, expand_words, look_up, number_in, pattern_in
+from gonogo.evidence.shell.expansion import expand, expand_words, look_up, number_in, pattern_to_regex
 from gonogo.evidence.shell.lexer import Lexer, Parameter, SyntaxWord
 from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import FAILURE, UNSURE, ExitStatus, State
 from gonogo.evidence.shell.text import matches, text_of
 
 _NUMBERS = ("-eq", "-ne", "-lt", "-gt", "-le", "-ge")
-_BINARY = frozenset({*_NUMBERS, "=", "==", "!=", "<", ">", "-nt", "-ot", "-ef", "=~"})
-_UNARY = frozenset({f"-{letter}" for letter in "abcdefghknoprstuvwxzGLNORS"})
+_BINARY_OPERATORS = frozenset({*_NUMBERS, "=", "==", "!=", "<", ">", "-nt", "-ot", "-ef", "=~"})
+_UNARY_OPERATORS = frozenset({f"-{letter}" for letter in "abcdefghknoprstuvwxzGLNORS"})
 _MAX_DEPTH = 24
 _SIMPLE_REGEX = re.compile(r"[\w .,:/@%=~^$*+?|()\[\]-]*")
 
 
-class Tested(msgspec.Struct):
+class TestOperand(msgspec.Struct):
     """A text that a test looks at; ``unset``: nothing sets it, as far as the files tell."""
 
     text: str | None
@@ -34,10 +34,10 @@ class Tested(msgspec.Struct):
 
 def holds(shell: Reading, node: Any, state: State) -> ExitStatus:
     """How a ``test_command`` ends."""
-    return holds_at(shell, node.start_byte, state)
+    return evaluate_test_at(shell, node.start_byte, state)
 
 
-def holds_at(shell: Reading, start: int, state: State) -> ExitStatus:
+def evaluate_test_at(shell: Reading, start: int, state: State) -> ExitStatus:
     """How the test ends that begins at a byte."""
     data = shell.source.data
     lexer = Lexer(data, shell.limit)
@@ -46,7 +46,7 @@ def holds_at(shell: Reading, start: int, state: State) -> ExitStatus:
         number = number_in(shell, start + 2, close, state) if close is not None else None
         return UNSURE if number is None else ExitStatus(number != 0)
     if data.startswith(b"[[", start):
-        return _Doubled(shell, state, lexer, start + 2).answer()
+        return _DoubleBracketTest(shell, state, lexer, start + 2).answer()
     words = lexer.words(start)
     if not words or data[words[-1].start_byte : words[-1].end_byte] != b"]":
         return UNSURE
@@ -55,90 +55,90 @@ def holds_at(shell: Reading, start: int, state: State) -> ExitStatus:
 
 def test_words(shell: Reading, words: Sequence[SyntaxWord], state: State) -> ExitStatus:
     """How ``test WORDS`` ends."""
-    tested: list[Tested] = []
+    tested: list[TestOperand] = []
     for word in words:
-        operand = _unset(shell, word, state)
+        operand = _unset_operand(shell, word, state)
         if operand is not None:
             tested.append(operand)
             continue
-        arguments = _asks_for_arguments(word)
+        arguments = _uses_positional_arguments(word)
         for made in expand_words(shell, word, state):
             if made.many:
                 return UNSURE
-            tested.append(Tested(made.value, arguments=arguments))
+            tested.append(TestOperand(made.value, arguments=arguments))
     found, rest = _either(tested, 0)
     return UNSURE if rest else found
 
 
-def _asks_for_arguments(word: SyntaxWord) -> bool:
+def _uses_positional_arguments(word: SyntaxWord) -> bool:
     return any(isinstance(part, Parameter) and part.name[:1].isdigit() for part in word.parts)
 
 
-def _unset(shell: Reading, word: SyntaxWord, state: State) -> Tested | None:
+def _unset_operand(shell: Reading, word: SyntaxWord, state: State) -> TestOperand | None:
     """``"$X"`` or ``${X:-}`` of a variable that nothing sets: taken as empty, which rests on it."""
     part = word.parts[0] if len(word.parts) == 1 else None
     if not isinstance(part, Parameter) or part.kind or part.index is not None:
         return None
     found, assumed = look_up(shell, part, part.name, state, split=False)
     if part.name == "#" and assumed:
-        return Tested(text_of(found) if found is not None else None, True, arguments=True)
+        return TestOperand(text_of(found) if found is not None else None, True, arguments=True)
     if found is not None or not assumed:
         return None
     if not part.operator:
-        return Tested("", True, arguments=part.name[:1].isdigit())
+        return TestOperand("", True, arguments=part.name[:1].isdigit())
     if part.operator in ("+", ":+", ":-", "-"):
-        return Tested(text_of(expand(shell, word, state)), True, arguments=part.name[:1].isdigit())
+        return TestOperand(text_of(expand(shell, word, state)), True, arguments=part.name[:1].isdigit())
     return None
 
 
 # test, [
 
 
-def _either(words: list[Tested], depth: int) -> tuple[ExitStatus, list[Tested]]:
-    left, rest = _both_of(words, depth)
+def _either(words: list[TestOperand], depth: int) -> tuple[ExitStatus, list[TestOperand]]:
+    left, rest = _and_expression(words, depth)
     while rest and rest[0].text == "-o":
-        right, rest = _both_of(rest[1:], depth)
+        right, rest = _and_expression(rest[1:], depth)
         left = _combined(left, False, right)
     return left, rest
 
 
-def _both_of(words: list[Tested], depth: int) -> tuple[ExitStatus, list[Tested]]:
-    left, rest = _primary(words, depth)
+def _and_expression(words: list[TestOperand], depth: int) -> tuple[ExitStatus, list[TestOperand]]:
+    left, rest = _primary_expression(words, depth)
     while rest and rest[0].text == "-a":
-        right, rest = _primary(rest[1:], depth)
+        right, rest = _primary_expression(rest[1:], depth)
         left = _combined(left, True, right)
     return left, rest
 
 
-def _primary(words: list[Tested], depth: int) -> tuple[ExitStatus, list[Tested]]:
+def _primary_expression(words: list[TestOperand], depth: int) -> tuple[ExitStatus, list[TestOperand]]:
     if not words:
         return FAILURE, []
     if depth > _MAX_DEPTH:
         return UNSURE, []
     first = words[0].text
-    if len(words) >= 3 and words[1].text in _BINARY and not (len(words) > 3 and first == "!"):
+    if len(words) >= 3 and words[1].text in _BINARY_OPERATORS and not (len(words) > 3 and first == "!"):
         return compared(words[0], words[1].text or "", words[2], None), words[3:]
     if first == "!" and len(words) > 1:
-        found, rest = _primary(words[1:], depth + 1)
+        found, rest = _primary_expression(words[1:], depth + 1)
         return found.negated(), rest
     if first == "(" and len(words) > 2:
         found, rest = _either(words[1:], depth + 1)
         return found, rest[1:] if rest and rest[0].text == ")" else rest
-    if first in _UNARY and len(words) > 1 and not (len(words) > 2 and words[1].text in ("-a", "-o")):
+    if first in _UNARY_OPERATORS and len(words) > 1 and not (len(words) > 2 and words[1].text in ("-a", "-o")):
         return unary(first, words[1]), words[2:]
     if first is None:
         return UNSURE, words[1:]
     return ExitStatus(bool(first), words[0].unset), words[1:]
 
 
-def unary(operator: str, operand: Tested) -> ExitStatus:
+def unary(operator: str, operand: TestOperand) -> ExitStatus:
     """``-z X``, ``-n X``; what asks for files can't be told."""
     if operator not in ("-z", "-n") or operand.text is None:
         return UNSURE
     return ExitStatus((operand.text == "") == (operator == "-z"), operand.unset)
 
 
-def compared(first: Tested, operator: str, second: Tested, pattern: str | None) -> ExitStatus:
+def compared(first: TestOperand, operator: str, second: TestOperand, pattern: str | None) -> ExitStatus:
     """``A = B``, ``A -lt B``; ``pattern`` is a regular expression for what stands on the right, where it is one."""
     if first.text is None or second.text is None:
         return UNSURE
@@ -171,7 +171,7 @@ def _combined(left: ExitStatus, conjunction: bool, right: ExitStatus) -> ExitSta
 # [[
 
 
-class _Doubled:
+class _DoubleBracketTest:
     """Reads ``[[ … ]]``, whose words are not split."""
 
     def __init__(self, shell: Reading, state: State, lexer: Lexer, start: int) -> None:
@@ -234,7 +234,7 @@ class _Doubled:
         if first is None:
             return UNSURE
         written = self.lexer.data[first.start_byte : first.end_byte].decode("utf-8", "replace")
-        if written in _UNARY and not self.sign():
+        if written in _UNARY_OPERATORS and not self.sign():
             operand = self.word()
             return UNSURE if operand is None else unary(written, self.tested(operand))
         before = self.at
@@ -245,7 +245,7 @@ class _Doubled:
             text = self.lexer.data[operator.start_byte : operator.end_byte].decode("utf-8", "replace")
         if text in ("<", ">"):
             self.at += 1
-        if text not in _BINARY:
+        if text not in _BINARY_OPERATORS:
             self.at = before
             tested = self.tested(first)
             return UNSURE if tested.text is None else ExitStatus(bool(tested.text), tested.unset)
@@ -258,7 +258,7 @@ class _Doubled:
             return self.regex(first)
         word = self.lexer.word(self.at, pattern=True)
         self.at = word.end_byte
-        pattern = pattern_in(self.shell, word.parts, self.state) if operator in ("=", "==", "!=") else None
+        pattern = pattern_to_regex(self.shell, word.parts, self.state) if operator in ("=", "==", "!=") else None
         second = self.tested(word)
         if operator in ("=", "==", "!=") and pattern is None:
             return UNSURE
@@ -288,10 +288,10 @@ class _Doubled:
         self.at = word.end_byte
         return word if word.end_byte > word.start_byte else None
 
-    def tested(self, word: SyntaxWord) -> Tested:
+    def tested(self, word: SyntaxWord) -> TestOperand:
         """What a word comes to."""
-        unset = _unset(self.shell, word, self.state)
+        unset = _unset_operand(self.shell, word, self.state)
         if unset is not None:
             return unset
         text = text_of(expand(self.shell, word, self.state))
-        return Tested(text, word=word, arguments=_asks_for_arguments(word))
+        return TestOperand(text, word=word, arguments=_uses_positional_arguments(word))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gonogo.evidence.shell.expansion import expand, expand_words, number_in, with_element
-from gonogo.evidence.shell.lexer import Literal, ShellAssignment, Simple, SyntaxWord, braces
+from gonogo.evidence.shell.expansion import array_with_element, expand, expand_words, number_in
+from gonogo.evidence.shell.lexer import Literal, ShellAssignment, SimpleCommand, SyntaxWord, braces
 from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import SUCCESS, ExitStatus, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
@@ -16,8 +16,8 @@ from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
 
 _MAX_PIECES = 4096
-_ELEMENT_UNSET = translated("an element of the array `{name}` is unset")
-_ELEMENT = re.compile(r"([A-Za-z_]\w*)\[.*\]")
+_UNSET_ELEMENT_REASON = translated("an element of the array `{name}` is unset")
+_ARRAY_ELEMENT_PATTERN = re.compile(r"([A-Za-z_]\w*)\[.*\]")
 
 
 def assigned(shell: Reading, assignment: ShellAssignment, state: State) -> tuple[str, Variable]:
@@ -31,7 +31,7 @@ def assigned(shell: Reading, assignment: ShellAssignment, state: State) -> tuple
         pieces = tuple(expand(shell, assignment.value, state))[:_MAX_PIECES]
         if assignment.appending:
             number = None
-        return name, with_element(before, number, ShellWord(pieces, place, True))
+        return name, array_with_element(before, number, ShellWord(pieces, place, True))
     if assignment.array is not None:
         if any(_has_key(word) for word in assignment.array):
             return name, _unknown_array(place)
@@ -46,7 +46,7 @@ def assigned(shell: Reading, assignment: ShellAssignment, state: State) -> tuple
     if before is not None and before.array is not None:  # it is its first element that is set
         first = before.array[0].pieces if assignment.appending and before.array else ()
         word = ShellWord((*first, *pieces), place, True)
-        return name, with_element(before, 0, word)
+        return name, array_with_element(before, 0, word)
     if assignment.appending and before is not None:
         pieces = (*before.pieces, *pieces)
     elif assignment.appending and name not in state.variables:
@@ -67,7 +67,7 @@ def _unknown_array(place: Place) -> Variable:
     return Variable((), place, array=(ShellWord((piece,), place),))
 
 
-def declare(shell: Reading, simple: Simple, words: Sequence[ShellWord], state: State) -> ExitStatus:
+def declare(shell: Reading, simple: SimpleCommand, words: Sequence[ShellWord], state: State) -> ExitStatus:
     """``export``, ``declare``, ``typeset``, ``local``, ``readonly``."""
     program = words[0].value or ""
     exported = program == "export"
@@ -86,7 +86,7 @@ def declare(shell: Reading, simple: Simple, words: Sequence[ShellWord], state: S
             name, equals, value = text.partition("=")
             if not name.isidentifier():
                 continue
-            _keep_outer(program, name, state)
+            _save_outer_value(program, name, state)
             if equals:
                 piece = Piece(value, word.place.source, word.place.start, word.place.end)
                 _put(name, Variable((piece,), word.place), state, exported)
@@ -97,7 +97,7 @@ def declare(shell: Reading, simple: Simple, words: Sequence[ShellWord], state: S
         if not isinstance(each, ShellAssignment):
             continue
         name, variable = assigned(shell, each, state)
-        _keep_outer(program, name, state)
+        _save_outer_value(program, name, state)
         braced = each.value is not None and len(braces(each.value.parts)) > 1
         if computed or keyed or braced:
             piece = Piece(None, shell.source, each.start_byte, each.end_byte, many=keyed)
@@ -106,7 +106,7 @@ def declare(shell: Reading, simple: Simple, words: Sequence[ShellWord], state: S
     return SUCCESS
 
 
-def _keep_outer(program: str, name: str, state: State) -> None:
+def _save_outer_value(program: str, name: str, state: State) -> None:
     """Within a function ``local`` and ``declare`` are over with it."""
     if program in ("local", "declare", "typeset") and state.locals:
         state.locals[-1].setdefault(name, state.variables.get(name))
@@ -129,9 +129,9 @@ def unset(words: Sequence[ShellWord], state: State) -> ExitStatus:
     functions = any(word.value == "-f" for word in words)
     for word in words:
         name = word.value or ""
-        element = _ELEMENT.fullmatch(name)
+        element = _ARRAY_ELEMENT_PATTERN.fullmatch(name)
         if element is not None:
-            state.forget(element[1], word.place, _ELEMENT_UNSET.format(name=element[1]))
+            state.forget(element[1], word.place, _UNSET_ELEMENT_REASON.format(name=element[1]))
         elif name.isidentifier():
             if functions or (name not in state.variables and name in state.functions):
                 state.functions.pop(name, None)

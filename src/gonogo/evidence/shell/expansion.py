@@ -29,34 +29,34 @@ from gonogo.evidence.shell.state import NOT_SET, State, Variable
 from gonogo.evidence.shell.text import (
     Piece,
     ShellWord,
-    in_other_case,
-    matching,
+    change_case,
+    glob_regex_parts,
+    glob_to_regex,
     reason_of,
-    regex_cells,
+    remove_match,
     text_of,
-    without_match,
     words_of,
 )
 from gonogo.finding import Text, translated
 
-_ALL_ARGUMENTS = translated("the arguments that the script gets")
-_DEFAULT = translated("default value of `{text}`")
+_ALL_ARGUMENTS_REASON = translated("the arguments that the script gets")
+_DEFAULT_VALUE_REASON = translated("default value of `{text}`")
 _ARGUMENT = translated("the script's argument `${name}` is not given")
 _FILES = translated("`{text}` stands for whichever files are there")
 _MAX_DEPTH = 24
 _MAX_TEXT = 1024
-_PATTERN = re.compile(r"[*?[]")
+_GLOB_CHARACTER_PATTERN = re.compile(r"[*?[]")
 # Patterns beyond this aren't matched: a path has 4,096 bytes at most, and each bracket that nothing closes costs
 # fnmatch a walk to the pattern's end.
-_LONGEST_PATTERN = 4096
-_MOST_BRACKETS = 64
-_UNSURE_PATTERNS = frozenset({"failglob", "dotglob", "globstar", "extglob", "nocaseglob"})
+_MAX_PATTERN_LENGTH = 4096
+_MAX_PATTERN_BRACKETS = 64
+_UNSUPPORTED_GLOB_OPTIONS = frozenset({"failglob", "dotglob", "globstar", "extglob", "nocaseglob"})
 
-Items = list[Piece | None]
+ExpandedItems = list[Piece | None]
 """Pieces of words; None is where a word surely ends."""
 
 
-class _Values(msgspec.Struct):
+class _ParameterValues(msgspec.Struct):
     """What ``$NAME``, ``${NAME[@]}`` come to before an operator changes it."""
 
     elements: list[tuple[Piece, ...]] | None
@@ -80,8 +80,8 @@ def expand_words(shell: Reading, word: SyntaxWord, state: State) -> list[ShellWo
         whole = len(parts) == len(word.parts)
         place = shell.place(WordPart(word.start_byte, word.end_byte) if whole else WordPart(start, max(start, end)))
         items = _items(shell, parts, state, split=True)
-        for made in words_of(_with_home(items, parts, state), place, separators=state.separators):
-            found += _matched(made, state)
+        for made in words_of(_expand_tilde(items, parts, state), place, separators=state.separators):
+            found += _expand_glob(made, state)
     return found
 
 
@@ -94,7 +94,7 @@ def _elements(shell: Reading, word: SyntaxWord, state: State) -> list[ShellWord]
     if part.index is None and part.name in ("@", "*"):
         words = state.positional
         if not state.arguments_given:
-            return [*words, unknown_word(shell, part, _ALL_ARGUMENTS)]
+            return [*words, unknown_word(shell, part, _ALL_ARGUMENTS_REASON)]
     elif part.index is not None and shell.source.data[slice(*part.index)].strip() in (b"@", b"*"):
         variable = state.variables.get(part.name)
         if variable is None or variable.array is None:
@@ -111,7 +111,7 @@ def _elements(shell: Reading, word: SyntaxWord, state: State) -> list[ShellWord]
             continue
         pieces = [msgspec.structs.replace(piece, split=True, quoted=False) for piece in each.pieces]
         for made in words_of(pieces, each.place, separators=state.separators):
-            found += _matched(made, state)
+            found += _expand_glob(made, state)
     return found
 
 
@@ -119,7 +119,7 @@ def expand(shell: Reading, word: SyntaxWord | None, state: State) -> list[Piece]
     """The pieces of a word that is not split: an assignment's value, what ``case`` looks at."""
     if word is None:
         return []
-    items = _with_home(_items(shell, word.parts, state, split=False), word.parts, state, assigned=True)
+    items = _expand_tilde(_items(shell, word.parts, state, split=False), word.parts, state, is_assignment=True)
     return _flat(shell, items, word)
 
 
@@ -134,30 +134,30 @@ def word_at(shell: Reading, start: int, *, pattern: bool = False) -> SyntaxWord:
     return Lexer(shell.source.data, shell.limit).word(start, pattern=pattern)
 
 
-def _flat(shell: Reading, items: Items, node: Any) -> list[Piece]:
+def _flat(shell: Reading, items: ExpandedItems, node: Any) -> list[Piece]:
     """Items as one text: a word's end is a blank."""
     return [Piece(" ", shell.source, node.start_byte, node.start_byte) if item is None else item for item in items]
 
 
-def _items(shell: Reading, parts: Sequence[WordPart], state: State, *, split: bool, depth: int = 0) -> Items:
-    found: Items = []
+def _items(shell: Reading, parts: Sequence[WordPart], state: State, *, split: bool, depth: int = 0) -> ExpandedItems:
+    found: ExpandedItems = []
     for part in parts:
-        found += _part(shell, part, state, split and not part.quoted, depth)
+        found += _expand_part(shell, part, state, split and not part.quoted, depth)
     return found
 
 
-def _part(shell: Reading, part: WordPart, state: State, split: bool, depth: int) -> Items:
+def _expand_part(shell: Reading, part: WordPart, state: State, split: bool, depth: int) -> ExpandedItems:
     if depth > _MAX_DEPTH:
         return [unknown(shell, part)]
     if isinstance(part, Literal):
         return [Piece(part.text, shell.source, part.start_byte, part.end_byte, literal=part.exact, quoted=part.quoted)]
     if isinstance(part, Parameter):
-        return _parameter(shell, part, state, split, depth)
+        return _expand_parameter(shell, part, state, split, depth)
     made: Piece
     if isinstance(part, Substitution):
-        words = _looking(shell, part)
+        words = _which_words(shell, part)
         if words:  # each word is expanded once: what stands inside one another would double with each level
-            made = msgspec.structs.replace(unknown(shell, part), program=_looked_for(shell, words, state))
+            made = msgspec.structs.replace(unknown(shell, part), program=_which_target(shell, words, state))
         elif (printed := shell.printed(shell, part, state)) is None:
             here = str(state.cwd) if _is_pwd(shell, part) else ""
             made = msgspec.structs.replace(unknown(shell, part), many=split, split=split, folder=here)
@@ -171,7 +171,7 @@ def _part(shell: Reading, part: WordPart, state: State, split: bool, depth: int)
     return [msgspec.structs.replace(made, quoted=part.quoted)]
 
 
-def _looking(shell: Reading, part: Substitution) -> tuple[SyntaxWord, ...]:
+def _which_words(shell: Reading, part: Substitution) -> tuple[SyntaxWord, ...]:
     """The words of ``$(which NAME)``, ``$(command -v NAME)``; none for anything else."""
     start, end = part.inner
     words = Lexer(shell.source.data, end).words(start)
@@ -186,7 +186,7 @@ def _is_pwd(shell: Reading, part: Substitution) -> bool:
     return len(words) == 1 and plain_text(words[0]) == "pwd"
 
 
-def _looked_for(shell: Reading, words: Sequence[SyntaxWord], state: State) -> str:
+def _which_target(shell: Reading, words: Sequence[SyntaxWord], state: State) -> str:
     texts = [text_of(expand(shell, word, state)) for word in words[1:]]
     return texts[-1] or "" if len(texts) == 1 or texts[0] in ("-v", "-P") else ""
 
@@ -195,13 +195,15 @@ def _text(shell: Reading, part: WordPart, text: str, *, split: bool = False, rea
     return Piece(text, shell.source, part.start_byte, part.end_byte, split=split, reason=reason, quoted=part.quoted)
 
 
-def _with_home(items: Items, parts: Sequence[WordPart], state: State, *, assigned: bool = False) -> Items:
+def _expand_tilde(
+    items: ExpandedItems, parts: Sequence[WordPart], state: State, *, is_assignment: bool = False
+) -> ExpandedItems:
     """``~`` and ``~/…`` at a word's start are the home folder; so they are behind ``NAME=``, and ``:`` there."""
     first = items[0] if items else None
     if first is None or not first.literal or first.quoted or not first.text or "~" not in first.text:
         return items
     text = first.text
-    prefix = re.match(r"[A-Za-z_]\w*=", text) if not assigned else None
+    prefix = re.match(r"[A-Za-z_]\w*=", text) if not is_assignment else None
     begin = prefix.end() if prefix is not None else 0
     alone = len(parts) == 1
     home = _home(state)
@@ -209,7 +211,7 @@ def _with_home(items: Items, parts: Sequence[WordPart], state: State, *, assigne
     def at_home(match: re.Match[str]) -> str:
         return match[1] + home if match[2] or alone else match[0]
 
-    sign = r"(^|:)~(?=(/)|:|$)" if assigned or prefix is not None else r"(^)~(?=(/)|$)"
+    sign = r"(^|:)~(?=(/)|:|$)" if is_assignment or prefix is not None else r"(^)~(?=(/)|$)"
     changed = text[:begin] + re.sub(sign, at_home, text[begin:])
     if changed == text:
         return items
@@ -221,9 +223,9 @@ def _home(state: State) -> str:
     return (variable.value if variable is not None else None) or os.path.expanduser("~")
 
 
-def _matched(word: ShellWord, state: State) -> list[ShellWord]:
+def _expand_glob(word: ShellWord, state: State) -> list[ShellWord]:
     """The files that a pattern matches, where this can be told; else the word as it is."""
-    signs = any(not piece.quoted and piece.text and _PATTERN.search(piece.text) for piece in word.pieces)
+    signs = any(not piece.quoted and piece.text and _GLOB_CHARACTER_PATTERN.search(piece.text) for piece in word.pieces)
     value = word.value
     if not signs or value is None or "noglob" in state.options or "\0" in value:
         return [word]
@@ -239,12 +241,12 @@ def _matched(word: ShellWord, state: State) -> list[ShellWord]:
         return [
             ShellWord((Piece(None, place.source, place.start, place.end, reason=_FILES.format(text=value)),), place)
         ]
-    too_long = len(written) > _LONGEST_PATTERN or written.count("[") > _MOST_BRACKETS
+    too_long = len(written) > _MAX_PATTERN_LENGTH or written.count("[") > _MAX_PATTERN_BRACKETS
     try:
         names = [] if too_long else sorted(os.fspath(name) for name in glob.glob(written, root_dir=state.cwd))[:4096]
     except (OSError, ValueError, re.error):
         names = []
-    if state.options & _UNSURE_PATTERNS or too_long:
+    if state.options & _UNSUPPORTED_GLOB_OPTIONS or too_long:
         piece = Piece(None, word.place.source, word.place.start, word.place.end, many=True)
         return [ShellWord((piece,), word.place)]
     if not names:
@@ -262,7 +264,7 @@ def number_in(shell: Reading, start: int, end: int, state: State) -> int | None:
     return None if text is None else number_of(shell, text.replace('"', ""), WordPart(start, end), state)
 
 
-def number_of(shell: Reading, text: str, at: Any, state: State) -> int | None:
+def number_of(shell: Reading, text: str, syntax_node: Any, state: State) -> int | None:
     """The number that an expanded text comes to."""
 
     def look(name: str, index: int | None) -> str | None:
@@ -274,21 +276,21 @@ def number_of(shell: Reading, text: str, at: Any, state: State) -> int | None:
             return words[index].value if -len(words) <= index < len(words) else "0"
         if variable is not None and variable.unset:
             return "0"
-        found, _assumed = look_up(shell, at, name, state, split=False)
+        found, _assumed = look_up(shell, syntax_node, name, state, split=False)
         return text_of(found) if found is not None else None
 
     def put(name: str, index: int | None, number: int | None) -> None:
-        place = shell.place(at)
+        place = shell.place(syntax_node)
         piece = Piece(None if number is None else str(number), shell.source, place.start, place.end)
         if index is None:
             state.set(name, Variable((piece,), place))
         else:
-            state.set(name, with_element(state.variables.get(name), index, ShellWord((piece,), place)))
+            state.set(name, array_with_element(state.variables.get(name), index, ShellWord((piece,), place)))
 
     return evaluate(text, look, put)
 
 
-def with_element(before: Variable | None, index: int | None, word: ShellWord) -> Variable:
+def array_with_element(before: Variable | None, index: int | None, word: ShellWord) -> Variable:
     """An array with one element set; unknown where that leaves holes in it."""
     words = before.array if before is not None and before.array is not None else None
     if words is None and before is not None and before.pieces and not before.unset:
@@ -308,61 +310,63 @@ def with_element(before: Variable | None, index: int | None, word: ShellWord) ->
 
 def look_up(shell: Reading, node: Any, name: str, state: State, *, split: bool) -> tuple[list[Piece] | None, bool]:
     """What ``$name`` comes to (None: not set), and whether that rests on what the caller leaves unset."""
-    values = _values_of(shell, node, name, state, split)
+    values = _parameter_values(shell, node, name, state, split)
     if values.elements is None:
         return None, values.assumed
     return [piece for element in values.elements for piece in element], values.assumed
 
 
-def _values_of(shell: Reading, node: Any, name: str, state: State, split: bool) -> _Values:
+def _parameter_values(shell: Reading, node: Any, name: str, state: State, split: bool) -> _ParameterValues:
     if name.isdigit() or name in ("@", "*", "#"):
-        return _positional(shell, node, name, state, split)
+        return _positional_values(shell, node, name, state, split)
     variable = state.variables.get(name)
     if variable is not None:
         if variable.unset or (variable.array is not None and not variable.array):
-            return _Values(None)
-        return _Values([tuple(from_variable(shell, node, variable, split=split))])
+            return _ParameterValues(None)
+        return _ParameterValues([tuple(from_variable(shell, node, variable, split=split))])
     text, reason = shell.special(name, state)
     if text is not None:
         piece = Piece(text, shell.source, node.start_byte, node.end_byte, split=split, reason=reason)
-        return _Values([(piece,)])
+        return _ParameterValues([(piece,)])
     if reason is not None:
         made = unknown(shell, node, reason)
-        return _Values([(msgspec.structs.replace(made, folder=str(state.cwd)) if name == "PWD" else made,)])
-    return _Values(None, assumed=True)
+        return _ParameterValues([(msgspec.structs.replace(made, folder=str(state.cwd)) if name == "PWD" else made,)])
+    return _ParameterValues(None, assumed=True)
 
 
-def _positional(shell: Reading, node: Any, name: str, state: State, split: bool) -> _Values:
+def _positional_values(shell: Reading, node: Any, name: str, state: State, split: bool) -> _ParameterValues:
     assumed = not state.arguments_given
     if name == "0":
-        return _Values([(Piece(shell.script_name, shell.source, node.start_byte, node.end_byte, split=split),)])
+        return _ParameterValues(
+            [(Piece(shell.script_name, shell.source, node.start_byte, node.end_byte, split=split),)]
+        )
     if name == "#":
         count = str(len(state.positional))
-        return _Values([(Piece(count, shell.source, node.start_byte, node.end_byte),)], assumed=assumed)
+        return _ParameterValues([(Piece(count, shell.source, node.start_byte, node.end_byte),)], assumed=assumed)
     if name in ("@", "*"):
         elements: list[tuple[Piece, ...]] = [(carried(shell, node, word.pieces, split),) for word in state.positional]
-        more = unknown_word(shell, node, _ALL_ARGUMENTS) if assumed else None
-        return _Values(elements or None, name, assumed, more)
+        more = unknown_word(shell, node, _ALL_ARGUMENTS_REASON) if assumed else None
+        return _ParameterValues(elements or None, name, assumed, more)
     index = int(name) if len(name) < 6 else 1 << 20
     if 1 <= index <= len(state.positional):
-        return _Values([(carried(shell, node, state.positional[index - 1].pieces, split),)])
-    return _Values(None, assumed=assumed)
+        return _ParameterValues([(carried(shell, node, state.positional[index - 1].pieces, split),)])
+    return _ParameterValues(None, assumed=assumed)
 
 
-def _values(shell: Reading, part: Parameter, state: State, split: bool) -> _Values:
+def _values(shell: Reading, part: Parameter, state: State, split: bool) -> _ParameterValues:
     """The values of ``${NAME}`` or ``${NAME[…]}``."""
     name = part.name
     if part.index is None:
-        return _values_of(shell, part, name, state, split)
+        return _parameter_values(shell, part, name, state, split)
     where = shell.source.data[part.index[0] : part.index[1]].decode("utf-8", "surrogateescape").strip()
     if name == "BASH_SOURCE":
-        return _Values([(_text(shell, part, shell.sourced, split=split),)])
+        return _ParameterValues([(_text(shell, part, shell.sourced, split=split),)])
     variable = state.variables.get(name)
     if where in ("@", "*"):
         if variable is None:
-            return _Values(None, where, assumed=False)
+            return _ParameterValues(None, where, assumed=False)
         if variable.unset:
-            return _Values(None, where)
+            return _ParameterValues(None, where)
         words = variable.array
         if words is None:
             words = (ShellWord(variable.pieces, shell.place(part), True),)
@@ -370,26 +374,26 @@ def _values(shell: Reading, part: Parameter, state: State, split: bool) -> _Valu
         elements: list[tuple[Piece, ...]] = [
             (carried(shell, part, word.pieces, split),) for word in words if not word.many
         ]
-        return _Values(elements or None, where, unread=more)
+        return _ParameterValues(elements or None, where, unread=more)
     if variable is None:
-        return _Values(None, assumed=True)
+        return _ParameterValues(None, assumed=True)
     number = number_in(shell, part.index[0], part.index[1], state)
     words = variable.array
     if variable.unset:
-        return _Values(None)
+        return _ParameterValues(None)
     if words is None:
         if number is None:
-            return _Values([(unknown(shell, part),)])
-        return _values_of(shell, part, name, state, split) if number in (0, -1) else _Values(None)
+            return _ParameterValues([(unknown(shell, part),)])
+        return _parameter_values(shell, part, name, state, split) if number in (0, -1) else _ParameterValues(None)
     if number is None or any(word.many for word in words):
-        return _Values([(unknown(shell, part),)])
+        return _ParameterValues([(unknown(shell, part),)])
     if -len(words) <= number < len(words):
-        return _Values([(carried(shell, part, words[number].pieces, split),)])
-    return _Values(None)
+        return _ParameterValues([(carried(shell, part, words[number].pieces, split),)])
+    return _ParameterValues(None)
 
 
-def _parameter(shell: Reading, part: Parameter, state: State, split: bool, depth: int) -> Items:
-    found = _changed(shell, part, state, split, depth)
+def _expand_parameter(shell: Reading, part: Parameter, state: State, split: bool, depth: int) -> ExpandedItems:
+    found = _expand_operated_parameter(shell, part, state, split, depth)
     if part.name not in state.variables:
         found = [
             msgspec.structs.replace(item, variable=part.name)
@@ -405,7 +409,7 @@ def _parameter(shell: Reading, part: Parameter, state: State, split: bool, depth
     ]
 
 
-def _changed(shell: Reading, part: Parameter, state: State, split: bool, depth: int) -> Items:
+def _expand_operated_parameter(shell: Reading, part: Parameter, state: State, split: bool, depth: int) -> ExpandedItems:
     if part.kind == "!":
         return _indirect(shell, part, state, split)
     values = _values(shell, part, state, split)
@@ -413,7 +417,7 @@ def _changed(shell: Reading, part: Parameter, state: State, split: bool, depth: 
         return [_length(shell, part, values)]
     operator = part.operator
     if operator in (":-", "-", ":=", "=", ":+", "+", ":?", "?"):
-        return _defaulted(shell, part, values, state, split, depth)
+        return _expand_default(shell, part, values, state, split, depth)
     if not operator:
         return _listed(shell, part, values, state, split)
     if values.unread is not None and values.whole:
@@ -422,15 +426,15 @@ def _changed(shell: Reading, part: Parameter, state: State, split: bool, depth: 
         return _listed(shell, part, values, state, split)
     if operator == ":" and values.whole:
         return _slice(shell, part, values, state, split)
-    changed = [_operated(shell, part, element, state, depth) for element in values.elements]
+    changed = [_apply_operator(shell, part, element, state, depth) for element in values.elements]
     elements = [
         (unknown(shell, part) if text is None else _text(shell, part, text, split=split, reason=reason_of(element)),)
         for text, element in zip(changed, values.elements, strict=True)
     ]
-    return _listed(shell, part, _Values(list(elements), values.whole), state, split)
+    return _listed(shell, part, _ParameterValues(list(elements), values.whole), state, split)
 
 
-def _listed(shell: Reading, part: Parameter, values: _Values, state: State, split: bool) -> Items:
+def _listed(shell: Reading, part: Parameter, values: _ParameterValues, state: State, split: bool) -> ExpandedItems:
     """One value, or the values of a list: words of their own, or joined in ``"$*"``."""
     if values.elements is None and values.unread is None:
         joins = values.whole == "*" and part.quoted
@@ -443,7 +447,7 @@ def _listed(shell: Reading, part: Parameter, values: _Values, state: State, spli
     if values.unread is not None:
         elements = [*elements, tuple(values.unread.pieces)]
     joined = values.whole == "*" and part.quoted
-    items: Items = []
+    items: ExpandedItems = []
     for index, element in enumerate(elements):
         if index:
             items.append(_text(shell, part, state.separators[:1]) if joined else None)
@@ -453,7 +457,7 @@ def _listed(shell: Reading, part: Parameter, values: _Values, state: State, spli
     return items
 
 
-def _expand_if_unset(shell: Reading, part: Parameter, assumed: bool, state: State, split: bool) -> Items:
+def _expand_if_unset(shell: Reading, part: Parameter, assumed: bool, state: State, split: bool) -> ExpandedItems:
     if "nounset" in state.options and not (assumed and not part.name.isdigit()):
         state.failing = True
     if not assumed:
@@ -462,7 +466,7 @@ def _expand_if_unset(shell: Reading, part: Parameter, assumed: bool, state: Stat
     return [msgspec.structs.replace(unknown(shell, part, reason), split=split)]
 
 
-def _indirect(shell: Reading, part: Parameter, state: State, split: bool) -> Items:
+def _indirect(shell: Reading, part: Parameter, state: State, split: bool) -> ExpandedItems:
     """``${!NAME}``, ``${!ARRAY[@]}``."""
     if part.index is not None:
         values = _values(shell, part, state, split)
@@ -470,7 +474,7 @@ def _indirect(shell: Reading, part: Parameter, state: State, split: bool) -> Ite
         if values.unread is not None or where not in (b"@", b"*"):
             return [unknown(shell, part)]
         numbers = [(_text(shell, part, str(index), split=split),) for index in range(len(values.elements or ()))]
-        return _listed(shell, part, _Values(list(numbers) or None, where.decode()), state, split)
+        return _listed(shell, part, _ParameterValues(list(numbers) or None, where.decode()), state, split)
     name, _assumed = look_up(shell, part, part.name, state, split=False)
     text = text_of(name) if name is not None else None
     if part.operator or not text or not text.isidentifier():
@@ -479,7 +483,7 @@ def _indirect(shell: Reading, part: Parameter, state: State, split: bool) -> Ite
     return _listed(shell, other, _values(shell, other, state, split), state, split)
 
 
-def _length(shell: Reading, part: Parameter, values: _Values) -> Piece:
+def _length(shell: Reading, part: Parameter, values: _ParameterValues) -> Piece:
     """``${#X}`` and ``${#ARRAY[@]}``."""
     if values.unread is not None:
         return unknown(shell, part)
@@ -491,7 +495,9 @@ def _length(shell: Reading, part: Parameter, values: _Values) -> Piece:
     return unknown(shell, part) if text is None else _text(shell, part, str(len(text)))
 
 
-def _defaulted(shell: Reading, part: Parameter, values: _Values, state: State, split: bool, depth: int) -> Items:
+def _expand_default(
+    shell: Reading, part: Parameter, values: _ParameterValues, state: State, split: bool, depth: int
+) -> ExpandedItems:
     """``${X:-word}`` and its like."""
     operator = part.operator
     there = values.elements is not None
@@ -517,7 +523,7 @@ def _defaulted(shell: Reading, part: Parameter, values: _Values, state: State, s
             state.set(part.name, Variable(tuple(assigned), shell.place(part)))
         return [carried(shell, part, tuple(assigned), split)]
     word = _argument(shell, part, state, split, depth)
-    reason = _DEFAULT.format(text=shell.text(part)) if values.assumed else None
+    reason = _DEFAULT_VALUE_REASON.format(text=shell.text(part)) if values.assumed else None
     pieces = [item for item in word if item is not None]
     if len(pieces) == len(word) and len({(piece.split, piece.quoted) for piece in pieces}) <= 1:
         kept = bool(pieces) and pieces[0].split
@@ -530,12 +536,12 @@ def _defaulted(shell: Reading, part: Parameter, values: _Values, state: State, s
     ]
 
 
-def _argument(shell: Reading, part: Parameter, state: State, split: bool, depth: int) -> Items:
+def _argument(shell: Reading, part: Parameter, state: State, split: bool, depth: int) -> ExpandedItems:
     """What stands behind an operator: outside quotes its blanks separate words too."""
     start, end = part.argument
     parts = Lexer(shell.source.data, end).text(start, end, quoted=part.quoted, argument=True)
     items = _items(shell, parts, state, split=split, depth=depth + 1)
-    items = _with_home(items, parts, state) if not part.quoted else items
+    items = _expand_tilde(items, parts, state) if not part.quoted else items
     return [
         msgspec.structs.replace(item, split=True)
         if item is not None and item.literal and not item.quoted and split
@@ -544,7 +550,7 @@ def _argument(shell: Reading, part: Parameter, state: State, split: bool, depth:
     ]
 
 
-def _slice(shell: Reading, part: Parameter, values: _Values, state: State, split: bool) -> Items:
+def _slice(shell: Reading, part: Parameter, values: _ParameterValues, state: State, split: bool) -> ExpandedItems:
     """``"${@:2}"``, ``${ARRAY[@]:1:2}``."""
     numbers = _bounds(shell, part, state)
     if numbers is None:
@@ -560,7 +566,7 @@ def _slice(shell: Reading, part: Parameter, values: _Values, state: State, split
     if count is not None and count < 0:
         return [unknown(shell, part)]
     chosen = elements[first:] if count is None else elements[first : first + count]
-    return _listed(shell, part, _Values(chosen or None, values.whole), state, split)
+    return _listed(shell, part, _ParameterValues(chosen or None, values.whole), state, split)
 
 
 def _bounds(shell: Reading, part: Parameter, state: State) -> tuple[int, int | None] | None:
@@ -573,7 +579,9 @@ def _bounds(shell: Reading, part: Parameter, state: State) -> tuple[int, int | N
     return None if start is None or (colon and count is None) else (start, count)
 
 
-def _operated(shell: Reading, part: Parameter, element: tuple[Piece, ...], state: State, depth: int) -> str | None:
+def _apply_operator(
+    shell: Reading, part: Parameter, element: tuple[Piece, ...], state: State, depth: int
+) -> str | None:
     """A value that ``%``, ``##``, ``/``, ``^^`` or ``:`` changes; None where that can't be told."""
     text = text_of(element)
     operator = part.operator
@@ -581,7 +589,7 @@ def _operated(shell: Reading, part: Parameter, element: tuple[Piece, ...], state
     if text is None or len(text) > _MAX_TEXT or operator == "@":
         return None
     if operator in ("^^", ",,", "^", ","):
-        return in_other_case(operator, text) if start == end else None
+        return change_case(operator, text) if start == end else None
     if operator == ":":
         numbers = _bounds(shell, part, state)
         if numbers is None:
@@ -594,19 +602,19 @@ def _operated(shell: Reading, part: Parameter, element: tuple[Piece, ...], state
         return text[first:last] if last >= first else None
     parts = Lexer(shell.source.data, end).text(start, end, quoted=False)
     if operator in ("%", "%%", "#", "##"):
-        pattern = pattern_in(shell, parts, state, depth)
-        return None if pattern is None else without_match(operator, text, pattern)
-    return _replaced(shell, parts, text, operator, state, depth)
+        pattern = pattern_to_regex(shell, parts, state, depth)
+        return None if pattern is None else remove_match(operator, text, pattern)
+    return _substitute(shell, parts, text, operator, state, depth)
 
 
-def pattern_in(shell: Reading, parts: Sequence[WordPart], state: State, depth: int = 0) -> str | None:
+def pattern_to_regex(shell: Reading, parts: Sequence[WordPart], state: State, depth: int = 0) -> str | None:
     """A regular expression for the pattern that a word is; None where it can't be told."""
-    items = _with_home(_items(shell, parts, state, split=False, depth=depth + 1), parts, state)
+    items = _expand_tilde(_items(shell, parts, state, split=False, depth=depth + 1), parts, state)
     texts = _pattern_texts(items)
-    return None if texts is None else matching(texts)
+    return None if texts is None else glob_to_regex(texts)
 
 
-def _pattern_texts(items: Items) -> list[tuple[str, bool]] | None:
+def _pattern_texts(items: ExpandedItems) -> list[tuple[str, bool]] | None:
     """The texts of a pattern, and whether each stands in quotes; None where they can't be told."""
     texts = [(item.text, item.quoted) for item in items if item is not None]
     if any(text is None for text, _ in texts):
@@ -616,7 +624,7 @@ def _pattern_texts(items: Items) -> list[tuple[str, bool]] | None:
     return [(text or "", quoted) for text, quoted in texts]
 
 
-def _replaced(
+def _substitute(
     shell: Reading, parts: Sequence[WordPart], text: str, operator: str, state: State, depth: int
 ) -> str | None:
     """``${X/old/new}``, ``${X//old/new}``, ``${X/#old/new}``."""
@@ -633,7 +641,7 @@ def _replaced(
         else:
             target.append(part)
     texts = _pattern_texts(_items(shell, old, state, split=False, depth=depth + 1))
-    cells = regex_cells(texts) if texts is not None else []
+    cells = glob_regex_parts(texts) if texts is not None else []
     # Of what may match here the longest counts, so all has to be tried; two stars are tried in no time.
     pattern = "".join(cells) if texts is not None and cells.count(".*") <= 2 else None
     pieces = [item for item in _items(shell, new, state, split=False, depth=depth + 1) if item is not None]
@@ -651,7 +659,7 @@ def _replaced(
         return None
 
 
-def assigned_words(shell: Reading, word: SyntaxWord | ShellAssignment, state: State) -> list[ShellWord]:
+def expand_assignment_words(shell: Reading, word: SyntaxWord | ShellAssignment, state: State) -> list[ShellWord]:
     """The words of a command's word, which may look like an assignment: then it is not split."""
     if isinstance(word, SyntaxWord):
         return expand_words(shell, word, state)

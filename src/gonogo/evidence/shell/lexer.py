@@ -13,21 +13,21 @@ from itertools import pairwise
 import msgspec
 
 _BLANK = frozenset(b" \t")
-_ENDS = frozenset(b" \t\n;&|<>()")
+_WORD_ENDS = frozenset(b" \t\n;&|<>()")
 _NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(rb"([A-Za-z_][A-Za-z0-9_]*)(\[)?")
-_SPECIAL = b"@*#?$!-0123456789"
+_SPECIAL_PARAMETERS = b"@*#?$!-0123456789"
 _OPERATORS = (
     *(":-", ":=", ":?", ":+", "##", "%%", "//", "/#", "/%", "^^", ",,"),
     *("-", "=", "?", "+", "#", "%", "/", "^", ",", ":", "@"),
 )
 _REDIRECTS = (b"<<<", b"<<-", b"<<", b"<&", b"<>", b"<", b">>", b">&", b">|", b">", b"&>>", b"&>")
-_ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
+_C_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 _MAX_WORDS = 4096
 _MAX_DEPTH = 24
-_MAX_BRACE_WORK = 500_000
+_MAX_BRACE_STEPS = 500_000
 """Characters of a word times its opening braces, each of which is looked for to the word's end."""
-_MAX_BRACES = 256
+_MAX_BRACE_WORDS = 256
 """Words that braces may make of one."""
 
 
@@ -71,7 +71,7 @@ class Arithmetic(WordPart, frozen=True):
     inner: tuple[int, int] = (0, 0)
 
 
-class UnreadSyntax(WordPart, frozen=True):
+class UnsupportedSyntax(WordPart, frozen=True):
     """What is not followed: ``<(…)``, or something without its end."""
 
 
@@ -102,7 +102,7 @@ class Redirect(msgspec.Struct, frozen=True):
     target: SyntaxWord
 
 
-class Simple(msgspec.Struct, frozen=True):
+class SimpleCommand(msgspec.Struct, frozen=True):
     """A simple command: what is set before it, its words, its redirections; ``end_byte`` is where it ends."""
 
     assignments: tuple[ShellAssignment, ...]
@@ -111,7 +111,7 @@ class Simple(msgspec.Struct, frozen=True):
     end_byte: int
 
 
-_DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly"})
+_DECLARATION_BUILTINS = frozenset({"export", "declare", "typeset", "local", "readonly"})
 
 
 class Lexer:
@@ -121,7 +121,7 @@ class Lexer:
         self.data = data
         self.limit = len(data) if limit is None else min(limit, len(data))
 
-    def simple(self, start: int) -> Simple:
+    def simple(self, start: int) -> SimpleCommand:
         """The simple command that begins at ``start``."""
         data, at = self.data, start
         assignments: list[ShellAssignment] = []
@@ -155,9 +155,9 @@ class Lexer:
             if digits.isdigit() and at < self.limit and data[at] in b"<>" and self._redirect(at):
                 continue  # 2>
             if not words:
-                declares = plain_text(word) in _DECLARING
+                declares = plain_text(word) in _DECLARATION_BUILTINS
             words.append(word)
-        return Simple(tuple(assignments), tuple(words), tuple(redirects), end)
+        return SimpleCommand(tuple(assignments), tuple(words), tuple(redirects), end)
 
     def words(self, start: int) -> tuple[SyntaxWord, ...]:
         """The words from ``start`` to the end of the command that they stand in."""
@@ -171,41 +171,41 @@ class Lexer:
             at = self.blanks(word.end_byte)
         return tuple(found)
 
-    def blanks(self, at: int, *, lines: bool = False) -> int:
+    def blanks(self, offset: int, *, lines: bool = False) -> int:
         """Behind blanks and continued lines; with ``lines`` also behind line ends and comments."""
         data, limit = self.data, self.limit
-        while at < limit:
-            if data[at] in _BLANK or (lines and data[at] in b"\r\n"):
-                at += 1
-            elif data[at] == 92 and data[at + 1 : at + 2] == b"\n":
-                at += 2
-            elif data[at] == 92 and data[at + 1 : at + 3] == b"\r\n":
-                at += 3
-            elif lines and data[at] == 35:
-                stop = data.find(b"\n", at, limit)
-                at = limit if stop < 0 else stop
+        while offset < limit:
+            if data[offset] in _BLANK or (lines and data[offset] in b"\r\n"):
+                offset += 1
+            elif data[offset] == 92 and data[offset + 1 : offset + 2] == b"\n":
+                offset += 2
+            elif data[offset] == 92 and data[offset + 1 : offset + 3] == b"\r\n":
+                offset += 3
+            elif lines and data[offset] == 35:
+                stop = data.find(b"\n", offset, limit)
+                offset = limit if stop < 0 else stop
             else:
                 break
-        return at
+        return offset
 
-    def closing(self, at: int) -> int | None:
-        """Where the parenthesis is closed in which ``at`` stands."""
-        return self._closing(at, 41)
+    def closing(self, offset: int) -> int | None:
+        """Where the parenthesis is closed in which ``offset`` stands."""
+        return self._closing(offset, 41)
 
-    def _is_end(self, at: int) -> bool:
-        byte = self.data[at]
-        if byte in b"<>" and self.data[at + 1 : at + 2] == b"(":
+    def _is_end(self, offset: int) -> bool:
+        byte = self.data[offset]
+        if byte in b"<>" and self.data[offset + 1 : offset + 2] == b"(":
             return False
-        return byte in _ENDS or (byte == 13 and self.data[at + 1 : at + 2] in (b"\n", b""))
+        return byte in _WORD_ENDS or (byte == 13 and self.data[offset + 1 : offset + 2] in (b"\n", b""))
 
-    def _redirect(self, at: int) -> bytes:
-        if self.data[at] not in b"<>&" or self.data[at : at + 2] in (b"<(", b">("):
+    def _redirect(self, offset: int) -> bytes:
+        if self.data[offset] not in b"<>&" or self.data[offset : offset + 2] in (b"<(", b">("):
             return b""
-        return next((each for each in _REDIRECTS if self.data.startswith(each, at, self.limit)), b"")
+        return next((each for each in _REDIRECTS if self.data.startswith(each, offset, self.limit)), b"")
 
-    def assignment(self, at: int) -> ShellAssignment | None:
+    def assignment(self, offset: int) -> ShellAssignment | None:
         """An assignment that begins there; None where none does."""
-        match = _ASSIGNMENT.match(self.data, at, self.limit)
+        match = _ASSIGNMENT.match(self.data, offset, self.limit)
         if match is None:
             return None
         stop = match.end()
@@ -222,70 +222,70 @@ class Lexer:
         name = match[1].decode()
         if self.data[stop : stop + 1] == b"(" and index is None:
             array, end = self._array(stop + 1)
-            return ShellAssignment(name, at, end, appending, None, None, array)
+            return ShellAssignment(name, offset, end, appending, None, None, array)
         word = self.word(stop)
-        return ShellAssignment(name, at, word.end_byte, appending, index, word)
+        return ShellAssignment(name, offset, word.end_byte, appending, index, word)
 
-    def _array(self, at: int) -> tuple[tuple[SyntaxWord, ...], int]:
+    def _array(self, offset: int) -> tuple[tuple[SyntaxWord, ...], int]:
         found: list[SyntaxWord] = []
         while True:
-            at = self.blanks(at, lines=True)
-            if at >= self.limit:
-                return tuple(found), at
-            if self.data[at] == 41:
-                return tuple(found), at + 1
-            word = self.word(at)
-            if word.end_byte == at:
-                at += 1
+            offset = self.blanks(offset, lines=True)
+            if offset >= self.limit:
+                return tuple(found), offset
+            if self.data[offset] == 41:
+                return tuple(found), offset + 1
+            word = self.word(offset)
+            if word.end_byte == offset:
+                offset += 1
                 continue
             found.append(word)
-            at = word.end_byte
+            offset = word.end_byte
 
-    def _closing(self, at: int, close: int) -> int | None:
-        """Where the bracket ends in which ``at`` stands."""
+    def _closing(self, offset: int, close: int) -> int | None:
+        """Where the bracket ends in which ``offset`` stands."""
         opened = {93: 91, 125: 123, 41: 40}[close]
         depth = 0
         data = self.data
-        while at < self.limit:
-            byte = data[at]
+        while offset < self.limit:
+            byte = data[offset]
             if byte == 92:
-                at += 2
+                offset += 2
                 continue
             if byte in b"'\"`":
-                at = self._behind_quotes(at)
+                offset = self._skip_quotes(offset)
                 continue
-            if byte == 36 and data[at + 1 : at + 2] in (b"{", b"("):
-                inner = self._closing(at + 2, 125 if data[at + 1] == 123 else 41)
+            if byte == 36 and data[offset + 1 : offset + 2] in (b"{", b"("):
+                inner = self._closing(offset + 2, 125 if data[offset + 1] == 123 else 41)
                 if inner is None:
                     return None
-                at = inner + 1
+                offset = inner + 1
                 continue
             if byte == opened:
                 depth += 1
             elif byte == close:
                 if not depth:
-                    return at
+                    return offset
                 depth -= 1
-            elif close == 41 and byte == 35 and data[at - 1] in b" \t\n;(":
-                stop = data.find(b"\n", at, self.limit)
-                at = self.limit if stop < 0 else stop
+            elif close == 41 and byte == 35 and data[offset - 1] in b" \t\n;(":
+                stop = data.find(b"\n", offset, self.limit)
+                offset = self.limit if stop < 0 else stop
                 continue
-            at += 1
+            offset += 1
         return None
 
-    def _behind_quotes(self, at: int) -> int:
+    def _skip_quotes(self, offset: int) -> int:
         """Behind the quotes that begin there."""
-        mark = self.data[at]
-        at += 1
-        while at < self.limit and self.data[at] != mark:
-            if self.data[at] == 92 and mark != 39:
-                at += 2
-            elif mark == 34 and self.data[at] == 36 and self.data[at + 1 : at + 2] in (b"{", b"("):
-                inner = self._closing(at + 2, 125 if self.data[at + 1] == 123 else 41)
-                at = self.limit if inner is None else inner + 1
+        mark = self.data[offset]
+        offset += 1
+        while offset < self.limit and self.data[offset] != mark:
+            if self.data[offset] == 92 and mark != 39:
+                offset += 2
+            elif mark == 34 and self.data[offset] == 36 and self.data[offset + 1 : offset + 2] in (b"{", b"("):
+                inner = self._closing(offset + 2, 125 if self.data[offset + 1] == 123 else 41)
+                offset = self.limit if inner is None else inner + 1
             else:
-                at += 1
-        return at + 1
+                offset += 1
+        return offset + 1
 
     def word(self, start: int, *, pattern: bool = False, regex: bool = False) -> SyntaxWord:
         """The word that begins at ``start``; an empty one where none does. In a ``pattern`` ``@(a|b)`` is one too."""
@@ -304,7 +304,7 @@ class Lexer:
                 take()
                 close = self._closing(at + 2, 41)
                 end = self.limit if close is None else close + 1
-                parts.append(UnreadSyntax(at, end))
+                parts.append(UnsupportedSyntax(at, end))
                 at = begin = end
                 continue
             opens = byte == 40 and (regex or (at > start and data[at - 1] in b"?*+@!"))
@@ -312,11 +312,11 @@ class Lexer:
                 nested += (byte == 40) - (byte == 41)
                 at += 1
                 continue
-            if byte in _ENDS or (byte == 13 and data[at + 1 : at + 2] in (b"\n", b"")):
+            if byte in _WORD_ENDS or (byte == 13 and data[at + 1 : at + 2] in (b"\n", b"")):
                 break
             if byte in b"\\'\"$`":
                 before = at
-                made, end = self._special(at, quoted=False)
+                made, end = self._read_special(at, quoted=False)
                 if made is not None:
                     take()
                     parts += made
@@ -336,7 +336,7 @@ class Lexer:
         inner = Lexer(self.data, end)
         if not quoted:
             return tuple(inner._free(start, end))
-        return tuple(inner._in_quotes(start, end, heredoc=heredoc, argument=argument))
+        return tuple(inner._read_quoted(start, end, heredoc=heredoc, argument=argument))
 
     def _free(self, start: int, end: int) -> list[WordPart]:
         """Parts of a text that no blank ends."""
@@ -344,7 +344,7 @@ class Lexer:
         at = begin = start
         while at < end:
             if self.data[at] in b"\\'\"$`":
-                made, stop = self._special(at, quoted=False)
+                made, stop = self._read_special(at, quoted=False)
                 if made is not None:
                     if at > begin:
                         parts.append(Literal(begin, at, False, decoded(self.data[begin:at])))
@@ -357,59 +357,59 @@ class Lexer:
             parts.append(Literal(begin, end, False, decoded(self.data[begin:end])))
         return parts
 
-    def _special(self, at: int, *, quoted: bool) -> tuple[list[WordPart] | None, int]:
+    def _read_special(self, offset: int, *, quoted: bool) -> tuple[list[WordPart] | None, int]:
         """What begins at a backslash, a quote, a dollar or a backquote, and where it ends; None: that character."""
         data = self.data
-        byte = data[at]
+        byte = data[offset]
         if byte == 92:
-            return self._escaped(at)
+            return self._read_escape(offset)
         if byte == 39:
-            stop = data.find(b"'", at + 1, self.limit)
+            stop = data.find(b"'", offset + 1, self.limit)
             if stop < 0:
-                return [UnreadSyntax(at, self.limit)], self.limit
-            return [Literal(at + 1, stop, True, decoded(data[at + 1 : stop]))], stop + 1
+                return [UnsupportedSyntax(offset, self.limit)], self.limit
+            return [Literal(offset + 1, stop, True, decoded(data[offset + 1 : stop]))], stop + 1
         if byte == 34:
-            stop = self._behind_quotes(at)
-            inside = Lexer(data, stop - 1)._in_quotes(at + 1, min(stop - 1, self.limit))
+            stop = self._skip_quotes(offset)
+            inside = Lexer(data, stop - 1)._read_quoted(offset + 1, min(stop - 1, self.limit))
             if stop > self.limit:
-                return [UnreadSyntax(at, self.limit)], self.limit
-            return inside or [Literal(at + 1, at + 1, True)], stop
+                return [UnsupportedSyntax(offset, self.limit)], self.limit
+            return inside or [Literal(offset + 1, offset + 1, True)], stop
         if byte == 96:
-            stop = self._behind_quotes(at)
-            return [Substitution(at, stop, quoted, (at + 1, stop - 1), True)], stop
-        following = data[at + 1 : at + 2]
+            stop = self._skip_quotes(offset)
+            return [Substitution(offset, stop, quoted, (offset + 1, stop - 1), True)], stop
+        following = data[offset + 1 : offset + 2]
         if following == b"'" and not quoted:
-            return self._ansi(at)
+            return self._ansi(offset)
         if following == b'"' and not quoted:
-            return self._special(at + 1, quoted=False)
-        return self._dollar(at, quoted)
+            return self._read_special(offset + 1, quoted=False)
+        return self._dollar(offset, quoted)
 
-    def _escaped(self, at: int) -> tuple[list[WordPart], int]:
+    def _read_escape(self, offset: int) -> tuple[list[WordPart], int]:
         data = self.data
-        if data[at + 1 : at + 2] == b"\n":
-            return [], at + 2
-        if data[at + 1 : at + 3] == b"\r\n":
-            return [], at + 3
-        if at + 1 >= self.limit:
-            return [Literal(at, at + 1, True, "\\")], at + 1
-        stop = at + 2
+        if data[offset + 1 : offset + 2] == b"\n":
+            return [], offset + 2
+        if data[offset + 1 : offset + 3] == b"\r\n":
+            return [], offset + 3
+        if offset + 1 >= self.limit:
+            return [Literal(offset, offset + 1, True, "\\")], offset + 1
+        stop = offset + 2
         while stop < self.limit and data[stop] & 0xC0 == 0x80:  # the rest of one character
             stop += 1
-        return [Literal(at + 1, stop, True, decoded(data[at + 1 : stop]))], stop
+        return [Literal(offset + 1, stop, True, decoded(data[offset + 1 : stop]))], stop
 
-    def _ansi(self, at: int) -> tuple[list[WordPart], int]:
-        stop = at + 2
+    def _ansi(self, offset: int) -> tuple[list[WordPart], int]:
+        stop = offset + 2
         while stop < self.limit and self.data[stop] != 39:
             stop += 2 if self.data[stop] == 92 else 1
         if stop >= self.limit:
-            return [UnreadSyntax(at, self.limit)], self.limit
-        raw = decoded(self.data[at + 2 : stop])
-        text = re.sub(r"\\(['\"\\?ntrabeEfv])", lambda match: _ANSI.get(match[1], match[1]), raw)
+            return [UnsupportedSyntax(offset, self.limit)], self.limit
+        raw = decoded(self.data[offset + 2 : stop])
+        text = re.sub(r"\\(['\"\\?ntrabeEfv])", lambda match: _C_ESCAPES.get(match[1], match[1]), raw)
         if re.search(r"\\(?!['\"\\?ntrabeEfv])", re.sub(r"\\\\", "", raw)):
-            return [UnreadSyntax(at, stop + 1, True)], stop + 1
-        return [Literal(at + 2, stop, True, text, "\\" not in raw)], stop + 1
+            return [UnsupportedSyntax(offset, stop + 1, True)], stop + 1
+        return [Literal(offset + 2, stop, True, text, "\\" not in raw)], stop + 1
 
-    def _in_quotes(self, start: int, end: int, *, heredoc: bool = False, argument: bool = False) -> list[WordPart]:
+    def _read_quoted(self, start: int, end: int, *, heredoc: bool = False, argument: bool = False) -> list[WordPart]:
         parts: list[WordPart] = []
         at = begin = start
         data = self.data
@@ -438,7 +438,7 @@ class Lexer:
                 at = begin = at + 1
                 continue
             if byte in (36, 96):
-                made, stop = self._special(at, quoted=True)
+                made, stop = self._read_special(at, quoted=True)
                 if made is not None:
                     take()
                     parts += made
@@ -451,90 +451,94 @@ class Lexer:
         take()
         return parts
 
-    def _dollar(self, at: int, quoted: bool) -> tuple[list[WordPart] | None, int]:
+    def _dollar(self, offset: int, quoted: bool) -> tuple[list[WordPart] | None, int]:
         data = self.data
-        following = data[at + 1 : at + 2]
-        if at + 1 >= self.limit or not following:
-            return None, at + 1
-        match = _NAME.match(data, at + 1, self.limit)
+        following = data[offset + 1 : offset + 2]
+        if offset + 1 >= self.limit or not following:
+            return None, offset + 1
+        match = _NAME.match(data, offset + 1, self.limit)
         if match is not None:
-            return [Parameter(at, match.end(), quoted, match[0].decode())], match.end()
-        if following in _bytes_of(_SPECIAL):
-            return [Parameter(at, at + 2, quoted, following.decode())], at + 2
+            return [Parameter(offset, match.end(), quoted, match[0].decode())], match.end()
+        if following in _bytes_of(_SPECIAL_PARAMETERS):
+            return [Parameter(offset, offset + 2, quoted, following.decode())], offset + 2
         if following == b"{":
-            close = self._closing_brace(at + 2, quoted)
+            close = self._closing_brace(offset + 2, quoted)
             if close is None:
-                return [UnreadSyntax(at, self.limit, quoted)], self.limit
-            return [self._braced(at, close, quoted)], close + 1
+                return [UnsupportedSyntax(offset, self.limit, quoted)], self.limit
+            return [self._read_braced(offset, close, quoted)], close + 1
         if following == b"(":
-            close = self._closing(at + 2, 41)
+            close = self._closing(offset + 2, 41)
             if close is None:
-                return [UnreadSyntax(at, self.limit, quoted)], self.limit
-            if data[at + 2 : at + 3] == b"(" and data[close - 1] == 41 and self._closing(at + 3, 41) == close - 1:
-                return [Arithmetic(at, close + 1, quoted, (at + 3, close - 1))], close + 1
-            return [Substitution(at, close + 1, quoted, (at + 2, close))], close + 1
+                return [UnsupportedSyntax(offset, self.limit, quoted)], self.limit
+            if (
+                data[offset + 2 : offset + 3] == b"("
+                and data[close - 1] == 41
+                and self._closing(offset + 3, 41) == close - 1
+            ):
+                return [Arithmetic(offset, close + 1, quoted, (offset + 3, close - 1))], close + 1
+            return [Substitution(offset, close + 1, quoted, (offset + 2, close))], close + 1
         if following == b"[":
-            close = self._closing(at + 2, 93)
+            close = self._closing(offset + 2, 93)
             if close is not None:
-                return [Arithmetic(at, close + 1, quoted, (at + 2, close))], close + 1
-        return None, at + 1
+                return [Arithmetic(offset, close + 1, quoted, (offset + 2, close))], close + 1
+        return None, offset + 1
 
-    def _closing_brace(self, at: int, quoted: bool) -> int | None:
+    def _closing_brace(self, offset: int, quoted: bool) -> int | None:
         """Where ``${…`` ends; in double quotes a single quote behind ``:-`` and its like is only a character."""
-        match = re.compile(rb"[#!]?(?:\w+|[@*#?$!-])(?:\[[^\]]*\])?(:?[-=?+])").match(self.data, at, self.limit)
+        match = re.compile(rb"[#!]?(?:\w+|[@*#?$!-])(?:\[[^\]]*\])?(:?[-=?+])").match(self.data, offset, self.limit)
         if not (quoted and match is not None):
             data = self.data
-            while at < self.limit:
-                byte = data[at]
+            while offset < self.limit:
+                byte = data[offset]
                 if byte == 125:
-                    return at
-                at = self._behind(at)
+                    return offset
+                offset = self._behind(offset)
             return None
-        at = match.end()
-        while at < self.limit:
-            if self.data[at] == 125:
-                return at
-            at = at + 1 if self.data[at] == 39 else self._behind(at)
+        offset = match.end()
+        while offset < self.limit:
+            if self.data[offset] == 125:
+                return offset
+            offset = offset + 1 if self.data[offset] == 39 else self._behind(offset)
         return None
 
-    def _behind(self, at: int) -> int:
+    def _behind(self, offset: int) -> int:
         """Behind a character, or behind what it begins."""
         data = self.data
-        if data[at] == 92:
-            return at + 2
-        if data[at] in b"'\"`":
-            return self._behind_quotes(at)
-        if data[at] == 36 and data[at + 1 : at + 2] == b"{":
-            close = self._closing_brace(at + 2, False)
+        if data[offset] == 92:
+            return offset + 2
+        if data[offset] in b"'\"`":
+            return self._skip_quotes(offset)
+        if data[offset] == 36 and data[offset + 1 : offset + 2] == b"{":
+            close = self._closing_brace(offset + 2, False)
             return self.limit if close is None else close + 1
-        if data[at] == 36 and data[at + 1 : at + 2] == b"(":
-            close = self._closing(at + 2, 41)
+        if data[offset] == 36 and data[offset + 1 : offset + 2] == b"(":
+            close = self._closing(offset + 2, 41)
             return self.limit if close is None else close + 1
-        return at + 1
+        return offset + 1
 
-    def _braced(self, at: int, close: int, quoted: bool) -> WordPart:
+    def _read_braced(self, offset: int, close: int, quoted: bool) -> WordPart:
         """``${…}`` taken apart."""
         data = self.data
-        position = at + 2
+        position = offset + 2
         kind = ""
         first = data[position : position + 1]
         if first in (b"#", b"!") and position + 1 < close and data[position + 1 : position + 2] not in b":-=?+%/,^}":
             kind, position = first.decode(), position + 1
         match = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]").match(data, position, close)
         if match is None:
-            return UnreadSyntax(at, close + 1, quoted)
+            return UnsupportedSyntax(offset, close + 1, quoted)
         name, position = match[0].decode(), match.end()
         index = None
         if data[position : position + 1] == b"[":
             stop = Lexer(data, close)._closing(position + 1, 93)
             if stop is None:
-                return UnreadSyntax(at, close + 1, quoted)
+                return UnsupportedSyntax(offset, close + 1, quoted)
             index, position = (position + 1, stop), stop + 1
         rest = data[position:close].decode("utf-8", "surrogateescape")
         operator = next((each for each in _OPERATORS if rest.startswith(each)), "")
         if rest and not operator:
-            return UnreadSyntax(at, close + 1, quoted)
-        return Parameter(at, close + 1, quoted, name, kind, index, operator, (position + len(operator), close))
+            return UnsupportedSyntax(offset, close + 1, quoted)
+        return Parameter(offset, close + 1, quoted, name, kind, index, operator, (position + len(operator), close))
 
 
 def decoded(data: bytes) -> str:
@@ -557,34 +561,34 @@ def braces(parts: Sequence[WordPart]) -> list[tuple[WordPart, ...]]:
     if not any(isinstance(part, Literal) and not part.quoted and "{" in part.text for part in parts):
         return [tuple(parts)]
     texts = [part.text for part in parts if isinstance(part, Literal) and not part.quoted]
-    if sum(map(len, texts)) * sum(text.count("{") for text in texts) > _MAX_BRACE_WORK:
-        return [(UnreadSyntax(parts[0].start_byte, parts[-1].end_byte),)]
-    return [_with_names(made) for made in _braced_words(parts, 0)]
+    if sum(map(len, texts)) * sum(text.count("{") for text in texts) > _MAX_BRACE_STEPS:
+        return [(UnsupportedSyntax(parts[0].start_byte, parts[-1].end_byte),)]
+    return [_join_names(made) for made in _braced_words(parts, 0)]
 
 
 def _braced_words(parts: Sequence[WordPart], depth: int) -> list[tuple[WordPart, ...]]:
-    opening = _find(parts, "{", 0)
+    opening = _find_unquoted(parts, "{", 0)
     bare = False
     while opening is not None and depth < _MAX_DEPTH:
-        found = _alternatives(parts, opening)
+        found = _split_alternatives(parts, opening)
         if found is not None and bare:  # {a},b}: what bash makes of it, it decides by its own history
-            return [(UnreadSyntax(parts[0].start_byte, parts[-1].end_byte),)]
+            return [(UnsupportedSyntax(parts[0].start_byte, parts[-1].end_byte),)]
         if found is not None:
             before, alternatives, after = found
             inner = [made for each in alternatives for made in _braced_words(each, depth + 1)]
             behind = _braced_words(after, depth + 1)
-            if len(inner) * len(behind) > _MAX_BRACES:
-                return [(UnreadSyntax(parts[0].start_byte, parts[-1].end_byte),)]
+            if len(inner) * len(behind) > _MAX_BRACE_WORDS:
+                return [(UnsupportedSyntax(parts[0].start_byte, parts[-1].end_byte),)]
             return [(*before, *each, *rest) for each in inner for rest in behind]
-        closing = _find(parts, "}", opening + 1)
-        bare = bare or (closing is not None and _find(parts, "}", closing + 1) is not None)
-        opening = _find(parts, "{", opening + 1)
-    if bare and _find(parts, ",", 0) is not None:
-        return [(UnreadSyntax(parts[0].start_byte, parts[-1].end_byte),)]
+        closing = _find_unquoted(parts, "}", opening + 1)
+        bare = bare or (closing is not None and _find_unquoted(parts, "}", closing + 1) is not None)
+        opening = _find_unquoted(parts, "{", opening + 1)
+    if bare and _find_unquoted(parts, ",", 0) is not None:
+        return [(UnsupportedSyntax(parts[0].start_byte, parts[-1].end_byte),)]
     return [tuple(parts)]
 
 
-def _with_names(parts: Sequence[WordPart]) -> tuple[WordPart, ...]:
+def _join_names(parts: Sequence[WordPart]) -> tuple[WordPart, ...]:
     """``$A{x,y}`` is ``$Ax $Ay``: what braces put behind a name without its own belongs to it."""
     found: list[WordPart] = []
     for part in _joined(parts):
@@ -604,7 +608,7 @@ def _with_names(parts: Sequence[WordPart]) -> tuple[WordPart, ...]:
     return tuple(found)
 
 
-def _find(parts: Sequence[WordPart], character: str, start: int) -> int | None:
+def _find_unquoted(parts: Sequence[WordPart], character: str, start: int) -> int | None:
     """The place of an unquoted character, counted over parts: a character of a literal is one, another part is one."""
     place = 0
     for part in parts:
@@ -618,7 +622,7 @@ def _find(parts: Sequence[WordPart], character: str, start: int) -> int | None:
     return None
 
 
-def _cells(parts: Sequence[WordPart]) -> list[WordPart]:
+def _characters(parts: Sequence[WordPart]) -> list[WordPart]:
     """Parts with each unquoted character by itself."""
     found: list[WordPart] = []
     for part in parts:
@@ -646,10 +650,10 @@ def _joined(cells: Sequence[WordPart]) -> list[WordPart]:
     return found
 
 
-def _alternatives(
+def _split_alternatives(
     parts: Sequence[WordPart], opening: int
 ) -> tuple[list[WordPart], list[list[WordPart]], list[WordPart]] | None:
-    cells = _cells(parts)
+    cells = _characters(parts)
     depth, commas, closing = 0, [], None
     for place in range(opening + 1, len(cells)):
         cell = cells[place]
@@ -674,14 +678,14 @@ def _alternatives(
     if not all(isinstance(cell, Literal) and not cell.quoted for cell in inside):
         return None
     text = "".join(cell.text for cell in inside if isinstance(cell, Literal))
-    values = _sequence(text)
+    values = _expand_sequence(text)
     if values is None:
         return None
     first, last = cells[opening].start_byte, cells[closing].end_byte
     return before, [[Literal(first, last, False, value, False)] for value in values], after
 
 
-def _sequence(text: str) -> list[str] | None:
+def _expand_sequence(text: str) -> list[str] | None:
     match = re.fullmatch(r"(-?\d{1,6})\.\.(-?\d{1,6})(?:\.\.(-?\d{1,6}))?", text)
     if match is not None:
         first, last = int(match[1]), int(match[2])

@@ -32,7 +32,7 @@ _TOO_MANY_PIPES = translated(
 _TOO_DEEP = translated(
     "line {line} is nested more than {limit} levels deep, so the script was not read: reduce the nesting"
 )
-_NO_SYNTAX = translated("syntax error near line {line}: check it with `bash -n`")
+_SYNTAX_ERROR_REASON = translated("syntax error near line {line}: check it with `bash -n`")
 
 
 @cache
@@ -112,7 +112,7 @@ def _parsed(source: SourceFile, part: tuple[int, int] | None) -> tuple[Any, Text
     except ValueError:  # it was told to give up
         tree = None
     if tree is None:
-        return None, _NO_SYNTAX.format(line=source.line_of(reached))
+        return None, _SYNTAX_ERROR_REASON.format(line=source.line_of(reached))
     deep = _too_deep_at(tree) if len(data) > 2 * _MAX_DEPTH else None
     if deep is not None:
         return None, _TOO_DEEP.format(line=source.line_of(deep), limit=_MAX_DEPTH)

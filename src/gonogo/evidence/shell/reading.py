@@ -15,7 +15,7 @@ from gonogo.finding import Text, translated
 
 _SET_BY_SHELL = translated("`${name}` is set only when the script runs")
 _SET_BY_SLURM = translated("slurm sets `${name}` when the job runs")
-_FROM_DIRECTIVE = translated("from the job's #SBATCH lines")
+_SBATCH_DIRECTIVE_REASON = translated("from the job's #SBATCH lines")
 
 
 class Reading:
@@ -24,19 +24,19 @@ class Reading:
     def __init__(
         self,
         source: SourceFile,
-        given: dict[str, str] | None,
-        printed: Callable[[Reading, Any, State], Sequence[Piece] | None],
+        initial_variables: dict[str, str] | None,
+        get_command_output: Callable[[Reading, Any, State], Sequence[Piece] | None],
     ) -> None:
         self.source = source
         self.script_name = os.path.abspath(source.path)
         """``$0``."""
         self.sourced = self.script_name
         """``${BASH_SOURCE[0]}``."""
-        self.given = given or {}
+        self.given = initial_variables or {}
         """Variables that something outside the script sets, such as slurm."""
         self.limit: int | None = None
         """Where the part of the source ends that is read; None: at its end."""
-        self.printed = printed
+        self.printed = get_command_output
         """What ``$(…)`` prints, where it is one of the few commands whose output the files settle."""
 
     def place(self, node: Any) -> Place:
@@ -50,7 +50,7 @@ class Reading:
     def special(self, name: str, state: State) -> tuple[str | None, Text | None]:
         """A variable that the script does not set: what the shell, slurm or the caller sets it to, and why."""
         if name in self.given:
-            return self.given[name], _FROM_DIRECTIVE
+            return self.given[name], _SBATCH_DIRECTIVE_REASON
         if name == "PWD":
             return (str(state.cwd), None) if state.cwd_known else (None, _SET_BY_SHELL.format(name=name))
         if name == "HOME":
@@ -64,7 +64,7 @@ class Reading:
         return None, None
 
     @contextmanager
-    def within_part(self, end: int) -> Iterator[None]:
+    def limit_reading(self, end: int) -> Iterator[None]:
         """Read a part of the source for a while, which ends there."""
         before, self.limit = self.limit, end
         try:

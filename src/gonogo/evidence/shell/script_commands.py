@@ -23,7 +23,7 @@ def read_shell(
     cwd_known: bool = False,
     arguments: Sequence[ShellWord] | None = None,
     environment: dict[str, Variable] | None = None,
-    given: dict[str, str] | None = None,
+    initial_variables: dict[str, str] | None = None,
     part: tuple[int, int] | None = None,
     notes: list[Text] | None = None,
 ) -> list[ShellCommand]:
@@ -31,7 +31,7 @@ def read_shell(
 
     ``part``: only these bytes of the source are the script. ``notes`` is given what was not followed.
     """
-    shell = Shell(source, given, output, follow)
+    shell = Shell(source, initial_variables, output, follow)
     state = State(cwd)
     state.cwd_known = cwd_known
     state.variables = dict(environment or {})
@@ -42,7 +42,7 @@ def read_shell(
             shell.run(state)
         else:
             root = shell.parsed_part(*part)
-            with shell.within_part(part[1]):
+            with shell.limit_reading(part[1]):
                 shell.statements(root.children if root is not None else (), state)
                 shell.at_exit(state)
     except RecursionError:
@@ -53,17 +53,17 @@ def read_shell(
 
 
 def read_word(
-    word: ShellWord, outer: ShellCommand, environment: dict[str, Variable], given: dict[str, str]
+    word: ShellWord, outer_command: ShellCommand, environment: dict[str, Variable], initial_variables: dict[str, str]
 ) -> list[ShellCommand]:
     """The commands of ``bash -c WORD`` in an outer script, which stand where they are written there."""
-    shell = Shell(word.place.source, given, output, follow)
-    state = State(outer.cwd)
-    state.cwd_known = outer.cwd_known
+    shell = Shell(word.place.source, initial_variables, output, follow)
+    state = State(outer_command.cwd)
+    state.cwd_known = outer_command.cwd_known
     # What stands in double quotes is expanded by the outer shell, whose variables are all known there.
-    state.variables = {**outer.shell, **environment}
-    state.written = dict(outer.written)
+    state.variables = {**outer_command.shell, **environment}
+    state.written = dict(outer_command.written)
     try:
-        shell.run_text([word], state, outer.place)
+        shell.run_text([word], state, outer_command.place)
     except RecursionError:
         return []
     return shell.commands

@@ -14,22 +14,22 @@ import msgspec
 from gonogo.evidence.shell.builtins import read_words, run_builtin
 from gonogo.evidence.shell.conditions import test_words
 from gonogo.evidence.shell.declarations import assigned, declare, unset
-from gonogo.evidence.shell.expansion import assigned_words, expand, number_of
-from gonogo.evidence.shell.lexer import Lexer, Simple, SyntaxWord
+from gonogo.evidence.shell.expansion import expand, expand_assignment_words, number_of
+from gonogo.evidence.shell.lexer import Lexer, SimpleCommand, SyntaxWord
 from gonogo.evidence.shell.parse import parse_script
 from gonogo.evidence.shell.pieces import NOT_EVALUATED
 from gonogo.evidence.shell.reading import Reading
-from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
+from gonogo.evidence.shell.state import ASSUMED_SUCCESS, FAILURE, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
 from gonogo.evidence.shell.text import Piece, ShellWord, text_of, words_of
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
-_SOURCED = translated("{path}, which it sources, was not read: {why}")
+_SOURCED_UNREAD = translated("{path}, which it sources, was not read: {why}")
 _NOT_FOLLOWED_AT = translated("{path}:{line} was not followed: {why}")
 _SOURCED_UNKNOWN = translated("which file `{text}` sources can't be determined")
 _SOURCED_NOT_HERE = translated("it sources {path}, which does not exist here")
-_NOT_KNOWN = translated("what `{text}` runs can't be determined")
+_UNKNOWN_COMMAND = translated("what `{text}` runs can't be determined")
 _NOT_PARSED = translated("its syntax can't be read")
 _COMPOUND = re.compile(rb"(?:[{(]|\[\[|(?:if|for|while|until|case|function)\b)")
 _MAX_NOTES = 5
@@ -40,8 +40,8 @@ _SIGNS = re.compile(r"[;&|<>(){}$`'\"\\*?\[#~\n]")
 _DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly"})
 _MAX_COMMANDS = 200
 _MAX_DEPTH = 40
-_NOT_FOLLOWED = ("activate", ".bashrc", ".bash_profile", ".profile", ".zshrc", "conda.sh")
-_HOLDING_STATEMENTS = frozenset(
+_SKIPPED_SCRIPTS = ("activate", ".bashrc", ".bash_profile", ".profile", ".zshrc", "conda.sh")
+_CONTAINER_STATEMENTS = frozenset(
     {
         *("program", "compound_statement", "do_group", "subshell", "if_statement", "elif_clause", "else_clause"),
         *("case_statement", "case_item", "for_statement", "c_style_for_statement", "while_statement"),
@@ -50,7 +50,7 @@ _HOLDING_STATEMENTS = frozenset(
 )
 
 
-_ENDED_BY_FAILURE = frozenset({"command", "subshell", "pipeline", "test_command", "redirected_statement"})
+_ERREXIT_STATEMENTS = frozenset({"command", "subshell", "pipeline", "test_command", "redirected_statement"})
 
 
 class ShellCommand(msgspec.Struct, frozen=True):
@@ -85,11 +85,11 @@ class Shell(Reading):
     def __init__(
         self,
         source: SourceFile,
-        given: dict[str, str] | None,
-        printed: Callable[[Reading, Any, State], Sequence[Piece] | None],
+        initial_variables: dict[str, str] | None,
+        get_command_output: Callable[[Reading, Any, State], Sequence[Piece] | None],
         follow_compound: Callable[[Shell, Any, State], ExitStatus],
     ) -> None:
-        super().__init__(source, given, printed)
+        super().__init__(source, initial_variables, get_command_output)
         self.commands: list[ShellCommand] = []
         self.steps = 0
         self.silent = 0
@@ -135,7 +135,7 @@ class Shell(Reading):
             self._reached = 0
 
     @contextmanager
-    def quietly(self) -> Iterator[None]:
+    def without_recording(self) -> Iterator[None]:
         """Take no commands down for a while."""
         self.silent += 1
         try:
@@ -172,9 +172,9 @@ class Shell(Reading):
         if self.steps > _MAX_STEPS or self._depth > _MAX_DEPTH or state.gone:
             return UNSURE
         self._depth += 1
-        outermost = self._statement is None or node.type in _HOLDING_STATEMENTS
+        outermost = self._statement is None or node.type in _CONTAINER_STATEMENTS
         before, self._statement = self._statement, (None if outermost else self._statement)
-        if node.type not in _HOLDING_STATEMENTS and self._statement is None:
+        if node.type not in _CONTAINER_STATEMENTS and self._statement is None:
             self._statement = self.place(node)
         try:
             status = self._follow(node, state)
@@ -186,7 +186,7 @@ class Shell(Reading):
             and not status.assumed
             and not self.tested
             and "errexit" in state.options
-            and node.type in _ENDED_BY_FAILURE
+            and node.type in _ERREXIT_STATEMENTS
         ):
             state.ended = True
         return status
@@ -203,17 +203,19 @@ class Shell(Reading):
         self,
         node: Any,
         state: State,
-        whole: Any,
+        redirected_node: Any,
         standard_input: tuple[Piece, ...] | None = None,
         input_place: Place | None = None,
     ) -> ExitStatus:
-        """Follow a simple command; ``whole`` is it with its redirections."""
-        if any(child.type == "variable_assignment" and _placeholder(child) for child in (node, *node.named_children)):
+        """Follow a simple command; ``redirected_node`` is it with its redirections."""
+        if any(
+            child.type == "variable_assignment" and _is_placeholder(child) for child in (node, *node.named_children)
+        ):
             return UNSURE  # MODEL=<path (to fill in)>: what bash makes of such lines is no command
         at = node.start_byte
         while True:
             simple = Lexer(self.source.data, self.limit).simple(at)
-            status = self._simple(simple, state, node, whole, (standard_input, input_place))
+            status = self._simple(simple, state, node, redirected_node, (standard_input, input_place))
             self._reached = max(self._reached, simple.end_byte)
             # The tree takes `N=1` and the line after it for one command.
             following = Lexer(self.source.data, self.limit).blanks(simple.end_byte, lines=True)
@@ -228,11 +230,16 @@ class Shell(Reading):
                 return self.statements(root.children, state)
 
     def _simple(
-        self, simple: Simple, state: State, node: Any, whole: Any, given: tuple[tuple[Piece, ...] | None, Place | None]
+        self,
+        simple: SimpleCommand,
+        state: State,
+        node: Any,
+        redirected_node: Any,
+        stdin: tuple[tuple[Piece, ...] | None, Place | None],
     ) -> ExitStatus:
         words: list[ShellWord] = []
         for word in simple.words:
-            words += assigned_words(self, word, state)
+            words += expand_assignment_words(self, word, state)
             if len(words) > _MAX_WORDS:
                 break
         if not words:
@@ -247,9 +254,9 @@ class Shell(Reading):
         if status is not None:
             return status
         first = simple.assignments[0] if simple.assignments else simple.words[0]
-        start = whole.start_byte if first.start_byte == node.start_byte else first.start_byte
-        self.record(words, own, state, Place(self.source, start, max(simple.end_byte, whole.end_byte)), given)
-        return RAN
+        start = redirected_node.start_byte if first.start_byte == node.start_byte else first.start_byte
+        self.record(words, own, state, Place(self.source, start, max(simple.end_byte, redirected_node.end_byte)), stdin)
+        return ASSUMED_SUCCESS
 
     def failed(self, state: State) -> ExitStatus | None:
         """Whether an expansion has ended the shell."""
@@ -259,14 +266,19 @@ class Shell(Reading):
         return FAILURE
 
     def _named(
-        self, simple: Simple, words: Sequence[ShellWord], own: dict[str, Variable], state: State, node: Any
+        self,
+        simple: SimpleCommand,
+        words: Sequence[ShellWord],
+        prefix_assignments: dict[str, Variable],
+        state: State,
+        node: Any,
     ) -> ExitStatus | None:
         """Call a function or do what a builtin does; None where a program is started."""
         name = words[0].value
         if name is None:
             return None
         if name in state.functions:
-            return self._with_own(own, state, lambda: self._call(name, words[1:], state))
+            return self._with_temporary_variables(prefix_assignments, state, lambda: self._call(name, words[1:], state))
         if name in _DECLARING:
             return declare(self, simple, words, state)
         if name == "unset":
@@ -280,15 +292,17 @@ class Shell(Reading):
         if name == "read":
             given = next((each.target for each in simple.redirects if each.operator == "<<<"), None)
             text = text_of(expand(self, given, state)) if given is not None else None
-            separators = own["IFS"].value if "IFS" in own else state.separators
+            separators = prefix_assignments["IFS"].value if "IFS" in prefix_assignments else state.separators
             if text is not None and separators is not None:
                 return read_words(words[1:], text, separators, state, self.place(node))
-        return self._builtin(name, words[1:], state, self.place(node))
+        return self._run_builtin(name, words[1:], state, self.place(node))
 
-    def _with_own(self, own: dict[str, Variable], state: State, call: Callable[[], ExitStatus]) -> ExitStatus:
+    def _with_temporary_variables(
+        self, prefix_assignments: dict[str, Variable], state: State, call: Callable[[], ExitStatus]
+    ) -> ExitStatus:
         """Variables that stand before a function's name are set while it runs."""
-        before = {name: state.variables.get(name) for name in own}
-        for name, variable in own.items():
+        before = {name: state.variables.get(name) for name in prefix_assignments}
+        for name, variable in prefix_assignments.items():
             state.variables[name] = msgspec.structs.replace(variable, exported=True)
         status = call()
         for name, variable_before in before.items():
@@ -298,37 +312,37 @@ class Shell(Reading):
                 state.variables[name] = variable_before
         return status
 
-    def note(self, place: Place, why: Text) -> None:
+    def note(self, place: Place, reason: Text) -> None:
         """Say what is not followed."""
-        line = _NOT_FOLLOWED_AT.format(path=place.source.path, line=place.line, why=why)
+        line = _NOT_FOLLOWED_AT.format(path=place.source.path, line=place.line, why=reason)
         if line not in self.notes and len(self.notes) < _MAX_NOTES:
             self.notes.append(line)
 
     def record(
         self,
         words: Sequence[ShellWord],
-        own: dict[str, Variable],
+        prefix_assignments: dict[str, Variable],
         state: State,
         place: Place,
-        given: tuple[tuple[Piece, ...] | None, Place | None] = (None, None),
+        stdin: tuple[tuple[Piece, ...] | None, Place | None] = (None, None),
     ) -> None:
         """Take a command down."""
         if self.silent or len(self.commands) >= _MAX_COMMANDS:
             return
         environment = {name: variable for name, variable in state.variables.items() if variable.exported}
-        environment.update(own)
+        environment.update(prefix_assignments)
         self.commands.append(
             ShellCommand(
                 tuple(words),
                 place,
                 self._statement or place,
                 environment,
-                frozenset(own),
+                frozenset(prefix_assignments),
                 dict(state.variables),
                 state.cwd,
                 state.cwd_known,
                 dict(state.written),
-                *given,
+                *stdin,
                 cwd_assumed=state.cwd_assumed,
                 notes=tuple(self.notes),
             )
@@ -359,7 +373,7 @@ class Shell(Reading):
             state.leaving = ""
         return status
 
-    def _builtin(self, name: str, arguments: Sequence[ShellWord], state: State, place: Place) -> ExitStatus | None:
+    def _run_builtin(self, name: str, arguments: Sequence[ShellWord], state: State, place: Place) -> ExitStatus | None:
         """Do what a builtin does; None where ``name`` is none."""
         if name == "eval":
             return self.run_text(arguments, state, place)
@@ -369,7 +383,7 @@ class Shell(Reading):
         handed = tuple(arguments[1:])
         if arguments and target is None:
             self.note(place, _SOURCED_UNKNOWN.format(text=arguments[0].place.text[:60]))
-        if not target or os.path.basename(target) in _NOT_FOLLOWED or target.startswith(("/etc/", "/opt/", "/usr/")):
+        if not target or os.path.basename(target) in _SKIPPED_SCRIPTS or target.startswith(("/etc/", "/opt/", "/usr/")):
             return SUCCESS
         return self._source_script(Path(os.path.join(state.cwd, os.path.expanduser(target))), state, handed, place)
 
@@ -386,31 +400,31 @@ class Shell(Reading):
                 inside = text[1:-1]
                 if text[0] == "'" or not any(sign in inside for sign in "\\$`"):
                     root = self.parsed_part(word.place.start + 1, word.place.end - 1)
-                    with self.within_part(word.place.end - 1):
+                    with self.limit_reading(word.place.end - 1):
                         return self.statements(root.children, state) if root is not None else UNSURE
         joined = " ".join(word.value if word.value is not None else "\0" for word in words)
         if "\0" not in joined and _SIGNS.search(joined):
-            return self._run_made(joined, words[0].place, state)
+            return self._run_generated_text(joined, words[0].place, state)
         split: list[ShellWord] = []
         for word in words:
             parts = [msgspec.structs.replace(piece, split=True, quoted=False) for piece in word.pieces]
             split += [_unquote(made) for made in words_of(parts, word.place)]
         if not split or split[0].value is None:
-            self.note(place, _NOT_KNOWN.format(text=" ".join(word.place.text for word in words)[:60]))
+            self.note(place, _UNKNOWN_COMMAND.format(text=" ".join(word.place.text for word in words)[:60]))
             return UNSURE
         if split[0].value != "eval":
             if split[0].value in state.functions:
                 return self._call(split[0].value, split[1:], state)
-            status = self._builtin(split[0].value, split[1:], state, place)
+            status = self._run_builtin(split[0].value, split[1:], state, place)
             if status is not None:
                 return status
         self.record(split, {}, state, place)
         return UNSURE
 
-    def _run_made(self, text: str, place: Place, state: State) -> ExitStatus:
+    def _run_generated_text(self, text: str, place: Place, state: State) -> ExitStatus:
         """Follow a text that the script has put together; its places are those of the line where it stands."""
         lines = place.source.line_of(place.start) - 1
-        source = SourceFile.of_text(place.source.path, "\n" * lines + text + "\n")
+        source = SourceFile.from_text(place.source.path, "\n" * lines + text + "\n")
         root = parse_script(source) if self._depth + 3 < _MAX_DEPTH else None
         if root is None:
             return UNSURE
@@ -421,7 +435,7 @@ class Shell(Reading):
         finally:
             self._depth -= 2
 
-    def _source_script(self, path: Path, state: State, handed: tuple[ShellWord, ...], place: Place) -> ExitStatus:
+    def _source_script(self, path: Path, state: State, arguments: tuple[ShellWord, ...], place: Place) -> ExitStatus:
         """``source FILE ARGUMENTS``: follow it in this shell where it can be read."""
         try:
             source = SourceFile.read(path)
@@ -433,13 +447,13 @@ class Shell(Reading):
         root = parse_script(source)
         if root is None:
             if source.gap is not None and self.source.gap is None:
-                self.source.gap = _SOURCED.format(path=path, why=source.gap)
+                self.source.gap = _SOURCED_UNREAD.format(path=path, why=source.gap)
             return UNSURE
         self._depth += 5
         outside = (state.positional, state.arguments_given)
-        if handed:
-            complete = not any(word.many for word in handed)
-            state.positional, state.arguments_given = handed if complete else (), complete
+        if arguments:
+            complete = not any(word.many for word in arguments)
+            state.positional, state.arguments_given = arguments if complete else (), complete
         name, self.sourced = self.sourced, str(path)
         try:
             with self.within(source):
@@ -447,7 +461,7 @@ class Shell(Reading):
         finally:
             self._depth -= 5
             self.sourced = name
-            if handed:
+            if arguments:
                 state.positional, state.arguments_given = outside
         if state.leaving == "return":
             state.leaving = ""
@@ -458,11 +472,11 @@ class Shell(Reading):
         state.become(merge([first, second], self.place(node)))
 
 
-def _placeholder(assignment: Any) -> bool:
+def _is_placeholder(assignment: Any) -> bool:
     return any(each.type == "ERROR" for each in assignment.children)
 
 
-def _expanded_later(pieces: Sequence[Piece], reason: Text) -> list[Piece]:
+def _mark_unexpanded(pieces: Sequence[Piece], reason: Text) -> list[Piece]:
     """What the second reading expands can't be told."""
     return [
         msgspec.structs.replace(piece, text=None, reason=reason) if "$" in (piece.text or "") else piece
@@ -475,7 +489,7 @@ def _unquote(word: ShellWord) -> ShellWord:
     value = word.value
     if value is not None and "$" in value:
         reason = NOT_EVALUATED.format(text=value[:60])
-        return msgspec.structs.replace(word, pieces=tuple(_expanded_later(word.pieces, reason)))
+        return msgspec.structs.replace(word, pieces=tuple(_mark_unexpanded(word.pieces, reason)))
     if value is None or len(value) < 2 or value[0] != value[-1] or value[0] not in "'\"":
         return word
     place = word.place

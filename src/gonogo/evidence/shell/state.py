@@ -11,7 +11,9 @@ from gonogo.evidence.shell.text import Piece, ShellWord, reason_of, text_of
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text, translated
 
-DIFFERENT = translated("`{name}` depends on the condition in line {line}, which can't be decided from the files")
+CONDITIONAL_VALUE_REASON = translated(
+    "`{name}` depends on the condition in line {line}, which can't be decided from the files"
+)
 NOT_SET = translated("`${name}` is not set in the script")
 CHANGED_IN_LOOP = translated("`{name}` changes in the loop on line {line}")
 
@@ -71,7 +73,7 @@ class ExitStatus(msgspec.Struct, frozen=True):
 
 
 SUCCESS = ExitStatus(True)
-RAN = ExitStatus(True, ran=True)
+ASSUMED_SUCCESS = ExitStatus(True, ran=True)
 FAILURE = ExitStatus(False)
 UNSURE = ExitStatus(None)
 
@@ -153,7 +155,7 @@ class State:
         return self.ended or bool(self.leaving)
 
 
-def merge(states: list[State], place: Place, reason: Text = DIFFERENT) -> State:
+def merge(states: list[State], place: Place, reason: Text = CONDITIONAL_VALUE_REASON) -> State:
     """The state after one of several branches was taken, it is not known which."""
     alive = [state for state in states if not state.ended] or states
     merged = alive[0].copy()

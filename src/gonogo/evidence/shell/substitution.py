@@ -9,7 +9,7 @@ from typing import Any
 
 from gonogo.evidence.shell.arithmetic import combined
 from gonogo.evidence.shell.builtins import run_builtin
-from gonogo.evidence.shell.expansion import assigned_words
+from gonogo.evidence.shell.expansion import expand_assignment_words
 from gonogo.evidence.shell.lexer import Lexer, Substitution
 from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import State
@@ -25,7 +25,7 @@ def output(shell: Reading, part: Substitution, state: State) -> Sequence[Piece] 
     inside = [child for child in root.named_children if child.type != "comment"] if root is not None else []
     if not inside:
         return []
-    with shell.within_part(end):
+    with shell.limit_reading(end):
         own = state.copy()
         pieces: list[Piece] | None = []
         for child in inside:
@@ -98,7 +98,7 @@ def _expand_words(shell: Reading, node: Any, state: State) -> list[ShellWord]:
     simple = Lexer(shell.source.data, shell.limit).simple(node.start_byte)
     if simple.assignments:
         return []
-    return [made for word in simple.words for made in assigned_words(shell, word, state)]
+    return [made for word in simple.words for made in expand_assignment_words(shell, word, state)]
 
 
 def _words(shell: Reading, node: Any, state: State) -> list[str] | None:

@@ -113,8 +113,8 @@ def words_of(
     words: list[ShellWord] = []
     current: list[Piece] = []
 
-    def end(*, empty_too: bool = False) -> None:
-        if empty_too or any(piece.quoted or piece.text is None or piece.text for piece in current):
+    def end(*, include_empty: bool = False) -> None:
+        if include_empty or any(piece.quoted or piece.text is None or piece.text for piece in current):
             there = tuple(current)
             words.append(ShellWord(there, _place_of(there, place), quoted or any(piece.quoted for piece in there)))
         current.clear()
@@ -123,27 +123,27 @@ def words_of(
         if item is None:
             end()
             continue
-        for atom in _atoms(item, 0, separators):
+        for atom in _split_piece(item, 0, separators):
             if isinstance(atom, Piece):
                 current.append(atom)
             else:
-                end(empty_too=atom)
+                end(include_empty=atom)
     end()
     if len(words) == 1:
         return [ShellWord(words[0].pieces, place, words[0].quoted)]
     return words or ([ShellWord((), place, True)] if quoted else [])
 
 
-def _place_of(pieces: Sequence[Piece], whole: Place) -> Place:
+def _place_of(pieces: Sequence[Piece], word_place: Place) -> Place:
     if not pieces:
-        return whole
+        return word_place
     first, last = pieces[0], pieces[-1]
     if first.source is last.source and first.start <= last.end:
         return Place(first.source, first.start, last.end)
     return first.place
 
 
-def _atoms(piece: Piece, depth: int, separators: str) -> list[Piece | bool]:
+def _split_piece(piece: Piece, depth: int, separators: str) -> list[Piece | bool]:
     """The parts of a piece between what separates words.
 
     False is a gap of blanks; True a separator that is none (``IFS=,``), of which two have an empty word between them.
@@ -153,7 +153,7 @@ def _atoms(piece: Piece, depth: int, separators: str) -> list[Piece | bool]:
     if piece.text is None:
         # A text that is known in part: what is unknown in it is taken for a part of one word.
         within = [
-            _atoms(msgspec.structs.replace(inner, split=True, quoted=False), depth + 1, separators)
+            _split_piece(msgspec.structs.replace(inner, split=True, quoted=False), depth + 1, separators)
             for inner in piece.inner[:4096]
         ]
         return [atom for atoms in within for atom in atoms] if depth < 20 and piece.inner else [piece]
@@ -164,7 +164,7 @@ def _atoms(piece: Piece, depth: int, separators: str) -> list[Piece | bool]:
     if piece.inner and depth < 20 and len(text.split()) > 1 and separators == _BLANKS:
         found: list[Piece | bool] = []
         for inner in piece.inner:
-            found += _atoms(msgspec.structs.replace(inner, split=True, quoted=False), depth + 1, separators)
+            found += _split_piece(msgspec.structs.replace(inner, split=True, quoted=False), depth + 1, separators)
         return found
     atoms: list[Piece | bool] = []
     position = 0
@@ -199,12 +199,12 @@ def _part(piece: Piece, start: int, end: int) -> Piece:
 _STAR = ".*"
 
 
-def matching(pattern: Sequence[tuple[str, bool]]) -> str:
+def glob_to_regex(pattern: Sequence[tuple[str, bool]]) -> str:
     """A regular expression for a shell's pattern, given as texts and whether each stands in quotes.
 
     It is for whole texts, and takes no longer than the text is long: what a star has matched is not tried again.
     """
-    cells = regex_cells(pattern)
+    cells = glob_regex_parts(pattern)
     stars = [index for index, cell in enumerate(cells) if cell is _STAR]
     found: list[str] = cells[: stars[0]] if stars else list(cells)
     for number, (start, end) in enumerate(pairwise([*stars, len(cells)])):
@@ -216,7 +216,7 @@ def matching(pattern: Sequence[tuple[str, bool]]) -> str:
     return "".join(found)
 
 
-def regex_cells(pattern: Sequence[tuple[str, bool]]) -> list[str]:
+def glob_regex_parts(pattern: Sequence[tuple[str, bool]]) -> list[str]:
     """A shell's pattern as regular expressions of its parts, of which each star is one."""
     cells = [(character, quoted) for text, quoted in pattern for character in text]
     found: list[str] = []
@@ -258,7 +258,7 @@ def matches(pattern: str, text: str) -> bool:
         return False
 
 
-def without_match(operator: str, text: str, pattern: str) -> str:
+def remove_match(operator: str, text: str, pattern: str) -> str:
     """``${X%suffix}``, ``${X##prefix}`` and their like."""
     cuts = range(len(text) + 1) if operator in ("%%", "#") else range(len(text), -1, -1)
     if operator in ("%", "%%"):
@@ -266,7 +266,7 @@ def without_match(operator: str, text: str, pattern: str) -> str:
     return next((text[cut:] for cut in cuts if matches(pattern, text[:cut])), text)
 
 
-def in_other_case(operator: str, text: str) -> str:
+def change_case(operator: str, text: str) -> str:
     """``${X^^}``, ``${X,}`` and their like."""
     changed = str.upper if "^" in operator else str.lower
     return changed(text) if len(operator) == 2 else changed(text[:1]) + text[1:]

@@ -17,11 +17,11 @@ from gonogo.guard.common.faults import fault, off
 from gonogo.guard.common.frames import GONOGO, frame_of
 
 KEPT = 20
-_DEPTH = 20
-_FRAMES_KEPT = 8
-_PART = "collectives"
-_JOINING = ("init_process_group", "new_group")
-_BETWEEN_TWO = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")
+_MAX_STACK_DEPTH = 20
+_MAX_KEPT_FRAMES = 8
+_GUARD_PART = "collectives"
+_GROUP_CREATION_CALLS = ("init_process_group", "new_group")
+_POINT_TO_POINT_CALLS = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")
 _SYMMETRIC_COLLECTIVES = (
     "all_reduce",
     "all_reduce_coalesced",
@@ -45,9 +45,9 @@ _SYMMETRIC_COLLECTIVES = (
     "scatter",
     "scatter_object_list",
 )
-_PEERS = ("src", "dst", "group_src", "group_dst")
+_PEER_PARAMETERS = ("src", "dst", "group_src", "group_dst")
 # Where an argument stands when it is not named: (group, peer); what is not here takes it by name only.
-_GROUP_AT = {
+_GROUP_ARGUMENT_INDEX = {
     "all_reduce": 2, "all_reduce_coalesced": 2, "all_gather": 2, "all_gather_coalesced": 2, "all_gather_object": 2,
     "all_gather_into_tensor": 2, "all_gather_single": 2, "all_to_all": 2, "all_to_all_single": 4, "barrier": 0,
     "broadcast": 2, "broadcast_object_list": 2, "gather": 3, "gather_object": 3, "monitored_barrier": 0, "reduce": 3,
@@ -55,14 +55,14 @@ _GROUP_AT = {
     "scatter_object_list": 3, "send": 2, "recv": 2, "isend": 2, "irecv": 2, "send_object_list": 2,
     "recv_object_list": 2,
 }  # fmt: skip
-_PEER_AT = {
+_PEER_ARGUMENT_INDEX = {
     "broadcast": 1, "broadcast_object_list": 1, "gather": 2, "gather_object": 2, "reduce": 1, "scatter": 2,
     "scatter_object_list": 2, "send": 1, "recv": 1, "isend": 1, "irecv": 1, "send_object_list": 1,
     "recv_object_list": 1,
 }  # fmt: skip
 
 
-class _Entry:
+class _RecordedCall:
     """One call, as little as can be kept of it: neither tensors nor frames, which would hold memory."""
 
     __slots__ = (
@@ -86,11 +86,11 @@ class _Entry:
         """As ``returned``, but also where the call has raised."""
 
 
-class Ring:
+class CollectiveRingBuffer:
     """The last collectives that this process called, and how many in each group."""
 
     def __init__(self) -> None:
-        self.entries: deque[_Entry] = deque(maxlen=KEPT)
+        self.entries: deque[_RecordedCall] = deque(maxlen=KEPT)
         self.counts: dict[str, int] = {}
         """Calls by group; those between two ranks, and the making of groups, under names of their own."""
         self.total = 0
@@ -105,20 +105,20 @@ class Ring:
             return None
         return self.entries[-1].time
 
-    def enter(self, operator: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> _Entry:
+    def enter(self, operator: str, arguments: tuple[Any, ...], kwargs: dict[str, Any]) -> _RecordedCall:
         """Note a call that begins."""
-        group = _group_name(operator, arguments, named)
-        key = _counted_under(operator, group)
+        group = _group_name(operator, arguments, kwargs)
+        key = _counter_key(operator, group)
         index = self.counts.get(key, 0)
         self.counts[key] = index + 1
         self.total += 1
-        entry = _Entry(operator, group, index)
+        entry = _RecordedCall(operator, group, index)
         entry.phase, entry.step = self.phase, self.step
-        entry.shapes, entry.dtype = _shapes(arguments, named)
-        entry.peer = _peer(operator, arguments, named)
+        entry.shapes, entry.dtype = _shapes(arguments, kwargs)
+        entry.peer = _peer(operator, arguments, kwargs)
         frame: Any = sys._getframe(2)
         stack = entry.stack
-        for _ in range(_DEPTH):
+        for _ in range(_MAX_STACK_DEPTH):
             if frame is None:
                 break
             stack.append((frame.f_code, frame.f_lasti))
@@ -126,13 +126,13 @@ class Ring:
         self.entries.append(entry)
         return entry
 
-    def watching(self, operator: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def recording_wrapper(self, operator: str, original: Callable[..., Any]) -> Callable[..., Any]:
         """The function of torch.distributed with its calls noted; those that it makes itself are not."""
         within = self._within
 
         @functools.wraps(original)
         def watched(*arguments: Any, **named: Any) -> Any:
-            if _PART in off or getattr(within, "a_call", False):
+            if _GUARD_PART in off or getattr(within, "a_call", False):
                 return original(*arguments, **named)
             within.a_call = True
             entry = None
@@ -140,7 +140,7 @@ class Ring:
                 try:
                     entry = self.enter(operator, arguments, named)
                 except Exception as error:
-                    fault(_PART, error)
+                    fault(_GUARD_PART, error)
                 answer = original(*arguments, **named)
                 if entry is not None:
                     entry.returned = True
@@ -157,33 +157,33 @@ class Ring:
         """The last calls as facts, the latest last."""
         now = time.monotonic()
         groups = _ranks_by_group()
-        return tuple(_fact(entry, now, groups) for entry in list(self.entries))
+        return tuple(_to_called_collective(entry, now, groups) for entry in list(self.entries))
 
     def watch(self, module: ModuleType) -> None:
         """Note the calls of the collectives of ``torch.distributed.distributed_c10d``."""
-        for operator in (*_JOINING, *_SYMMETRIC_COLLECTIVES, *_BETWEEN_TWO):
+        for operator in (*_GROUP_CREATION_CALLS, *_SYMMETRIC_COLLECTIVES, *_POINT_TO_POINT_CALLS):
             original = getattr(module, operator, None)
             if original is None or hasattr(original, "gonogo_watches"):
                 continue
-            watched = self.watching(operator, original)
+            watched = self.recording_wrapper(operator, original)
             setattr(module, operator, watched)
             public = sys.modules.get("torch.distributed")
             if public is not None and getattr(public, operator, None) is original:
                 setattr(public, operator, watched)
 
 
-def _counted_under(operator: str, group: str) -> str:
-    if operator in _JOINING:
+def _counter_key(operator: str, group: str) -> str:
+    if operator in _GROUP_CREATION_CALLS:
         return "groups"
-    return f"{group} between two" if operator in _BETWEEN_TWO else group
+    return f"{group} between two" if operator in _POINT_TO_POINT_CALLS else group
 
 
-def _group_name(operator: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> str:
-    if operator in _JOINING:
+def _group_name(operator: str, arguments: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    if operator in _GROUP_CREATION_CALLS:
         return ""
-    group = named.get("group")
+    group = kwargs.get("group")
     if group is None:
-        at = _GROUP_AT.get(operator, len(arguments))
+        at = _GROUP_ARGUMENT_INDEX.get(operator, len(arguments))
         group = arguments[at] if len(arguments) > at else None
     if group is None:
         try:
@@ -193,21 +193,21 @@ def _group_name(operator: str, arguments: tuple[Any, ...], named: dict[str, Any]
     return str(getattr(group, "group_name", ""))
 
 
-def _peer(operator: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> int | None:
-    at = _PEER_AT.get(operator)
+def _peer(operator: str, arguments: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    at = _PEER_ARGUMENT_INDEX.get(operator)
     if at is None:
         return None
-    value = next((named[name] for name in _PEERS if named.get(name) is not None), None)
+    value = next((kwargs[name] for name in _PEER_PARAMETERS if kwargs.get(name) is not None), None)
     if value is None and len(arguments) > at:
         value = arguments[at]
     return value if isinstance(value, int) else None
 
 
-def _shapes(arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[tuple[int, ...], ...], Any]:
+def _shapes(arguments: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[tuple[int, ...], ...], Any]:
     tensor = sys.modules["torch"].Tensor
     shapes: list[tuple[int, ...]] = []
     dtype = None
-    for value in (*arguments[:2], *named.values()):
+    for value in (*arguments[:2], *kwargs.values()):
         several = value[:4] if isinstance(value, list | tuple) else (value,)
         for one in several:
             if isinstance(one, tensor):
@@ -224,7 +224,7 @@ def _ranks_by_group() -> dict[str, tuple[int, ...]]:
     return {str(name): tuple(sorted(world.pg_group_ranks.get(group, ()))) for group, name in world.pg_names.items()}
 
 
-def _fact(entry: _Entry, now: float, groups: dict[str, tuple[int, ...]]) -> CalledCollective:
+def _to_called_collective(entry: _RecordedCall, now: float, groups: dict[str, tuple[int, ...]]) -> CalledCollective:
     return CalledCollective(
         operator=entry.operator,
         group=entry.group,
@@ -250,9 +250,9 @@ def _frames(stack: list[tuple[CodeType, int]]) -> tuple[Frame, ...]:
         frame = frame_of(code.co_filename, _line_of(code, instruction), code.co_name)
         if frame is not None and frame.owner != "torch":
             found.append(frame)
-    kept = found[:_FRAMES_KEPT]
+    kept = found[:_MAX_KEPT_FRAMES]
     if not any(frame.owner == "user" for frame in kept):
-        kept += [frame for frame in found[_FRAMES_KEPT:] if frame.owner == "user"][:1]
+        kept += [frame for frame in found[_MAX_KEPT_FRAMES:] if frame.owner == "user"][:1]
     return tuple(reversed(kept))
 
 

@@ -16,7 +16,7 @@ off: set[str] = set()
 """The parts that are switched off."""
 _listeners: list[Callable[[str, BaseException], None]] = []
 _announced = threading.Event()
-_busy = threading.local()
+_reporting = threading.local()
 
 _FAULT = translated(
     "gonogo: internal error in the guard ({what}); {part} is no longer watched in this process, but training continues"
@@ -45,9 +45,9 @@ def harmless(part: str) -> Callable[[Function], Function]:
 def fault(part: str, error: BaseException) -> None:
     """Switch a part off for a fault of its own, and say so, once in a process."""
     off.add(part)
-    if getattr(_busy, "telling", False):
+    if getattr(_reporting, "telling", False):
         return
-    _busy.telling = True
+    _reporting.telling = True
     try:
         if not _announced.is_set():
             _announced.set()
@@ -58,10 +58,10 @@ def fault(part: str, error: BaseException) -> None:
     except Exception:  # standard error may be closed
         return
     finally:
-        _busy.telling = False
+        _reporting.telling = False
 
 
-def on_fault(listener: Callable[[str, BaseException], None]) -> None:
+def add_fault_listener(listener: Callable[[str, BaseException], None]) -> None:
     """Have faults heard of."""
     _listeners.append(listener)
 

@@ -20,7 +20,7 @@ _STDLIB = tuple(
     | {os.path.dirname(os.path.abspath(os.__file__)) + os.sep}
 )
 _INSIDE = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-_LIMIT = 120
+_MAX_FRAMES = 120
 
 
 def owner_of(path: str) -> Owner:
@@ -47,19 +47,21 @@ def frames_of_traceback(traceback: TracebackType | None) -> tuple[Frame, ...]:
         if frame := frame_of(code.co_filename, traceback.tb_lineno, code.co_name):
             found.append(frame)
         traceback = traceback.tb_next
-    return tuple(found[-_LIMIT:])
+    return tuple(found[-_MAX_FRAMES:])
 
 
-def frames_of_stack(innermost: FrameType | None) -> tuple[Frame, ...]:
+def frames_of_stack(innermost_frame: FrameType | None) -> tuple[Frame, ...]:
     """The frames of a running call, outermost call first."""
-    made = (frame_of(one.f_code.co_filename, one.f_lineno or 0, one.f_code.co_name) for one in outwards(innermost))
+    made = (
+        frame_of(one.f_code.co_filename, one.f_lineno or 0, one.f_code.co_name) for one in iter_callers(innermost_frame)
+    )
     return tuple(reversed([frame for frame in made if frame is not None]))
 
 
-def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+def iter_callers(frame: FrameType | None) -> Iterator[FrameType]:
     """A frame and those that called it, innermost first, up to a limit."""
     count = 0
-    while frame is not None and count < _LIMIT:
+    while frame is not None and count < _MAX_FRAMES:
         yield frame
         frame = frame.f_back
         count += 1

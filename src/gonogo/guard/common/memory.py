@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from gonogo.evidence.guarded.records import Memory, Warned
+from gonogo.evidence.guarded.records import Memory, WarningRecord
 from gonogo.guard.common import nvml
 
-_Watched = Literal["host-memory", "gpu-memory"]
+_MemoryKind = Literal["host-memory", "gpu-memory"]
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -104,29 +104,33 @@ class MemoryWatch:
     _STEPS, _SECONDS = 200, 600.0
 
     def __init__(self) -> None:
-        self._trends: dict[_Watched, Trend] = {"host-memory": Trend(), "gpu-memory": Trend()}
-        self._warned: set[_Watched] = set()
+        self._trends: dict[_MemoryKind, Trend] = {"host-memory": Trend(), "gpu-memory": Trend()}
+        self._warned: set[_MemoryKind] = set()
 
-    def look(self, step: int, held: Memory, median: float) -> Iterator[Warned]:
+    def look(self, step: int, memory_sample: Memory, median: float) -> Iterator[WarningRecord]:
         """What is to be said after a step. ``median``: seconds that a step takes."""
-        if held.host_bytes:
+        if memory_sample.host_bytes:
             # The ranks of a machine share its memory, and grow alike.
             sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1)
-            yield from self._add("host-memory", step, held.host_bytes, held.host_available, sharing, median)
-        if held.gpu_total:
-            cached = held.gpu_reserved - held.gpu_allocated
-            left = held.gpu_total - held.gpu_used + cached
-            yield from self._add("gpu-memory", step, held.gpu_allocated, left, 1, median)
+            yield from self._add(
+                "host-memory", step, memory_sample.host_bytes, memory_sample.host_available, sharing, median
+            )
+        if memory_sample.gpu_total:
+            cached = memory_sample.gpu_reserved - memory_sample.gpu_allocated
+            left = memory_sample.gpu_total - memory_sample.gpu_used + cached
+            yield from self._add("gpu-memory", step, memory_sample.gpu_allocated, left, 1, median)
 
-    def _add(self, what: _Watched, step: int, held: int, left: int, sharing: int, median: float) -> Iterator[Warned]:
-        self._trends[what].add(step, held)
-        grows = self._trends[what].per_step()
-        if not grows or what in self._warned:
+    def _add(
+        self, memory_kind: _MemoryKind, step: int, held_bytes: int, left: int, sharing_ranks: int, median: float
+    ) -> Iterator[WarningRecord]:
+        self._trends[memory_kind].add(step, held_bytes)
+        grows = self._trends[memory_kind].per_step()
+        if not grows or memory_kind in self._warned:
             return
-        steps = left / (grows * sharing)
+        steps = left / (grows * sharing_ranks)
         if steps <= self._STEPS or steps * median <= self._SECONDS:
-            self._warned.add(what)
-            yield Warned(time.time(), what, step, grows, left, round(steps, 1))
+            self._warned.add(memory_kind)
+            yield WarningRecord(time.time(), memory_kind, step, grows, left, round(steps, 1))
 
 
 class Trend:

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from gonogo.evidence.guarded.records import Phase
-from gonogo.guard.common.collectives import Ring
+from gonogo.guard.common.collectives import CollectiveRingBuffer
 from gonogo.guard.common.writer import RecordWriter
 from gonogo.guard.injection import GuardOptions
 
@@ -21,7 +21,7 @@ class RankState:
         """None until this process turns out to be a rank."""
         self.rank = int(os.environ.get("RANK", "0") or 0)
         self.local_rank = 0
-        self.ring = Ring()
+        self.ring = CollectiveRingBuffer()
         self.phase: Phase = "load"
         self.step = 0
         self.models: list[Any] = []
@@ -37,7 +37,7 @@ class RankState:
         """Exceptions that were written down on their way out; a program may catch them, and go on."""
 
     @property
-    def speaks_for_all(self) -> bool:
+    def reports_for_all(self) -> bool:
         """Whether this rank is one of those that report a training's figures: the first, or the last."""
         return self.rank in (0, int(os.environ.get("WORLD_SIZE", "1") or 1) - 1)
 

@@ -8,7 +8,14 @@ import threading
 import time
 from collections import deque
 
-from gonogo.evidence.guarded.files import BEAT, BEAT_MARK, PHASES, beat_path, encode, records_path
+from gonogo.evidence.guarded.files import (
+    HEARTBEAT_MAGIC,
+    HEARTBEAT_STRUCT,
+    PHASES,
+    encode,
+    heartbeat_path,
+    records_path,
+)
 from gonogo.evidence.guarded.records import Fault, Phase, Record
 from gonogo.guard.common.faults import fault
 from gonogo.guard.injection import FOLDER
@@ -41,7 +48,7 @@ class RecordWriter:
             os.makedirs(folder, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
             self._file = os.open(records_path(folder, rank), flags | os.O_APPEND, 0o666)
-            self._beat = os.open(beat_path(folder, rank), flags, 0o666)
+            self._beat = os.open(heartbeat_path(folder, rank), flags, 0o666)
         except OSError as error:
             self._fail(error)
 
@@ -69,20 +76,20 @@ class RecordWriter:
         finally:
             self._lock.release()
 
-    def beat(self, step: int, phase: Phase, inside: bool, collectives: int) -> None:
+    def beat(self, step: int, phase: Phase, in_collective: bool, collectives: int) -> None:
         """Note how far the rank is, where that has changed."""
         if self._beat is None or self.broken:
             return
         if self._is_deleted():
-            self._stop_unheard()
+            self._stop_after_deletion()
             return
-        rest = (step, PHASES.index(phase), inside, os.getpid(), collectives)
-        state = BEAT.pack(BEAT_MARK, 0.0, *rest)
+        rest = (step, PHASES.index(phase), in_collective, os.getpid(), collectives)
+        state = HEARTBEAT_STRUCT.pack(HEARTBEAT_MAGIC, 0.0, *rest)
         if state == self._beaten:
             return
         self._beaten = state
         try:
-            os.pwrite(self._beat, BEAT.pack(BEAT_MARK, time.time(), *rest), 0)
+            os.pwrite(self._beat, HEARTBEAT_STRUCT.pack(HEARTBEAT_MAGIC, time.time(), *rest), 0)
         except OSError as error:
             self._fail(error)
 
@@ -90,7 +97,7 @@ class RecordWriter:
         """Whether the file of records was removed while it is open: what is written to it is lost."""
         return self._file is not None and os.fstat(self._file).st_nlink == 0
 
-    def _stop_unheard(self) -> None:
+    def _stop_after_deletion(self) -> None:
         if self._ours:
             self._fail(FileNotFoundError(errno.ENOENT, "it was deleted", self.folder))
         else:

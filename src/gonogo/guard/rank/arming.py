@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WORKER = "GONOGO_GUARD_WORKER"  # as injection.WORKER, which is not imported in processes that may not be ranks
 _LAUNCHERS = ("torchrun", "deepspeed", "ds", "accelerate", "swift", "megatron", "llamafactory-cli", "axolotl", "ray")
 _LAUNCHING_MODULES = ("torch.distributed.run", "torch.distributed.launch", "deepspeed.launcher", "accelerate.commands")
-_HOOKED = (
+_HOOKED_MODULES = (
     "torch.distributed.distributed_c10d",
     "torch.optim.optimizer",
     "torch.utils.data.dataloader",
@@ -44,30 +44,30 @@ def arm(folder: str) -> None:
         os.environ[WORKER] = str(os.getpid())  # a rank that executes itself anew stays one
         from gonogo.guard.rank.worker import expect
 
-        expect(folder, sure=True)
+        expect(folder, is_rank=True)
     else:
         from gonogo.guard.launcher import watch_children
 
         watch_children(folder)
         if not launcher:
             # Before torch is there, the process has nothing that the guard knows.
-            after_import("torch", lambda module: _expect(folder))
+            after_import("torch", lambda module: _stand_by(folder))
     hook_imports()
 
 
-def _expect(folder: str) -> None:
+def _stand_by(folder: str) -> None:
     from gonogo.guard.rank.worker import expect
 
-    expect(folder, sure=False)
+    expect(folder, is_rank=False)
 
 
 def hook_imports() -> None:
     """Have the hooks set in each module that there are any for, as soon as it is imported."""
-    for name in _HOOKED:
-        after_import(name, _hooking(name))
+    for name in _HOOKED_MODULES:
+        after_import(name, _import_hook_for(name))
 
 
-def _hooking(name: str) -> Callable[[ModuleType], None]:
+def _import_hook_for(name: str) -> Callable[[ModuleType], None]:
     def hook(module: ModuleType) -> None:
         from gonogo.guard.rank.hooks import hook_module
 

@@ -36,7 +36,7 @@ def _callback_class() -> Any:
             language: str | None = None,
             trackers: bool = True,
         ) -> None:
-            from gonogo.finding.language import chosen_language
+            from gonogo.finding.language import choose_language
             from gonogo.guard.injection import GuardOptions
 
             self.folder = folder
@@ -44,7 +44,7 @@ def _callback_class() -> Any:
                 stall_seconds=stall_seconds,
                 join_seconds=join_seconds,
                 nonfinite=nonfinite,
-                language=chosen_language(language, os.environ),
+                language=choose_language(language, os.environ),
                 trackers=trackers,
             )
             if folder is not None:
@@ -53,7 +53,7 @@ def _callback_class() -> Any:
         def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
             """Start the guard, where it does not run yet."""
             if self.folder is None:
-                self.folder = os.path.join(args.output_dir, "gonogo-runs", _name_of_run())
+                self.folder = os.path.join(args.output_dir, "gonogo-runs", _shared_run_name())
             self._start(str(self.folder))
 
         def _start(self, folder: str) -> None:
@@ -71,11 +71,11 @@ def _start(folder: str, options: Any) -> None:
 
     if current() is not None:
         return
-    expect(os.path.abspath(folder), sure=True, options=options)
+    expect(os.path.abspath(folder), is_rank=True, options=options)
     hook_imports()
 
 
-def _name_of_run() -> str:
+def _shared_run_name() -> str:
     """The same in all ranks, which start within some seconds of each other: that of the process group, if there is."""
     import torch
 

@@ -42,27 +42,27 @@ def compare_ranks(
     stated = joined(engine.module if engine is not None else model, engine, {})
     stated = replace(stated, facts=stated.facts | {name: str(value) for name, value in (facts or {}).items()})
     _calls += 1
-    compared = meet(stated, f"compare_ranks {_calls}", timeout, sum_too=False)
-    answer = _shared(compared, f"compare_ranks {_calls}", timeout)
+    compared = meet(stated, f"compare_ranks {_calls}", timeout, check_sum=False)
+    answer = _broadcast_comparison(compared, f"compare_ranks {_calls}", timeout)
     if answer.missing:
         ranks = ", ".join(str(rank) for rank in answer.missing)
         raise TimeoutError(f"compare_ranks: no call from rank {ranks} within {timeout:g} s")
     return answer.differences
 
 
-def _shared(compared: Compared | None, point: str, timeout: float) -> Compared:
+def _broadcast_comparison(comparison: Compared | None, point: str, timeout: float) -> Compared:
     """What one rank found out, in all of them."""
     import datetime
 
     import torch
 
-    from gonogo.guard.rank.joining import own_store
+    from gonogo.guard.rank.joining import cloned_store
 
     if torch.distributed.get_world_size() == 1:
         return Compared(time.time())
-    store = own_store(torch.distributed, point)
-    if compared is not None:
-        store.set("answer", msgspec.json.encode(compared))
-        return compared
+    store = cloned_store(torch.distributed, point)
+    if comparison is not None:
+        store.set("answer", msgspec.json.encode(comparison))
+        return comparison
     store.wait(["answer"], datetime.timedelta(seconds=timeout))
     return msgspec.json.decode(store.get("answer"), type=Compared)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Attributes of an exception: what was found out of it, that it has left the program, its message as it was.
 _MARK, _DIED, _MESSAGE = "_gonogo_noted", "_gonogo_died", "_gonogo_message"
-_MAX_NOTED = 100
+_MAX_RECORDED_EXCEPTIONS = 100
 _LAUNCHER_ERRORS = (
     "CalledProcessError",
     "ChildFailedError",
@@ -32,7 +32,7 @@ _LAUNCHER_ERRORS = (
     "ProcessRaisedException",
     "SignalException",
 )
-_ZERO_NUMBER = re.compile(r"'id': (\d+)|\bid=(\d+)|\bds_id[=: ]+(\d+)")
+_DS_ID_PATTERN = re.compile(r"'id': (\d+)|\bid=(\d+)|\bds_id[=: ]+(\d+)")
 _MAX_MESSAGE_LENGTH = 60_000
 _MISMATCH = re.compile(r"device|dtype|type|shape|size|dimension|partition|gradient|parameter", re.IGNORECASE)
 
@@ -46,7 +46,7 @@ class FailureContext(msgspec.Struct, frozen=True):
     zero: tuple[ZeroState, ...] = ()
 
 
-def is_launchers(error: BaseException) -> bool:
+def is_launcher_error(error: BaseException) -> bool:
     """Whether an exception only says that a process failed which this one had started."""
     return type(error).__name__ in _LAUNCHER_ERRORS
 
@@ -61,7 +61,7 @@ def note_exception(state: RankState, error: BaseException, *, fatal: bool, threa
             setattr(error, _DIED, True)
     else:
         state.noted += 1
-        if state.noted > _MAX_NOTED:
+        if state.noted > _MAX_RECORDED_EXCEPTIONS:
             return
     context = noted or context_of(error, state.model)
     # One on its way out has come as far as the guard's own frame; what called that is still running.
@@ -124,7 +124,7 @@ def _zero_states(error: BaseException, operands: tuple[Operand, ...], names: Nam
     """The parameters among the operands, and those that the message gives by DeepSpeed's numbers."""
     by_name = dict(names.by_zero_number.values())
     wanted = [operand.parameter for operand in operands if operand.parameter in by_name]
-    for groups in _ZERO_NUMBER.findall(str(error)):
+    for groups in _DS_ID_PATTERN.findall(str(error)):
         number = int(next(group for group in groups if group))
         if number in names.by_zero_number:
             wanted.append(names.by_zero_number[number][0])
@@ -144,11 +144,11 @@ def _message(error: BaseException) -> str:
     return message if before is None else before
 
 
-def _format_traceback(error: BaseException, outside: FrameType | None) -> str:
+def _format_traceback(error: BaseException, outer_frame: FrameType | None) -> str:
     """The traceback as Python prints it where it leaves the program, without the guard's frames and notes."""
     whole = traceback.TracebackException.from_exception(error)
-    if outside is not None:
-        whole.stack = traceback.StackSummary.from_list([*traceback.extract_stack(outside, 60), *whole.stack])
+    if outer_frame is not None:
+        whole.stack = traceback.StackSummary.from_list([*traceback.extract_stack(outer_frame, 60), *whole.stack])
     chain: Any = whole
     seen: set[int] = set()
     while chain is not None and id(chain) not in seen:
@@ -165,16 +165,16 @@ def _format_traceback(error: BaseException, outside: FrameType | None) -> str:
     return (text if before is None else text.replace(str(error), before))[-_MAX_MESSAGE_LENGTH:]
 
 
-_WHERE = translated("gonogo: {where}")
-_MODULE = translated("  in module {module} ({kind})")
+_LOCATION_LINE = translated("gonogo: {where}")
+_MODULE_LINE = translated("  in module {module} ({kind})")
 _OPERANDS = translated("  tensors on the failing line:")
 _STATE = translated("  ZeRO-3: {name} is {status}, full shape {shape}, {elements} elements on {device} on this rank")
 _KINDS = {"parameter": translated("parameter {name}"), "buffer": translated("buffer {name}")}
 
 
-def annotate(error: BaseException, context: FailureContext, where: tuple[str, ...], language: str) -> None:
+def annotate(error: BaseException, context: FailureContext, context_names: tuple[str, ...], language: str) -> None:
     """Add what is known to an exception: as a note, or (before Python 3.11) at the end of its message."""
-    lines = described(context, where, language)
+    lines = described(context, context_names, language)
     try:
         setattr(error, _MARK, context)
         if not (context.module or context.operands or context.zero):
@@ -188,11 +188,11 @@ def annotate(error: BaseException, context: FailureContext, where: tuple[str, ..
         return
 
 
-def described(context: FailureContext, where: tuple[str, ...], language: str) -> list[str]:
+def described(context: FailureContext, context_names: tuple[str, ...], language: str) -> list[str]:
     """What is known, in lines."""
-    lines = [_WHERE.format(where=", ".join(where)).in_language(language)]
+    lines = [_LOCATION_LINE.format(where=", ".join(context_names)).in_language(language)]
     if context.module is not None:
-        text = _MODULE.format(module=context.module, kind=context.module_class)
+        text = _MODULE_LINE.format(module=context.module, kind=context.module_class)
         lines.append(text.in_language(language))
     if context.operands:
         lines += [_OPERANDS.in_language(language), *_table(context.operands, language)]

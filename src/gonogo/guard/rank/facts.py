@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from gonogo._version import __version__
-from gonogo.evidence.guarded.records import GpuRecord, Joined, StartRecord
+from gonogo.evidence.guarded.records import GpuRecord, JoinRecord, StartRecord
 from gonogo.guard.common import nvml
 
 PACKAGES = (
@@ -24,7 +24,7 @@ PACKAGES = (
     "llamafactory", "axolotl", "numpy", "torch-npu",
 )  # fmt: skip
 _PREFIXES = ("NCCL_", "TORCH_NCCL_", "GLOO_", "TORCH_DISTRIBUTED_", "UCX_", "HCCL_")
-_SECRET = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL")
+_SECRET_NAME_PARTS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL")
 _PER_RANK_VARIABLES = ("DEBUG_FILE", "TEMP", "TMPDIR", "FLIGHT_RECORDER_FILE")
 _SETTINGS = 400
 
@@ -68,11 +68,11 @@ def communication_environment() -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(os.environ.items())
-        if name.startswith(_PREFIXES) and not any(word in name for word in (*_SECRET, *_PER_RANK_VARIABLES))
+        if name.startswith(_PREFIXES) and not any(word in name for word in (*_SECRET_NAME_PARTS, *_PER_RANK_VARIABLES))
     }
 
 
-def joined(model: Any, engine: Any, data: dict[str, str]) -> Joined:
+def joined(model: Any, engine: Any, data: dict[str, str]) -> JoinRecord:
     """What this rank states of its training. ``model`` and ``engine`` may be None; ``data`` is what is known of it."""
     torch: Any = sys.modules["torch"]
     distributed = torch.distributed
@@ -83,7 +83,7 @@ def joined(model: Any, engine: Any, data: dict[str, str]) -> Joined:
         facts["cuda"] = torch.version.cuda
     if gpu := gpu_in_use():
         facts |= {"gpu": gpu.name, "gpu memory": str(gpu.bytes), "driver": gpu.driver}
-        if nccl := _nccl():
+        if nccl := _nccl_version():
             facts["version of nccl"] = nccl
     facts |= communication_environment()
     details = {}
@@ -95,7 +95,7 @@ def joined(model: Any, engine: Any, data: dict[str, str]) -> Joined:
         facts |= model_facts(model)
     facts |= data
     facts["torch seed"] = _seed(torch)
-    return Joined(
+    return JoinRecord(
         time=time.time(),
         facts={name: value for name, value in facts.items() if value},
         details=details,
@@ -122,7 +122,7 @@ def gpu_in_use() -> GpuRecord | None:
     return GpuRecord(properties.name, properties.total_memory, f"cuda:{index}", nvml.driver_version(), uuid)
 
 
-def _nccl() -> str:
+def _nccl_version() -> str:
     torch: Any = sys.modules["torch"]
     try:
         found_version = torch.cuda.nccl.version()

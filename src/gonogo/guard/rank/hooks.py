@@ -26,7 +26,7 @@ def hook_module(name: str, module: ModuleType) -> None:
         fault(name, error)
 
 
-def _wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
+def _wrap(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
     """Put ``around(original, *arguments)`` in the place of a method or function, once."""
     original = getattr(owner, name, None)
     if original is None or getattr(original, _HOOKED, False):
@@ -34,13 +34,13 @@ def _wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
 
     @functools.wraps(original)
     def wrapped(*arguments: Any, **named: Any) -> Any:
-        return around(original, *arguments, **named)
+        return wrapper(original, *arguments, **named)
 
     setattr(wrapped, _HOOKED, True)
     setattr(owner, name, wrapped)
 
 
-class _Within:
+class _StepPhase:
     """A part of a step: exceptions that leave it are noted; afterwards the program's own code runs."""
 
     __slots__ = ("_before", "_guard", "_phase")
@@ -100,10 +100,10 @@ def _begin(guard: Guard, named: dict[str, Any]) -> None:
 # torch
 
 
-def _optimizers(module: Any) -> None:
+def _hook_optimizers(module: Any) -> None:
     clock: list[Any] = []
 
-    def after_step(optimizer: Any, arguments: Any, named: Any) -> None:
+    def after_step(optimizer: Any, arguments: Any, kwargs: Any) -> None:
         guard = current()
         if guard is None or any(hasattr(one(), "global_steps") for one in guard.models):
             return  # DeepSpeed's engine counts its steps itself
@@ -118,7 +118,7 @@ def _optimizers(module: Any) -> None:
     module.register_optimizer_step_post_hook(after_step)
 
 
-def _data_loaders(module: Any) -> None:
+def _hook_data_loaders(module: Any) -> None:
     _wrap(module.DataLoader, "__iter__", _guarded_iter)
 
 
@@ -141,11 +141,11 @@ def _length(value: Any) -> str:
         return ""
 
 
-def _ddp(module: Any) -> None:
+def _hook_ddp(module: Any) -> None:
     _wrap(module.DistributedDataParallel, "forward", _wrapper_forward)
 
 
-def _fsdp(module: Any) -> None:
+def _hook_fsdp(module: Any) -> None:
     _wrap(module.FullyShardedDataParallel, "forward", _wrapper_forward)
 
 
@@ -153,19 +153,19 @@ def _wrapper_forward(original: Any, model: Any, *arguments: Any, **named: Any) -
     guard = current()
     if guard is None or guard.phase in ("forward", "backward"):  # FSDP wraps what it has wrapped
         return original(model, *arguments, **named)
-    _know(guard, model)
+    _register_model(guard, model)
     if model.training and sys.modules["torch"].is_grad_enabled():
         guard.before_first_step("forward")
-    with _Within(guard, "forward"):
+    with _StepPhase(guard, "forward"):
         return original(model, *arguments, **named)
 
 
 # DeepSpeed
 
 
-def _engine(module: Any) -> None:
+def _hook_deepspeed_engine(module: Any) -> None:
     engine = module.DeepSpeedEngine
-    _wrap(engine, "__init__", _engine_made)
+    _wrap(engine, "__init__", _engine_init)
     _wrap(engine, "forward", _engine_forward)
     _wrap(engine, "backward", _engine_backward)
     _wrap(engine, "step", _engine_step)
@@ -175,19 +175,19 @@ def _pipeline(module: Any) -> None:
     _wrap(module.PipelineEngine, "train_batch", _train_batch)
 
 
-def _engine_made(original: Any, engine: Any, *arguments: Any, **named: Any) -> Any:
+def _engine_init(original: Any, engine: Any, *arguments: Any, **named: Any) -> Any:
     guard = current()
     if guard is None:
         return original(engine, *arguments, **named)
     guard.begin()
-    with _Within(guard, "init"):
+    with _StepPhase(guard, "init"):
         answer = original(engine, *arguments, **named)
-    _know(guard, engine)
+    _register_model(guard, engine)
     return answer
 
 
 @harmless("the model")
-def _know(guard: Guard, model: Any) -> None:
+def _register_model(guard: Guard, model: Any) -> None:
     if not any(known() is model for known in guard.models):
         guard.models.append(weakref.ref(model))
 
@@ -198,7 +198,7 @@ def _engine_forward(original: Any, engine: Any, *arguments: Any, **named: Any) -
         return original(engine, *arguments, **named)
     if not guard.joined and engine.training and sys.modules["torch"].is_grad_enabled():
         guard.before_first_step("forward")
-    with _Within(guard, "forward"):
+    with _StepPhase(guard, "forward"):
         return original(engine, *arguments, **named)
 
 
@@ -207,8 +207,8 @@ def _engine_backward(original: Any, engine: Any, *arguments: Any, **named: Any) 
     if guard is None:
         return original(engine, *arguments, **named)
     loss = arguments[0] if arguments else named.get("loss")
-    guard.look_at_loss(loss)
-    with _Within(guard, "backward"):
+    guard.check_loss(loss)
+    with _StepPhase(guard, "backward"):
         return original(engine, *arguments, **named)
 
 
@@ -216,7 +216,7 @@ def _engine_step(original: Any, engine: Any, *arguments: Any, **named: Any) -> A
     guard = current()
     if guard is None:
         return original(engine, *arguments, **named)
-    return _stepping(guard, "step", original, engine, arguments, named)
+    return _run_engine_step(guard, "step", original, engine, arguments, named)
 
 
 def _train_batch(original: Any, engine: Any, *arguments: Any, **named: Any) -> Any:
@@ -224,13 +224,13 @@ def _train_batch(original: Any, engine: Any, *arguments: Any, **named: Any) -> A
     if guard is None:
         return original(engine, *arguments, **named)
     guard.before_first_step("train_batch")
-    return _stepping(guard, "forward", original, engine, arguments, named)
+    return _run_engine_step(guard, "forward", original, engine, arguments, named)
 
 
-def _stepping(guard: Guard, phase: Phase, original: Any, engine: Any, arguments: Any, named: Any) -> Any:
+def _run_engine_step(guard: Guard, phase: Phase, original: Any, engine: Any, arguments: Any, kwargs: Any) -> Any:
     before = engine.global_steps
-    with _Within(guard, phase):
-        answer = original(engine, *arguments, **named)
+    with _StepPhase(guard, phase):
+        answer = original(engine, *arguments, **kwargs)
     if engine.global_steps != before:
         guard.stepped(engine.global_steps)
         guard.after_first_step()
@@ -240,7 +240,7 @@ def _stepping(guard: Guard, phase: Phase, original: Any, engine: Any, arguments:
 # transformers
 
 
-def _trainer(module: Any) -> None:
+def _hook_trainer(module: Any) -> None:
     _wrap(module.Trainer, "_inner_training_loop", _training_loop)
     _wrap(module.Trainer, "training_step", _training_step)
 
@@ -272,31 +272,31 @@ def _training_step(original: Any, trainer: Any, *arguments: Any, **named: Any) -
         _note_trainer(guard, trainer)
     if not guard.models:  # neither DeepSpeed nor DDP, which are met in their own forward
         guard.before_first_step("training_step")
-    with _Within(guard, "forward"):
+    with _StepPhase(guard, "forward"):
         loss = original(trainer, *arguments, **named)
-    guard.look_at_loss(loss)
+    guard.check_loss(loss)
     return loss
 
 
 # Trackers
 
 
-def _writers(module: Any) -> None:
-    _wrap(module.SummaryWriter, "__init__", _writer_made)
+def _hook_summary_writers(module: Any) -> None:
+    _wrap(module.SummaryWriter, "__init__", _writer_init)
 
 
-def _writer_made(original: Any, writer: Any, *arguments: Any, **named: Any) -> Any:
+def _writer_init(original: Any, writer: Any, *arguments: Any, **named: Any) -> Any:
     answer = original(writer, *arguments, **named)
     if current() is not None and getattr(writer, "log_dir", None):
         writers.setdefault(str(writer.log_dir), type(writer))
     return answer
 
 
-def _closing_of(name: str) -> Callable[[Any], None]:
+def _before_close(name: str) -> Callable[[Any], None]:
     def finish(original: Any, run: Any, *arguments: Any, **named: Any) -> Any:
         guard = current()
         if guard is not None:
-            guard.trackers.hand_over(name)
+            guard.trackers.upload_report(name)
         return original(run, *arguments, **named)
 
     return lambda module: _wrap(module.Run, "finish", finish)
@@ -304,15 +304,15 @@ def _closing_of(name: str) -> Callable[[Any], None]:
 
 _HOOKS: dict[str, Callable[[Any], None]] = {
     "torch.distributed.distributed_c10d": _hook_distributed,
-    "torch.optim.optimizer": _optimizers,
-    "torch.utils.data.dataloader": _data_loaders,
-    "torch.nn.parallel.distributed": _ddp,
-    "torch.distributed.fsdp.fully_sharded_data_parallel": _fsdp,
-    "deepspeed.runtime.engine": _engine,
+    "torch.optim.optimizer": _hook_optimizers,
+    "torch.utils.data.dataloader": _hook_data_loaders,
+    "torch.nn.parallel.distributed": _hook_ddp,
+    "torch.distributed.fsdp.fully_sharded_data_parallel": _hook_fsdp,
+    "deepspeed.runtime.engine": _hook_deepspeed_engine,
     "deepspeed.runtime.pipe.engine": _pipeline,
-    "transformers.trainer": _trainer,
-    "torch.utils.tensorboard.writer": _writers,
-    "tensorboardX.writer": _writers,
-    "wandb.sdk.wandb_run": _closing_of("wandb"),
-    "swanlab.sdk.internal.run": _closing_of("swanlab"),
+    "transformers.trainer": _hook_trainer,
+    "torch.utils.tensorboard.writer": _hook_summary_writers,
+    "tensorboardX.writer": _hook_summary_writers,
+    "wandb.sdk.wandb_run": _before_close("wandb"),
+    "swanlab.sdk.internal.run": _before_close("swanlab"),
 }

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.guarded.records import Compared, Difference, Joined
+from gonogo.evidence.guarded.records import Compared, Difference, JoinRecord
 from gonogo.guard.common.faults import harmless
 from gonogo.guard.rank import facts
 from gonogo.guard.tensors.census import placement_snapshot
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _TOGETHER, _ALONE = "together", "alone"
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Joined)
+_decoder = msgspec.json.Decoder(JoinRecord)
 
 
 @harmless("the comparison of ranks")
@@ -44,7 +44,7 @@ def join(state: RankState, point: str) -> None:
         state.writer.put(placement_snapshot(model, engine, "start"))
     finally:
         # A rank whose own facts could not be had still meets the others, so that they do not wait for it.
-        compared = meet(stated or Joined(time.time()), point, state.options.join_seconds)
+        compared = meet(stated or JoinRecord(time.time()), point, state.options.join_seconds)
     if compared is not None:
         state.writer.put(compared)
     state.writer.flush()
@@ -54,7 +54,7 @@ def join(state: RankState, point: str) -> None:
         look_for_nonfinite(state, model)
 
 
-def meet(stated: Joined, point: str, patience: float, sum_too: bool = True) -> Compared | None:
+def meet(rank_facts: JoinRecord, point: str, patience: float, check_sum: bool = True) -> Compared | None:
     """Meet the other ranks at one point of the program; what came of it, in the rank that is to write it down.
 
     ``patience``: how long to wait for them, in seconds. None in all ranks but one, and where there is one rank only.
@@ -64,21 +64,21 @@ def meet(stated: Joined, point: str, patience: float, sum_too: bool = True) -> C
         return None
     began = time.monotonic()
     rank, world_size = distributed.get_rank(), distributed.get_world_size()
-    store = own_store(distributed, point)
-    store.set(f"facts/{rank}", _encoder.encode(stated))
+    store = cloned_store(distributed, point)
+    store.set(f"facts/{rank}", _encoder.encode(rank_facts))
     decided, decided_here = _decision(store, world_size, patience)
     checked = None
-    if decided == _TOGETHER and sum_too:
-        checked = _sum_is_right(distributed, rank, world_size)
+    if decided == _TOGETHER and check_sum:
+        checked = _is_all_reduce_correct(distributed, rank, world_size)
     if not (rank == 0 if decided == _TOGETHER else decided_here):
         return None
-    known = {other: _decoder.decode(store.get(f"facts/{other}")) for other in _present(store, world_size)}
+    known = {other: _decoder.decode(store.get(f"facts/{other}")) for other in _arrived_ranks(store, world_size)}
     missing = tuple(other for other in range(world_size) if other not in known)
     waited = round(time.monotonic() - began, 3)
     return Compared(time.time(), differences(known), missing, waited, checked, world_size)
 
 
-def own_store(distributed: Any, point: str) -> Any:
+def cloned_store(distributed: Any, point: str) -> Any:
     """The process group's store, under a prefix; over a connection of our own, where there can be one.
 
     A store's connection serves one request at a time, and the program may be waiting on its own.
@@ -106,11 +106,11 @@ def _decision(store: Any, world_size: int, patience: float) -> tuple[str, bool]:
     return decided.partition(" ")[0], decided == mine
 
 
-def _present(store: Any, world_size: int) -> list[int]:
+def _arrived_ranks(store: Any, world_size: int) -> list[int]:
     return [rank for rank in range(world_size) if store.check([f"facts/{rank}"])]
 
 
-def _sum_is_right(distributed: Any, rank: int, world_size: int) -> bool | None:
+def _is_all_reduce_correct(distributed: Any, rank: int, world_size: int) -> bool | None:
     """Whether the sum of all ranks' numbers, made by the process group, is what it has to be.
 
     None where the group's backend is another one than gloo and NCCL. All ranks have the same.
@@ -128,28 +128,31 @@ def _sum_is_right(distributed: Any, rank: int, world_size: int) -> bool | None:
     return bool(abs(float(number) - world_size * (world_size + 1) / 2) < 0.5)
 
 
-def differences(stated: Mapping[int, Joined]) -> tuple[Difference, ...]:
-    """The facts that do not have the same value in all ranks, by name. ``stated``: what each rank stated."""
+def differences(facts_by_rank: Mapping[int, JoinRecord]) -> tuple[Difference, ...]:
+    """The facts that do not have the same value in all ranks, by name. ``facts_by_rank``: what each rank stated."""
     found = []
-    for fact in sorted({fact for joined in stated.values() for fact in joined.facts}):
-        values = _ranks_by_value((rank, joined.facts.get(fact, ABSENT)) for rank, joined in stated.items())
+    for fact in sorted({fact for joined in facts_by_rank.values() for fact in joined.facts}):
+        values = _ranks_by_value((rank, joined.facts.get(fact, ABSENT)) for rank, joined in facts_by_rank.items())
         if len(values) > 1:
-            details = {rank: joined.details[fact] for rank, joined in stated.items() if fact in joined.details}
-            found.append(Difference(fact, values, _details(details) if len(details) == len(stated) else {}))
+            details = {rank: joined.details[fact] for rank, joined in facts_by_rank.items() if fact in joined.details}
+            found.append(
+                Difference(fact, values, _differing_settings(details) if len(details) == len(facts_by_rank) else {})
+            )
     return tuple(found)
 
 
-def _details(stated: Mapping[int, Mapping[str, str]]) -> dict[str, dict[str, tuple[int, ...]]]:
-    names = sorted({name for settings in stated.values() for name in settings})
+def _differing_settings(settings_by_rank: Mapping[int, Mapping[str, str]]) -> dict[str, dict[str, tuple[int, ...]]]:
+    names = sorted({name for settings in settings_by_rank.values() for name in settings})
     compared = {
-        name: _ranks_by_value((rank, settings.get(name, ABSENT)) for rank, settings in stated.items()) for name in names
+        name: _ranks_by_value((rank, settings.get(name, ABSENT)) for rank, settings in settings_by_rank.items())
+        for name in names
     }
     return {name: values for name, values in compared.items() if len(values) > 1}
 
 
-def _ranks_by_value(stated: Iterable[tuple[int, str]]) -> dict[str, tuple[int, ...]]:
+def _ranks_by_value(rank_values: Iterable[tuple[int, str]]) -> dict[str, tuple[int, ...]]:
     """Ranks by value: the value that most ranks have first, among equals that of the lowest rank."""
     ranks: dict[str, list[int]] = {}
-    for rank, value in sorted(stated):
+    for rank, value in sorted(rank_values):
         ranks.setdefault(value, []).append(rank)
     return {value: tuple(of) for value, of in sorted(ranks.items(), key=lambda item: (-len(item[1]), item[1][0]))}

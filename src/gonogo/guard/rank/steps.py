@@ -43,20 +43,20 @@ class StepLog:
         self._sampled = now
         return True
 
-    def sampled(self, step: int, held: Memory) -> None:
+    def sampled(self, step: int, memory_sample: Memory) -> None:
         """What was held after a step."""
-        self._sample = (step, held)
+        self._sample = (step, memory_sample)
 
     def median(self) -> float:
         """The median length of the last steps; 0 before there were three."""
         return statistics.median(tuple(self._lengths)) if len(self._lengths) >= 3 else 0.0
 
-    def unreported(self, step: int, now: float, *, all_: bool = False) -> tuple[Step, int] | None:
+    def take_unreported_steps(self, step: int, now: float, *, include_all: bool = False) -> tuple[Step, int] | None:
         """A record of the steps up to ``step`` that none has told yet, and the step that its memory is of.
 
-        None where there are none, or where it is too early (unless ``all_``: at the end).
+        None where there are none, or where it is too early (unless ``include_all``: at the end).
         """
-        if not self._unreported or not (all_ or self._sample is not None or now - self._reported >= self._every):
+        if not self._unreported or not (include_all or self._sample is not None or now - self._reported >= self._every):
             return None
         self._reported = now
         lengths = [self._unreported.popleft() for _ in range(len(self._unreported))]

@@ -17,7 +17,7 @@ import msgspec
 from gonogo.finding import translated
 from gonogo.guard.common.faults import harmless
 from gonogo.guard.injection import FOLDER
-from gonogo.guard.trackers.detection import Handed, Tracker, found, writers
+from gonogo.guard.trackers.detection import Tracker, TrackerUpload, found, writers
 from gonogo.guard.trackers.files import MARKDOWN, PAGE, SUMMARY, Summary
 
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ _STEPS = 10
 _PATIENCE = 120.0
 _GRACE_SECONDS = 5.0
 """Seconds to wait for the other ranks' ends."""
-_HANDED = translated("gonogo: findings so far: {count}; the report is also in {name} ({where})")
+_REPORT_SENT = translated("gonogo: findings so far: {count}; the report is also in {name} ({where})")
 
-_NOT_HANDED = translated("gonogo: could not send the report to {name} ({why}); training is not affected")
+_REPORT_NOT_SENT = translated("gonogo: could not send the report to {name} ({why}); training is not affected")
 
 
-class Trackers:
+class TrackerUploader:
     """Of one rank: what was found, and what was handed over already. ``finish`` has the rank's end written down."""
 
-    def __init__(self, state: RankState, finish: Callable[[], None]) -> None:
+    def __init__(self, state: RankState, on_finish: Callable[[], None]) -> None:
         self._state = state
-        self._finish = finish
+        self._finish = on_finish
         self._found: dict[str, Tracker] = {}
         self._handed: set[str] = set()
 
@@ -46,16 +46,16 @@ class Trackers:
     def look(self) -> None:
         """Look for trackers, in the thread that trains; a dictionary is asked, and no more."""
         state = self._state
-        if not state.options.trackers or state.step > _STEPS or not state.speaks_for_all:
+        if not state.options.trackers or state.step > _STEPS or not state.reports_for_all:
             return
-        _of_trainer(state.trainer() if state.trainer is not None else None)
+        _register_trainer_writer(state.trainer() if state.trainer is not None else None)
         for tracker in found():
             if not self._found:
-                atexit.register(self.hand_over)  # before that of the tracker, which was there first
+                atexit.register(self.upload_report)  # before that of the tracker, which was there first
             self._found.setdefault(tracker.key, tracker)
 
     @harmless("trackers")
-    def hand_over(self, key: str = "") -> None:
+    def upload_report(self, key: str = "") -> None:
         """Hand the report to each, or to the one that is about to close (``wandb`` of ``wandb 4f2a``)."""
         state = self._state
         if state.writer is None or state.writer.broken:
@@ -73,19 +73,19 @@ class Trackers:
         with tempfile.TemporaryDirectory(prefix="gonogo-") as folder:
             handed = _write_report(state, state.writer.folder, folder, 0.0 if key else _GRACE_SECONDS)
             for tracker in due:
-                _hand(tracker, handed, state.options.language)
+                _send_report(tracker, handed, state.options.language)
 
 
-def _hand(tracker: Tracker, handed: Handed, language: str) -> None:
+def _send_report(tracker: Tracker, handover: TrackerUpload, language: str) -> None:
     try:
-        tracker.hand(handed)
-        said = _HANDED.format(count=len(handed.findings), name=tracker.name, where=tracker.where)
+        tracker.hand(handover)
+        said = _REPORT_SENT.format(count=len(handover.findings), name=tracker.name, where=tracker.where)
     except Exception as error:  # a server that is gone, another release of it
-        said = _NOT_HANDED.format(name=tracker.name, why=f"{type(error).__name__}: {error}"[:300])
+        said = _REPORT_NOT_SENT.format(name=tracker.name, why=f"{type(error).__name__}: {error}"[:300])
     print(said.in_language(language), file=sys.stderr, flush=True)
 
 
-def _write_report(state: RankState, records: str, folder: str, seconds: float) -> Handed:
+def _write_report(state: RankState, records: str, folder: str, seconds: float) -> TrackerUpload:
     """The report, made by gonogo's own Python. Raises OSError, CalledProcessError, TimeoutExpired."""
     import subprocess
 
@@ -103,10 +103,10 @@ def _write_report(state: RankState, records: str, folder: str, seconds: float) -
     )
     summary = msgspec.json.decode(Path(folder, SUMMARY).read_bytes(), type=Summary)
     markdown = Path(folder, MARKDOWN).read_text(encoding="utf-8")
-    return Handed(summary.findings, Path(folder, PAGE), markdown, state.step)
+    return TrackerUpload(summary.findings, Path(folder, PAGE), markdown, state.step)
 
 
-def _of_trainer(trainer: Any) -> None:
+def _register_trainer_writer(trainer: Any) -> None:
     """TensorBoard's writer of transformers' Trainer, which may have been made before the guard was."""
     for callback in getattr(getattr(trainer, "callback_handler", None), "callbacks", ()):
         writer = getattr(callback, "tb_writer", None)

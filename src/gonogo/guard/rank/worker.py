@@ -16,7 +16,7 @@ from typing import IO, Any
 import msgspec
 
 from gonogo.evidence.guarded.files import dump_path
-from gonogo.evidence.guarded.records import End, Fault, Phase, Resumed, Stalled, Warned
+from gonogo.evidence.guarded.records import End, Fault, Phase, StallEndRecord, StallRecord, WarningRecord
 from gonogo.guard.common import faults, memory
 from gonogo.guard.common.collectives import queues
 from gonogo.guard.common.faults import harmless
@@ -25,9 +25,9 @@ from gonogo.guard.common.state import RankState
 from gonogo.guard.common.writer import RecordWriter
 from gonogo.guard.injection import WORKER, GuardOptions, read_options
 from gonogo.guard.rank.steps import StepLog
-from gonogo.guard.rank.upload import Trackers
+from gonogo.guard.rank.upload import TrackerUploader
 
-_EVERY = 0.5  # seconds: on a GPU the loss is looked at no more often
+_LOSS_CHECK_SECONDS = 0.5  # seconds: on a GPU the loss is looked at no more often
 
 
 class PendingLoss:
@@ -46,7 +46,7 @@ class PendingLoss:
         if loss.device.type == "cpu":
             self._value = float(loss)
         elif loss.device.type == "cuda" and not torch.cuda.is_current_stream_capturing():
-            self._wait = _EVERY
+            self._wait = _LOSS_CHECK_SECONDS
             self._value = torch.empty((), dtype=torch.float32, pin_memory=True)
             self._value.copy_(loss.reshape(()), non_blocking=True)
             self._event = torch.cuda.Event()
@@ -64,8 +64,8 @@ class PendingLoss:
         return None if math.isfinite(value) else str(value)
 
 
-_TIMES_MEDIAN = 10
-_LOADING = 5
+_STALL_MEDIAN_FACTOR = 10
+_STALL_LOADING_FACTOR = 5
 """Before the first step, data is prepared and weights are read: it may well be quiet for longer."""
 
 
@@ -80,8 +80,8 @@ class StallNotice(msgspec.Struct, frozen=True):
 class StallWatch:
     """Says when a rank stalls: once at the limit, then at intervals that double; and when it goes on."""
 
-    def __init__(self, least: float) -> None:
-        self._least = least
+    def __init__(self, min_seconds: float) -> None:
+        self._least = min_seconds
         self._since: float | None = None
         self._reported = 0
         self._next = 0.0
@@ -91,7 +91,7 @@ class StallWatch:
         if self._since is not None and progress > self._since:
             before, self._since = self._since, None
             return StallNotice(progress - before, over=True)
-        limit = max(self._least, _TIMES_MEDIAN * median) * (_LOADING if loading else 1)
+        limit = max(self._least, _STALL_MEDIAN_FACTOR * median) * (_STALL_LOADING_FACTOR if loading else 1)
         quiet = now - progress
         if self._since is None:
             if quiet < limit:
@@ -104,7 +104,7 @@ class StallWatch:
         return StallNotice(quiet, self._reported - 1)
 
 
-TICK = 0.2
+TICK_SECONDS = 0.2
 """Seconds between two looks of the watching thread."""
 
 
@@ -127,7 +127,7 @@ class Guard(RankState):
         self._stop = threading.Event()
         self._finished = False
         self._counted = False
-        self.trackers = Trackers(self, self.finish)
+        self.trackers = TrackerUploader(self, self.finish)
 
     # The life of a rank
 
@@ -143,16 +143,16 @@ class Guard(RankState):
         self.writer = RecordWriter(self.folder, self.rank)
         if self.writer.broken:
             return
-        faults.on_fault(self._fault)
+        faults.add_fault_listener(self._fault)
         from gonogo.guard.rank.facts import start
 
         self.writer.write_now(start(self.rank, self.local_rank))
-        self._have_stacks_dumped()
+        self._dump_stacks_on_signal()
         os.register_at_fork(after_in_child=_after_fork)
         threading.Thread(target=self._watch, name="gonogo", daemon=True).start()
 
     @harmless("dumps of stacks")
-    def _have_stacks_dumped(self) -> None:
+    def _dump_stacks_on_signal(self) -> None:
         """Where it was, from a rank that a signal ends: even while it waits in C, where no handler of Python's runs."""
         self._dump = open(dump_path(self.folder, self.rank), "wb", buffering=0)  # noqa: SIM115 (lives as the process)
         if not faulthandler.is_enabled():
@@ -184,9 +184,9 @@ class Guard(RankState):
         self._stop.set()
         if error is None:  # whatever it stood at, it came to its end
             self.progress = time.monotonic()
-            self._look_for_stall()
+            self._check_stall()
         self._look_for_loss()
-        self.tell_steps()
+        self.write_pending_steps()
         reason: Any = "exit" if error is None else "exception"
         status = None if error is None else 1
         self.writer.write_now(End(time.time(), reason, status, step=self.step, counts=dict(self.ring.counts)))
@@ -237,7 +237,7 @@ class Guard(RankState):
         self.writer.put(placement_snapshot(self.model, self.engine, "first-step"))
 
     @harmless("the loss")
-    def look_at_loss(self, loss: Any) -> None:
+    def check_loss(self, loss: Any) -> None:
         """Notice a loss that is not finite: at once on the CPU; on a GPU when it has come over by itself."""
         if self.search is not None:
             self.search.loss(loss)
@@ -257,9 +257,9 @@ class Guard(RankState):
     @harmless("exceptions")
     def died(self, error: BaseException, thread: str = "") -> None:
         """An exception has left the program (or a thread of it)."""
-        from gonogo.guard.rank.exceptions import is_launchers, note_exception
+        from gonogo.guard.rank.exceptions import is_launcher_error, note_exception
 
-        if self.writer is None and not is_launchers(error):
+        if self.writer is None and not is_launcher_error(error):
             self.begin()  # it died before it came to train
         if self.writer is not None:
             note_exception(self, error, fatal=not thread, thread=thread)
@@ -267,7 +267,7 @@ class Guard(RankState):
     # The watching thread
 
     def _watch(self) -> None:
-        while not self._stop.wait(TICK):
+        while not self._stop.wait(TICK_SECONDS):
             self._look()
 
     @harmless("the watching thread")
@@ -275,9 +275,9 @@ class Guard(RankState):
         if self.writer is None or self.writer.broken:
             self._stop.set()
             return
-        self.tell_steps()
+        self.write_pending_steps()
         self._look_for_loss()
-        self._look_for_stall()
+        self._check_stall()
         self._beat()
         self.writer.flush()
 
@@ -286,9 +286,9 @@ class Guard(RankState):
             self.writer.beat(self.step, self.phase, self.ring.waiting is not None, self.ring.total)
 
     @harmless("steps")
-    def tell_steps(self) -> None:
+    def write_pending_steps(self) -> None:
         """Write down the steps that were not told yet, and warn where they show memory running out."""
-        told = self.steps.unreported(self.step, time.monotonic(), all_=self._stop.is_set())
+        told = self.steps.take_unreported_steps(self.step, time.monotonic(), include_all=self._stop.is_set())
         if told is None or self.writer is None:
             return
         record, at = told
@@ -301,10 +301,10 @@ class Guard(RankState):
         value = self._loss.not_finite() if self._loss is not None else None
         if value is not None and not self._warned_of_loss and self.writer is not None:
             self._warned_of_loss = True
-            self.writer.put(Warned(time.time(), "nonfinite-loss", self._loss.step, value=value))
+            self.writer.put(WarningRecord(time.time(), "nonfinite-loss", self._loss.step, value=value))
 
     @harmless("stalls")
-    def _look_for_stall(self) -> None:
+    def _check_stall(self) -> None:
         waiting = self.ring.waiting
         newest = self.ring.entries[-1].time if self.ring.entries else 0.0
         progress = max(self.progress, newest)
@@ -314,12 +314,12 @@ class Guard(RankState):
         if told is None or self.writer is None:
             return
         if told.over:
-            self.writer.put(Resumed(time.time(), self.step, round(told.seconds, 3)))
+            self.writer.put(StallEndRecord(time.time(), self.step, round(told.seconds, 3)))
             return
         from gonogo.guard.tensors.modules import module_of_stack
 
         self.writer.write_now(
-            Stalled(
+            StallRecord(
                 time.time(),
                 step=self.step,
                 phase=self.phase,
@@ -349,15 +349,15 @@ def current() -> Guard | None:
     return _guard
 
 
-def expect(folder: str, *, sure: bool, options: GuardOptions | None = None) -> Guard:
-    """Have a guard stand by in this process; at work from now on where it is ``sure`` that this is a rank."""
+def expect(folder: str, *, is_rank: bool, options: GuardOptions | None = None) -> Guard:
+    """Have a guard stand by in this process; at work from now on where it is ``is_rank`` that this is a rank."""
     global _guard
     if _guard is None:
         options = options or read_options(folder)
         faults.language = options.language
         _guard = Guard(folder, options)
         _hook_exit(_guard)
-    if sure:
+    if is_rank:
         _guard.begin()
     return _guard
 

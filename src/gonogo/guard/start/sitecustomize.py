@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class _Package:
+class _PackageFinder:
     """Finds one package of the guard's, and nothing else that may stand beside it."""
 
     # Annotations in quotes, and nothing newer than Python 3.6: whichever Python the command starts passes through here.
@@ -34,13 +34,13 @@ def _start_guard() -> None:
         with open(os.path.join(HERE, "packages"), encoding="utf-8") as file:
             places = dict(line.rstrip("\n").split("=", 1) for line in file)
         # This gonogo, whichever the program's own Python has; but msgspec only where it has none.
-        sys.meta_path.insert(0, _Package("gonogo", places["gonogo"]))
-        sys.meta_path.append(_Package("msgspec", places["msgspec"]))
+        sys.meta_path.insert(0, _PackageFinder("gonogo", places["gonogo"]))
+        sys.meta_path.append(_PackageFinder("msgspec", places["msgspec"]))
         from gonogo.guard.rank.arming import arm
 
         arm(os.path.dirname(HERE))
     except Exception as error:
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Package)]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _PackageFinder)]
         if "RANK" in os.environ and os.environ.get("GONOGO_GUARD_WORKER") in (None, str(os.getpid())):
             os.environ["GONOGO_GUARD_WORKER"] = "none"  # said once: not again in the processes that this one starts
             _say(error)
@@ -57,7 +57,7 @@ def _say(error: Exception) -> None:
     print(chinese if locale.lower().startswith("zh") else english, file=sys.stderr)
 
 
-def _run_the_next() -> None:
+def _run_next_sitecustomize() -> None:
     sys.path[:] = [place for place in sys.path if place != HERE]
     spec = PathFinder.find_spec("sitecustomize")
     if spec is not None and spec.loader is not None:
@@ -70,4 +70,4 @@ def _run_the_next() -> None:
 
 if os.path.isfile(os.path.join(HERE, "packages")):
     _start_guard()
-    _run_the_next()
+    _run_next_sitecustomize()

@@ -11,9 +11,9 @@ from gonogo.evidence.guarded.records import PlacedTensors, PlacementSnapshot
 from gonogo.guard.common import memory
 
 _MAX_NAMED = 5
-_What = Literal["parameter", "buffer", "optimizer-state", "zero-partition", "fp32-partition", "master-weights"]
+_TensorKind = Literal["parameter", "buffer", "optimizer-state", "zero-partition", "fp32-partition", "master-weights"]
 # Where DeepSpeed's optimizers keep the weights in full precision, or the part of them that is this rank's.
-_MASTER_WEIGHTS: tuple[tuple[str, _What], ...] = (
+_MASTER_WEIGHTS: tuple[tuple[str, _TensorKind], ...] = (
     ("fp32_partitioned_groups_flat", "fp32-partition"),  # ZeRO-3
     ("single_partition_of_fp32_groups", "master-weights"),  # ZeRO-1 and 2
     ("fp32_groups_flat_partition", "master-weights"),  # bf16 without ZeRO
@@ -26,7 +26,7 @@ def placement_snapshot(model: Any, engine: Any, moment: Literal["start", "first-
     torch: Any = sys.modules["torch"]
     stage, parameters_to, optimizer_to = offloading(engine)
     home = str(engine.device) if engine is not None and getattr(engine, "device", None) is not None else None
-    places = _Places()
+    places = _PlacementTable()
     if model is not None:
         for name, parameter in model.named_parameters():
             partition = getattr(parameter, "ds_tensor", None)
@@ -75,9 +75,9 @@ def _device(settings: Any) -> str:
     return str(getattr(device, "value", device) or "none")
 
 
-def _expected_device(offloaded_to: str, home: str | None) -> str | None:
+def _expected_device(offloaded_to: str, default_device: str | None) -> str | None:
     """Where something has to be: nowhere in particular where it is moved about (NVMe, partly)."""
-    return {"none": home, "cpu": "cpu"}.get(offloaded_to)
+    return {"none": default_device, "cpu": "cpu"}.get(offloaded_to)
 
 
 def _states(optimizer: Any) -> Iterator[tuple[str, Any]]:
@@ -89,19 +89,19 @@ def _states(optimizer: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{name}[{index}]", value
 
 
-class _Places:
+class _PlacementTable:
     """Tensors by what they are, where, and of which type."""
 
     def __init__(self) -> None:
-        self._names: dict[tuple[_What, str, str, str | None], list[str]] = {}
-        self._bytes: dict[tuple[_What, str, str, str | None], int] = {}
+        self._names: dict[tuple[_TensorKind, str, str, str | None], list[str]] = {}
+        self._bytes: dict[tuple[_TensorKind, str, str, str | None], int] = {}
 
-    def add(self, what: _What, name: str, tensor: Any, expected: str | None) -> None:
+    def add(self, part: _TensorKind, name: str, tensor: Any, expected: str | None) -> None:
         """One tensor; an empty one is nowhere."""
         size = tensor.numel() * tensor.element_size()
         if not size:
             return
-        key = (what, str(tensor.device), str(tensor.dtype).removeprefix("torch."), expected)
+        key = (part, str(tensor.device), str(tensor.dtype).removeprefix("torch."), expected)
         self._names.setdefault(key, []).append(name)
         self._bytes[key] = self._bytes.get(key, 0) + size
 

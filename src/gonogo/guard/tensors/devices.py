@@ -13,10 +13,10 @@ class MixedDevicesError(RuntimeError):
     ``devices`` has each tensor's device by its name; ``odd`` are the names of those that are not where most are.
     """
 
-    def __init__(self, message: str, devices: dict[str, str], odd: tuple[str, ...]) -> None:
+    def __init__(self, message: str, devices: dict[str, str], mismatched: tuple[str, ...]) -> None:
         super().__init__(message)
         self.devices = devices
-        self.odd = odd
+        self.odd = mismatched
 
 
 def check_devices(*tensors: Any, names: Sequence[str] | None = None, expected: Any = None) -> str | None:
@@ -36,13 +36,15 @@ def check_devices(*tensors: Any, names: Sequence[str] | None = None, expected: A
     if names is not None and len(names) != len(tensors):
         raise ValueError(f"check_devices: {len(names)} names for {len(tensors)} arguments")
     labels = names if names is not None else [str(number) for number in range(len(tensors))]
-    found = [one for label, value in zip(labels, tensors, strict=True) for one in _tensors(label, value, 0)]
+    found = [one for label, value in zip(labels, tensors, strict=True) for one in _named_tensors(label, value, 0)]
     return check_named(found, None if expected is None else str(expected))
 
 
-def check_named(found: list[tuple[str, Any]], expected: str | None = None, where: str = "") -> str | None:
-    """As :func:`check_devices`, for tensors with their names. ``where`` opens the message."""
-    counted = [(name, tensor) for name, tensor in found if not _mixes(tensor)]
+def check_named(
+    named_tensors: list[tuple[str, Any]], expected: str | None = None, message_prefix: str = ""
+) -> str | None:
+    """As :func:`check_devices`, for tensors with their names. ``message_prefix`` opens the message."""
+    counted = [(name, tensor) for name, tensor in named_tensors if not _is_compatible_with_any_device(tensor)]
     if not counted:
         return None
     devices = {name: str(tensor.device) for name, tensor in counted}
@@ -54,7 +56,7 @@ def check_named(found: list[tuple[str, Any]], expected: str | None = None, where
     if odd:
         verb = "is" if len(odd) == 1 else "are"
         named = ", ".join(odd[:5]) + (f" and {len(odd) - 5} more" if len(odd) > 5 else "")
-        message = f"{where}{named} {verb} not on {home}\n{table(counted, odd)}"
+        message = f"{message_prefix}{named} {verb} not on {home}\n{table(counted, odd)}"
         raise MixedDevicesError(message, devices, odd)
     return home
 
@@ -65,31 +67,31 @@ def _home(devices: dict[str, str]) -> str:
     return max(counts, key=lambda device: (counts[device], device != "cpu"))
 
 
-def _mixes(tensor: Any) -> bool:
+def _is_compatible_with_any_device(tensor: Any) -> bool:
     """Whether torch takes it together with tensors of any device, or it isn't really anywhere."""
     status = getattr(getattr(tensor, "ds_status", None), "name", "AVAILABLE")
     return (tensor.device.type == "cpu" and tensor.ndim == 0) or tensor.device.type == "meta" or status != "AVAILABLE"
 
 
-def table(tensors: list[tuple[str, Any]], odd: tuple[str, ...], most: int = 40) -> str:
+def table(tensors: list[tuple[str, Any]], mismatched: tuple[str, ...], max_rows: int = 40) -> str:
     """Where each tensor is, a line each; those that are elsewhere first, with a mark."""
-    marked = set(odd)
+    marked = set(mismatched)
     ordered = sorted(tensors, key=lambda item: item[0] not in marked)
     rows = [
         (name, str(tensor.device), str(tensor.dtype).removeprefix("torch."), str(tuple(tensor.shape)))
-        for name, tensor in ordered[:most]
+        for name, tensor in ordered[:max_rows]
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = []
     for row in rows:
         cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         lines.append(f"{'>' if row[0] in marked else ' '} {cells}")
-    if len(ordered) > most:
-        lines.append(f"  … {len(ordered) - most} more")
+    if len(ordered) > max_rows:
+        lines.append(f"  … {len(ordered) - max_rows} more")
     return "\n".join(lines)
 
 
-def _tensors(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+def _named_tensors(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -99,7 +101,7 @@ def _tensors(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
             yield f"{name}.{inner}", tensor
     elif depth < 8 and isinstance(value, list | tuple):
         for index, one in enumerate(value):
-            yield from _tensors(f"{name}[{index}]", one, depth + 1)
+            yield from _named_tensors(f"{name}[{index}]", one, depth + 1)
     elif depth < 8 and hasattr(value, "items"):
         for key, one in list(value.items()):
-            yield from _tensors(f"{name}[{key!r}]", one, depth + 1)
+            yield from _named_tensors(f"{name}[{key!r}]", one, depth + 1)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Literal
 
-from gonogo.guard.common.frames import outwards
+from gonogo.guard.common.frames import iter_callers
 
 Kind = Literal["parameter", "buffer", "gradient", "unknown"]
-_CALLS = ("_call_impl", "_wrapped_call_impl", "forward", "__call__")
+_FORWARD_FRAME_NAMES = ("_call_impl", "_wrapped_call_impl", "forward", "__call__")
 
 
 class Names:
@@ -35,7 +35,7 @@ class Names:
 
     def _add(self, name: str, tensor: Any, kind: Kind) -> None:
         self._tensors[id(tensor)] = (name, kind)
-        if pointer := _pointer(tensor):
+        if pointer := _storage_pointer(tensor):
             self._storages.setdefault(pointer, (name, kind))
 
     def of_module(self, module: Any) -> str | None:
@@ -47,13 +47,13 @@ class Names:
         """(name, kind) of a parameter or buffer, of a view of one, or of the parameter that it is the gradient of."""
         if found := self._tensors.get(id(tensor)):
             return found
-        pointer = _pointer(tensor)
+        pointer = _storage_pointer(tensor)
         if pointer and (found := self._storages.get(pointer)):
             return found
         return None, "unknown"
 
 
-def _pointer(tensor: Any) -> int:
+def _storage_pointer(tensor: Any) -> int:
     if type(tensor).__name__ not in ("Tensor", "Parameter", "Buffer"):  # a subclass may have no storage of its own
         return 0
     try:
@@ -84,7 +84,7 @@ def modules_running(frames: list[FrameType]) -> Iterator[tuple[Any, FrameType]]:
         return
     last = None
     for frame in frames:
-        if frame.f_code.co_name not in _CALLS:
+        if frame.f_code.co_name not in _FORWARD_FRAME_NAMES:
             continue
         module = frame.f_locals.get("self")
         if isinstance(module, torch.nn.Module) and module is not last:
@@ -92,8 +92,8 @@ def modules_running(frames: list[FrameType]) -> Iterator[tuple[Any, FrameType]]:
             yield module, frame
 
 
-def module_of_stack(model: Any, innermost: FrameType | None) -> str | None:
+def module_of_stack(model: Any, innermost_frame: FrameType | None) -> str | None:
     """The path of the innermost module whose forward is running in a thread."""
-    frames = list(reversed(list(outwards(innermost))))
+    frames = list(reversed(list(iter_callers(innermost_frame))))
     running = [module for module, _ in modules_running(frames)]
     return names_of(model, frames).of_module(running[-1]) if running else None

@@ -37,7 +37,7 @@ class NonfiniteCheck:
         if not _scales_loss(state.engine):
             for name, parameter in model.named_parameters():
                 if parameter.requires_grad:
-                    self._handles.append(parameter.register_hook(self._gradient_of(name)))
+                    self._handles.append(parameter.register_hook(self._gradient_hook(name)))
 
     def _begin(self, module: Any, arguments: Any) -> None:
         self._suspect = None
@@ -47,21 +47,21 @@ class NonfiniteCheck:
         def look(module: Any, arguments: Any, named: Any, output: Any) -> None:
             if self._suspect is not None or not self._handles:
                 return
-            found = next((one for one in _tensors(output) if not _finite(one)), None)
+            found = next((one for one in _tensors(output) if not _is_finite(one)), None)
             if found is None:
                 return
-            inputs = all(_finite(one) for one in _tensors((arguments, named)))
-            own = next((p for p, value in module.named_parameters(recurse=False) if not _finite(value)), None)
+            inputs = all(_is_finite(one) for one in _tensors((arguments, named)))
+            own = next((p for p, value in module.named_parameters(recurse=False) if not _is_finite(value)), None)
             parameter = None if own is None else f"{name}.{own}" if name else own
             path = name or type(module).__name__
             self._suspect = self._record("activation", found, path, type(module).__name__, parameter, inputs)
 
         return look
 
-    def _gradient_of(self, name: str) -> Any:
+    def _gradient_hook(self, name: str) -> Any:
         @harmless(_PART)
         def look(gradient: Any) -> None:
-            if self._handles and not _finite(gradient):
+            if self._handles and not _is_finite(gradient):
                 module = name.rpartition(".")[0]
                 self._write(self._record("gradient", gradient, module or None, None, name, None))
 
@@ -70,12 +70,12 @@ class NonfiniteCheck:
     @harmless(_PART)
     def loss(self, loss: Any) -> None:
         """The loss of a step."""
-        if self._handles and isinstance(loss, sys.modules["torch"].Tensor) and not _finite(loss):
+        if self._handles and isinstance(loss, sys.modules["torch"].Tensor) and not _is_finite(loss):
             self._write(self._record("loss", loss, None, None, None, None))
 
-    def _write(self, certain: NonFinite) -> None:
+    def _write(self, nonfinite: NonFinite) -> None:
         """Something that has to be finite is not: what was first, then it."""
-        for record in (self._suspect, certain):
+        for record in (self._suspect, nonfinite):
             if record is not None and self._state.writer is not None:
                 self._state.writer.put(record)
         for handle in self._handles:
@@ -83,13 +83,19 @@ class NonfiniteCheck:
         self._handles = []
 
     def _record(
-        self, what: Any, value: Any, module: str | None, kind: str | None, parameter: str | None, inputs: bool | None
+        self,
+        nonfinite_value: Any,
+        value: Any,
+        module: str | None,
+        kind: str | None,
+        parameter: str | None,
+        inputs: bool | None,
     ) -> NonFinite:
         value = value.detach()
         return NonFinite(
             time.time(),
             step=self._state.step,
-            what=what,
+            what=nonfinite_value,
             module=module,
             module_class=kind,
             parameter=parameter,
@@ -116,7 +122,7 @@ def _tensors(value: Any, depth: int = 0) -> Iterator[Any]:
             yield from _tensors(one, depth + 1)
 
 
-def _finite(value: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     torch: Any = sys.modules["torch"]
     if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
         return True

@@ -24,17 +24,17 @@ def operands_of(traceback: TracebackType | None, names: Names) -> tuple[Operand,
     while traceback is not None:
         entries.append(traceback)
         traceback = traceback.tb_next
-    computing = [entry for entry in entries if _may_compute(entry.tb_frame.f_code.co_filename)]
+    computing = [entry for entry in entries if _is_relevant_file(entry.tb_frame.f_code.co_filename)]
     for entry in reversed(computing[-12:]):
         found: dict[str, Any] = {}
         for name, value in _candidates(entry):
             _collect(name, value, found)
         if found:
-            return tuple(_operand(name, value, names) for name, value in list(found.items())[:_MAX_OPERANDS])
+            return tuple(_to_operand(name, value, names) for name, value in list(found.items())[:_MAX_OPERANDS])
     return ()
 
 
-def _may_compute(path: str) -> bool:
+def _is_relevant_file(path: str) -> bool:
     """Whether a file's own tensors tell of a failure: of torch's files, only those of its layers and functions."""
     return owner_of(path) != "torch" or f"torch{os.sep}nn{os.sep}" in path
 
@@ -42,12 +42,12 @@ def _may_compute(path: str) -> bool:
 def _candidates(entry: TracebackType) -> Iterator[tuple[str, Any]]:
     """The values of the failing expression by how they are written; where it can't be read, all local variables."""
     frame = entry.tb_frame
-    tree = _expression(entry)
+    tree = _failing_expression(entry)
     read = list(_values(tree, frame)) if tree is not None else []
     yield from read or ((name, value) for name, value in frame.f_locals.items() if not name.startswith("__"))
 
 
-def _expression(entry: TracebackType) -> ast.AST | None:
+def _failing_expression(entry: TracebackType) -> ast.AST | None:
     code, line = entry.tb_frame.f_code, entry.tb_lineno
     last = line
     if hasattr(code, "co_positions"):  # from Python 3.11
@@ -95,11 +95,11 @@ def _value(node: ast.expr, frame: FrameType) -> tuple[str, Any]:
     if isinstance(node, ast.Subscript):
         written, owner = _value(node.value, frame)
         key = node.slice.value if isinstance(node.slice, ast.Constant) else _value(node.slice, frame)[1]
-        return f"{written}[{ast.unparse(node.slice)}]", _item(owner, key)
+        return f"{written}[{ast.unparse(node.slice)}]", _get_item(owner, key)
     return "", None
 
 
-def _item(owner: Any, key: Any) -> Any:
+def _get_item(owner: Any, key: Any) -> Any:
     held = getattr(owner, "__dict__", {}).get("_modules") if not isinstance(owner, list | tuple | dict) else owner
     if isinstance(held, list | tuple):
         return held[key] if isinstance(key, int) and -len(held) <= key < len(held) else None
@@ -121,29 +121,29 @@ def _attribute(owner: Any, name: str) -> Any:
     return None
 
 
-def _collect(name: str, value: Any, found: dict[str, Any], depth: int = 0) -> None:
+def _collect(name: str, value: Any, tensors: dict[str, Any], depth: int = 0) -> None:
     """Tensors in a value: itself, in a list or dictionary, or the parameters and buffers of a module."""
     import torch
 
-    if len(found) >= _MAX_OPERANDS or any(value is known for known in found.values()):
+    if len(tensors) >= _MAX_OPERANDS or any(value is known for known in tensors.values()):
         return
     if isinstance(value, torch.Tensor):
-        found[name] = value
+        tensors[name] = value
     elif isinstance(value, torch.nn.Module):
         # A module without children is an operator with its weights; one with children says nothing.
         if not value._modules:
             for inner, tensor in (*value._parameters.items(), *value._buffers.items()):
                 if tensor is not None:
-                    _collect(f"{name}.{inner}", tensor, found, depth + 1)
+                    _collect(f"{name}.{inner}", tensor, tensors, depth + 1)
     elif isinstance(value, list | tuple) and depth < 2:
         for index, one in enumerate(value[:8]):
-            _collect(f"{name}[{index}]", one, found, depth + 1)
+            _collect(f"{name}[{index}]", one, tensors, depth + 1)
     elif isinstance(value, dict) and depth < 2:
         for key, one in list(value.items())[:8]:
-            _collect(f"{name}[{key!r}]", one, found, depth + 1)
+            _collect(f"{name}[{key!r}]", one, tensors, depth + 1)
 
 
-def _operand(name: str, tensor: Any, names: Names) -> Operand:
+def _to_operand(name: str, tensor: Any, names: Names) -> Operand:
     owner, kind = names.of_tensor(tensor)
     return Operand(
         name=name,

@@ -16,7 +16,7 @@ writers: dict[str, type] = {}
 """TensorBoard's folders that the program writes into, and what writes there; see the hook of its writers."""
 
 
-class Handed(msgspec.Struct, frozen=True):
+class TrackerUpload(msgspec.Struct, frozen=True):
     """What is handed over. No verdict but the page's own: how the command ends is not known yet."""
 
     findings: list[str]
@@ -37,7 +37,7 @@ class Tracker(msgspec.Struct, frozen=True):
     name: str
     key: str
     where: str
-    hand: Callable[[Handed], None]
+    hand: Callable[[TrackerUpload], None]
 
 
 def found() -> list[Tracker]:
@@ -52,9 +52,9 @@ def _wandb() -> Tracker | None:
     if run is None or getattr(run, "disabled", False):
         return None
 
-    def hand(handed: Handed) -> None:
-        run.log({"gonogo/report": wandb.Html(handed.page.read_text(encoding="utf-8"), inject=False)})
-        run.summary.update({"gonogo/findings": handed.lines})
+    def hand(handover: TrackerUpload) -> None:
+        run.log({"gonogo/report": wandb.Html(handover.page.read_text(encoding="utf-8"), inject=False)})
+        run.summary.update({"gonogo/findings": handover.lines})
 
     return Tracker("W&B", f"wandb {run.id}", "gonogo/report", hand)
 
@@ -66,10 +66,10 @@ def _mlflow() -> Tracker | None:
         return None
     name, address = run.info.run_id, mlflow.get_tracking_uri()
 
-    def hand(handed: Handed) -> None:
+    def hand(handover: TrackerUpload) -> None:
         client = mlflow.MlflowClient(tracking_uri=address)  # of a run that may have ended by then
-        client.log_artifact(name, str(handed.page), "gonogo")
-        client.set_tag(name, "gonogo.findings", handed.lines[:_MAX_TAG_LENGTH])
+        client.log_artifact(name, str(handover.page), "gonogo")
+        client.set_tag(name, "gonogo.findings", handover.lines[:_MAX_TAG_LENGTH])
 
     return Tracker("MLflow", f"mlflow {name}", "gonogo/report.html", hand)
 
@@ -81,12 +81,12 @@ def _tensorboard() -> Tracker | None:
     folder = outer[-1]
     writer: Any = writers[folder]
 
-    def hand(handed: Handed) -> None:
+    def hand(handover: TrackerUpload) -> None:
         beside = writer(folder)
-        beside.add_text("gonogo/report", handed.markdown, handed.step)
+        beside.add_text("gonogo/report", handover.markdown, handover.step)
         beside.close()
         if "://" not in folder:
-            Path(folder, "gonogo-report.html").write_bytes(handed.page.read_bytes())
+            Path(folder, "gonogo-report.html").write_bytes(handover.page.read_bytes())
 
     return Tracker("TensorBoard", f"tensorboard {folder}", "gonogo/report", hand)
 
@@ -97,9 +97,9 @@ def _swanlab() -> Tracker | None:
     if run is None:
         return None
 
-    def hand(handed: Handed) -> None:
+    def hand(handover: TrackerUpload) -> None:
         # Of the run, and not of the module, whose lock may be held: the program may be about to close it.
-        run.log({"gonogo/report": swanlab.Html(handed.page.read_text(encoding="utf-8"))})
-        run.log({"gonogo/findings": swanlab.Text("\n".join(handed.findings) or "-")})
+        run.log({"gonogo/report": swanlab.Html(handover.page.read_text(encoding="utf-8"))})
+        run.log({"gonogo/findings": swanlab.Text("\n".join(handover.findings) or "-")})
 
     return Tracker("SwanLab", f"swanlab {id(run)}", "gonogo/report", hand)

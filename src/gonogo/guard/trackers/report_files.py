@@ -22,7 +22,7 @@ from gonogo.report.words import word
 
 def main(records: str, folder: str, language: str, seconds: str) -> None:
     """Write the report's page, its Markdown, and its summary."""
-    report = report_of(_when_all_have_ended(Path(records), float(seconds)))
+    report = report_of(_wait_for_all_ranks(Path(records), float(seconds)))
     for name, format_name in ((PAGE, "html"), (MARKDOWN, "markdown")):
         Path(folder, name).write_text(render(report, format_name, language), encoding="utf-8", errors="replace")
     summary = Summary(list(_lines(report, language)))
@@ -35,7 +35,7 @@ def _lines(report: Report, language: str) -> list[str]:
     ]
 
 
-def _when_all_have_ended(records: Path, seconds: float) -> GuardedRun:
+def _wait_for_all_ranks(records: Path, seconds: float) -> GuardedRun:
     """The run, once all ranks have come to their end; as it is, where some take longer than so many seconds."""
     deadline = time.monotonic() + seconds
     while True:

@@ -16,7 +16,7 @@ _LAYERS = tuple(
 )
 
 
-def never_used(script: Script, run: Run, names: set[str]) -> Iterator[tuple[ClassInfo, str, ast.Assign]]:
+def unused_layers(script: Script, run: Run, names: set[str]) -> Iterator[tuple[ClassInfo, str, ast.Assign]]:
     """Such layers of the classes of those names, each with the statement that builds it."""
     scripts = tuple({id(one): one for one in (script, *script.imported, *run.scripts)}.values())
     for one in scripts:
@@ -27,12 +27,12 @@ def never_used(script: Script, run: Run, names: set[str]) -> Iterator[tuple[Clas
             if not any(name.rpartition(".")[2] == owner.name for name in names):
                 continue
             for statement in made.body:
-                layer = _layer(one, statement)
+                layer = _assigned_layer(one, statement)
                 if layer is not None and isinstance(statement, ast.Assign) and _mentions(scripts, layer) == 1:
                     yield owner, layer, statement
 
 
-def _layer(script: Script, statement: ast.stmt) -> str | None:
+def _assigned_layer(script: Script, statement: ast.stmt) -> str | None:
     """``x`` of ``self.x = nn.Linear(…)``."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None

@@ -21,7 +21,7 @@ class AllParametersFrozen(Hazard):
             # Engines and DDP are given frozen models too: teachers and references.
             if not isinstance(node, ast.Name) or not is_trainer(call) or not makers(script, node):
                 continue
-            frozen = _freezing(script, node.id)
+            frozen = _freezing_statement(script, node.id)
             if frozen is None or frozen.lineno > call.line or script.guarded_by(frozen):
                 continue
             if script.enclosing_function(frozen) is not script.enclosing_function(call.node):
@@ -32,12 +32,15 @@ class AllParametersFrozen(Hazard):
                 ),
                 certainty=Certainty.LIKELY,
                 cure=translated("Freeze only a part, or add what is to be trained (adapters, a head) afterward"),
-                spans=(script.headline(frozen).span(), script.place(call.node.func).span(translated("trained here"))),
+                spans=(
+                    script.first_line_place(frozen).span(),
+                    script.place(call.node.func).span(translated("trained here")),
+                ),
             )
             return
 
 
-def _freezing(script: Script, name: str) -> ast.stmt | None:
+def _freezing_statement(script: Script, name: str) -> ast.stmt | None:
     """``for p in model.parameters(): p.requires_grad = False``, or ``model.requires_grad_(False)``."""
     for call in script.index.calls:
         func, statement = call.func, script.statement(call)
@@ -49,11 +52,11 @@ def _freezing(script: Script, name: str) -> ast.stmt | None:
         if func.attr == "parameters" and isinstance(statement, ast.For) and statement.iter is call:
             target = statement.target
             if isinstance(target, ast.Name) and len(statement.body) == 1:
-                return statement if _freezes(script, statement.body[0], target.id) else None
+                return statement if _freezes_parameter(script, statement.body[0], target.id) else None
     return None
 
 
-def _freezes(script: Script, statement: ast.stmt, name: str) -> bool:
+def _freezes_parameter(script: Script, statement: ast.stmt, name: str) -> bool:
     """``p.requires_grad = False`` or ``p.requires_grad_(False)`` of the parameter of that name."""
     if isinstance(statement, ast.Assign):
         target, value = dotted(statement.targets[0]), statement.value

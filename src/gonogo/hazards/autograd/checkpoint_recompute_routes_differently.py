@@ -1,9 +1,9 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.log.match import one_line
+from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
 
-_DIFFERS = Pattern(r"Recomputed values\s+for the following tensors\s+have different metadata")
+_METADATA_DIFFERS_PATTERN = Pattern(r"Recomputed values\s+for the following tensors\s+have different metadata")
 _SIZES = Pattern(
     r"saved metadata: \{'shape': torch\.Size\(\[(?P<first>\d+), (?P<width>\d+)\]\)[^}]*\}"
     r"[^{]*recomputed metadata: \{'shape': torch\.Size\(\[(?P<second>\d+), (?P<again>\d+)\]\)"
@@ -21,11 +21,11 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
         if outside_training(log):
             return
         for error in log.errors:
-            message = one_line(error.message)
-            if _DIFFERS.search(message) is None:
+            message = collapse_whitespace(error.message)
+            if _METADATA_DIFFERS_PATTERN.search(message) is None:
                 continue
             sizes = _SIZES.search(message)
-            routed = sizes is not None and _by_few_rows(*(int(sizes.group(name)) for name in _NAMES))
+            routed = sizes is not None and _differs_by_few_rows(*(int(sizes.group(name)) for name in _NAMES))
             experts = log.says(_EXPERTS)
             if not routed and ("recomputed metadata" in message or not experts):
                 continue
@@ -58,5 +58,5 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
 _NAMES = ("first", "width", "second", "again")
 
 
-def _by_few_rows(first: int, width: int, second: int, again: int) -> bool:
-    return width == again and first != second and abs(first - second) <= _NEAR * max(first, second)
+def _differs_by_few_rows(first: int, width: int, second: int, recomputed_rows: int) -> bool:
+    return width == recomputed_rows and first != second and abs(first - second) <= _NEAR * max(first, second)

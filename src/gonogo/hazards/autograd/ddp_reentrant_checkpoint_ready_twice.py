@@ -1,15 +1,20 @@
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.facts.training_script import gradient_checkpointing, reentrant, set_in_code, surely_ddp
+from gonogo.hazards.facts.training_framework import uses_trainer
+from gonogo.hazards.facts.training_script import (
+    attribute_assignments,
+    gradient_checkpointing,
+    is_certainly_ddp,
+    reentrant,
+)
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _WORDS = ("Expected to mark a variable ready only once", "has been marked as ready twice")
 _PARAMETER_NAME = Pattern(r"Parameter at index \d+ with name (\S{1,200}) has been marked as ready twice")
 
-_WORDS_TRUE = ("True", "true", "1")
+_TRUE_WORDS = ("True", "true", "1")
 
-_DECIDE = ("gradient_checkpointing", "ddp_find_unused_parameters", "ddp_static_graph")
+_DECIDING_ARGUMENTS = ("gradient_checkpointing", "ddp_find_unused_parameters", "ddp_static_graph")
 _CURES = (
     translated('Set gradient_checkpointing_kwargs={"use_reentrant": False} and ddp_find_unused_parameters=False'),
     translated("Or static_graph=True where every step has the same graph; or turn gradient checkpointing off"),
@@ -20,12 +25,12 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Reentrant checkpointing under DDP that looks for unused parameters: asked for, or the default with PEFT."""
         checkpointing = gradient_checkpointing(run)
-        if checkpointing.truth is not True or reentrant(run) is not True or not surely_ddp(run):
+        if checkpointing.truth is not True or reentrant(run) is not True or not is_certainly_ddp(run):
             return
-        if any(True for name in _DECIDE for _ in set_in_code(run, name)):
+        if any(True for name in _DECIDING_ARGUMENTS for _ in attribute_assignments(run, name)):
             return  # by code, after the arguments were read
         given = run.arguments.get("ddp_find_unused_parameters")
-        if run.arguments.get("ddp_static_graph").truth or not with_trainer(run):
+        if run.arguments.get("ddp_static_graph").truth or not uses_trainer(run):
             return
         wrap = None
         if given.absent:
@@ -36,7 +41,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
             return
         place = given.place
         edit = (
-            place.edit("False") if place is not None and place.source.writable and place.text in _WORDS_TRUE else None
+            place.edit("False") if place is not None and place.source.writable and place.text in _TRUE_WORDS else None
         )
         yield self.finding(
             translated(

@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.log.match import first_match, matched_text, one_line
-from gonogo.evidence.log.truncated_traceback import cut_in
-from gonogo.hazards.autograd._never_used import never_used
+from gonogo.evidence.log.match import collapse_whitespace, first_match, matched_text
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
+from gonogo.hazards.autograd._never_used import unused_layers
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
 from gonogo.hazards.rule import (
     Certainty,
@@ -27,27 +27,27 @@ _WORDS = (
 )
 _ZERO_MESSAGES = ("This assert indicates that your module", "enable ignore_unused_parameters option")
 """The same of DeepSpeed's ZeRO, which is another hazard."""
-_INDICES = Pattern(r"did not receive grad for rank \d+: ((?:[\w.]+[, ]*){1,40})")
+_PARAMETER_INDICES_PATTERN = Pattern(r"did not receive grad for rank \d+: ((?:[\w.]+[, ]*){1,40})")
 
 # What tells DDP of them, or looks at modules otherwise than by their names.
-_TOLERATED = (
+_EXEMPTION_MARKERS = (
     *(b"find_unused_parameters", b"_set_static_graph", b"requires_grad", b"getattr(", b".children()", b".modules()"),
     *(b"named_children", b"named_modules", b"_modules", b"register_forward", b"Join("),
 )
 
-_LOOK_FOR_THEM = translated("Pass find_unused_parameters=True")
+_FIND_UNUSED_FIX = translated("Pass find_unused_parameters=True")
 
 
 class DdpUnusedParameters(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A layer that a module builds and nothing of the project names again, in a model under plain DDP."""
-        if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_TOLERATED):
+        if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_EXEMPTION_MARKERS):
             return
         for call in script.calls(DDP):
             if call.has_star or not call.keyword("static_graph").absent:
                 continue
             made = makers(script, first_argument(call, "module"))
-            for owner, layer, statement in never_used(script, run, {one.name for one in made}):
+            for owner, layer, statement in unused_layers(script, run, {one.name for one in made}):
                 yield self.finding(
                     translated(
                         "{owner} builds self.{layer}, but nothing uses it: its parameters get no gradient, and "
@@ -70,7 +70,7 @@ class DdpUnusedParameters(Hazard):
         for script in run.scripts:
             for call in script.calls(DDP):
                 edit = script.setting_keyword(call, "find_unused_parameters", "True")
-                yield self.fix(_LOOK_FOR_THEM, edit, safe=False)
+                yield self.fix(_FIND_UNUSED_FIX, edit, safe=False)
 
     def in_log(self, log: FailureLog) -> Findings:
         """DDP's check, with the parameters where their names or indices are printed."""
@@ -79,17 +79,17 @@ class DdpUnusedParameters(Hazard):
         evidence = first_match(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None:  # the two calls in which DDP looks whether the step before has ended
-            evidence = cut_in(
+            evidence = find_truncated_error(
                 log,
                 ("parallel/distributed", "self.reducer._rebuild_buckets("),
                 ("parallel/distributed", "self.reducer.prepare_for_"),
-                within=1,
+                max_frames=1,
             )
         if evidence is None:
             return
         listed = first_match(log, "did not receive grad for rank")
-        found = _INDICES.search(matched_text(log, listed)) if listed else None
-        which = one_line(found.group(1)).partition("In addition")[0][:200].strip(", ") if found else ""
+        found = _PARAMETER_INDICES_PATTERN.search(matched_text(log, listed)) if listed else None
+        which = collapse_whitespace(found.group(1)).partition("In addition")[0][:200].strip(", ") if found else ""
         numbered = which.replace(" ", "").isdigit()
         yield self.log_finding(
             evidence,

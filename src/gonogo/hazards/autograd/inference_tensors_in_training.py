@@ -21,8 +21,8 @@ class InferenceTensorsInTraining(LoggedHazard):
             if not any(isinstance(node, ast.Attribute) and node.attr == "backward" for node in later):
                 continue
             bound -= {target.id for node in later for target in _targets(node)}
-            used = next((node for node in later if isinstance(node, ast.Call) and _trains_on(node, bound)), None)
-            if used is None or _without_gradients(script, used):
+            used = next((node for node in later if isinstance(node, ast.Call) and _passes_to_model(node, bound)), None)
+            if used is None or _is_under_no_grad(script, used):
                 continue
             yield self.finding(
                 translated("Tensors created here in torch.inference_mode go into a forward pass that is trained."),
@@ -41,14 +41,14 @@ def _targets(node: ast.AST) -> Iterator[ast.Name]:
                 yield from (part for part in ast.walk(target) if isinstance(part, ast.Name))
 
 
-def _trains_on(call: ast.Call, names: set[str]) -> bool:
+def _passes_to_model(call: ast.Call, names: set[str]) -> bool:
     """Whether it calls a model with one of the names as it is."""
     callee = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     given = (*call.args, *(keyword.value for keyword in call.keywords))
     return callee.endswith("model") and any(isinstance(one, ast.Name) and one.id in names for one in given)
 
 
-def _without_gradients(script: Script, node: ast.AST) -> bool:
+def _is_under_no_grad(script: Script, node: ast.AST) -> bool:
     blocks = (one for one in script.ancestors(node) if isinstance(one, ast.With))
     names = (last_name(item.context_expr) for block in blocks for item in block.items)
     return any(says(name, "no_grad", "inference_mode") for name in names)

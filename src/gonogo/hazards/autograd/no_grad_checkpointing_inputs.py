@@ -4,7 +4,7 @@ import re
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.training_script import first_argument, gradient_checkpointing, mentions, reentrant
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
@@ -15,13 +15,13 @@ _WORDS = (
     "element 0 of tensors does not require grad",
 )
 _WARNED = "None of the inputs have requires_grad=True"
-_CHECKPOINTING = compiled_when_used(
+_CHECKPOINTING_PATTERN = lazy_compile(
     r"(?i)gradient[_ ]checkpointing|utils/checkpoint\.py|enable_input_require_grads|梯度检查点"
 )
-_CHECKPOINTING_OFF = compiled_when_used(r"(?i)gradient_checkpointing['\"]?\s*[=: ]\s*false")
-_ADAPTER = compiled_when_used(r"(?i)\bq?-?lora\b|lora_|_lora|peft|adapter|adalora", re.ASCII)
-_STEPPED = compiled_when_used(r"['\"]loss['\"]: ?[\d.]")
-_NOTHING_TRAINS = compiled_when_used(
+_CHECKPOINTING_OFF_PATTERN = lazy_compile(r"(?i)gradient_checkpointing['\"]?\s*[=: ]\s*false")
+_ADAPTER = lazy_compile(r"(?i)\bq?-?lora\b|lora_|_lora|peft|adapter|adalora", re.ASCII)
+_STEPPED = lazy_compile(r"['\"]loss['\"]: ?[\d.]")
+_NO_TRAINABLE_PARAMETERS_PATTERN = lazy_compile(
     r"(?i)trainable params:? 0\b|trainable parameters = 0\b|trainable%: 0(?:\.0+)?\s*$"
 )
 _TRAINER = (
@@ -33,7 +33,7 @@ _TRAINER = (
 )
 
 # What lets the inputs need a gradient, or trains an embedding.
-_HELPED = (
+_REMEDY_MARKERS = (
     *(b"enable_input_require_grads", b"prepare_model_for", b"requires_grad_(True)", b"requires_grad = True"),
     *(b"gradient_checkpointing_enable", b"modules_to_save", b"embed_tokens", b"use_reentrant", b"trl import"),
 )
@@ -63,7 +63,7 @@ class NoGradCheckpointingInputs(Hazard):
         # need no help.
         if reentrant(run) is not True or run.environment.within("transformers", "<5") is not True:
             return
-        if mentions(run, script, *_HELPED) or not mentions(run, script, b"LoraConfig"):
+        if mentions(run, script, *_REMEDY_MARKERS) or not mentions(run, script, b"LoraConfig"):
             return
         trainers = [call for call in script.calls(*TRAINER_CLASSES) if call.names[-1] in _PLAIN or call.name in _PLAIN]
         wraps = list(script.calls("peft.get_peft_model"))
@@ -95,14 +95,14 @@ class NoGradCheckpointingInputs(Hazard):
         warned = log.has(_WARNED)
         without_error = evidence is None and not log.errors
         if without_error:
-            evidence = _at_the_end(log)
-        if evidence is None or any(_NOTHING_TRAINS.search(line.text) for line in log.lines):
+            evidence = _unresolved_warning(log)
+        if evidence is None or any(_NO_TRAINABLE_PARAMETERS_PATTERN.search(line.text) for line in log.lines):
             return
         setup = log.setup
-        checkpointing = warned or _tells(log, _CHECKPOINTING)
-        if not warned and any(_CHECKPOINTING_OFF.search(text) for text in (setup.launch, setup.script)):
+        checkpointing = warned or _log_or_setup_has(log, _CHECKPOINTING_PATTERN)
+        if not warned and any(_CHECKPOINTING_OFF_PATTERN.search(text) for text in (setup.launch, setup.script)):
             checkpointing = False
-        adapter = _tells(log, _ADAPTER)
+        adapter = _log_or_setup_has(log, _ADAPTER)
         error = evidence if isinstance(evidence, LoggedError) else None
         trained = error is not None and error.passes(*_TRAINER)
         # Without frames a loop of the user's own can't be told from a Trainer's.
@@ -124,14 +124,14 @@ class NoGradCheckpointingInputs(Hazard):
         )
 
 
-def _at_the_end(log: FailureLog) -> LogLine | None:
+def _unresolved_warning(log: FailureLog) -> LogLine | None:
     """Where no error is shown: torch's warning with no step after it."""
     warning = next((line for line in log.lines if _WARNED in line.text), None)
     stepped = warning is not None and any(_STEPPED.search(line.text) for line in log.lines_after(warning, 200))
     return None if stepped else warning
 
 
-def _tells(log: FailureLog, pattern: re.Pattern[str]) -> bool:
+def _log_or_setup_has(log: FailureLog, pattern: re.Pattern[str]) -> bool:
     """True where a line, the launch command or the script has the pattern."""
     texts = (log.setup.launch, log.setup.script)
     return any(pattern.search(text) for text in texts if text) or any(pattern.search(line.text) for line in log.lines)

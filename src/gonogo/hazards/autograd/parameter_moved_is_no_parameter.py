@@ -40,21 +40,21 @@ class ParameterMovedIsNoParameter(Hazard):
             )
 
 
-def _around(script: Script, made: Call, inner: ast.expr) -> tuple[str, str] | None:
+def _around(script: Script, call: Call, argument: ast.expr) -> tuple[str, str] | None:
     """What stands before and after the place for ``.cuda()`` in ``nn.Parameter(x)``; None where it needs brackets."""
-    if not isinstance(inner, (ast.Call, ast.Name, ast.Attribute)):
+    if not isinstance(argument, (ast.Call, ast.Name, ast.Attribute)):
         return None
-    whole, part = script.place(made.node), script.place(inner)
+    whole, part = script.place(call.node), script.place(argument)
     text, end = whole.text.encode(), part.start - whole.start + len(part.text.encode())
     return text[:end].decode(), text[end:].decode()
 
 
-def _makes_new_tensor(script: Script, move: ast.Call) -> bool:
+def _makes_new_tensor(script: Script, method_call: ast.Call) -> bool:
     """Whether the call surely gives back another tensor: a GPU's, or one of another type."""
-    func = move.func
+    func = method_call.func
     if not isinstance(func, ast.Attribute):
         return False
     if func.attr in ("cuda", "half", "bfloat16", "double", "npu", "xpu"):
         return True
-    value = script.field(move.args[0]).value if func.attr == "to" and move.args else None
+    value = script.field(method_call.args[0]).value if func.attr == "to" and method_call.args else None
     return str(value).startswith(("cuda", "torch.float16", "torch.bfloat16", "torch.half"))

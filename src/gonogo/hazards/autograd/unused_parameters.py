@@ -1,11 +1,11 @@
 from gonogo.evidence.rehearsal.failures import few
-from gonogo.hazards.autograd._never_used import never_used
+from gonogo.hazards.autograd._never_used import unused_layers
 from gonogo.hazards.facts.parameter_names import group_by_module
 from gonogo.hazards.facts.training_script import makers, mentions, trained
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, translated
 
 # What looks at modules otherwise than by their names, or leaves them out.
-_LOOKED_THROUGH = (
+_INTROSPECTION_MARKERS = (
     *(b"requires_grad", b"getattr(", b".children()", b".modules()", b"named_children", b"named_modules", b"_modules"),
     *(b"register_forward", b"load_state_dict", b"__getattr__"),
 )
@@ -14,13 +14,13 @@ _LOOKED_THROUGH = (
 class UnusedParameters(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A layer that a trained module builds and nothing of the project names again; plain DDP has its own hazard."""
-        if b"nn.Module" not in script.source.data or mentions(run, script, *_LOOKED_THROUGH):
+        if b"nn.Module" not in script.source.data or mentions(run, script, *_INTROSPECTION_MARKERS):
             return
         for call, node in trained(script):
             if call.method == "DistributedDataParallel":
                 continue
             made = makers(script, node)
-            for owner, layer, statement in never_used(script, run, {one.name for one in made}):
+            for owner, layer, statement in unused_layers(script, run, {one.name for one in made}):
                 yield self.finding(
                     translated(
                         "{owner} builds self.{layer}, but nothing uses it: it is never trained, yet takes memory."

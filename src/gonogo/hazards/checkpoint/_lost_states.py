@@ -10,7 +10,7 @@ from gonogo.hazards.rule import RehearsalRecord, Text, translated
 
 _SHOWN = 3
 _READ = ("restored", "partly", "other-state", "other-dtype")
-_WHY = {
+_REASONS_BY_STATUS = {
     "not-written": translated("not in any checkpoint file"),
     "not-read": translated("saved, but not loaded"),
     "partly": translated("partly loaded"),
@@ -23,19 +23,19 @@ _WHY = {
 def resumed(record: RehearsalRecord) -> LifeReport | None:
     """Both lives, where the second has read something of what the first wrote, and trains on."""
     life = life_report(record)
-    if life is None or not life.trains_on or not has_read(life):
+    if life is None or not life.trains_on or not has_resumed(life):
         return None
     return life
 
 
-def may_have_read(life: LifeReport) -> bool:
+def may_have_resumed(report: LifeReport) -> bool:
     """Whether a state comes from the files of the first life, or from where that can't be told."""
-    return has_read(life) or any(row.status == "unknown" for row in life.states)
+    return has_resumed(report) or any(row.status == "unknown" for row in report.states)
 
 
-def has_read(life: LifeReport) -> bool:
+def has_resumed(report: LifeReport) -> bool:
     """Whether any state of the second life comes from the files of the first."""
-    return any(row.status in _READ for row in life.states)
+    return any(row.status in _READ for row in report.states)
 
 
 def listed(rows: Sequence[StateRow]) -> Text:
@@ -45,7 +45,7 @@ def listed(rows: Sequence[StateRow]) -> Text:
         kinds.setdefault(row.status, []).append(row)
     parts = [
         translated("{count} {why} ({names})").format(
-            count=len(same), why=_WHY.get(status, Text(status, status)), names=named(same)
+            count=len(same), why=_REASONS_BY_STATUS.get(status, Text(status, status)), names=named(same)
         )
         for status, same in kinds.items()
     ]

@@ -4,7 +4,7 @@ from gonogo.evidence.script.identifiers import last_name, same_code, words
 from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Run, translated
 
 # What may turn the text into something else on its way.
-_TURNED = (
+_CONVERSION_MARKERS = (
     b"strtobool",
     b"str2bool",
     b'"True"',
@@ -22,8 +22,10 @@ class CheckpointResumeTrueAsText(Hazard):
         given = launch.options.get("resume_from_checkpoint")
         if str(given.value).lower() not in ("true", "false") or launch.framework is not None or given.place is None:
             return
-        handed = [call for script in run.scripts for call in script.calls("*.train") if _hands_on(call)]
-        if not handed or any(word in one.source.data for one in run.scripts for word in _TURNED):
+        handed = [
+            call for script in run.scripts for call in script.calls("*.train") if _passes_argument_unchanged(call)
+        ]
+        if not handed or any(word in one.source.data for one in run.scripts for word in _CONVERSION_MARKERS):
             return
         yield self.finding(
             translated('The Trainer looks for a checkpoint in a folder called "{given}".').format(given=given.value),
@@ -39,16 +41,16 @@ class CheckpointResumeTrueAsText(Hazard):
         )
 
 
-def _hands_on(call: Call) -> bool:
+def _passes_argument_unchanged(call: Call) -> bool:
     """Whether ``train`` is given the argument's own value."""
     node = call.keyword_node("resume_from_checkpoint")
     if isinstance(node, ast.Name):
         found = [one for one in call.script.nodes(ast.Assign) if same_code(one.targets[0], node)]
-        return any(_is_the_argument(one.value) for one in found)
-    return node is not None and _is_the_argument(node)
+        return any(_is_resume_argument(one.value) for one in found)
+    return node is not None and _is_resume_argument(node)
 
 
-def _is_the_argument(node: ast.expr) -> bool:
+def _is_resume_argument(node: ast.expr) -> bool:
     """``args.resume_from_checkpoint``, ``training_args.resume_from_checkpoint``, as it is."""
     if not isinstance(node, ast.Attribute) or node.attr != "resume_from_checkpoint":
         return False

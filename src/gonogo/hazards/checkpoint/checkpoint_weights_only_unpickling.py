@@ -2,12 +2,12 @@ import ast
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.log.match import first_match, matched_text, one_line
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.match import collapse_whitespace, first_match, matched_text
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_script import first_argument, makers, mentions
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
-_REFUSED = Pattern(
+_REFUSED_PATTERN = Pattern(
     r"(?:GLOBAL|[Uu]nsupported (?:global|class):?) `?(?:GLOBAL )?([A-Za-z_][\w.]*\.[\w.]+)"
     r"|[Uu]nsupported (?:global|class|reduce)|not an allowed global"
     r"|safe_globals|unsupported persistent id|Trying to instantiate .{1,200} blocked"
@@ -15,8 +15,8 @@ _REFUSED = Pattern(
 _BROKEN_FILE = Pattern(r"[Uu]nsupported operand|invalid load key|pickle data was truncated|Ran out of input")
 _FAILED = "Weights only load failed"
 
-_OLD_DEFAULT = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
-_ALLOWED = (b"add_safe_globals", b"safe_globals(", _OLD_DEFAULT.encode(), b"functools.partial(torch.load")
+_NO_WEIGHTS_ONLY_VARIABLE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+_ALLOWED = (b"add_safe_globals", b"safe_globals(", _NO_WEIGHTS_ONLY_VARIABLE.encode(), b"functools.partial(torch.load")
 
 
 class CheckpointWeightsOnlyUnpickling(Hazard):
@@ -28,9 +28,9 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
             return
         if run.environment.within("torch", ">=2.6") is not True or mentions(run, script, *_ALLOWED):
             return
-        if run.launch is not None and not run.launch.variable(_OLD_DEFAULT).absent:
+        if run.launch is not None and not run.launch.variable(_NO_WEIGHTS_ONLY_VARIABLE).absent:
             return
-        saves = [(save, what) for save in script.calls("torch.save") if (what := _more_than_weights(script, save))]
+        saves = [(save, what) for save in script.calls("torch.save") if (what := _describe_non_weights(script, save))]
         loads = [load for load in script.calls("torch.load") if load.keyword("weights_only").absent]
         for load in loads:
             path = first_argument(load, "f")
@@ -61,14 +61,14 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
         """The unpickler's refusal, with the type that it names."""
         evidence = first_match(log, _FAILED, "WeightsUnpickler error", "was not an allowed global by default")
         evidence = evidence or first_match(log, "types accepted by default with weights_only")
-        evidence = evidence or cut_in(log, ("torch/serialization", "UnpicklingError(_get_wo_message"))
+        evidence = evidence or find_truncated_error(log, ("torch/serialization", "UnpicklingError(_get_wo_message"))
         if evidence is None or outside_training(log):
             return
         message = matched_text(log, evidence)
-        everything = one_line(
+        everything = collapse_whitespace(
             " ".join(line.text for line in log.lines if "GLOBAL" in line.text or "class" in line.text)
         )
-        refused = _REFUSED.search(message) or _REFUSED.search(everything)
+        refused = _REFUSED_PATTERN.search(message) or _REFUSED_PATTERN.search(everything)
         if refused is None and _BROKEN_FILE.search(message):
             return  # no pickle at all: a page of HTML, a pointer of Git LFS, a file cut short
         named = refused.group(1) if refused else None
@@ -94,11 +94,11 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
         )
 
 
-def _same(one: ast.expr | None, other: ast.expr | None) -> bool:
-    return one is not None and other is not None and ast.dump(one) == ast.dump(other)
+def _same(left: ast.expr | None, other: ast.expr | None) -> bool:
+    return left is not None and other is not None and ast.dump(left) == ast.dump(other)
 
 
-def _more_than_weights(script: Script, save: Call) -> Text | None:
+def _describe_non_weights(script: Script, save: Call) -> Text | None:
     """What a call saves that weights_only refuses: a whole module, or the arguments as argparse gives them."""
     given = first_argument(save, "obj")
     if given is None:

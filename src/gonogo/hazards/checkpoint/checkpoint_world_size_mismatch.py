@@ -3,12 +3,12 @@ from pathlib import Path
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.paths import is_file, is_folder
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, translated
 
-_RAISED = "The checkpoint being loaded used a DP"
+_WORLD_SIZE_MESSAGE = "The checkpoint being loaded used a DP"
 """The line of DeepSpeed that raises it, where a log ends there."""
 _SIZES = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)")
 
@@ -34,7 +34,7 @@ class CheckpointWorldSizeMismatch(Hazard):
             return
         if run.config.get("checkpoint", "load_universal").truth or run.arguments.has("tensor_parallel_size"):
             return
-        saved = _ranks_in(launch.cwd / given.string)
+        saved = _count_checkpoint_ranks(launch.cwd / given.string)
         if saved in (0, size):
             return
         yield self.finding(
@@ -50,10 +50,14 @@ class CheckpointWorldSizeMismatch(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's refusal, with both numbers."""
         evidence = first_match(
-            log, "used a DP world size", "current world size is", "ZeRO's optimizer state partitioning", _RAISED
+            log,
+            "used a DP world size",
+            "current world size is",
+            "ZeRO's optimizer state partitioning",
+            _WORLD_SIZE_MESSAGE,
         )
         if evidence is None:
-            evidence = cut_in(log, ("runtime/engine", "The checkpoint being loaded used a DP"))
+            evidence = find_truncated_error(log, ("runtime/engine", "The checkpoint being loaded used a DP"))
             if evidence is not None:
                 yield self._found(evidence, None, Certainty.CERTAIN)
             return
@@ -82,7 +86,7 @@ class CheckpointWorldSizeMismatch(Hazard):
         )
 
 
-def _ranks_in(folder: Path) -> int:
+def _count_checkpoint_ranks(folder: Path) -> int:
     """How many ranks have written a part of a ZeRO checkpoint; 0 for a folder that holds none."""
     try:
         steps = [one for one in folder.glob("global_step*") if is_folder(one)]

@@ -1,11 +1,11 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.trained_size import billions_trained
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, translated
 
-_WRITER = Pattern(
+_WRITE_ERROR_PATTERN = Pattern(
     r"PytorchStreamWriter failed writing|inline_container\.cc:\d+\] ?\. ?unexpected pos|unexpected pos \d+ vs \d+"
     r"|Error while serializing: (?:IoError|I/O error)|StorageFull|basic_ios::clear: iostream error"
     r"|write\(\): (?:fd \d+ failed with )?(?:Input/output error|No space left|Disk quota)"
@@ -20,9 +20,17 @@ _SAVES = (
     "serialize_file", "_save", "save_model", "save_state", "checkpoint_engine", "torch.save", "save_16bit_model",
     "save_weights",
 )  # fmt: skip
-_LOADS = ("file_download.py", "arrow_writer.py", "datasets/builder.py", "download", "SemLock", "load_dataset", ".map(")
-_SAYS_IT_SAVES = Pattern(r"(?i)sav(?:e|ing)\b.{0,30}(?:checkpoint|model|optimizer)|checkpoint-\d+|global_step\d+|保存")
-_OTHER_PLACE = Pattern(
+_LOADING_FRAMES = (
+    "file_download.py",
+    "arrow_writer.py",
+    "datasets/builder.py",
+    "download",
+    "SemLock",
+    "load_dataset",
+    ".map(",
+)
+_SAVING_PATTERN = Pattern(r"(?i)sav(?:e|ing)\b.{0,30}(?:checkpoint|model|optimizer)|checkpoint-\d+|global_step\d+|保存")
+_OTHER_CONSUMER_PATTERN = Pattern(
     r"/dev/shm|SemLock|NCCL WARN|shared memory|torch_extensions|\.triton|pip install|wandb/|core dump"
 )
 
@@ -90,18 +98,20 @@ class CheckpointWriteDiskFull(Hazard):
 
 
 def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certainty]:
-    if cut := cut_in(log, ("torch/serialization.py", "write_record"), ("torch/serialization.py", "write_end_of_file")):
+    if cut := find_truncated_error(
+        log, ("torch/serialization.py", "write_record"), ("torch/serialization.py", "write_end_of_file")
+    ):
         return cut, Certainty.LIKELY
-    if written := next(log.errors_of(says=_WRITER), None) or log.find(_WRITER):
+    if written := next(log.errors_of(says=_WRITE_ERROR_PATTERN), None) or log.find(_WRITE_ERROR_PATTERN):
         return written, Certainty.CERTAIN
-    if log.find(_OTHER_PLACE) is not None:
+    if log.find(_OTHER_CONSUMER_PATTERN) is not None:
         return None, Certainty.POSSIBLE
     for error in log.errors_of(says=_NO_SPACE):
-        if error.passes(*_LOADS):
+        if error.passes(*_LOADING_FRAMES):
             return None, Certainty.POSSIBLE
         if error.passes(*_SAVES):
             return error, Certainty.CERTAIN
     found = next(log.errors_of(says=_NO_SPACE), None) or log.find(_NO_SPACE)
     if found is None:
         return None, Certainty.POSSIBLE
-    return found, Certainty.LIKELY if log.find(_SAYS_IT_SAVES) else Certainty.POSSIBLE
+    return found, Certainty.LIKELY if log.find(_SAVING_PATTERN) else Certainty.POSSIBLE

@@ -1,13 +1,13 @@
 import ast
 
-from gonogo.evidence.log.context import several_processes
+from gonogo.evidence.log.context import has_several_processes
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.rank_tests import mentions_rank
 from gonogo.hazards.facts.training_script import DDP, first_argument, mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, translated
 
 # Checkpoints that all ranks write together, and savers that look to the rank themselves.
-_OTHERWISE = (
+_COORDINATED_SAVE_MARKERS = (
     b"FullyShardedDataParallel",
     b"deepspeed",
     b"save_on_master",
@@ -15,20 +15,36 @@ _OTHERWISE = (
     b"lightning",
     b"setup_for_distributed",
 )
-_SAVING = ("save_checkpoint", "_rotate_checkpoints", "remove_checkpoint", "clean_checkpoint", "ckpt", "smart_remove")
-_REARRANGES = ("rmtree", "os.rename", "os.replace", "os.rmdir", "os.unlink", "os.remove", "shutil.move", "os.makedirs")
+_SAVING_FRAMES = (
+    "save_checkpoint",
+    "_rotate_checkpoints",
+    "remove_checkpoint",
+    "clean_checkpoint",
+    "ckpt",
+    "smart_remove",
+)
+_FILE_MOVING_CALLS = (
+    "rmtree",
+    "os.rename",
+    "os.replace",
+    "os.rmdir",
+    "os.unlink",
+    "os.remove",
+    "shutil.move",
+    "os.makedirs",
+)
 _CHECKPOINT = Pattern(r"(?i)checkpoint|ckpt|\.pt\b|global_step|[/_]step_?\d+")
-_NOT_EMPTY = Pattern(r"\[Errno (?:39|17|2)\]")
+_PATH_CONFLICT_PATTERN = Pattern(r"\[Errno (?:39|17|2)\]")
 
 
 class CheckpointWrittenByEveryRank(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A folder of checkpoints that is gone, or there already, where this rank removes, renames or makes it."""
         for error in log.errors_of("FileNotFoundError", "FileExistsError", "OSError"):
-            saves = error.passes(*_SAVING) or _CHECKPOINT.search(error.message)
-            if not saves or not error.passes(*_REARRANGES) or several_processes(log) is False:
+            saves = error.passes(*_SAVING_FRAMES) or _CHECKPOINT.search(error.message)
+            if not saves or not error.passes(*_FILE_MOVING_CALLS) or has_several_processes(log) is False:
                 continue
-            if error.type == "OSError" and not _NOT_EMPTY.search(error.message):
+            if error.type == "OSError" and not _PATH_CONFLICT_PATTERN.search(error.message):
                 continue
             several = len(error.ranks) > 1 or error.count > 1
             yield self.log_finding(
@@ -47,7 +63,7 @@ class CheckpointWrittenByEveryRank(Hazard):
                         "or newer"
                     ),
                 ),
-                certainty=Certainty.LIKELY if several or several_processes(log) else Certainty.POSSIBLE,
+                certainty=Certainty.LIKELY if several or has_several_processes(log) else Certainty.POSSIBLE,
                 confirm=translated("With one process it does not fail"),
             )
             return
@@ -57,11 +73,11 @@ class CheckpointWrittenByEveryRank(Hazard):
         data = script.source.data
         if b"torch.save" not in data or b"DistributedDataParallel" not in data or run.world_size == 1:
             return
-        if mentions(run, script, *_OTHERWISE) or next(script.calls(DDP), None) is None:
+        if mentions(run, script, *_COORDINATED_SAVE_MARKERS) or next(script.calls(DDP), None) is None:
             return
         for call in script.calls("torch.save"):
             path = first_argument(call, "f", index=1)
-            if path is None or mentions_rank(script, path) or not _reached_by_all(script, call.node, 0):
+            if path is None or mentions_rank(script, path) or not _runs_on_all_ranks(script, call.node, 0):
                 continue
             yield self.finding(
                 translated("Every rank reaches this torch.save and writes to the same path."),
@@ -72,7 +88,7 @@ class CheckpointWrittenByEveryRank(Hazard):
             )
 
 
-def _reached_by_all(script: Script, node: ast.AST, depth: int) -> bool:
+def _runs_on_all_ranks(script: Script, node: ast.AST, depth: int) -> bool:
     """Whether nothing on the way to a node has to do with ranks: no test around it, nor around its function's calls."""
     if any(mentions_rank(script, test) for test in script.guarded_by(node)) or depth > 4:
         return False
@@ -84,4 +100,4 @@ def _reached_by_all(script: Script, node: ast.AST, depth: int) -> bool:
     calls = [call for call in script.index.calls if isinstance(call.func, ast.Name) and call.func.id == function.name]
     if not calls:  # a main that mp.spawn starts, or a function for others
         return function.name in ("main", "train", "run", "worker", "main_worker")
-    return any(_reached_by_all(script, call, depth + 1) for call in calls)
+    return any(_runs_on_all_ranks(script, call, depth + 1) for call in calls)

@@ -2,10 +2,10 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _NAME = r"[^\s'\"]*\.(?:bin|pt|pth|ckpt|safetensors)"
-_NO_PARENT = Pattern(rf"Parent directory ['\"`]?({_NAME})['\"`/]* does not exist")
-_EXISTS = Pattern(rf"File exists: ['\"]({_NAME})['\"]")
-_IS_FOLDER = Pattern(rf"Is a directory: ['\"]({_NAME})/?['\"]")
-_SCRIPT = Pattern(r"zero_to_fp32|convert_zero_checkpoint_to_fp32_state_dict")
+_NO_PARENT_PATTERN = Pattern(rf"Parent directory ['\"`]?({_NAME})['\"`/]* does not exist")
+_FILE_EXISTS_PATTERN = Pattern(rf"File exists: ['\"]({_NAME})['\"]")
+_IS_FOLDER_PATTERN = Pattern(rf"Is a directory: ['\"]({_NAME})/?['\"]")
+_SCRIPT_NAME_PATTERN = Pattern(r"zero_to_fp32|convert_zero_checkpoint_to_fp32_state_dict")
 
 
 class CheckpointZeroToFp32OutputDir(Hazard):
@@ -41,15 +41,15 @@ class CheckpointZeroToFp32OutputDir(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A weights file's name as a folder that isn't there, or that is one."""
-        by_script = log.passes("zero_to_fp32", "convert_zero_checkpoint") or log.find(_SCRIPT) is not None
-        by_script = by_script or log.setup.mentions(_SCRIPT.text)
+        by_script = log.passes("zero_to_fp32", "convert_zero_checkpoint") or log.find(_SCRIPT_NAME_PATTERN) is not None
+        by_script = by_script or log.setup.mentions(_SCRIPT_NAME_PATTERN.text)
         release = log.setup.release("deepspeed")
         older = release is not None and (*release, 99, 99)[:3] < (0, 15, 3)
         if older:
             return
-        if found := log.find(_NO_PARENT):
+        if found := log.find(_NO_PARENT_PATTERN):
             certainty = Certainty.CERTAIN if by_script else Certainty.LIKELY
-        elif by_script and (found := log.find(_EXISTS) or log.find(_IS_FOLDER)):
+        elif by_script and (found := log.find(_FILE_EXISTS_PATTERN) or log.find(_IS_FOLDER_PATTERN)):
             certainty = Certainty.LIKELY
         else:
             return

@@ -1,7 +1,7 @@
 from gonogo.hazards.checkpoint._lost_states import listed, ranks_of, resumed
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, translated
 
-_LOST = ("not-written", "not-read", "partly", "other-state", "other-dtype")
+_LOST_STATUSES = ("not-written", "not-read", "partly", "other-state", "other-dtype")
 
 
 class ResumeOptimizerNotRestored(Hazard):
@@ -11,7 +11,7 @@ class ResumeOptimizerNotRestored(Hazard):
         if life is None:
             return
         states = [row for row in life.states if row.kind == "optimizer"]
-        lost = [row for row in states if row.status in _LOST]
+        lost = [row for row in states if row.status in _LOST_STATUSES]
         if lost:
             yield self.finding(
                 translated("Of {all} tensors of the optimizer's state, these are lost by the resume: {rows}.").format(

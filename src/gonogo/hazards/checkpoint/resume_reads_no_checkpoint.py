@@ -1,5 +1,5 @@
 from gonogo.evidence.rehearsal.life_table import life_report
-from gonogo.hazards.checkpoint._lost_states import may_have_read
+from gonogo.hazards.checkpoint._lost_states import may_have_resumed
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, translated
 
 
@@ -7,7 +7,7 @@ class ResumeReadsNoCheckpoint(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Told how to resume, the program trains, and none of its state comes from a file of the first life."""
         life = life_report(record)
-        if life is None or record.resumes_as_given or not life.trains_on or may_have_read(life):
+        if life is None or record.resumes_as_given or not life.trains_on or may_have_resumed(life):
             return
         yield self.finding(
             translated(

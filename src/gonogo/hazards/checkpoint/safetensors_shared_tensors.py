@@ -5,17 +5,17 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.evidence.log.truncated_traceback import cut_in
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.facts.training_script import first_argument, is_trainer, makers, trained
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text, translated
 
 _WORDS = ("Some tensors share memory", "trying to be saved contained shared tensors")
-_REFUSES = (("safetensors/torch.py", "raise RuntimeError("), ("modeling_utils.py", "save_pretrained"))
-_NAMES = compiled_when_used(r"'([^']{1,200})'")
+_REFUSING_FRAMES = (("safetensors/torch.py", "raise RuntimeError("), ("modeling_utils.py", "save_pretrained"))
+_NAMES = lazy_compile(r"'([^']{1,200})'")
 
-_SAVE_MODEL = (
+_SAVE_MODEL_CURE = (
     translated("safetensors.torch.save_model(model, path) writes a shared tensor once; load it with load_model"),
     translated("Or model.save_pretrained(folder) of a transformers model"),
 )
@@ -25,11 +25,11 @@ class SafetensorsSharedTensors(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """save_file of a model that ties two weights; a module of the script's own that ties two, under the Trainer."""
         if b"save_file" in script.source.data:
-            yield from self._saved_by_hand(script, run)
+            yield from self._in_save_file_calls(script, run)
         if b".weight = " in script.source.data and b"nn.Module" in script.source.data:
-            yield from self._saved_by_trainer(script, run)
+            yield from self._in_trainer_saves(script, run)
 
-    def _saved_by_hand(self, script: Script, run: Run) -> Findings:
+    def _in_save_file_calls(self, script: Script, run: Run) -> Findings:
         for call in script.calls("safetensors.torch.save_file"):
             given = first_argument(call, "tensors")
             if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute) or given.args:
@@ -37,11 +37,11 @@ class SafetensorsSharedTensors(Hazard):
             if given.func.attr != "state_dict":
                 continue
             model = given.func.value
-            tied = next((node for node in _ties(script)), None)
+            tied = next((node for node in _weight_tying_statements(script)), None)
             made = makers(script, model)
             hub = any(one.method == "from_pretrained" for one in made)
             by_config = hub and run.model is not None and run.model.value("tie_word_embeddings") is True
-            own = tied is not None and any(_makes(script, one, tied) for one in made)
+            own = tied is not None and any(_constructs_tied_class(script, one, tied) for one in made)
             if not by_config and not own:
                 continue
             name = script.place(model).text
@@ -56,7 +56,7 @@ class SafetensorsSharedTensors(Hazard):
                     name=name,
                     why=translated("tie_word_embeddings in its config.json") if by_config else translated("see below"),
                 ),
-                cure=_SAVE_MODEL,
+                cure=_SAVE_MODEL_CURE,
                 spans=(
                     call.place.span(),
                     script.place(tied).span(translated("tied here")) if own and tied is not None else None,
@@ -69,7 +69,7 @@ class SafetensorsSharedTensors(Hazard):
                 else None,
             )
 
-    def _saved_by_trainer(self, script: Script, run: Run) -> Findings:
+    def _in_trainer_saves(self, script: Script, run: Run) -> Findings:
         if run.environment.within("transformers", ">=4.35,<5") is not True:
             return
         safe = run.arguments.get("save_safetensors")
@@ -81,12 +81,12 @@ class SafetensorsSharedTensors(Hazard):
         for trainer, node in trained(script):
             if not is_trainer(trainer):
                 continue
-            for tie in _ties(script):
+            for tie in _weight_tying_statements(script):
                 owner = script.enclosing_class(tie)
                 if owner is None:
                     continue
                 plain = owner.is_subclass("torch.nn.Module") and not owner.is_subclass("*PreTrained*")
-                if not plain or not any(_makes(script, one, tie) for one in makers(script, node)):
+                if not plain or not any(_constructs_tied_class(script, one, tie) for one in makers(script, node)):
                     continue
                 if any(name in owner.methods for name in ("state_dict", "save_pretrained")):
                     continue
@@ -114,7 +114,7 @@ class SafetensorsSharedTensors(Hazard):
         names = _NAMES.findall(matched_text(log, quoted).partition("[")[2]) if quoted is not None else []
         certainty = Certainty.CERTAIN
         if evidence is None and not log.errors:
-            evidence = cut_in(log, *_REFUSES, within=1)
+            evidence = find_truncated_error(log, *_REFUSING_FRAMES, max_frames=1)
             certainty = Certainty.LIKELY
         if evidence is None or outside_training(log):
             return
@@ -146,7 +146,7 @@ class SafetensorsSharedTensors(Hazard):
         )
 
 
-def _ties(script: Script) -> Iterator[ast.Assign]:
+def _weight_tying_statements(script: Script) -> Iterator[ast.Assign]:
     """``self.head.weight = self.embed.weight``."""
     for node in script.nodes(ast.Assign):
         target, value = node.targets[0], node.value
@@ -156,9 +156,9 @@ def _ties(script: Script) -> Iterator[ast.Assign]:
             yield node
 
 
-def _makes(script: Script, call: Call, tie: ast.Assign) -> bool:
+def _constructs_tied_class(script: Script, call: Call, tie_assignment: ast.Assign) -> bool:
     """Whether a call makes an object of the class that has the tie."""
-    owner = script.enclosing_class(tie)
+    owner = script.enclosing_class(tie_assignment)
     return owner is not None and call.name == owner.name
 
 

@@ -1,7 +1,12 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import innermost, places
 from gonogo.evidence.rehearsal.record import LoadedWeights
-from gonogo.hazards.facts.drawn_weights import abbreviated_names, lists_of_drawn, lost_in_conversion, named_instead
+from gonogo.hazards.facts.drawn_weights import (
+    abbreviated_names,
+    find_newly_initialized,
+    is_lost_in_conversion,
+    named_instead,
+)
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Severity, Text, translated
 
 _MAX_NEW_SHARE = 0.5
@@ -33,7 +38,7 @@ class WeightsNotLoaded(Hazard):
         lacking: dict[tuple[str, str], tuple[LoadedWeights, list[int]]] = {}
         for rank in record.ranks:
             for drawn in rank.drawn_weights:
-                if not lost_in_conversion(drawn, rank) and (drawn.held or drawn.share > _MAX_NEW_SHARE):
+                if not is_lost_in_conversion(drawn, rank) and (drawn.held or drawn.share > _MAX_NEW_SHARE):
                     lacking.setdefault((drawn.model, drawn.source), (drawn, []))[1].append(rank.rank)
         for drawn, ranks in lacking.values():
             yield self.finding(
@@ -46,7 +51,7 @@ class WeightsNotLoaded(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' list of what it drew, where it names the layers themselves."""
-        for found, names in lists_of_drawn(log):
+        for found, names in find_newly_initialized(log):
             body = [name for name in names if _LAYER_WEIGHT.search(name) and not _NEW_BY_DESIGN.search(name)]
             body += [name for name in names if _EXPERTS.search(name)]
             if not body:

@@ -7,52 +7,54 @@ from collections.abc import Sequence
 
 from gonogo.evidence.dumps.collective_mismatch import CollectiveMismatch
 from gonogo.evidence.dumps.flight_recorder import RecordedCall
-from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
+from gonogo.evidence.guarded.whereabouts import innermost_user_frame, whereabouts
 from gonogo.finding.frame import Frame
-from gonogo.finding.ranks import capital, ranks_text
+from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.hazards.rule import Span, Text, translated
 
-LOOK_AT_LOGS = translated("The logs of the ranks that did not arrive: one that died earlier also makes the others wait")
+CHECK_MISSING_RANK_LOGS = translated(
+    "The logs of the ranks that did not arrive: one that died earlier also makes the others wait"
+)
 
 
-def describe_mismatch(parted: CollectiveMismatch) -> Text:
+def describe_mismatch(mismatch: CollectiveMismatch) -> Text:
     """Which ranks wait in which call, and what the others did."""
     waiting = translated("{ranks} {called} {call} as call {number} of group {group}{at};").format(
-        ranks=capital(ranks_text(parted.waiting)),
-        called="made" if parted.kind != "missing" else "waits in" if len(parted.waiting) == 1 else "wait in",
-        call=_call(parted.call),
-        number=parted.call.sequence,
-        group=parted.call.group or "0",
-        at=at(parted.call.frames),
+        ranks=capitalize_text(ranks_text(mismatch.waiting)),
+        called="made" if mismatch.kind != "missing" else "waits in" if len(mismatch.waiting) == 1 else "wait in",
+        call=_call(mismatch.call),
+        number=mismatch.call.sequence,
+        group=mismatch.call.group or "0",
+        at=at(mismatch.call.frames),
     )
-    others = ranks_text(parted.others)
-    if parted.kind != "missing" and parted.others_call is not None:
+    others = ranks_text(mismatch.others)
+    if mismatch.kind != "missing" and mismatch.others_call is not None:
         rest = translated("{others} made {call} instead{at}.").format(
-            others=others, call=_call(parted.others_call), at=at(parted.others_call.frames)
+            others=others, call=_call(mismatch.others_call), at=at(mismatch.others_call.frames)
         )
-    elif parted.others_call is not None:
+    elif mismatch.others_call is not None:
         rest = translated("{others} {have} not reached it: the last call there was {number}, {call}{at}.").format(
             others=others,
-            have="has" if len(parted.others) == 1 else "have",
-            number=parted.others_call.sequence,
-            call=_call(parted.others_call),
-            at=at(parted.others_call.frames),
+            have="has" if len(mismatch.others) == 1 else "have",
+            number=mismatch.others_call.sequence,
+            call=_call(mismatch.others_call),
+            at=at(mismatch.others_call.frames),
         )
-    elif not parted.dumped:
+    elif not mismatch.dumped:
         rest = translated("there is no dump for {others}.").format(others=others)
     else:
         rest = translated("the dump of {others} has no call of this group.").format(others=others)
     report = translated("{waiting} {rest}").format(waiting=waiting, rest=rest)
-    return translated("{report}{blocked}").format(report=report, blocked=_blocked_in(parted))
+    return translated("{report}{blocked}").format(report=report, blocked=_blocked_in(mismatch))
 
 
-def _blocked_in(parted: CollectiveMismatch) -> Text:
+def _blocked_in(mismatch: CollectiveMismatch) -> Text:
     """In which other group's call the first of the others waits meanwhile."""
-    call = parted.blocked_in
-    if call is None or call.group == parted.call.group:
+    call = mismatch.blocked_in
+    if call is None or call.group == mismatch.call.group:
         return Text("", "")
     return translated(" {rank} waits in {call} instead, call {number} of group {group}{at}.").format(
-        rank=capital(ranks_text(parted.others[:1])),
+        rank=capitalize_text(ranks_text(mismatch.others[:1])),
         call=_call(call),
         number=call.sequence,
         group=call.group or "0",
@@ -62,7 +64,7 @@ def _blocked_in(parted: CollectiveMismatch) -> Text:
 
 def at(frames: Sequence[Frame]) -> Text:
     """Where a stack stands in the user's code, and what is done there; empty where there is no stack."""
-    frame = own_frame(frames)
+    frame = innermost_user_frame(frames)
     if frame is None:
         return Text("", "")
     known = whereabouts(frames)
@@ -73,10 +75,10 @@ def at(frames: Sequence[Frame]) -> Text:
     )
 
 
-def span(parted: CollectiveMismatch) -> Span:
+def span(mismatch: CollectiveMismatch) -> Span:
     """The dump of a rank that waits."""
-    call = translated("{call}, call {number}").format(call=_call(parted.call), number=parted.call.sequence)
-    return Span(parted.path, 1, label=call)
+    call = translated("{call}, call {number}").format(call=_call(mismatch.call), number=mismatch.call.sequence)
+    return Span(mismatch.path, 1, label=call)
 
 
 def _call(call: RecordedCall) -> str:

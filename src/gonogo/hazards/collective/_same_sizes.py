@@ -4,15 +4,15 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
-from gonogo.hazards.facts.all_ranks import script_at
-from gonogo.hazards.facts.zero_files import is_engine
+from gonogo.hazards.facts.divergence_fixes import script_at
+from gonogo.hazards.facts.zero_usage import is_engine
 from gonogo.hazards.rule import Fix, Hazard, Run, translated
 
-_ONE_TYPE = translated("Make the tensor {dtype} on every rank")
+_SAME_DTYPE_FIX = translated("Make the tensor {dtype} on every rank")
 _ALL_GRADIENTS = translated("Add all parameters times zero to the loss, so that each has a gradient on every rank")
 
 
-def one_type(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+def same_dtype_fixes(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """``torch.tensor(…)`` without a dtype, which takes that of each rank's own values."""
     types = {call.dtype for _, call in divergence.calls if call.dtype}
     floating = next((name for name in sorted(types) if "float" in name), None)
@@ -30,10 +30,10 @@ def one_type(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
             if isinstance(made, ast.Call) and script.qualified(made.func) in ("torch.tensor", "torch.as_tensor"):
                 edit = script.setting_keyword(made, "dtype", f"torch.{floating.removeprefix('torch.')}")
                 if edit is not None:
-                    yield Hazard.fix(_ONE_TYPE.format(dtype=floating), edit, safe=False)
+                    yield Hazard.fix(_SAME_DTYPE_FIX.format(dtype=floating), edit, safe=False)
 
 
-def all_gradients(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+def all_gradient_fixes(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """A term of all parameters before the backward of ZeRO 1 and 2, whose parameters are whole."""
     if divergence.zero_stage == 3 or not any("reduce" in call.operator for _, call in divergence.calls):
         return

@@ -1,7 +1,7 @@
 from packaging.version import Version
 
 from gonogo.evidence.environment.version_range import parse_version
-from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
 
@@ -14,7 +14,7 @@ class AccelerateRtx4000NeedsP2pOff(LoggedHazard):
         driver = parse_version(environment.driver.string or "")
         if launch is None or launch.launcher == "accelerate" or len(environment.gpus) < 2 or not cards:
             return
-        if driver is None or driver >= Version("550.40.07") or with_trainer(run) is not True:
+        if driver is None or driver >= Version("550.40.07") or uses_trainer(run) is not True:
             return
         names = ("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE")
         if all(not launch.variable(name).absent or environment.variable(name).known for name in names):

@@ -2,14 +2,20 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from gonogo.evidence.script.identifiers import last_name, picks_values, says, words
+from gonogo.evidence.script.identifiers import is_tensor_gather, last_name, says, words
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, Severity, translated
 
 Loop = ast.For | ast.AsyncFor | ast.While
-Leaving = ast.Break | ast.Return | ast.Continue
+ExitStatement = ast.Break | ast.Return | ast.Continue
 
-_MANY_RANKS = (b"init_process_group", b"deepspeed", b"Accelerator(", b"DistributedDataParallel", b"fully_shard")
-_AGREES = ("reduce", "allreduce", "gather", "allgather", "broadcast", "check_trigger")
+_DISTRIBUTED_MARKERS = (
+    b"init_process_group",
+    b"deepspeed",
+    b"Accelerator(",
+    b"DistributedDataParallel",
+    b"fully_shard",
+)
+_SYNCHRONIZING_WORDS = ("reduce", "allreduce", "gather", "allgather", "broadcast", "check_trigger")
 """Words of calls by which ranks agree on a value: `all_reduce`, `accelerator.gather`, `reduce_mean` ..."""
 _VALUE_METHODS = {
     "item",
@@ -37,13 +43,13 @@ class CollectiveBranchOnOwnLoss(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """``break``, ``return`` or, before the backward, ``continue`` under a test of the loss that is trained on."""
         data = script.source.data
-        if run.world_size == 1 or b"backward(" not in data or not any(word in data for word in _MANY_RANKS):
+        if run.world_size == 1 or b"backward(" not in data or not any(word in data for word in _DISTRIBUTED_MARKERS):
             return
         looked_at: Counter[Loop] = Counter()
         agreed: dict[Loop, bool] = {}
         for call in script.calls("*.backward"):
             loop = script.enclosing_loop(call.node)
-            loss = _loss_of(call)
+            loss = _loss_name(call)
             if loop is None or loss is None:
                 continue
             looked_at[loop] += 1
@@ -57,12 +63,12 @@ class CollectiveBranchOnOwnLoss(Hazard):
                     yield self._finding(script, call, test, leaving)
                     break
 
-    def _finding(self, script: Script, call: Call, test: ast.expr, leaving: Leaving) -> Finding:
+    def _finding(self, script: Script, call: Call, test: ast.expr, exit_statement: ExitStatement) -> Finding:
         return self.finding(
             translated(
                 "{test} is evaluated on each rank's own loss: a rank for which it holds leaves by {leaving}, and "
                 "the others wait for it in the backward pass."
-            ).format(test=script.place(test).text, leaving=type(leaving).__name__.lower()),
+            ).format(test=script.place(test).text, leaving=type(exit_statement).__name__.lower()),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=translated(
@@ -75,15 +81,15 @@ class CollectiveBranchOnOwnLoss(Hazard):
 
 def _agrees(node: ast.AST) -> bool:
     """Whether a call lets ranks agree on a value: `sync_stop()` does, `torch.cuda.synchronize()` does not."""
-    if not isinstance(node, ast.Call) or picks_values(node):
+    if not isinstance(node, ast.Call) or is_tensor_gather(node):
         return False
     name = last_name(node.func)
     if name[:1].isupper():  # a class: ReduceLROnPlateau
         return False
-    return says(name, *_AGREES) or not {"sync", "synchronize", "synchronise"}.isdisjoint(words(name)[:-1])
+    return says(name, *_SYNCHRONIZING_WORDS) or not {"sync", "synchronize", "synchronise"}.isdisjoint(words(name)[:-1])
 
 
-def _loss_of(call: Call) -> str | None:
+def _loss_name(call: Call) -> str | None:
     """The name that backward is called on: ``loss.backward()``, ``engine.backward(loss)``."""
     node = call.node.args[0] if call.node.args else call.receiver
     if isinstance(node, ast.Call) and node.args:  # scaler.scale(loss).backward()
@@ -102,7 +108,7 @@ def _made_of(loop: Loop, loss: str) -> set[str]:
     return own
 
 
-def _exits(script: Script, loop: Loop, backward: ast.Call) -> Iterator[tuple[ast.expr, Leaving]]:
+def _exits(script: Script, loop: Loop, backward: ast.Call) -> Iterator[tuple[ast.expr, ExitStatement]]:
     """Tests of this loop's own ``if`` statements under which an iteration or the loop is left."""
     for test in (node for node in ast.walk(loop) if isinstance(node, ast.If)):
         if script.enclosing_loop(test) is not loop or any(node is backward for node in ast.walk(test)):
@@ -113,7 +119,7 @@ def _exits(script: Script, loop: Loop, backward: ast.Call) -> Iterator[tuple[ast
                 yield test.test, node
 
 
-def _is_of(test: ast.AST, own: set[str]) -> bool:
+def _is_of(test: ast.AST, loss_names: set[str]) -> bool:
     """Whether a test is of the value of one of those names, by nothing but arithmetic and comparisons."""
     if isinstance(test, ast.Compare) and any(
         isinstance(one, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for one in test.ops
@@ -121,4 +127,6 @@ def _is_of(test: ast.AST, own: set[str]) -> bool:
         return False  # `loss is None` is a matter of the program, not of numbers
     called = [node for node in ast.walk(test) if isinstance(node, ast.Call)]
     names = {last_name(node.func) for node in called}
-    return names <= _VALUE_METHODS and any(isinstance(node, ast.Name) and node.id in own for node in ast.walk(test))
+    return names <= _VALUE_METHODS and any(
+        isinstance(node, ast.Name) and node.id in loss_names for node in ast.walk(test)
+    )

@@ -3,8 +3,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
-from gonogo.hazards.facts.all_ranks import equally_often, outside_of_rank_test
-from gonogo.hazards.facts.rank_tests import of_other_ranks, on_one_rank
+from gonogo.hazards.facts.divergence_fixes import fix_divergent_loop, fix_rank_conditional_call
+from gonogo.hazards.facts.rank_tests import excludes_some_ranks, on_one_rank
 from gonogo.hazards.rule import (
     Call,
     Certainty,
@@ -19,7 +19,7 @@ from gonogo.hazards.rule import (
 )
 
 # How many positional arguments come before the group.
-_WITHOUT_GROUP = {"barrier": 0, "reduce": 3, "gather": 3, "reduce_scatter": 3, "all_to_all_single": 4}
+_GROUP_ARGUMENT_INDEX = {"barrier": 0, "reduce": 3, "gather": 3, "reduce_scatter": 3, "all_to_all_single": 4}
 _WAITS = ("barrier", "wait_for_everyone")
 _TORCH_COLLECTIVES = (
     *("barrier", "all_reduce", "all_gather", "all_gather_object", "broadcast", "broadcast_object_list", "gather"),
@@ -38,8 +38,8 @@ _COLLECTIVES = (
 )
 
 
-_REHEARSED = translated("A collective returns when all ranks of its group have called it.")
-_TOGETHER = translated(
+_COLLECTIVE_EXPLANATION = translated("A collective returns when all ranks of its group have called it.")
+_DECIDE_TOGETHER_CURE = translated(
     "Let the ranks decide together whether to leave the loop: broadcast the decision of rank 0, or all_reduce it "
     "(ReduceOp.MAX)"
 )
@@ -52,7 +52,12 @@ class CollectiveInBranchOfOneRank(Hazard):
         if divergence is None:
             return
         if divergence.rank_exit is not None:
-            yield self.divergence_finding(divergence, divergence.telling_side(), cure=_TOGETHER, because=_REHEARSED)
+            yield self.divergence_finding(
+                divergence,
+                divergence.most_informative_side(),
+                cure=_DECIDE_TOGETHER_CURE,
+                reason=_COLLECTIVE_EXPLANATION,
+            )
         if divergence.rank_test is None:
             return
         side, _ = divergence.rank_test
@@ -61,20 +66,23 @@ class CollectiveInBranchOfOneRank(Hazard):
                 divergence,
                 side,
                 cure=translated("Move the call out of the branch, so that every rank reaches it"),
-                because=_REHEARSED,
+                reason=_COLLECTIVE_EXPLANATION,
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """What one rank does, all do."""
         divergence = rank_divergence(record)
         if divergence is not None:
-            yield from outside_of_rank_test(divergence, run)
+            yield from fix_rank_conditional_call(divergence, run)
         if divergence is not None and divergence.rank_exit is not None:
-            yield from equally_often(divergence, run)
+            yield from fix_divergent_loop(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Collectives in a branch of one rank, where no branch of the others has one."""
-        found = [*_in_branches(script, run), *((call, guard, None) for call, guard in _logged_together(script))]
+        found = [
+            *_collectives_in_branches(script, run),
+            *((call, guard, None) for call, guard in _sync_dist_calls(script)),
+        ]
         for call, guard, other in found:
             sure = run.distributed and call.method in _WAITS
             yield self.finding(
@@ -96,7 +104,7 @@ class CollectiveInBranchOfOneRank(Hazard):
             )
 
 
-def _in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr, Call | None]]:
+def _collectives_in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr, Call | None]]:
     """Collectives in a branch of one rank, with its test, and a call of other ranks in another function of the file.
 
     A call that other ranks make in a branch of the same function or class is this one's other side: then all ranks
@@ -105,7 +113,7 @@ def _in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr, Call | 
     data = script.source.data
     if run.world_size == 1 or (b"rank" not in data and b"is_main" not in data):
         return []
-    callers = _Callers(script)
+    callers = _CallerIndex(script)
     found: list[tuple[Call, ast.expr]] = []
     of_others: list[tuple[Call, ast.AST]] = []
     without_group, of_state = (
@@ -115,9 +123,9 @@ def _in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr, Call | 
         if call.passed("group") is not None or call.passed("process_group") is not None:
             continue
         if call.node in of_state:
-            if not _is_whole(script, call):
+            if not _is_full_state_dict(script, call):
                 continue
-        elif call.node not in without_group and len(call.node.args) > _WITHOUT_GROUP.get(call.method, 2):
+        elif call.node not in without_group and len(call.node.args) > _GROUP_ARGUMENT_INDEX.get(call.method, 2):
             continue
         guard = on_one_rank(script, call.node) or callers.on_one_rank(call.node)
         if guard is not None:
@@ -131,20 +139,20 @@ def _in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr, Call | 
             for one, where in of_others
             if one.method == call.method or {one.method, call.method} <= set(_WAITS)
         ]
-        if not any(_in_one_place(script, where, call.node) for _, where in alike):
+        if not any(_is_in_same_function_or_class(script, where, call.node) for _, where in alike):
             answers.append((call, guard, alike[0][0] if alike else None))
     return answers
 
 
-def _in_one_place(script: Script, one: ast.AST, other: ast.AST) -> bool:
+def _is_in_same_function_or_class(script: Script, first: ast.AST, other: ast.AST) -> bool:
     """Whether two nodes stand in the same function, or in methods of the same class."""
-    if script.enclosing_function(one) is script.enclosing_function(other):
+    if script.enclosing_function(first) is script.enclosing_function(other):
         return True
-    owner, others = script.enclosing_class(one), script.enclosing_class(other)
+    owner, others = script.enclosing_class(first), script.enclosing_class(other)
     return owner is not None and others is not None and owner.node is others.node
 
 
-def _is_whole(script: Script, call: Call) -> bool:
+def _is_full_state_dict(script: Script, call: Call) -> bool:
     """Whether a state dict is asked for that is gathered from all ranks."""
     options = call.passed("options")
     bound = script.bound_to(options.value) if options is not None else None
@@ -154,7 +162,7 @@ def _is_whole(script: Script, call: Call) -> bool:
     )
 
 
-def _logged_together(script: Script) -> Iterator[tuple[Call, ast.expr]]:
+def _sync_dist_calls(script: Script) -> Iterator[tuple[Call, ast.expr]]:
     """``self.log(…, sync_dist=True)`` of a LightningModule, which reduces the value over all ranks."""
     if b"sync_dist" not in script.source.data:
         return
@@ -165,7 +173,7 @@ def _logged_together(script: Script) -> Iterator[tuple[Call, ast.expr]]:
             yield call, guard
 
 
-class _Callers:
+class _CallerIndex:
     """Who calls a file's functions, by their names: each name is looked at once, however often it is defined."""
 
     def __init__(self, script: Script) -> None:
@@ -176,25 +184,25 @@ class _Callers:
         self._guards: dict[tuple[str, int], ast.expr | None] = {}
         self._of_others: dict[str, list[ast.AST]] = {}
 
-    def on_one_rank(self, node: ast.AST, deep: int = 3) -> ast.expr | None:
+    def on_one_rank(self, node: ast.AST, max_depth: int = 3) -> ast.expr | None:
         """The test by which only one rank calls the function that a node stands in, wherever it is called."""
         function = self.script.enclosing_function(node)
-        if function is None or not deep or function.decorator_list:
+        if function is None or not max_depth or function.decorator_list:
             return None
         if not isinstance(self.script.parent(function), ast.Module):
             return None
-        key = (function.name, deep)
+        key = (function.name, max_depth)
         if key not in self._guards:
-            self._guards[key] = self._guard_of(function.name, deep)
+            self._guards[key] = self._guard_of(function.name, max_depth)
         return self._guards[key]
 
-    def _guard_of(self, name: str, deep: int) -> ast.expr | None:
+    def _guard_of(self, name: str, max_depth: int) -> ast.expr | None:
         guard = None
         for use in self.uses[name]:
             called = self.script.parent(use)
             if not isinstance(called, ast.Call) or called.func is not use:
                 return None  # it is handed on
-            guard = on_one_rank(self.script, called) or self.on_one_rank(called, deep - 1)
+            guard = on_one_rank(self.script, called) or self.on_one_rank(called, max_depth - 1)
             if guard is None:
                 return None
         return guard
@@ -202,15 +210,15 @@ class _Callers:
     def of_others(self, node: ast.AST) -> list[ast.AST]:
         """The node, or the calls of its function, where they stand under a test that other ranks pass too."""
         function = self.script.enclosing_function(node)
-        found = [node] if self._passed_by_others(node) else []
+        found = [node] if self._runs_on_other_ranks(node) else []
         if function is None:
             return found
         if function.name not in self._of_others:
             calls = (
                 parent for use in self.uses[function.name] if isinstance(parent := self.script.parent(use), ast.Call)
             )
-            self._of_others[function.name] = [call for call in calls if self._passed_by_others(call)]
+            self._of_others[function.name] = [call for call in calls if self._runs_on_other_ranks(call)]
         return found + self._of_others[function.name]
 
-    def _passed_by_others(self, node: ast.AST) -> bool:
-        return any(of_other_ranks(self.script, test) for test in self.script.guarded_by(node))
+    def _runs_on_other_ranks(self, node: ast.AST) -> bool:
+        return any(excludes_some_ranks(self.script, test) for test in self.script.guarded_by(node))

@@ -4,8 +4,8 @@ from gonogo.evidence.dumps.collective_mismatch import find_mismatch
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.collective import _recorded as recorded
-from gonogo.hazards.collective._same_sizes import all_gradients, one_type
-from gonogo.hazards.facts.all_ranks import in_same_order
+from gonogo.hazards.collective._same_sizes import all_gradient_fixes, same_dtype_fixes
+from gonogo.hazards.facts.divergence_fixes import fix_dict_order
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
 _CURE = (
@@ -24,7 +24,7 @@ class CollectiveSizesDiffer(Hazard):
         if divergence is None:
             return
         if divergence.divergence.kind == "other-size":
-            yield self.divergence_finding(divergence, divergence.telling_side(), cure=_CURE)
+            yield self.divergence_finding(divergence, divergence.most_informative_side(), cure=_CURE)
 
     def in_log(self, log: FailureLog) -> Findings:
         """Flight Recorder dumps of ranks whose calls of one number have other sizes or types."""
@@ -36,13 +36,13 @@ class CollectiveSizesDiffer(Hazard):
                 cure=_CURE,
                 spans=recorded.span(unlike),
                 ranks=(*unlike.waiting, *unlike.others),
-                confirm=recorded.LOOK_AT_LOGS,
+                confirm=recorded.CHECK_MISSING_RANK_LOGS,
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """The same order, type or gradients on every rank."""
         divergence = rank_divergence(record)
         if divergence is not None:
-            yield from in_same_order(divergence, run)
-            yield from one_type(divergence, run)
-            yield from all_gradients(divergence, run)
+            yield from fix_dict_order(divergence, run)
+            yield from same_dtype_fixes(divergence, run)
+            yield from all_gradient_fixes(divergence, run)

@@ -2,7 +2,7 @@ from gonogo.hazards.facts.training_script import DDP, mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 # What makes a process group, by itself or within.
-_MAKES = (
+_GROUP_CREATION_MARKERS = (
     *(b"init_process_group", b"init_dist", b"dist_init", b"setup_dist", b"init_device_mesh", b"init_parallel"),
     *(
         b"accelerate",
@@ -24,7 +24,7 @@ class DdpWithoutProcessGroup(Hazard):
         """DDP without a guard, and none of the words that make a group in the run's scripts."""
         if b"DistributedDataParallel" not in script.source.data or run.launch is None or not run.scripts:
             return
-        if mentions(run, script, *_MAKES):
+        if mentions(run, script, *_GROUP_CREATION_MARKERS):
             return
         for call in script.calls(DDP):
             if script.guarded_by(call.node):

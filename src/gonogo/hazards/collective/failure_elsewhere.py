@@ -1,17 +1,17 @@
 from gonogo.evidence.log.exit_summary import exits, first_failure
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.log.stall import STALL_WORDS, Stall, is_time_out, stall_of
+from gonogo.evidence.log.stall import STALL_WORDS, Stall, find_stall, is_timeout_message
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
 
-_CONSEQUENCE = Pattern(
+_CONSEQUENCE_PATTERN = Pattern(
     r"ChildFailedError|Connection closed by (?:remote )?peer|Connection reset by peer|[Bb]roken pipe"
     r"|NCCL communicator was aborted|remote process exited|closing signal SIGTERM|got signal: 15\b"
     r"|Received (?:Signals\.SIGTERM|15) death signal|exits with return code|ProcessExitedException"
     r"|(?:actor is dead because its|A) worker (?:process has )?died\b"
     r"|failed \(exitcode|recvValue failed|failed to recv, got 0 bytes|Some NCCL operations have failed"
 )
-_TERMINATED = Pattern(r"got signal: 15\b|Received (?:Signals\.SIGTERM|15) death signal")
+_SIGTERM_PATTERN = Pattern(r"got signal: 15\b|Received (?:Signals\.SIGTERM|15) death signal")
 _MEANINGS = {
     -9: translated("killed (SIGKILL): usually host memory"),
     -11: translated("a segmentation fault"),
@@ -38,13 +38,15 @@ class FailureElsewhere(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """What a dead rank leaves behind, where no error stands beside it that could be the cause."""
-        if any(error.role is Role.ROOT and not is_time_out(error.message) for error in log.errors):
+        if any(error.role is Role.ROOT and not is_timeout_message(error.message) for error in log.errors):
             return
-        stall = stall_of(log)
+        stall = find_stall(log)
         first = first_failure(log)
         waited = stall.time_outs[0].found if stall and stall.time_outs else None
         left = next((error for error in log.errors if error.role is Role.CASCADE), None)
-        evidence = (first.found if first else waited) or left or (stall and stall.by_store) or log.find(_CONSEQUENCE)
+        evidence = (
+            (first.found if first else waited) or left or (stall and stall.by_store) or log.find(_CONSEQUENCE_PATTERN)
+        )
         if evidence is None:
             return
         code = next((code for _, code in exits(log)), None)
@@ -53,9 +55,9 @@ class FailureElsewhere(Hazard):
         yield self.log_finding(
             evidence,
             translated("{who}{code}{waits}").format(
-                who=_who(log, first.rank if first else None, first.host if first else None),
-                code=_meaning(code),
-                waits=_waits(waited),
+                who=_describe_first_failure(log, first.rank if first else None, first.host if first else None),
+                code=_describe_exit_code(code),
+                waits=_describe_waiting(waited),
             ),
             cure=(
                 translated(
@@ -69,18 +71,18 @@ class FailureElsewhere(Hazard):
                 ),
             ),
             certainty=Certainty.POSSIBLE,
-            ranks=(first.rank,) if first and first.rank is not None else _waiting(stall),
+            ranks=(first.rank,) if first and first.rank is not None else _timed_out_ranks(stall),
             confirm=translated("The log of the rank that ended first has the error"),
         )
 
 
-def _waiting(stall: Stall | None) -> tuple[int, ...]:
+def _timed_out_ranks(stall: Stall | None) -> tuple[int, ...]:
     """The ranks that timed out."""
     ranks = {one.found.line.rank for one in stall.time_outs} if stall else set()
     return tuple(sorted(rank for rank in ranks if rank is not None))
 
 
-def _who(log: FailureLog, rank: int | None, host: str | None) -> Text:
+def _describe_first_failure(log: FailureLog, rank: int | None, host: str | None) -> Text:
     if rank is not None:
         return translated("torchrun saw rank {rank}{host} fail first: its log has the cause.").format(
             rank=rank, host=Text(f" on {host}", f"（{host}）") if host else Text("", " ")
@@ -89,7 +91,7 @@ def _who(log: FailureLog, rank: int | None, host: str | None) -> Text:
         return translated(
             "The run was interrupted (Ctrl-C, SIGINT); where it was then shows at most what it was waiting for."
         )
-    if log.find(_TERMINATED):
+    if log.find(_SIGTERM_PATTERN):
         return translated(
             "The launcher itself was sent SIGTERM: by a scheduler (time limit, preemption), a user, or another node's "
             "launcher."
@@ -100,13 +102,13 @@ def _who(log: FailureLog, rank: int | None, host: str | None) -> Text:
     )
 
 
-def _meaning(code: int | None) -> Text:
+def _describe_exit_code(code: int | None) -> Text:
     if code is None or code not in _MEANINGS:
         return Text("", "")
     return translated(" Exit code {code}: {meaning}.").format(code=code, meaning=_MEANINGS[code])
 
 
-def _waits(waited: LineMatch | None) -> Text:
-    if waited is None:
+def _describe_waiting(wait_line: LineMatch | None) -> Text:
+    if wait_line is None:
         return Text("", "")
     return translated(" The others waited for it in a collective until the timeout.")

@@ -2,7 +2,15 @@ from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 # Collectives that leave each rank's gradients as they are: weights made equal, waiting, objects told.
-_APART = ("broadcast", "barrier", "allgather", "_allgather", "gather", "scatter", "monitored_barrier")
+_NON_GRADIENT_COLLECTIVES = (
+    "broadcast",
+    "barrier",
+    "allgather",
+    "_allgather",
+    "gather",
+    "scatter",
+    "monitored_barrier",
+)
 _OBJECTS = 1 << 20
 """Bytes up to which an all-gather tells of objects and counts, and brings no gradients."""
 
@@ -10,10 +18,10 @@ _OBJECTS = 1 << 20
 class GradientsNeverExchanged(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Steps of several ranks in one group with no collective that could have brought gradients."""
-        apart = [rank for rank in record.ranks if _is_apart(rank)]
+        apart = [rank for rank in record.ranks if _exchanges_no_gradients(rank)]
         if not apart:
             return
-        wrapped = all(_weights_made_equal(rank) for rank in apart)
+        wrapped = all(_has_broadcast_weights(rank) for rank in apart)
         first = apart[0]
         yield self.finding(
             translated(
@@ -40,7 +48,7 @@ class GradientsNeverExchanged(Hazard):
         )
 
 
-def _is_apart(rank: RankRecord) -> bool:
+def _exchanges_no_gradients(rank: RankRecord) -> bool:
     run = rank.as_run
     return (
         run is not None
@@ -49,13 +57,14 @@ def _is_apart(rank: RankRecord) -> bool:
         and rank.steps > 0
         and rank.formed_world > 1
         and all(
-            total.operator.startswith(_APART) and (total.operator.startswith(_APART[:2]) or total.bytes <= _OBJECTS)
+            total.operator.startswith(_NON_GRADIENT_COLLECTIVES)
+            and (total.operator.startswith(_NON_GRADIENT_COLLECTIVES[:2]) or total.bytes <= _OBJECTS)
             for total in rank.collectives
         )
     )
 
 
-def _weights_made_equal(rank: RankRecord) -> bool:
+def _has_broadcast_weights(rank: RankRecord) -> bool:
     """Whether at least a byte a parameter was broadcast."""
     told = sum(total.bytes for total in rank.collectives if total.operator.startswith("broadcast"))
     return 0 < rank.parameter_count <= told

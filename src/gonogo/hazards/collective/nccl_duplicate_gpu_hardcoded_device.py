@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.script.nodes import dotted
-from gonogo.hazards.facts.duplicate_gpu import PINS_A_DEVICE, DuplicateGpu, duplicate_gpu
-from gonogo.hazards.facts.training_script import DDP, first_argument, mentions, several_a_node
+from gonogo.hazards.facts.duplicate_gpu import HARDCODED_DEVICE_PATTERN, DuplicateGpu, duplicate_gpu
+from gonogo.hazards.facts.training_script import DDP, first_argument, has_several_processes_per_node, mentions
 from gonogo.hazards.rule import Certainty, Edit, Findings, Fix, Hazard, Run, Script, translated
 
 _CURES = (
@@ -16,19 +16,19 @@ _CURES = (
     translated("Do not set CUDA_VISIBLE_DEVICES inside the script"),
 )
 
-_LOCAL_RANK = 'int(os.environ["LOCAL_RANK"])'
+_LOCAL_RANK_EXPRESSION = 'int(os.environ["LOCAL_RANK"])'
 
 
 class NcclDuplicateGpuHardcodedDevice(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model that is wrapped in DDP on the same GPU by every process of a node."""
-        if b"DistributedDataParallel" not in script.source.data or not several_a_node(run):
+        if b"DistributedDataParallel" not in script.source.data or not has_several_processes_per_node(run):
             return
         backend = _backend(script)
         if backend == "gloo" or mentions(run, script, b"CUDA_VISIBLE_DEVICES", b"accelerate", b"deepspeed"):
             return
         pinned = _pinned_devices(script)
-        if not pinned and not _never_set(script, run):
+        if not pinned and not _never_selects_device(script, run):
             return
         assert run.launch is not None
         size = run.launch.processes_per_node.number or run.world_size
@@ -75,13 +75,13 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
         )
 
 
-def _certainty(log: FailureLog, duplicate: DuplicateGpu) -> Certainty:
-    if duplicate.too_many_ranks or outside_training(log):
+def _certainty(log: FailureLog, duplicate_devices: DuplicateGpu) -> Certainty:
+    if duplicate_devices.too_many_ranks or outside_training(log):
         return Certainty.POSSIBLE
-    if log.setup.mentions(PINS_A_DEVICE):
+    if log.setup.mentions(HARDCODED_DEVICE_PATTERN):
         return Certainty.CERTAIN
     # Without the counts of processes and GPUs the same words are said of one GPU for them all.
-    return Certainty.LIKELY if duplicate.enough_gpus else Certainty.POSSIBLE
+    return Certainty.LIKELY if duplicate_devices.enough_gpus else Certainty.POSSIBLE
 
 
 def _backend(script: Script) -> str | None:
@@ -93,7 +93,7 @@ def _backend(script: Script) -> str | None:
 
 
 def _fix_of(hazard: Hazard, script: Script, pinned: list[tuple[ast.AST, int]]) -> tuple[Fix, ...]:
-    edits = _replacing_pins(script, pinned) if pinned else _setting_device(script)
+    edits = _replace_pinned_devices(script, pinned) if pinned else _insert_set_device(script)
     if not edits:
         return ()
     return (hazard.fix(translated("Use the GPU of the local rank"), *edits),)
@@ -112,17 +112,17 @@ def _pinned_devices(script: Script) -> list[tuple[ast.AST, int]]:
         if isinstance(ids, ast.List) and len(ids.elts) == 1 and (number := _gpu(script, ids.elts[0])) is not None:
             found.append((ids.elts[0], number))
         if isinstance(model, ast.Name):
-            found += _moved_to(script, model.id)
+            found += _move_targets(script, model.id)
     return sorted(set(found), key=lambda pin: (pin[0].lineno, pin[0].col_offset))  # type: ignore[attr-defined]
 
 
-def _moved_to(script: Script, name: str) -> Iterator[tuple[ast.AST, int]]:
-    for node in _moves(script, name):
+def _move_targets(script: Script, name: str) -> Iterator[tuple[ast.AST, int]]:
+    for node in _device_moves(script, name):
         if node.args and (number := _gpu(script, node.args[0])) is not None and not script.guarded_by(node):
             yield node.args[0], number
 
 
-def _moves(script: Script, name: str | None = None) -> Iterator[ast.Call]:
+def _device_moves(script: Script, name: str | None = None) -> Iterator[ast.Call]:
     """The calls of ``to`` and ``cuda`` on what goes by a name, or is made for it."""
     for node in script.index.calls:
         func = node.func
@@ -154,7 +154,11 @@ def _bare(script: Script) -> list[ast.Call]:
     for call in script.calls(DDP):
         model = first_argument(call, "module")
         moves = (
-            [model] if isinstance(model, ast.Call) else _moves(script, model.id) if isinstance(model, ast.Name) else []
+            [model]
+            if isinstance(model, ast.Call)
+            else _device_moves(script, model.id)
+            if isinstance(model, ast.Name)
+            else []
         )
         for node in moves:
             func = node.func
@@ -170,7 +174,7 @@ def _is_cuda(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == "cuda"
 
 
-def _never_set(script: Script, run: Run) -> bool:
+def _never_selects_device(script: Script, run: Run) -> bool:
     """Whether no process of the run chooses a GPU in any way that is known."""
     return not mentions(run, script, b"set_device", b"cuda.device(", b"device_id", b"default_device", b"local_rank)")
 
@@ -182,27 +186,29 @@ def _is_device(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:")
 
 
-def _replacing_pins(script: Script, pinned: list[tuple[ast.AST, int]]) -> tuple[Edit, ...]:
+def _replace_pinned_devices(script: Script, pinned: list[tuple[ast.AST, int]]) -> tuple[Edit, ...]:
     """Edits that put the local rank in the place of each number; none where the script names the GPU elsewhere too."""
     words = sum(script.source.data.count(word) for word in (b'"cuda:', b"'cuda:", b".cuda(0)"))
     own = sum(_is_device(node) for node, _ in pinned)
     cuda = sum(script.source.data[script.place(node).start - 6 :].startswith(b".cuda(") for node, _ in pinned)
     if words > own + cuda:
         return ()
-    edits = [script.replacing(node, _LOCAL_RANK) for node, _ in pinned]
-    return _with_import(script, edits)
+    edits = [script.replacing(node, _LOCAL_RANK_EXPRESSION) for node, _ in pinned]
+    return _with_os_import(script, edits)
 
 
-def _setting_device(script: Script) -> tuple[Edit, ...]:
+def _insert_set_device(script: Script) -> tuple[Edit, ...]:
     """Edits that choose the GPU of the local rank right after the process group is made."""
     for call in script.calls("torch.distributed.init_process_group"):
         statement = script.statement(call.node)
         if statement is not None:
-            return _with_import(script, [script.inserting_after(statement, f"torch.cuda.set_device({_LOCAL_RANK})")])
+            return _with_os_import(
+                script, [script.inserting_after(statement, f"torch.cuda.set_device({_LOCAL_RANK_EXPRESSION})")]
+            )
     return ()
 
 
-def _with_import(script: Script, edits: list[Edit | None]) -> tuple[Edit, ...]:
+def _with_os_import(script: Script, edits: list[Edit | None]) -> tuple[Edit, ...]:
     if not script.imports("os"):
         edits.insert(0, script.inserting_import("import os"))
     return tuple(edit for edit in edits if edit is not None) if all(edit is not None for edit in edits) else ()

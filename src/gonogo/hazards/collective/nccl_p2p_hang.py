@@ -1,11 +1,11 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.progress import step_line
-from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, in_log_or_setup, stall_of
+from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, find_in_log_or_setup, find_stall
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, translated
 
-_CONSUMER = Pattern(r"(?i)(?:rtx[ _-]?)?40[6-9]0(?:[ _-]?ti|[ _-]?super|[ _-]?d)?\b")
-_CONSUMER_IN_LOG = (
+_CONSUMER_GPU_PATTERN = Pattern(r"(?i)(?:rtx[ _-]?)?40[6-9]0(?:[ _-]?ti|[ _-]?super|[ _-]?d)?\b")
+_CONSUMER_GPU_IN_LOG = (
     r"(?i)\b(?:RTX|GeForce)[ -]?(?:GTX |RTX )?(?:A\d{4}|\d{4})|RTX PRO \d{4}|\bL40S?\b"
     r"|\b[345]0[6-9]0(?:s|ti|d| ?gpus?| ?显卡| ?卡| cards?)\b"
 )
@@ -33,8 +33,8 @@ class NcclP2pHang(Hazard):
             return
         asked = launch.slurm.get("gres")
         gres = str(asked.get("")) if asked is not None else ""
-        named = next((gpu.name for gpu in run.environment.gpus if _CONSUMER.search(gpu.name)), None)
-        if named is None and _CONSUMER.search(gres) is None:
+        named = next((gpu.name for gpu in run.environment.gpus if _CONSUMER_GPU_PATTERN.search(gpu.name)), None)
+        if named is None and _CONSUMER_GPU_PATTERN.search(gres) is None:
             return
         fixes: tuple[Fix, ...] = ()
         if launch.source.writable:
@@ -56,11 +56,11 @@ class NcclP2pHang(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A stall at the first collective on consumer GPUs."""
-        stall = stall_of(log)
-        gpus = in_log_or_setup(log, _CONSUMER_IN_LOG)
+        stall = find_stall(log)
+        gpus = find_in_log_or_setup(log, _CONSUMER_GPU_IN_LOG)
         complete = log.find(_INIT_COMPLETE)
-        talks = in_log_or_setup(log, _PEER_TO_PEER) if complete is not None else False
-        if stall is None or not (gpus or talks) or _had_trained(log, stall):
+        talks = find_in_log_or_setup(log, _PEER_TO_PEER) if complete is not None else False
+        if stall is None or not (gpus or talks) or _has_trained(log, stall):
             return
         sure = gpus and (step_line(log) is None or stall.early)
         yield self.log_finding(
@@ -71,12 +71,12 @@ class NcclP2pHang(Hazard):
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY) if sure else Certainty.POSSIBLE,
-            also=tuple(one for one in (gpus or talks, complete) if isinstance(one, LineMatch)),
+            extra_evidence=tuple(one for one in (gpus or talks, complete) if isinstance(one, LineMatch)),
             confirm=translated("The same command runs with NCCL_P2P_DISABLE=1"),
         )
 
 
-def _had_trained(log: FailureLog, stall: Stall) -> bool:
+def _has_trained(log: FailureLog, stall: Stall) -> bool:
     """Whether more than the first collectives had passed: by a step that is shown, or by their number alone."""
     passed = stall.first_sequence or 0
     return passed > 10 * FEW or (step_line(log) is not None and passed > FEW)

@@ -9,7 +9,7 @@ _NO_SPACE = Pattern(
     r"|shared memory segment .*nccl.*No space left|nccl.*\(size \d+\).*No space left|NCCL WARN .*(?:/dev/shm"
     r"|shm).*No space left"
 )
-_SEGMENT = Pattern(
+_SHM_SEGMENT_PATTERN = Pattern(
     r"Error while creating shared memory segment|Call to (?:posix_fallocate|ftruncate|shm_open|mmap) failed"
 )
 _SHM_MESSAGE = Pattern(r"(?i)\bnc[cl]l\b.{0,80}(?:no space left on device|共享内存不足)")
@@ -46,7 +46,7 @@ class NcclShmNoSpace(Hazard):
         if found is None and (found := log.find(_SHM_MESSAGE)):
             certainty = Certainty.LIKELY
         elif found is None:
-            found = log.find(_SEGMENT)
+            found = log.find(_SHM_SEGMENT_PATTERN)
             if found is None:
                 return
             around = (*log.lines_before(found.line, 3), found.line)

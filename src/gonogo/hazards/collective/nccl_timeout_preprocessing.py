@@ -4,18 +4,20 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.progress import last_activity, prepares_data
-from gonogo.evidence.log.stall import STALL_WORDS, Stall, stall_of
+from gonogo.evidence.log.progress import is_data_preparation, last_activity
+from gonogo.evidence.log.stall import STALL_WORDS, Stall, find_stall
 from gonogo.hazards.facts.rank_tests import on_one_rank
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Script, Severity, translated
 
-_PREPARED = Pattern(r"100%\|")
-_AT_A_TIME_OUT = Pattern(r"\b\d{1,2}%\|[^|]*\|.*\[(?:[13]0|60|1:00|2:00|3:00):\d\d<")
-_PREPARES_IN_CODE = (
+_COMPLETE_BAR_PATTERN = Pattern(r"100%\|")
+_TIMEOUT_AGE_BAR_PATTERN = Pattern(r"\b\d{1,2}%\|[^|]*\|.*\[(?:[13]0|60|1:00|2:00|3:00):\d\d<")
+_PREPARATION_FRAMES = (
     "main_process_first", "torch_distributed_zero_first", "rank_zero_first", "zero_first", "preprocess_dataset",
     "get_dataset", "tokenize_dataset", "prepare_dataset", "_prepare_dataset",
 )  # fmt: skip
-_MAY_TIME_OUT = translated("The timeout of collectives is short: one rank that prepares data or saves may outlast it")
+_SHORT_TIMEOUT_TITLE = translated(
+    "The timeout of collectives is short: one rank that prepares data or saves may outlast it"
+)
 _SLOW = ("*.map", "datasets.load_dataset", "*.snapshot_download", "*.filter")
 _UNITS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "milliseconds": 0.001}
 
@@ -34,7 +36,7 @@ class NcclTimeoutPreprocessing(Hazard):
                 "ddp_timeout is {seconds} s (the default is 1800): if one rank takes longer than that to "
                 "tokenize, load or save, the ranks waiting for it end the run."
             ).format(seconds=seconds),
-            title=_MAY_TIME_OUT,
+            title=_SHORT_TIMEOUT_TITLE,
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=translated("Raise ddp_timeout beyond the longest preparation: --ddp_timeout 7200"),
@@ -50,7 +52,7 @@ class NcclTimeoutPreprocessing(Hazard):
             seconds = _seconds(script, given)
             if given is None or seconds is None or not 0 < seconds < 600:
                 continue
-            alone = next((work for work in script.calls(*_SLOW) if _by_one_rank(script, work.node)), None)
+            alone = next((work for work in script.calls(*_SLOW) if _runs_on_one_rank(script, work.node)), None)
             if alone is None:
                 continue
             yield self.finding(
@@ -58,7 +60,7 @@ class NcclTimeoutPreprocessing(Hazard):
                     "The process group's timeout is {seconds} s (NCCL's default is 600), and {work} runs on one rank "
                     "while the others wait in a barrier: if it takes longer, they end the run."
                 ).format(seconds=seconds, work=f"{alone.method}()"),
-                title=_MAY_TIME_OUT,
+                title=_SHORT_TIMEOUT_TITLE,
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=(
@@ -70,8 +72,8 @@ class NcclTimeoutPreprocessing(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A time-out before training, with a bar or frames of data preparation, or with a barrier's low number."""
-        stall = stall_of(log)
-        evidence, bar, certainty = _cut_while_preparing(log) if stall is None else _find_stall(log, stall)
+        stall = find_stall(log)
+        evidence, bar, certainty = _truncated_while_preparing(log) if stall is None else _timeout_evidence(log, stall)
         if evidence is None:
             return
         yield self.log_finding(
@@ -91,31 +93,31 @@ class NcclTimeoutPreprocessing(Hazard):
                 ),
             ),
             certainty=certainty,
-            also=(bar,) if bar is not None else (),
+            extra_evidence=(bar,) if bar is not None else (),
             confirm=translated("py-spy dump on rank 0 while the others wait shows map or the tokenizer"),
         )
 
 
-def _find_stall(log: FailureLog, stall: Stall) -> tuple[LineMatch | LogLine | None, LogLine | None, Certainty]:
+def _timeout_evidence(log: FailureLog, stall: Stall) -> tuple[LineMatch | LogLine | None, LogLine | None, Certainty]:
     """The time-out, the bar of what was being prepared, and how sure that is."""
     activity = last_activity(log, stall.line)
-    bar = activity if activity is not None and prepares_data(activity) else None
+    bar = activity if activity is not None and is_data_preparation(activity) else None
     if not stall.time_outs and stall.by_store is None:
         return None, None, Certainty.POSSIBLE
-    if bar is not None and not _PREPARED.search(bar.text):
+    if bar is not None and not _COMPLETE_BAR_PATTERN.search(bar.text):
         return stall.evidence, bar, stall.at_most(Certainty.CERTAIN)
-    if stall.early and (bar is not None or log.passes(*_PREPARES_IN_CODE)):
+    if stall.early and (bar is not None or log.passes(*_PREPARATION_FRAMES)):
         return stall.evidence, bar, stall.at_most(Certainty.LIKELY)
     if stall.early and stall.time_outs and stall.time_outs[0].numel in (None, 1):
         return stall.evidence, None, Certainty.POSSIBLE
     return None, None, Certainty.POSSIBLE
 
 
-def _cut_while_preparing(log: FailureLog) -> tuple[LineMatch | None, None, Certainty]:
+def _truncated_while_preparing(log: FailureLog) -> tuple[LineMatch | None, None, Certainty]:
     """A traceback without its end beside a bar of data preparation that had come to a default time-out's age."""
     if not log.cut or log.errors or outside_training(log):
         return None, None, Certainty.POSSIBLE
-    bars = [found for found in log.find_all(_AT_A_TIME_OUT) if prepares_data(found)]
+    bars = [found for found in log.find_all(_TIMEOUT_AGE_BAR_PATTERN) if is_data_preparation(found)]
     return bars[-1] if bars else None, None, Certainty.LIKELY
 
 
@@ -130,6 +132,6 @@ def _seconds(script: Script, node: ast.expr | None) -> float | None:
     return int(total) if total == int(total) else total
 
 
-def _by_one_rank(script: Script, node: ast.AST) -> bool:
+def _runs_on_one_rank(script: Script, node: ast.AST) -> bool:
     """Whether only one rank gets there."""
     return on_one_rank(script, node) is not None

@@ -40,7 +40,7 @@ class NcclTooOldForBlackwell(LoggedHazard):
             self.cause.format(version=told_version),
             cure=self.cures,
             certainty=certainty,
-            also=(version,) if version is not None else (),
+            extra_evidence=(version,) if version is not None else (),
             confirm=self.confirm,
         )
 

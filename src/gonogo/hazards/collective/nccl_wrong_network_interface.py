@@ -1,18 +1,18 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
-from gonogo.evidence.log.stall import STALL_WORDS, stall_of
+from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.hazards.facts.launch_facts import slurm_number
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _NO_INTERFACE = Pattern(
     r"no socket interface found|Bootstrap ?: no (?:socket )?interface|NCCL WARN .*No (?:IP|network) interface"
 )
-_NONE_FOUND = translated(
+_NO_INTERFACE_CAUSE = translated(
     "NCCL found no network interface that it can use: NCCL_SOCKET_IFNAME names none that this machine or "
     "container has, or there is only loopback."
 )
-_VIRTUAL = Pattern(
+_VIRTUAL_INTERFACE_PATTERN = Pattern(
     r"(?:NET/Socket|Bootstrap) ?: Using (?:.*[\] ,])?(?:docker\d*|veth\w*|virbr\d*|br-\w+|lo|cni\d*|flannel[\w.]*"
     r"|cali\w*|tun\d*|vmnet\d*|podman\d*|lxdbr\d*|tailscale\d*|zt\w+):"
 )
@@ -26,7 +26,7 @@ _NOT_REACHED = Pattern(
 )
 # "[12]veth6163fba:fe80::…", which NCCL lists on lines of their own where there are several.
 _LISTED = Pattern(r"^\s*\[\d+\] ?(?:docker\d*|veth\w*|virbr\d*|br-\w+|cni\d*|flannel[\w.]*|cali\w*):\S+<\d+>")
-_NOTHING_EXCHANGED = Pattern(
+_EMPTY_PEER_PATTERN = Pattern(
     r"DDP expects same model across all ranks, but Rank \d+ has \d+ params, .* inconsistent 0 params"
 )
 """The ranks' counts travel by a collective: one of 0 is a buffer into which nothing was written."""
@@ -35,7 +35,7 @@ _RENDEZVOUS = Pattern(
     r"client socket has (?:failed to connect|timed out)|hostname of the client socket cannot be retrieved"
     r"|The client socket has"
 )
-_FAILS = Pattern(r"unhandled system error|ncclSystemError|ncclInternalError|DistBackendError|NCCL error")
+_NCCL_FAILURE_PATTERN = Pattern(r"unhandled system error|ncclSystemError|ncclInternalError|DistBackendError|NCCL error")
 
 
 class NcclWrongNetworkInterface(Hazard):
@@ -85,10 +85,10 @@ class NcclWrongNetworkInterface(Hazard):
         evidence, certainty, also = _evidence(log)
         if evidence is None:
             return
-        virtual = log.find(_VIRTUAL)
+        virtual = log.find(_VIRTUAL_INTERFACE_PATTERN)
         yield self.log_finding(
             evidence,
-            _NONE_FOUND
+            _NO_INTERFACE_CAUSE
             if _NO_INTERFACE.search(evidence.text)
             else translated(
                 "NCCL's sockets do not reach the other ranks{interface}. The interface is chosen by name, not by "
@@ -107,7 +107,7 @@ class NcclWrongNetworkInterface(Hazard):
                 ),
             ),
             certainty=certainty,
-            also=also,
+            extra_evidence=also,
             confirm=(
                 translated(
                     "NCCL_DEBUG=INFO: the address after 'NET/Socket : Using' cannot be pinged from the other nodes"
@@ -121,18 +121,18 @@ def _evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty, tuple[LineM
     serving = outside_training(log)
     if none := log.find(_NO_INTERFACE):
         return none, Certainty.POSSIBLE if serving else Certainty.CERTAIN, ()
-    stall = stall_of(log)
+    stall = find_stall(log)
     alone = not log.setup.mentions(r"--standalone|--nnodes[= ]1\b") and not (stall and stall.another_failure)
     refused = log.find(_NOT_REACHED)
-    virtual = log.find(_VIRTUAL) or log.find(_LISTED)
+    virtual = log.find(_VIRTUAL_INTERFACE_PATTERN) or log.find(_LISTED)
     if refused:
         sure = alone and not serving
         return refused, Certainty.LIKELY if sure else Certainty.POSSIBLE, (virtual,) if virtual else ()
-    fails = log.find(_FAILS)
+    fails = log.find(_NCCL_FAILURE_PATTERN)
     if virtual and (fails or stall):
         sure = alone and not serving
         return virtual, Certainty.LIKELY if sure else Certainty.POSSIBLE, (fails,) if fails else ()
-    if nothing := log.find(_NOTHING_EXCHANGED):
+    if nothing := log.find(_EMPTY_PEER_PATTERN):
         return nothing, Certainty.POSSIBLE, ()
     if gone := log.find(_PEER_GONE):
         return gone, Certainty.POSSIBLE, ()

@@ -8,7 +8,7 @@ class ProcessGroupRankFixed(Hazard):
         if b"init_process_group" not in script.source.data or size is None or size < 2:
             return
         for call in script.calls("torch.distributed.init_process_group"):
-            rank, world = _constant(call, "rank"), _constant(call, "world_size")
+            rank, world = _integer_literal(call, "rank"), _integer_literal(call, "world_size")
             if script.guarded_by(call.node) or (rank is None and world != 1):
                 continue
             wrong = [name for name, value in (("rank", rank), ("world_size", world)) if value is not None]
@@ -28,7 +28,7 @@ class ProcessGroupRankFixed(Hazard):
             )
 
 
-def _constant(call: Call, name: str) -> int | None:
+def _integer_literal(call: Call, name: str) -> int | None:
     """A whole number that is written in the call."""
     node = call.keyword_node(name)
     value = getattr(node, "value", None)

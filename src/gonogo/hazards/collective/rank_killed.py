@@ -1,13 +1,13 @@
 import signal
 
-from gonogo.evidence.guarded.ends import Death, name_of_signal, roots, span_of_rank, unlike
+from gonogo.evidence.guarded.ends import RankDeath, rank_file_span, roots, signal_name, unlike
 from gonogo.evidence.guarded.guarded_run import GuardedRank
-from gonogo.evidence.guarded.whereabouts import own_frame
+from gonogo.evidence.guarded.whereabouts import innermost_user_frame
 from gonogo.evidence.rehearsal.failures import places
 from gonogo.finding.words import PHASES, size
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Span, Text, translated
 
-_MEANS = {
+_SIGNAL_MEANINGS = {
     signal.SIGKILL: translated(
         "Nothing in the program does that: it was the kernel for lack of host memory, a scheduler's limit, or somebody"
     ),
@@ -30,8 +30,10 @@ _CURES = {
         ),
     ),
 }
-_NATIVE = (translated("Run again with PYTHONFAULTHANDLER=1: the Python line that called native code is then printed"),)
-_AT_THE_PLACE = (
+_FAULTHANDLER_CURE = (
+    translated("Run again with PYTHONFAULTHANDLER=1: the Python line that called native code is then printed"),
+)
+_NATIVE_CODE_CURE = (
     translated(
         "Start at the first place named: the Python line that was in native code; compare the versions of that "
         "library, of torch and of the driver"
@@ -51,37 +53,39 @@ class RankKilled(Hazard):
                 return  # gloo and NCCL abort where sizes do not agree: the difference is the cause
             number = death.signal
             known = signal.Signals(number) if number in {one.value for one in signal.Signals} else None
-            native = _AT_THE_PLACE if rank.dump is not None else _NATIVE
+            native = _NATIVE_CODE_CURE if rank.dump is not None else _FAULTHANDLER_CURE
             cure = _STATUS if death.how == "status" else _CURES.get(known, native) if known else _CURES[signal.SIGKILL]
             yield self.finding(
-                translated("{how} {last}{means}").format(how=_how(death), last=_last(rank), means=_means(known)),
-                title=translated("Rank {rank} {what}").format(rank=death.rank, what=_what(death)),
+                translated("{how} {last}{means}").format(
+                    how=_describe_cause(death), last=_last(rank), means=_describe_signal(known)
+                ),
+                title=translated("Rank {rank} {what}").format(rank=death.rank, what=_describe_end(death)),
                 certainty=Certainty.CERTAIN if death.how != "vanished" else Certainty.LIKELY,
                 cure=cure,
-                spans=(*_stood(rank), span_of_rank(rank)),
+                spans=(*_last_known_place(rank), rank_file_span(rank)),
                 ranks=(death.rank,),
             )
 
 
-def _stood(rank: GuardedRank) -> tuple[Span, ...]:
+def _last_known_place(rank: GuardedRank) -> tuple[Span, ...]:
     """Where its main thread was, by the dump that Python left as the signal came."""
     frames = rank.dump.threads[0].frames if rank.dump is not None and rank.dump.threads else ()
-    return places((own_frame(frames), translated("it was here")))
+    return places((innermost_user_frame(frames), translated("it was here")))
 
 
-def _what(death: Death) -> Text:
+def _describe_end(death: RankDeath) -> Text:
     if death.signal is not None:
-        name = name_of_signal(death.signal)
+        name = signal_name(death.signal)
         return Text(f"was ended by {name}", f"被 {name} 结束")
     if death.status is not None:
         return Text(f"ended with status {death.status}", f"以状态码 {death.status} 结束")
     return translated("disappeared")
 
 
-def _how(death: Death) -> Text:
+def _describe_cause(death: RankDeath) -> Text:
     if death.signal is not None:
         return translated("The process of rank {rank} was terminated by {name}.").format(
-            rank=death.rank, name=name_of_signal(death.signal)
+            rank=death.rank, name=signal_name(death.signal)
         )
     if death.status is not None:
         return translated("The process of rank {rank} exited with status {status}, without an exception.").format(
@@ -109,6 +113,6 @@ def _last(rank: GuardedRank) -> Text:
     )
 
 
-def _means(known: signal.Signals | None) -> Text:
-    text = _MEANS.get(known) if known is not None else None
+def _describe_signal(death_signal: signal.Signals | None) -> Text:
+    text = _SIGNAL_MEANINGS.get(death_signal) if death_signal is not None else None
     return Text(f" {text.en}.", f"{text.zh}。") if text is not None else Text("", "")

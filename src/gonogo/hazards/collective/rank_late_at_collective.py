@@ -4,31 +4,33 @@ from gonogo.evidence.dumps.collective_mismatch import find_mismatch
 from gonogo.evidence.guarded.divergence import divergence
 from gonogo.evidence.guarded.ends import interrupted
 from gonogo.evidence.guarded.standstill import Hang, find_hang
-from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
+from gonogo.evidence.guarded.whereabouts import innermost_user_frame, whereabouts
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, span_of
-from gonogo.evidence.log.stacks import Stack, stacks_in
-from gonogo.evidence.log.stall import STALL_WORDS, stall_of
+from gonogo.evidence.log.stacks import Stack, parse_py_spy_stacks
+from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.evidence.rehearsal.failures import places
 from gonogo.finding.frame import Frame
-from gonogo.finding.ranks import capital, ranks_text
+from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.hazards.collective import _recorded as recorded
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Pattern, Severity, Span, Text, translated
 
 # As ncclras prints it: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html
-_COUNTED = Pattern(r"^\s*(?:Rank (\d{1,6}) has|(\d{1,6}) ranks have) launched up to operation (\d{1,12})")
+_OPERATION_COUNT_PATTERN = Pattern(
+    r"^\s*(?:Rank (\d{1,6}) has|(\d{1,6}) ranks have) launched up to operation (\d{1,12})"
+)
 _RANK_LINE = Pattern(r"^\s*Rank (\d{1,6}) -- GPU ")
 
-_LASTING = 600.0
+_MIN_LASTING_SECONDS = 600.0
 """Seconds after which a run that still stands is taken for one that will not go on: NCCL's own time-out."""
-_TIMEOUT = translated(
+_TIMEOUT_CURE = translated(
     "If it needs this long, give the others a larger timeout (ddp_timeout; init_process_group(timeout=...)), and "
     "let all ranks do their share, so that none waits"
 )
-_ALIVE = translated(
+_INSPECT_PROCESS_CURE = translated(
     "Look at that process on its machine: py-spy dump --native --pid PID; a state of D (a disk or network file system) "
     "or T (stopped) in ps; dmesg and nvidia-smi for a GPU that fell off the bus"
 )
-_BUSY = Pattern(r"(?i)\bsav(?:e|ing)\b.{0,40}(?:checkpoint|model)|\bupload|\bwaiting for (?:path|file|the)\b")
+_BUSY_PATTERN = Pattern(r"(?i)\bsav(?:e|ing)\b.{0,40}(?:checkpoint|model)|\bupload|\bwaiting for (?:path|file|the)\b")
 
 
 class RankLateAtCollective(Hazard):
@@ -36,13 +38,13 @@ class RankLateAtCollective(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A rank that the others' recorders or stacks show them to wait for, or what it had begun before a time-out."""
-        yield from self._in_dumps(log)
+        yield from self._findings_in_dumps(log)
         yield from self._counted(log)
-        stall = stall_of(log)
+        stall = find_stall(log)
         if stall is None or not stall.time_outs or stall.another_failure or stall.diverged:
             return
         before = log.lines_before(stall.line, 3)
-        busy = next((line for line in reversed(before) if _BUSY.search(line.text)), None)
+        busy = next((line for line in reversed(before) if _BUSY_PATTERN.search(line.text)), None)
         if busy is not None:
             yield self.log_finding(
                 stall.evidence,
@@ -50,22 +52,22 @@ class RankLateAtCollective(Hazard):
                     "The last thing the log shows before the timeout is work that one rank does alone, while the "
                     "others wait for it in a collective."
                 ),
-                cure=_TIMEOUT,
+                cure=_TIMEOUT_CURE,
                 certainty=Certainty.POSSIBLE,
-                also=(busy,),
+                extra_evidence=(busy,),
                 confirm=translated("py-spy dump --pid of rank 0 while the others wait shows it at that work"),
             )
 
-    def _in_dumps(self, log: FailureLog) -> Findings:
-        stacks = {stack.rank: stack for stack in stacks_in(log.lines)}
+    def _findings_in_dumps(self, log: FailureLog) -> Findings:
+        stacks = {stack.rank: stack for stack in parse_py_spy_stacks(log.lines)}
         held = find_mismatch(log.dumps)
         spans: tuple[Span, ...] = ()
         if held is not None and held.kind == "missing":
             late, cause, spans = held.others, recorded.describe_mismatch(held), (recorded.span(held),)
-        elif held is None and 0 < len(late := tuple(_outside(stacks))) < len(stacks):
+        elif held is None and 0 < len(late := tuple(_ranks_outside_collectives(stacks))) < len(stacks):
             waiting = sorted(set(stacks) - set(late))
             cause = translated("{ranks} wait{s} in a collective{at}.").format(
-                ranks=capital(ranks_text(waiting)),
+                ranks=capitalize_text(ranks_text(waiting)),
                 s="s" if len(waiting) == 1 else "",
                 at=recorded.at(stacks[waiting[0]].frames),
             )
@@ -74,7 +76,7 @@ class RankLateAtCollective(Hazard):
         stack = stacks.get(late[0])
         if stack is not None:
             told = translated(" {ranks} stand{s}{at}.").format(
-                ranks=capital(ranks_text(late[:1])), s="s", at=recorded.at(stack.frames)
+                ranks=capitalize_text(ranks_text(late[:1])), s="s", at=recorded.at(stack.frames)
             )
             cause = translated("{cause}{told}").format(cause=cause, told=told)
             spans = (span_of(stack.at), *spans)
@@ -83,10 +85,10 @@ class RankLateAtCollective(Hazard):
         yield self.finding(
             cause,
             certainty=Certainty.LIKELY if sure else Certainty.POSSIBLE,
-            cure=(*((known.cure,) if known and known.cure else ()), _TIMEOUT),
+            cure=(*((known.cure,) if known and known.cure else ()), _TIMEOUT_CURE),
             spans=spans,
             ranks=late,
-            confirm=recorded.LOOK_AT_LOGS,
+            confirm=recorded.CHECK_MISSING_RANK_LOGS,
         )
 
     def _counted(self, log: FailureLog) -> Findings:
@@ -99,7 +101,7 @@ class RankLateAtCollective(Hazard):
             translated(
                 "NCCL's RAS counts fewer collectives for these ranks than for the others in the group, by {lacking}."
             ).format(lacking=lacking),
-            cure=(_ALIVE, _TIMEOUT),
+            cure=(_INSPECT_PROCESS_CURE, _TIMEOUT_CURE),
             certainty=Certainty.POSSIBLE,
             ranks=ranks,
             confirm=translated(
@@ -121,22 +123,26 @@ class RankLateAtCollective(Hazard):
         known = whereabouts(frames)
         frozen = first in still.silent
         ended = run.exit_status not in (None, 0)
-        lasting = ended or still.seconds >= _LASTING
-        at = own_frame(frames)
+        lasting = ended or still.seconds >= _MIN_LASTING_SECONDS
+        at = innermost_user_frame(frames)
         yield self.finding(
             translated("{waits}{where}{long}").format(
-                waits=_waits(still), where=_where(still, frames, frozen), long=_long(still)
+                waits=_waits(still), where=_describe_location(still, frames, frozen), long=_describe_duration(still)
             ),
             title=translated("{who} held up, and the others wait in {operator}").format(
                 who=Text(
-                    f"{capital(ranks_text(still.late)).en} {'is' if len(still.late) == 1 else 'are'}",
+                    f"{capitalize_text(ranks_text(still.late)).en} {'is' if len(still.late) == 1 else 'are'}",
                     ranks_text(still.late).zh,
                 ),
                 operator=still.call.operator,
             ),
             certainty=Certainty.CERTAIN if ended and not interrupted(run) else Certainty.LIKELY,
             severity=Severity.ERROR if lasting else Severity.WARNING,
-            cure=(*((_ALIVE,) if frozen else ()), *((known.cure,) if known and known.cure else ()), _TIMEOUT),
+            cure=(
+                *((_INSPECT_PROCESS_CURE,) if frozen else ()),
+                *((known.cure,) if known and known.cure else ()),
+                _TIMEOUT_CURE,
+            ),
             spans=_spans(still, at),
             ranks=still.late,
             module=seen.module if seen is not None else None,
@@ -146,30 +152,30 @@ class RankLateAtCollective(Hazard):
         )
 
 
-def _outside(stacks: dict[int, Stack]) -> list[int]:
+def _ranks_outside_collectives(stacks: dict[int, Stack]) -> list[int]:
     """The ranks whose stacks stand in no collective."""
-    return [rank for rank, stack in stacks.items() if not stack.in_collective]
+    return [rank for rank, stack in stacks.items() if not stack.is_in_collective]
 
 
-def _waits(still: Hang) -> Text:
-    assert still.call is not None
+def _waits(hang: Hang) -> Text:
+    assert hang.call is not None
     return translated("{waiting} wait{s} in {operator} ({call}step {step}); {late} {has} not reached it.").format(
-        waiting=capital(ranks_text(still.waiting)),
-        s="s" if len(still.waiting) == 1 else "",
-        operator=still.call.operator,
-        call=Text(f"call {still.call.index + 1} of this group, ", f"该组的第 {still.call.index + 1} 次调用，")
-        if still.call.group
+        waiting=capitalize_text(ranks_text(hang.waiting)),
+        s="s" if len(hang.waiting) == 1 else "",
+        operator=hang.call.operator,
+        call=Text(f"call {hang.call.index + 1} of this group, ", f"该组的第 {hang.call.index + 1} 次调用，")
+        if hang.call.group
         else "",
-        step=still.call.step + 1,
-        late=ranks_text(still.late),
-        has="has" if len(still.late) == 1 else "have",
+        step=hang.call.step + 1,
+        late=ranks_text(hang.late),
+        has="has" if len(hang.late) == 1 else "have",
     )
 
 
-def _where(still: Hang, frames: tuple[Frame, ...], frozen: bool) -> Text:
-    if frozen:
+def _describe_location(hang: Hang, frames: tuple[Frame, ...], is_frozen: bool) -> Text:
+    if is_frozen:
         return translated(" Its Python does not answer: it is stopped, stuck in native code, or its machine is gone.")
-    at = own_frame(frames)
+    at = innermost_user_frame(frames)
     if at is None:
         return Text("", "")
     known = whereabouts(frames)
@@ -180,29 +186,31 @@ def _where(still: Hang, frames: tuple[Frame, ...], frozen: bool) -> Text:
     )
 
 
-def _long(still: Hang) -> Text:
-    if not still.seconds:
+def _describe_duration(hang: Hang) -> Text:
+    if not hang.seconds:
         return Text("", "")
-    if not still.median:
-        return translated(" It has lasted {seconds:.0f} s.").format(seconds=still.seconds)
+    if not hang.median:
+        return translated(" It has lasted {seconds:.0f} s.").format(seconds=hang.seconds)
     return translated(" It has lasted {seconds:.0f} s; before that, a step took {median:.2f} s.").format(
-        seconds=still.seconds, median=still.median
+        seconds=hang.seconds, median=hang.median
     )
 
 
-def _spans(still: Hang, at: Frame | None) -> tuple[Span, ...]:
+def _spans(hang: Hang, own_call_frame: Frame | None) -> tuple[Span, ...]:
     held = translated("{ranks} {be} here").format(
-        ranks=ranks_text(still.late), be="is" if len(still.late) == 1 else "are"
+        ranks=ranks_text(hang.late), be="is" if len(hang.late) == 1 else "are"
     )
     wait = translated("{ranks} wait{s} here").format(
-        ranks=ranks_text(still.waiting), s="s" if len(still.waiting) == 1 else ""
+        ranks=ranks_text(hang.waiting), s="s" if len(hang.waiting) == 1 else ""
     )
-    return places((at, held), (own_frame(still.call.frames) if still.call is not None else None, wait))
+    return places(
+        (own_call_frame, held), (innermost_user_frame(hang.call.frames) if hang.call is not None else None, wait)
+    )
 
 
 def behind(log: FailureLog) -> tuple[LineMatch, tuple[int, ...], int] | None:
     """The line with the least count, the ranks that it is of (empty where it lists none), and how many they lack."""
-    counts = [(int(found.match.group(3)), found) for found in log.find_all(_COUNTED)]
+    counts = [(int(found.match.group(3)), found) for found in log.find_all(_OPERATION_COUNT_PATTERN)]
     if len({count for count, _ in counts}) < 2:
         return None
     least, found = min(counts, key=lambda one: one[0])

@@ -1,39 +1,43 @@
-from gonogo.evidence.guarded.ends import all_joined, roots, unseen
+from gonogo.evidence.guarded.ends import have_all_ranks_joined, roots, unseen
 from gonogo.evidence.guarded.standstill import find_hang
-from gonogo.evidence.guarded.whereabouts import own_frame
+from gonogo.evidence.guarded.whereabouts import innermost_user_frame
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.finding.ranks import capital, ranks_text
-from gonogo.hazards.collective._store_barrier import joined_at_store
+from gonogo.finding.ranks import capitalize_text, ranks_text
+from gonogo.hazards.collective._store_barrier import store_barriers_in_log
 from gonogo.hazards.log_rule import match_of
 from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Pattern, Severity, translated
 
-_CLIENTS = Pattern(r"Timed out after \d+ seconds waiting for (?:clients|workers)\. (\d+)/(\d+) (?:clients|workers)")
-_START = translated(
+_CLIENT_TIMEOUT_PATTERN = Pattern(
+    r"Timed out after \d+ seconds waiting for (?:clients|workers)\. (\d+)/(\d+) (?:clients|workers)"
+)
+_START_ALL_NODES_CURE = translated(
     "Start the launcher on every node with its own node rank, and the same address, port and number of nodes; in "
     "a queue, check that all nodes were allocated"
 )
-_WAY = translated("From that node, nc -zv MASTER_ADDR MASTER_PORT has to succeed")
+_CONNECTIVITY_CURE = translated("From that node, nc -zv MASTER_ADDR MASTER_PORT has to succeed")
 
 
 class RankNeverJoined(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A barrier at the store that timed out while fewer had come than the world has."""
-        short = next((one for one in joined_at_store(log) if one.timed_out and one.joined < one.world), None)
+        short = next((one for one in store_barriers_in_log(log) if one.timed_out and one.joined < one.world), None)
         if short is not None:
-            yield self._short(short.evidence, short.joined, short.world, Certainty.LIKELY)
-        elif (said := next(log.errors_of(says=_CLIENTS), None) or log.find(_CLIENTS)) and (
-            match := match_of(_CLIENTS, said)
-        ):
-            yield self._short(said, int(match.group(1)), int(match.group(2)), Certainty.POSSIBLE)
+            yield self._missing_processes_finding(short.evidence, short.joined, short.world, Certainty.LIKELY)
+        elif (
+            said := next(log.errors_of(says=_CLIENT_TIMEOUT_PATTERN), None) or log.find(_CLIENT_TIMEOUT_PATTERN)
+        ) and (match := match_of(_CLIENT_TIMEOUT_PATTERN, said)):
+            yield self._missing_processes_finding(said, int(match.group(1)), int(match.group(2)), Certainty.POSSIBLE)
 
-    def _short(self, evidence: LoggedError | LineMatch, joined: int, world: int, certainty: Certainty) -> Finding:
+    def _missing_processes_finding(
+        self, evidence: LoggedError | LineMatch, joined_count: int, world: int, certainty: Certainty
+    ) -> Finding:
         return self.log_finding(
             evidence,
             translated("{joined} of {world} processes joined the rendezvous before the timeout.").format(
-                joined=joined, world=world
+                joined=joined_count, world=world
             ),
             certainty=certainty,
-            cure=(_START, _WAY),
+            cure=(_START_ALL_NODES_CURE, _CONNECTIVITY_CURE),
             confirm=translated(
                 "The others have no process, have died (check their logs), or can't reach the master's address and port"
             ),
@@ -43,18 +47,22 @@ class RankNeverJoined(Hazard):
         """Ranks that nothing was heard of, and those that the others missed before the first step."""
         still = find_hang(run)
         stuck = still is not None or run.exit_status not in (None, 0)
-        never = [] if all_joined(run) else unseen(run)
+        never = [] if have_all_ranks_joined(run) else unseen(run)
         missing = {rank for one in run.ranks if one.compared is not None for rank in one.compared.missing}
-        late = [rank for rank in sorted(missing) if not _came(run, rank)]
+        late = [rank for rank in sorted(missing) if not _has_joined(run, rank)]
         if roots(run) or not (stuck and (never or late)):
             return
         ranks = tuple(sorted({*never, *late}))
         waiting = run.ranks[0].compared
         known = [rank for rank in ranks if run.rank(rank) is not None]
-        at = own_frame(still.seen[known[0]].frames) if still is not None and known and known[0] in still.seen else None
+        at = (
+            innermost_user_frame(still.seen[known[0]].frames)
+            if still is not None and known and known[0] in still.seen
+            else None
+        )
         yield self.finding(
             translated("{ranks} of {world}: {state}. {place}").format(
-                ranks=capital(ranks_text(ranks)),
+                ranks=capitalize_text(ranks_text(ranks)),
                 world=run.world_size,
                 state=translated("no process of that rank has written anything")
                 if never
@@ -70,17 +78,17 @@ class RankNeverJoined(Hazard):
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR,
             cure=(
-                _START,
+                _START_ALL_NODES_CURE,
                 translated(
                     "If they are running: give gonogo run the same --folder on every node, one that all of them see"
                 ),
-                _WAY,
+                _CONNECTIVITY_CURE,
             ),
             ranks=ranks,
             confirm=translated("On the node where it should run, ps shows no such process, or one that is waiting"),
         )
 
 
-def _came(run: GuardedRun, number: int) -> bool:
+def _has_joined(run: GuardedRun, number: int) -> bool:
     rank = run.rank(number)
     return rank is not None and (rank.last_step > 0 or (rank.joined is not None and not rank.stalls))

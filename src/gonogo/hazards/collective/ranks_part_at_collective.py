@@ -4,19 +4,24 @@ from gonogo.evidence.dumps.collective_mismatch import find_mismatch
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.collective import _recorded as recorded
-from gonogo.hazards.facts.all_ranks import groups_of_all, in_same_order, same_way, sent_and_received_at_once
-from gonogo.hazards.facts.leaf_modules import made_leaves
+from gonogo.hazards.facts.divergence_fixes import (
+    fix_dict_order,
+    fix_divergent_branch,
+    fix_new_group_membership,
+    fix_recv_before_send,
+)
+from gonogo.hazards.facts.leaf_modules import fix_with_leaf_modules
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
-_ZERO_3 = translated(
+_ZERO_3_CURE = translated(
     "Under ZeRO-3 every rank has to run the same modules in the same order: run the module on all ranks, and "
     "multiply its result by zero where it isn't wanted; or use ZeRO-2"
 )
-_SAME_WAY = translated(
+_SAME_BRANCH_CURE = translated(
     "Make all ranks take the same branch: decide on a value that they share (all_reduce or broadcast it before "
     "the branch), and move the call out of code that only some of them run"
 )
-_ORDER = translated("Make the calls in the same order on every rank, e.g. over sorted names")
+_SAME_ORDER_CURE = translated("Make the calls in the same order on every rank, e.g. over sorted names")
 
 
 class RanksPartAtCollective(Hazard):
@@ -25,10 +30,14 @@ class RanksPartAtCollective(Hazard):
         divergence = rank_divergence(record)
         if divergence is None:
             return
-        telling = divergence.telling_side()
-        cure = (_ZERO_3, _SAME_WAY) if divergence.gathers and divergence.zero_stage == 3 else (_SAME_WAY,)
+        telling = divergence.most_informative_side()
+        cure = (
+            (_ZERO_3_CURE, _SAME_BRANCH_CURE)
+            if divergence.gathers and divergence.zero_stage == 3
+            else (_SAME_BRANCH_CURE,)
+        )
         if not divergence.own_guards(telling):
-            cure = (*cure, _ORDER)
+            cure = (*cure, _SAME_ORDER_CURE)
         yield self.divergence_finding(divergence, telling, cure=cure)
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -38,18 +47,18 @@ class RanksPartAtCollective(Hazard):
             yield self.finding(
                 recorded.describe_mismatch(unlike),
                 certainty=Certainty.LIKELY,
-                cure=(_SAME_WAY, _ORDER),
+                cure=(_SAME_BRANCH_CURE, _SAME_ORDER_CURE),
                 spans=recorded.span(unlike),
                 ranks=(*unlike.waiting, *unlike.others),
-                confirm=recorded.LOOK_AT_LOGS,
+                confirm=recorded.CHECK_MISSING_RANK_LOGS,
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """The ranks go the same way, in the same order."""
         divergence = rank_divergence(record)
         if divergence is not None:
-            yield from same_way(divergence, run)
-            yield from made_leaves(divergence, run)
-            yield from in_same_order(divergence, run)
-            yield from sent_and_received_at_once(divergence, run)
-            yield from groups_of_all(divergence, run)
+            yield from fix_divergent_branch(divergence, run)
+            yield from fix_with_leaf_modules(divergence, run)
+            yield from fix_dict_order(divergence, run)
+            yield from fix_recv_before_send(divergence, run)
+            yield from fix_new_group_membership(divergence, run)

@@ -3,12 +3,12 @@ import os
 from gonogo.evidence.guarded.divergence import divergence
 from gonogo.evidence.guarded.ends import unseen
 from gonogo.evidence.guarded.standstill import find_hang
-from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
+from gonogo.evidence.guarded.whereabouts import innermost_user_frame, whereabouts
 from gonogo.evidence.rehearsal.failures import places
-from gonogo.finding.ranks import capital, ranks_text
+from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text, translated
 
-_TRANSPORT = (
+_TRANSPORT_CURES = (
     translated(
         "Test the links between the GPUs: NCCL_P2P_DISABLE=1, then NCCL_IB_DISABLE=1, then NCCL_SOCKET_IFNAME "
         "set to the right interface; NCCL_DEBUG=INFO shows the path that NCCL chose"
@@ -25,7 +25,7 @@ class StepStandsStill(Hazard):
             return
         ranks = tuple(sorted(still.stalls))
         frames = still.seen[ranks[0]].frames if ranks[0] in still.seen else ()
-        at = own_frame(still.call.frames) if still.call is not None else own_frame(frames)
+        at = innermost_user_frame(still.call.frames) if still.call is not None else innermost_user_frame(frames)
         known = whereabouts(frames)
         where = translated("{place} in {function}").format(
             place=f"{os.path.basename(at.path)}:{at.line}" if at is not None else "?",
@@ -41,7 +41,7 @@ class StepStandsStill(Hazard):
             cause = translated(
                 "{ranks} {have} been at {where} for {seconds:.0f} s, not in a collective{doing}."
             ).format(
-                ranks=capital(ranks_text(ranks)),
+                ranks=capitalize_text(ranks_text(ranks)),
                 have="has" if len(ranks) == 1 else "have",
                 where=where,
                 seconds=still.seconds,
@@ -52,7 +52,7 @@ class StepStandsStill(Hazard):
             cause,
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING if run.exit_status in (None, 0) else Severity.ERROR,
-            cure=_TRANSPORT if still.call is not None else (known.cure if known and known.cure else look,),
+            cure=_TRANSPORT_CURES if still.call is not None else (known.cure if known and known.cure else look,),
             spans=places((at, translated("the ranks are stuck here"))),
             ranks=ranks,
             confirm=translated("py-spy dump of every rank shows the same lines minutes later"),

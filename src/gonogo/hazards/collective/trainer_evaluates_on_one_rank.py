@@ -17,7 +17,7 @@ class TrainerEvaluatesOnOneRank(Hazard):
         side, _ = divergence.rank_test
         frames = side.call.frames if side.call is not None else ()
         if _EVALUATES & set(side.functions) and any("transformers" in frame.path for frame in frames):
-            yield self.divergence_finding(divergence, side, cure=_CURE, because=_REHEARSED)
+            yield self.divergence_finding(divergence, side, cure=_CURE, reason=_REHEARSED)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """The Trainer's evaluation under a test for one rank."""

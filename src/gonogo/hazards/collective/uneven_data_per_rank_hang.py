@@ -2,12 +2,12 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
-from gonogo.evidence.log.progress import nearly_done
-from gonogo.evidence.log.stall import STALL_WORDS, in_log_or_setup, stall_of
+from gonogo.evidence.log.progress import nearly_finished_line
+from gonogo.evidence.log.stall import STALL_WORDS, find_in_log_or_setup, find_stall
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, rank_divergence
 from gonogo.evidence.script.identifiers import last_name, says
-from gonogo.hazards.facts.all_ranks import equally_often
-from gonogo.hazards.facts.rank_tests import names_rank
+from gonogo.hazards.facts.divergence_fixes import fix_divergent_loop
+from gonogo.hazards.facts.rank_tests import contains_rank_name
 from gonogo.hazards.facts.training_script import DDP, mentions
 from gonogo.hazards.rule import (
     Certainty,
@@ -23,8 +23,10 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_ITERABLE = r"(?i)IterableDataset|streaming[\"']?\s*[:=]\s*true|StreamingDataset|dispatch_batches|webdataset"
-_EXHAUSTED = Pattern(r"Detected at least one rank that exhausted inputs")
+_ITERABLE_DATASET_PATTERN = (
+    r"(?i)IterableDataset|streaming[\"']?\s*[:=]\s*true|StreamingDataset|dispatch_batches|webdataset"
+)
+_EXHAUSTED_PATTERN = Pattern(r"Detected at least one rank that exhausted inputs")
 _CURE = (
     translated(
         "Give every rank the same number of batches: drop_last=True, split_dataset_by_node with equal shards, or "
@@ -38,7 +40,7 @@ _CURE = (
 )
 
 # What makes the ranks stop together, or counts steps instead of data.
-_EVENED = (
+_STEP_ALIGNMENT_MARKERS = (
     b"Join(",
     b"join_uneven_inputs",
     b"drop_last",
@@ -50,7 +52,9 @@ _EVENED = (
 )
 
 
-_MAY_DIFFER = translated("The ranks may have different numbers of batches and then wait for one that has run out")
+_UNEVEN_BATCHES_TITLE = translated(
+    "The ranks may have different numbers of batches and then wait for one that has run out"
+)
 _REHEARSED = translated(
     "They have not read or stepped equally often: a rank without a batch does not join the collective that the "
     "others wait for."
@@ -66,14 +70,14 @@ class UnevenDataPerRankHang(Hazard):
         divergence = rank_divergence(record)
         if divergence is None:
             return
-        if divergence.rank_test is None and divergence.rank_exit is None and _read_unevenly(divergence):
-            yield self.divergence_finding(divergence, divergence.telling_side(), cure=_CURE, because=_REHEARSED)
+        if divergence.rank_test is None and divergence.rank_exit is None and _has_uneven_batches(divergence):
+            yield self.divergence_finding(divergence, divergence.most_informative_side(), cure=_CURE, reason=_REHEARSED)
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """The ranks leave the loop together."""
         divergence = rank_divergence(record)
         if divergence is not None:
-            yield from equally_often(divergence, run)
+            yield from fix_divergent_loop(divergence, run)
 
     def _uneven_loaders(self, record: RehearsalRecord) -> Findings:
         """Loaders of different lengths, whose ends lie beyond what was rehearsed."""
@@ -94,7 +98,7 @@ class UnevenDataPerRankHang(Hazard):
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """An iterable dataset that splits its data by rank, in a DDP loop that nothing ends together."""
-        if b"IterableDataset" not in script.source.data or mentions(run, script, *_EVENED):
+        if b"IterableDataset" not in script.source.data or mentions(run, script, *_STEP_ALIGNMENT_MARKERS):
             return
         scripts = {id(one): one for one in (*run.scripts, script)}.values()
         wrap = next((call for one in scripts for call in one.calls(DDP)), None)
@@ -103,36 +107,36 @@ class UnevenDataPerRankHang(Hazard):
         for owner in script.subclasses("torch.utils.data.IterableDataset"):
             method = owner.methods.get("__iter__")
             # Endless streams never run out; with a cut at a common length neither does any rank before the others.
-            if method is None or not names_rank(method) or any(map(_is_endless, ast.walk(method))):
+            if method is None or not contains_rank_name(method) or any(map(_is_endless, ast.walk(method))):
                 continue
             yield self.finding(
                 translated(
                     "{owner} gives each rank its part of the data, and the parts may differ in length; DDP's "
                     "loop runs until a rank's part ends: the others then wait for its gradients."
                 ).format(owner=owner.name),
-                title=_MAY_DIFFER,
+                title=_UNEVEN_BATCHES_TITLE,
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,
                 cure=_CURE,
-                spans=(script.headline(method).span(), wrap.place.span(translated("DDP waits for all ranks"))),
+                spans=(script.first_line_place(method).span(), wrap.place.span(translated("DDP waits for all ranks"))),
                 confirm=translated("Print each rank's number of batches in an epoch: they differ"),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
         """Join's own words; a stall of an iterable dataset, near a bar's end, or in different collectives."""
-        if exhausted := log.find(_EXHAUSTED):
+        if exhausted := log.find(_EXHAUSTED_PATTERN):
             yield self.log_finding(
                 exhausted,
                 translated("A rank has used up its batches while others have more; Join was told to raise."),
                 cure=_CURE,
             )
             return
-        stall = stall_of(log)
+        stall = find_stall(log)
         if stall is None:
             return
-        iterable = in_log_or_setup(log, _ITERABLE)
-        near_end = None if iterable or (stall.diverged and not stall.in_gather) else nearly_done(log)
-        if not iterable and near_end is None and (not stall.diverged or stall.in_gather):
+        iterable = find_in_log_or_setup(log, _ITERABLE_DATASET_PATTERN)
+        near_end = None if iterable or (stall.diverged and not stall.is_in_gather) else nearly_finished_line(log)
+        if not iterable and near_end is None and (not stall.diverged or stall.is_in_gather):
             return
         yield self.log_finding(
             stall.evidence,
@@ -146,12 +150,12 @@ class UnevenDataPerRankHang(Hazard):
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY) if iterable else Certainty.POSSIBLE,
-            also=tuple(one for one in (iterable, near_end) if isinstance(one, LineMatch)),
+            extra_evidence=tuple(one for one in (iterable, near_end) if isinstance(one, LineMatch)),
             confirm=translated("Print each rank's number of batches in an epoch: they differ"),
         )
 
 
-def _read_unevenly(divergence: RankDivergence) -> bool:
+def _has_uneven_batches(divergence: RankDivergence) -> bool:
     """Whether the ranks have read unequally many batches, or one has left a loop after fewer steps than another."""
     sides = divergence.divergence.sides
     batches = {side.batches for side in sides}

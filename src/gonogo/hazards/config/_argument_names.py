@@ -6,7 +6,7 @@ from typing import Any
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.tables import TABLES
 
-RENAMED = {
+RENAMED_ARGUMENTS = {
     "evaluation_strategy": "eval_strategy",
     "no_cuda": "use_cpu",
     "per_gpu_train_batch_size": "per_device_train_batch_size",
@@ -21,7 +21,7 @@ RENAMED = {
 }
 """The other name of an argument that takes the same values."""
 
-INSTEAD = {
+ARGUMENT_REPLACEMENTS = {
     "warmup_ratio": "warmup_steps=0.1",
     "logging_dir": "TENSORBOARD_LOGGING_DIR=...",
     "group_by_length": 'train_sampling_strategy="group_by_length"',
@@ -40,7 +40,9 @@ INSTEAD = {
 }
 """What takes the place of an argument that went, where it is not a plain renaming."""
 
-_SILENT = frozenset({"overwrite_output_dir", "save_safetensors", "use_mps_device", "use_ipex", "ray_scope"})
+_DROPPABLE_ARGUMENTS = frozenset(
+    {"overwrite_output_dir", "save_safetensors", "use_mps_device", "use_ipex", "ray_scope"}
+)
 """Went without a successor: what they asked for is the default, or is gone."""
 
 
@@ -52,7 +54,7 @@ def _table() -> dict[str, Any]:
     return table
 
 
-def all_names(kind: str = "TrainingArguments") -> frozenset[str]:
+def known_argument_names(kind: str = "TrainingArguments") -> frozenset[str]:
     """Every name that any release of the table has."""
     return frozenset(_table()[kind])
 
@@ -75,12 +77,16 @@ def border(kind: str, name: str, environment: Environment) -> tuple[str, str] | 
     return None
 
 
-def successor(kind: str, name: str, environment: Environment) -> str | None:
+def renamed_argument(kind: str, name: str, environment: Environment) -> str | None:
     """The name that this environment's transformers knows for the same thing, where there is one."""
-    candidates = [RENAMED[name]] if name in RENAMED else [old for old, new in RENAMED.items() if new == name]
+    candidates = (
+        [RENAMED_ARGUMENTS[name]]
+        if name in RENAMED_ARGUMENTS
+        else [old for old, new in RENAMED_ARGUMENTS.items() if new == name]
+    )
     return next((one for one in candidates if one in _table()[kind] and border(kind, one, environment) is None), None)
 
 
-def needs_nothing(name: str) -> bool:
+def is_droppable_argument(name: str) -> bool:
     """Whether an argument that went can simply be left out."""
-    return name in _SILENT
+    return name in _DROPPABLE_ARGUMENTS

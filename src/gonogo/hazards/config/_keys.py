@@ -7,50 +7,50 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.config.deepspeed_keys import KeyInfo, is_remark, known, releases
+from gonogo.evidence.config.deepspeed_keys import KeyInfo, is_comment_key, known, releases
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 
 _MAX_UNKNOWN = 200
 """Unknown keys of one config that are looked at."""
-_EVERYBODYS = ("0.7.7", "0.8.3", "0.9.5", "0.10.3")
+_COMMON_RELEASES = ("0.7.7", "0.8.3", "0.9.5", "0.10.3")
 """Releases so old that a run whose version is not told surely has a newer one."""
 
 
 @cache
-def _neighbour(release: str, step: int) -> str | None:
+def _adjacent_release(release: str, step: int) -> str | None:
     """The sampled release before or after that one."""
     everything = releases()
     index = everything.index(release) + step if release in everything else -1
     return everything[index] if 0 <= index < len(everything) else None
 
 
-def known_to(info: KeyInfo, run: Run) -> bool | None:
+def is_key_known(info: KeyInfo, run: Run) -> bool | None:
     """Whether the run's DeepSpeed knows the key; None where the release is not told, or lies between two samples."""
     environment = run.environment
     if info.since and environment.within("deepspeed", f">={info.since}") is not True:
-        before = _neighbour(info.since, -1)
+        before = _adjacent_release(info.since, -1)
         if before and environment.within("deepspeed", f"<={before}"):
             return False
-        if info.since not in _EVERYBODYS or "deepspeed" in environment.packages:
+        if info.since not in _COMMON_RELEASES or "deepspeed" in environment.packages:
             return None
     if info.until:
         if environment.within("deepspeed", f"<={info.until}"):
             return True
-        after = _neighbour(info.until, 1)
+        after = _adjacent_release(info.until, 1)
         return False if after and environment.within("deepspeed", f">={after}") else None
     return True
 
 
-def limits_hold(info: KeyInfo, run: Run) -> bool | None:
+def has_current_limits(info: KeyInfo, run: Run) -> bool | None:
     """Whether the run's DeepSpeed has the key's values and bounds as they are now; None where its release is open."""
     first = info.limits_since
     if not first or run.environment.within("deepspeed", f">={first}"):
         return True
-    before = _neighbour(first, -1)
+    before = _adjacent_release(first, -1)
     if before and run.environment.within("deepspeed", f"<={before}"):
         return False
-    return True if first in _EVERYBODYS and "deepspeed" not in run.environment.packages else None
+    return True if first in _COMMON_RELEASES and "deepspeed" not in run.environment.packages else None
 
 
 def is_closed(info: KeyInfo | None, run: Run) -> bool | None:
@@ -61,12 +61,12 @@ def is_closed(info: KeyInfo | None, run: Run) -> bool | None:
         within = run.environment.within
         if within("deepspeed", f">={info.absent[0]},<={info.absent[-1]}"):
             return False
-        back = _neighbour(info.absent[-1], 1)
+        back = _adjacent_release(info.absent[-1], 1)
         if not (back and within("deepspeed", f">={back}")):
             return None
-    if info.closed in _EVERYBODYS or run.environment.within("deepspeed", f">={info.closed}"):
+    if info.closed in _COMMON_RELEASES or run.environment.within("deepspeed", f">={info.closed}"):
         return True
-    before = _neighbour(info.closed, -1)
+    before = _adjacent_release(info.closed, -1)
     return False if before and run.environment.within("deepspeed", f"<={before}") else None
 
 
@@ -91,7 +91,7 @@ def unknown_keys(config: DeepSpeedConfig) -> Iterator[tuple[tuple[str, ...], Fie
     for keys, field, info, parent in rows(config):
         if beneath is not None and keys[: len(beneath)] == beneath:
             continue
-        if is_remark(keys[-1]):
+        if is_comment_key(keys[-1]):
             beneath = keys
         elif info is None:
             beneath = keys

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.match import matched_text, one_line
+from gonogo.evidence.log.match import collapse_whitespace, matched_text
 
 REFUSED = "Please correct the following DeepSpeed config values that mismatch"
 """Goes on with "TrainingArguments" (transformers) or "kwargs" (accelerate)."""
@@ -29,7 +29,7 @@ class Mismatch(NamedTuple):
 
 def mismatches(message: str) -> list[Mismatch]:
     """All the lines of an exception's message, even wrapped or joined; none where it is another exception."""
-    text = one_line(message)
+    text = collapse_whitespace(message)
     if REFUSED not in text:
         return []
     return _parse_mismatches(text.partition(REFUSED)[2])
@@ -59,7 +59,7 @@ def _first_value(text: str) -> str:
 def mismatches_in_log(log: FailureLog) -> tuple[LoggedError | LogLine, list[Mismatch]] | None:
     """Where a log shows the list, and the list: that of the exception, or bare lines where no more was quoted."""
     for error in log.errors:
-        if REFUSED in one_line(error.message):
+        if REFUSED in collapse_whitespace(error.message):
             return error, mismatches(error.message)
     if log.has(REFUSED):
         line = next(line for line in log.lines if REFUSED in line.text)

@@ -9,8 +9,8 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.python_file import PythonFile
 from gonogo.evidence.script.script import Call, ClassInfo
 
-_TRANSFORMERS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
-_READS_ITSELF = (b"ArgumentParser(", b"sys.argv", b"import fire", b"import click", b"import typer", b"tyro")
+_TRAINING_ARGUMENT_CLASSES = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
+_OTHER_PARSER_MARKERS = (b"ArgumentParser(", b"sys.argv", b"import fire", b"import click", b"import typer", b"tyro")
 """Of an entry that reads the command line, what it imports may parse another program's."""
 _OTHERWISE = (
     *(b"return_remaining_strings", b"parse_known_args", b"add_argument"),
@@ -32,10 +32,10 @@ class ParsedClasses(msgspec.Struct, frozen=True):
 def parsed_classes(run: Run) -> ParsedClasses | None:
     """What the program parses its command line into; None where a part of it can't be seen, or extras are allowed."""
     made = [call for script in run.scripts for call in script.calls("transformers.HfArgumentParser")]
-    if not any(_can_be_seen(call.script, run) for call in made):
+    if not any(_is_fully_visible(call.script, run) for call in made):
         return None  # before it is asked which of them the launch reaches, which takes far longer
     calls = [call for call in made if run.reached.holds(call.script.source.path, call.place.line)]
-    if len(calls) != 1 or not calls[0].node.args or not _can_be_seen(calls[0].script, run):
+    if len(calls) != 1 or not calls[0].node.args or not _is_fully_visible(calls[0].script, run):
         return None
     call = calls[0]
     script = call.script
@@ -49,21 +49,23 @@ def parsed_classes(run: Run) -> ParsedClasses | None:
     names: set[str] = set()
     for node in types:
         qualified = script.qualified(node)
-        if qualified is None or not _gather(qualified, classes, fields, names):
+        if qualified is None or not _collect_fields(qualified, classes, fields, names):
             return None
     training = bool(names)
-    return ParsedClasses(call, frozenset(fields), training, _TRANSFORMERS[1] in names) if training else None
+    return (
+        ParsedClasses(call, frozenset(fields), training, _TRAINING_ARGUMENT_CLASSES[1] in names) if training else None
+    )
 
 
-def _can_be_seen(script: PythonFile, run: Run) -> bool:
+def _is_fully_visible(script: PythonFile, run: Run) -> bool:
     """Whether all that a parser in this script is given stands in its text, and nothing else reads the line."""
     data = script.source.data
-    if script is not run.scripts[0] and any(word in run.scripts[0].source.data for word in _READS_ITSELF):
+    if script is not run.scripts[0] and any(word in run.scripts[0].source.data for word in _OTHER_PARSER_MARKERS):
         return False
     return b"parse_args_into_dataclasses" in data and not any(word in data for word in _OTHERWISE)
 
 
-def _gather(
+def _collect_fields(
     qualified: str,
     classes: dict[str, list[ClassInfo]],
     fields: set[str],
@@ -71,7 +73,7 @@ def _gather(
     seen: frozenset[str] = frozenset(),
 ) -> bool:
     """Add a class's fields and those of what it derives from; False where one of them can't be seen."""
-    if qualified in _TRANSFORMERS:
+    if qualified in _TRAINING_ARGUMENT_CLASSES:
         names.add(qualified)
         return True
     if qualified in _PLAIN_BASES:
@@ -90,6 +92,6 @@ def _gather(
     )
     for base in info.node.bases:
         name = info.script.qualified(base)
-        if name is None or not _gather(name, classes, fields, names, seen):
+        if name is None or not _collect_fields(name, classes, fields, names, seen):
             return False
     return True

@@ -4,7 +4,7 @@ from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.script.script import Call
 from gonogo.evidence.source_file import Place
 from gonogo.finding import Fix, translated
-from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.facts.training_framework import fix_with_edits
 
 
 def renaming_keyword(call: Call, old: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
@@ -24,7 +24,7 @@ def renaming_option(launch: Launch, old: str, new: str, *, safe: bool) -> tuple[
     return _renaming(place, written, f"--{new}", safe=safe) if written else ()
 
 
-def _renaming(place: Place, written: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
-    name = place.source.place(place.start, place.start + len(written))
+def _renaming(place: Place, old_name: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
+    name = place.source.place(place.start, place.start + len(old_name))
     title = translated("Rename it to {new}").format(new=new)
-    return fix_of(title, lambda: name.edit(new), safe=safe)
+    return fix_with_edits(title, lambda: name.edit(new), safe=safe)

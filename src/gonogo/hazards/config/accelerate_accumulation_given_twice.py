@@ -1,11 +1,11 @@
-from gonogo.hazards.facts.how_it_trains import from_accelerate_yaml, with_trainer
+from gonogo.hazards.facts.training_framework import is_config_from_accelerate_yaml, uses_trainer
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script, Severity, translated
 
 
 class AccelerateAccumulationGivenTwice(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """The keyword of the Accelerator, against the JSON or the YAML."""
-        if run.launch is None or with_trainer(run) or not run.deepspeed_on:
+        if run.launch is None or uses_trainer(run) or not run.deepspeed_on:
             return
         used = _effective_accumulation(run)
         if used is None or not used.known or not isinstance(used.value, int):
@@ -23,7 +23,9 @@ class AccelerateAccumulationGivenTwice(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=(
                     translated('Write "gradient_accumulation_steps": "auto" in the DeepSpeed JSON')
-                    if run.config is not None and run.config.source is not None and not from_accelerate_yaml(run)
+                    if run.config is not None
+                    and run.config.source is not None
+                    and not is_config_from_accelerate_yaml(run)
                     else translated("Write gradient_accumulation_steps: {asked} in accelerate's YAML").format(
                         asked=asked.value
                     ),

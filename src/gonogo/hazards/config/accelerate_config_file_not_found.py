@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Ru
 
 _REFUSED = Pattern(r"The passed configuration file .{1,300} does not exist")
 _CURE = (translated("Give the path of an existing file, absolute or relative to the folder that the command runs in"),)
-_CONFIRM = translated("ls PATH fails in the launch's directory")
+_MISSING_FILE_CONFIRM = translated("ls PATH fails in the launch's directory")
 
 
 class AccelerateConfigFileNotFound(Hazard):
@@ -32,7 +32,7 @@ class AccelerateConfigFileNotFound(Hazard):
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=_CURE,
             spans=field.span(),
-            confirm=() if sure else _CONFIRM,
+            confirm=() if sure else _MISSING_FILE_CONFIRM,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -44,5 +44,5 @@ class AccelerateConfigFileNotFound(Hazard):
                 translated("The file that --config_file names does not exist where accelerate launch runs."),
                 cure=_CURE,
                 certainty=Certainty.CERTAIN,
-                confirm=_CONFIRM,
+                confirm=_MISSING_FILE_CONFIRM,
             )

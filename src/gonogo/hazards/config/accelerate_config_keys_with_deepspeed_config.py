@@ -1,5 +1,5 @@
 from gonogo.evidence.config.accelerate import AccelerateConfig
-from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
+from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Field, Findings, Hazard, Run, translated
 
 # accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks; with the key of the JSON that says
@@ -23,7 +23,7 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
         yaml = run.accelerate
         if yaml is None or not yaml.deepspeed_on:
             return
-        json_file = _json_of(run, yaml)
+        json_file = _deepspeed_json_field(run, yaml)
         if json_file is None:
             return
         wrong: list[tuple[Keys, Field]] = []
@@ -38,7 +38,7 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
             return
         only_precision = len(wrong) == 1 and wrong[0][0] == ("mixed_precision",)
         names = ", ".join(keys[-1] for keys, _ in wrong)
-        in_json = _said_by_json(wrong, run.config)
+        in_json = _is_set_in_json(wrong, run.config)
         yield self.finding(
             translated(
                 "{file} is given as the DeepSpeed config, and accelerate's YAML sets {names} as well: accelerate "
@@ -54,7 +54,7 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
                 translated("Or give no DeepSpeed JSON, and keep the YAML"),
             ),
             spans=(*(field.span() for _, field in wrong), json_file.span(translated("the DeepSpeed config"))),
-            fixes=fix_of(
+            fixes=fix_with_edits(
                 translated("Remove {names} from the YAML").format(names=names),
                 *(lambda keys=keys: yaml.removing(*keys) for keys, _ in wrong),
                 safe=in_json,
@@ -69,7 +69,7 @@ def _set(field: Field) -> bool:
     return not field.absent and not (field.known and field.value is None)
 
 
-def _json_of(run: Run, yaml: AccelerateConfig) -> Field | None:
+def _deepspeed_json_field(run: Run, yaml: AccelerateConfig) -> Field | None:
     """Where a DeepSpeed JSON is named: in the YAML, or by an option that reaches the same plugin."""
     named = yaml.get("deepspeed_config", "deepspeed_config_file")
     if named.known and named.value not in (None, "none"):
@@ -80,14 +80,14 @@ def _json_of(run: Run, yaml: AccelerateConfig) -> Field | None:
     if option.string:
         return option
     option = run.launch.options.get("deepspeed")
-    return option if option.string and option.string.endswith(".json") and with_trainer(run) else None
+    return option if option.string and option.string.endswith(".json") and uses_trainer(run) else None
 
 
-def _said_by_json(wrong: list[tuple[Keys, Field]], config: DeepSpeedConfig | None) -> bool:
+def _is_set_in_json(invalid_keys: list[tuple[Keys, Field]], config: DeepSpeedConfig | None) -> bool:
     """Whether the JSON says all of it already, so that nothing is lost with the YAML's keys."""
     if config is None:
         return False
-    for keys, field in wrong:
+    for keys, field in invalid_keys:
         if keys == ("mixed_precision",):
             word = str(field.value).lower()
             if word in ("fp16", "bf16") and not config.raw(word, "enabled").known:

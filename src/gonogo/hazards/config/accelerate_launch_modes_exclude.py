@@ -1,8 +1,8 @@
-from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, translated
 
 _MODES = ("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp")
-_ZERO = (
+_ZERO_OPTIONS = (
     *("zero_stage", "offload_optimizer_device", "offload_param_device", "zero3_init_flag", "zero3_save_16bit_model"),
     *("deepspeed_config_file", "offload_optimizer_nvme_path", "offload_param_nvme_path"),
 )
@@ -23,7 +23,9 @@ class AccelerateLaunchModesExclude(Hazard):
                 ),
                 cure=translated("Keep the intended one (--use_deepspeed for ZeRO)"),
                 spans=tuple(place.span() for place in places if place is not None),
-                fixes=fix_of(translated("Remove --multi_gpu"), lambda: options.removing("multi_gpu"), safe=False)
+                fixes=fix_with_edits(
+                    translated("Remove --multi_gpu"), lambda: options.removing("multi_gpu"), safe=False
+                )
                 if modes == ["multi_gpu", "use_deepspeed"] and options.can_edit("multi_gpu")
                 else (),
             )
@@ -31,9 +33,11 @@ class AccelerateLaunchModesExclude(Hazard):
         if "use_deepspeed" in modes or "use_fsdp" in modes or not options.complete:
             return
         yaml = run.accelerate
-        if "multi_gpu" not in modes and (yaml.deepspeed_on is not False if yaml is not None else _names_a_file(launch)):
+        if "multi_gpu" not in modes and (
+            yaml.deepspeed_on is not False if yaml is not None else _has_config_file(launch)
+        ):
             return
-        given = [name for name in _ZERO if name in options]
+        given = [name for name in _ZERO_OPTIONS if name in options]
         if not given:
             return
         places = [options.place_of(name) for name in given]
@@ -48,6 +52,6 @@ class AccelerateLaunchModesExclude(Hazard):
         )
 
 
-def _names_a_file(launch: Launch) -> bool:
+def _has_config_file(launch: Launch) -> bool:
     """Whether a config that can't be read here may turn DeepSpeed on."""
     return "config_file" in launch.launcher_options

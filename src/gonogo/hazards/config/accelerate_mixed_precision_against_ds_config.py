@@ -1,17 +1,17 @@
-from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate, with_trainer
+from gonogo.hazards.facts.training_framework import fix_with_edits, uses_accelerate, uses_trainer
 from gonogo.hazards.rule import DeepSpeedConfig, Field, Findings, Hazard, Run, translated
 
-_OTHER = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
+_OTHER_PRECISION = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
 
 
 class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The type that is on in the config, against the one that accelerate is told."""
-        asked = _asked_for(run)
-        if asked is None or run.launch is None or with_accelerate(run) is False:
+        asked = _requested_precision(run)
+        if asked is None or run.launch is None or uses_accelerate(run) is False:
             return
         wanted = str(asked.value).lower()
-        other = _OTHER.get(wanted)
+        other = _OTHER_PRECISION.get(wanted)
         enabled = config.raw(other, "enabled") if other else Field.missing()
         if enabled.truth is not True or config.raw(wanted, "enabled").truth is True:
             return
@@ -23,13 +23,15 @@ class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
                 other=other
             ),
             spans=(enabled.span(), asked.span(translated("requested here"))),
-            fixes=fix_of(translated('Set it to "auto"'), lambda: config.replacing(str(other), "enabled", value="auto")),
+            fixes=fix_with_edits(
+                translated('Set it to "auto"'), lambda: config.replacing(str(other), "enabled", value="auto")
+            ),
         )
 
 
-def _asked_for(run: Run) -> Field | None:
+def _requested_precision(run: Run) -> Field | None:
     """What accelerate is told: by the Accelerator in the script, else by the option of its launcher."""
-    if with_trainer(run):
+    if uses_trainer(run):
         return None  # the Trainer's own arguments decide: ds-config-hf-args-mismatch
     for script in run.scripts:
         for call in script.calls("accelerate.Accelerator"):

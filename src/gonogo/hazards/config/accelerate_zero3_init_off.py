@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
 
 
@@ -25,7 +25,7 @@ class AccelerateZero3InitOff(Hazard):
             certainty=Certainty.LIKELY if heeds else Certainty.POSSIBLE,
             cure=translated("Set zero3_init_flag: true"),
             spans=(flag.span(), stage.span(translated("ZeRO-3 is on")), version.span()),
-            fixes=fix_of(
+            fixes=fix_with_edits(
                 translated("Set it to true"),
                 lambda: yaml.replacing("deepspeed_config", "zero3_init_flag", value=True),
                 safe=False,

@@ -18,7 +18,7 @@ class AccumulationAppliedTwice(Hazard):
             return
         label = translated("the engine accumulates {count} steps").format(count=count)
         for call in script.calls("*.step", "*.backward"):
-            if not _of_engine(call, script):
+            if not _is_engine_call(call, script):
                 continue
             if call.method == "step" and (test := _modulo(script, call)) is not None:
                 yield self.finding(
@@ -45,7 +45,7 @@ class AccumulationAppliedTwice(Hazard):
                 )
 
 
-def _of_engine(call: Call, script: Script) -> bool:
+def _is_engine_call(call: Call, script: Script) -> bool:
     kinds = script.kinds_of(call.receiver) if call.receiver is not None else ()
     return any(kind == "deepspeed.initialize" for kind in kinds)
 

@@ -1,5 +1,5 @@
 from gonogo.evidence.training_arguments import Arguments
-from gonogo.hazards.facts.how_it_trains import with_plain_arguments, with_trainer
+from gonogo.hazards.facts.training_framework import uses_stock_training_arguments, uses_trainer
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, translated
 
 
@@ -8,7 +8,7 @@ class BestModelStrategiesDiffer(Hazard):
         """The strategies and steps of the arguments, by transformers' own comparison."""
         arguments = run.arguments
         best = arguments.get("load_best_model_at_end")
-        if best.truth is not True or not with_trainer(run):
+        if best.truth is not True or not uses_trainer(run):
             return
         evaluation = _first(arguments, "eval_strategy", "evaluation_strategy")
         saving = arguments.get("save_strategy")
@@ -31,14 +31,14 @@ class BestModelStrategiesDiffer(Hazard):
                     'load_best_model_at_end with evaluation by "{evaluates}" and saving by "{saves}": transformers '
                     "refuses it."
                 ).format(evaluates=evaluates, saves=saves),
-                certainty=Certainty.CERTAIN if given or with_plain_arguments(run) else Certainty.LIKELY,
-                cure=(translated('Write {name}="{value}"').format(name=name, value=value), _DROP),
+                certainty=Certainty.CERTAIN if given or uses_stock_training_arguments(run) else Certainty.LIKELY,
+                cure=(translated('Write {name}="{value}"').format(name=name, value=value), _DROP_CURE),
                 spans=(wrong.span(), best.span(), other.span(label)),
             )
         elif evaluates == "steps":
             yield from self._steps(best, run)
 
-    def _steps(self, best: Field, run: Run) -> Findings:
+    def _steps(self, best_strategy: Field, run: Run) -> Findings:
         arguments = run.arguments
         every, saved = arguments.get("eval_steps"), arguments.get("save_steps")
         if every.absent:
@@ -59,23 +59,23 @@ class BestModelStrategiesDiffer(Hazard):
                 "of {every}, which transformers refuses."
             ).format(saved=save_steps, every=steps),
             certainty=Certainty.CERTAIN
-            if (not every.absent and not saved.absent) or with_plain_arguments(run)
+            if (not every.absent and not saved.absent) or uses_stock_training_arguments(run)
             else Certainty.LIKELY,
             cure=(
                 translated("Write save_steps={fits}, a multiple of {every}").format(
                     fits=f"{max(1, save_steps // steps) * steps:g}", every=f"{steps:g}"
                 ),
-                _DROP,
+                _DROP_CURE,
             ),
             spans=(
-                (saved if not saved.absent else best).span(),
+                (saved if not saved.absent else best_strategy).span(),
                 every.span(translated("evaluated every {every} steps").format(every=steps)),
-                best.span() if not saved.absent else None,
+                best_strategy.span() if not saved.absent else None,
             ),
         )
 
 
-_DROP = translated("Or drop load_best_model_at_end")
+_DROP_CURE = translated("Or drop load_best_model_at_end")
 
 
 def _first(arguments: Arguments, *names: str) -> Field:

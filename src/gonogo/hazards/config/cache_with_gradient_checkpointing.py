@@ -3,22 +3,22 @@ import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Pattern, Run, Script, Severity, translated
 
-_SAVED = Pattern(r"saved metadata: \{'shape': torch\.Size\(\[([\d, ]+)\]\)")
-_RECOMPUTED = Pattern(r"recomputed metadata: \{'shape': torch\.Size\(\[([\d, ]+)\]\)")
+_SAVED_SHAPE_PATTERN = Pattern(r"saved metadata: \{'shape': torch\.Size\(\[([\d, ]+)\]\)")
+_RECOMPUTED_SHAPE_PATTERN = Pattern(r"recomputed metadata: \{'shape': torch\.Size\(\[([\d, ]+)\]\)")
 
 
 class CacheWithGradientCheckpointing(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A tensor that was saved with one length and recomputed with twice that: the cache was appended to again."""
-        for saved in log.find_all(_SAVED):
-            before = _SAVED.search(saved.text)
-            after = log.find(_RECOMPUTED)
-            if before is None or after is None or (again := _RECOMPUTED.search(after.text)) is None:
+        for saved in log.find_all(_SAVED_SHAPE_PATTERN):
+            before = _SAVED_SHAPE_PATTERN.search(saved.text)
+            after = log.find(_RECOMPUTED_SHAPE_PATTERN)
+            if before is None or after is None or (again := _RECOMPUTED_SHAPE_PATTERN.search(after.text)) is None:
                 continue
-            if _one_doubled(_sizes(before.group(1)), _sizes(again.group(1))):
+            if _has_one_doubled_dimension(_sizes(before.group(1)), _sizes(again.group(1))):
                 yield self.log_finding(
                     after,
                     translated(
@@ -43,7 +43,7 @@ class CacheWithGradientCheckpointing(Hazard):
         if on.truth is not True:
             return
         trains = min((call.line for call in script.calls("*.train") if call.node.args == []), default=None)
-        for field, node in _switched_on(script):
+        for field, node in _enabled_places(script):
             if trains is not None and node.lineno > trains:
                 continue
             yield self.finding(
@@ -52,25 +52,25 @@ class CacheWithGradientCheckpointing(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=translated("Set it to False for the training"),
                 spans=(field.span(), on.span(translated("gradients are checkpointed"))),
-                fixes=_switching_off(script, node),
+                fixes=_disable_fixes(script, node),
             )
 
 
-def _sizes(listed: str) -> list[int]:
-    return [int(size) for size in re.findall(r"\d{1,18}", listed)]
+def _sizes(sizes_text: str) -> list[int]:
+    return [int(size) for size in re.findall(r"\d{1,18}", sizes_text)]
 
 
-def _one_doubled(saved: list[int], again: list[int]) -> bool:
+def _has_one_doubled_dimension(saved_shape: list[int], recomputed_shape: list[int]) -> bool:
     """Whether the shapes differ in one size alone, which has doubled."""
-    pairs = [pair for pair in zip(saved, again, strict=False) if pair[0] != pair[1]]
-    return len(saved) == len(again) and len(pairs) == 1 and pairs[0][1] == 2 * pairs[0][0] > 2
+    pairs = [pair for pair in zip(saved_shape, recomputed_shape, strict=False) if pair[0] != pair[1]]
+    return len(saved_shape) == len(recomputed_shape) and len(pairs) == 1 and pairs[0][1] == 2 * pairs[0][0] > 2
 
 
-def _switching_off(script: Script, node: ast.expr) -> tuple[Fix, ...]:
-    return fix_of(translated("Set it to False"), lambda: script.replacing(node, "False"), safe=False)
+def _disable_fixes(script: Script, node: ast.expr) -> tuple[Fix, ...]:
+    return fix_with_edits(translated("Set it to False"), lambda: script.replacing(node, "False"), safe=False)
 
 
-def _switched_on(script: Script) -> Iterator[tuple[Field, ast.expr]]:
+def _enabled_places(script: Script) -> Iterator[tuple[Field, ast.expr]]:
     """Where ``use_cache`` gets True: ``model.config.use_cache = True``, or a keyword of ``from_pretrained``."""
     for statement in script.nodes(ast.Assign):
         target = statement.targets[0]

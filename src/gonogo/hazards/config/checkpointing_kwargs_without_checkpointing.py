@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.how_it_trains import mentions, with_plain_arguments, with_trainer
+from gonogo.hazards.facts.training_framework import mentions, uses_stock_training_arguments, uses_trainer
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
 
 
@@ -6,11 +6,11 @@ class CheckpointingKwargsWithoutCheckpointing(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The kwargs among the arguments, without the argument that turns it on."""
         arguments = run.arguments
-        if not arguments.has("gradient_checkpointing_kwargs") or not with_trainer(run):
+        if not arguments.has("gradient_checkpointing_kwargs") or not uses_trainer(run):
             return
         kwargs, on = arguments.get("gradient_checkpointing_kwargs"), arguments.get("gradient_checkpointing")
         newer = arguments.get("activation_checkpointing")
-        off = on.truth is False or (on.absent and with_plain_arguments(run))
+        off = on.truth is False or (on.absent and uses_stock_training_arguments(run))
         if not off or newer.truth is True or (kwargs.known and not kwargs.value):
             return
         if mentions(run, "gradient_checkpointing_enable", "gradient_checkpointing = True", "prepare_model_for_kbit"):

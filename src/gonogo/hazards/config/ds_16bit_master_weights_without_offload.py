@@ -3,9 +3,9 @@ from gonogo.hazards.rule import translated
 
 
 class Ds16bitMasterWeightsWithoutOffload(ConfigHazard):
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """Where the optimizer is, unless ZeRO keeps it on the CPU or that is not known."""
-        device = at.config.offload("optimizer")
-        if not device.known or (at.config.zero_stage and device.value != "none"):
+        device = setting.config.offload("optimizer")
+        if not device.known or (setting.config.zero_stage and device.value != "none"):
             return None
         return {"device": translated("the GPU") if device.value == "none" else device.value}

@@ -1,15 +1,15 @@
 from collections.abc import Iterator
 
-from gonogo.hazards.facts.how_it_trains import fix_of, in_own_loop, mentions
+from gonogo.hazards.facts.training_framework import fix_with_edits, mentions, uses_deepspeed_directly
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text, translated
 
-_FATAL = (("train_batch_size",), ("train_micro_batch_size_per_gpu",), ("gradient_accumulation_steps",))
+_FATAL_KEYS = (("train_batch_size",), ("train_micro_batch_size_per_gpu",), ("gradient_accumulation_steps",))
 
 
 class DsAutoValuesInOwnLoop(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Every "auto" of a config that a plain DeepSpeed program uses."""
-        if not in_own_loop(run):
+        if not uses_deepspeed_directly(run):
             return
         autos = [(keys, field) for keys, field in config.entries() if field.known and field.value == "auto"]
         # Below zero_optimization it stands for DeepSpeed's own default, which is what a reader expects there.
@@ -17,7 +17,7 @@ class DsAutoValuesInOwnLoop(Hazard):
         if not wrong:
             return
         filled = mentions(run, *(f'"{keys[-1]}"' for keys, _ in wrong), *(f"'{keys[-1]}'" for keys, _ in wrong))
-        fatal = [(keys, field) for keys, field in wrong if keys in _FATAL]
+        fatal = [(keys, field) for keys, field in wrong if keys in _FATAL_KEYS]
         names = ", ".join(".".join(keys) for keys, _ in wrong)
         total = [keys for keys, _ in wrong if keys == ("train_batch_size",)]
         call = next(call for script in run.scripts for call in script.calls("deepspeed.initialize"))
@@ -33,7 +33,7 @@ class DsAutoValuesInOwnLoop(Hazard):
                 *(field.span() for _, field in (fatal or wrong)),
                 call.place.span(translated("given to DeepSpeed here")),
             ),
-            fixes=fix_of(
+            fixes=fix_with_edits(
                 translated("Remove train_batch_size: DeepSpeed computes it"),
                 lambda: config.removing("train_batch_size"),
             )
@@ -45,13 +45,13 @@ class DsAutoValuesInOwnLoop(Hazard):
         )
 
 
-def _cures(wrong: list[tuple[str, ...]], config: DeepSpeedConfig) -> Iterator[Text]:
+def _cures(invalid_keys: list[tuple[str, ...]], config: DeepSpeedConfig) -> Iterator[Text]:
     computed = ("train_batch_size",) if config.raw("train_micro_batch_size_per_gpu").known else None
-    if computed in wrong:
+    if computed in invalid_keys:
         yield translated("Leave train_batch_size out: DeepSpeed computes it")
-    switches = [".".join(keys) for keys in wrong if keys[-1] == "enabled"]
+    switches = [".".join(keys) for keys in invalid_keys if keys[-1] == "enabled"]
     if switches:
         yield translated("Write true or false for {names}").format(names=", ".join(switches))
-    others = [".".join(keys) for keys in wrong if keys != computed and keys[-1] != "enabled"]
+    others = [".".join(keys) for keys in invalid_keys if keys != computed and keys[-1] != "enabled"]
     if others:
         yield translated("Write the value itself for {names}").format(names=", ".join(others))

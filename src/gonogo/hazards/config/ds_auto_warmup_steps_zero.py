@@ -1,14 +1,14 @@
-from gonogo.hazards.facts.how_it_trains import fix_of, with_plain_arguments
+from gonogo.hazards.facts.training_framework import fix_with_edits, uses_stock_training_arguments
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _KEYS = ("scheduler", "params", "warmup_num_steps")
-_SCHEDULES = ("WarmupLR", "WarmupDecayLR")
+_WARMUP_SCHEDULERS = ("WarmupLR", "WarmupDecayLR")
 
 
 class DsAutoWarmupStepsZero(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """An "auto" that this transformers fills in with 0, before a DeepSpeed that refuses it."""
-        if config.raw("scheduler", "type").get() not in _SCHEDULES:
+        if config.raw("scheduler", "type").get() not in _WARMUP_SCHEDULERS:
             return
         refuses = run.environment.within("deepspeed", ">=0.19.6")
         if refuses is not True:
@@ -29,13 +29,13 @@ class DsAutoWarmupStepsZero(Hazard):
                 translated('Or remove the "scheduler" block, or upgrade transformers'),
             ),
             spans=(steps.span(), deepspeed.span(translated("refuses 0")), transformers.span()),
-            fixes=fix_of(translated("Write 1"), lambda: config.replacing(*_KEYS, value=1), safe=False),
+            fixes=fix_with_edits(translated("Write 1"), lambda: config.replacing(*_KEYS, value=1), safe=False),
             confirm=translated("The log has warmup_num_steps=0"),
         )
 
     def _fills_in_zero(self, run: Run) -> bool:
         """Whether the Trainer asks for no warm-up, with a release from before it filled in 1."""
-        if not with_plain_arguments(run) or run.launch is None:
+        if not uses_stock_training_arguments(run) or run.launch is None:
             return False
         if run.environment.within("transformers", "<5.20") is not True:
             return False

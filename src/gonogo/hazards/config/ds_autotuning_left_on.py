@@ -3,13 +3,13 @@ from gonogo.hazards.rule import Certainty
 
 
 class DsAutotuningLeftOn(ConfigHazard):
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """The last step, unless the launcher is told to tune."""
-        if at.run.launch is not None and not at.run.launch.launcher_options.get("autotuning").absent:
+        if setting.run.launch is not None and not setting.run.launch.launcher_options.get("autotuning").absent:
             return None
-        last = at.config.raw("autotuning", "end_profile_step").number
+        last = setting.config.raw("autotuning", "end_profile_step").number
         return {"last": 5 if last is None else int(last)}
 
-    def certainty_for(self, at: Setting) -> Certainty:
+    def certainty_for(self, setting: Setting) -> Certainty:
         """Certain where the launcher's options are known."""
-        return Certainty.CERTAIN if at.run.launch is not None else Certainty.LIKELY
+        return Certainty.CERTAIN if setting.run.launch is not None else Certainty.LIKELY

@@ -4,10 +4,10 @@ import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.evidence.log.truncated_traceback import cut_in
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
-from gonogo.hazards.facts.how_it_trains import fix_of, mentions, number_in, with_accelerate, with_trainer
+from gonogo.hazards.facts.training_framework import fix_with_edits, mentions, number_in, uses_accelerate, uses_trainer
 from gonogo.hazards.log_rule import log_mentions
 from gonogo.hazards.rule import (
     Certainty,
@@ -24,22 +24,24 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_IDENTITY = "Check batch related parameters. train_batch_size is not equal to"
-_NO_ACCUMULATION = "Gradient accumulation steps: 0 has to be greater than 0"
-_LOGGED = (
+_MISMATCH_MESSAGE = "Check batch related parameters. train_batch_size is not equal to"
+_ZERO_ACCUMULATION_MESSAGE = "Gradient accumulation steps: 0 has to be greater than 0"
+_BATCH_SIZE_MESSAGES = (
     "Check batch related parameters",  # in every version; the words after it differ
     "Micro batch size per gpu: 0 has to be greater",
     "Gradient accumulation steps: 0 has to be greater",
     "Train batch size: 0 has to be greater",
 )
-_SHARED_WORLD = compiled_when_used(r"!=\s{0,4}\d{1,9}\s{0,4}\*\s{0,4}\d{1,9}\s{0,4}\*\s{0,4}\d{1,9}\.\d")
+_FRACTIONAL_WORLD_PATTERN = lazy_compile(r"!=\s{0,4}\d{1,9}\s{0,4}\*\s{0,4}\d{1,9}\s{0,4}\*\s{0,4}\d{1,9}\.\d")
 """A world size with a point: DeepSpeed has divided the processes by those that share a sample."""
-_SHARES_SAMPLES = Pattern(r"(?i)sequence_parallel_size\W{0,4}[2-9]|sp_size\W{0,4}[2-9]|ulysses|autotp_size\W{0,4}[2-9]")
-_NUMBERS = compiled_when_used(r"(\d{1,9})\s{0,4}!=\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})")
+_SAMPLE_SHARING_PATTERN = Pattern(
+    r"(?i)sequence_parallel_size\W{0,4}[2-9]|sp_size\W{0,4}[2-9]|ulysses|autotp_size\W{0,4}[2-9]"
+)
+_NUMBERS = lazy_compile(r"(\d{1,9})\s{0,4}!=\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})\s{0,4}\*\s{0,4}(\d{1,9})")
 _TRAIN, _MICRO, _ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 
 
-class _Broken(msgspec.Struct, frozen=True):
+class _MismatchedSizes(msgspec.Struct, frozen=True):
     """The sizes as DeepSpeed takes them. ``world`` is None where no number of processes would do."""
 
     train: Field
@@ -54,13 +56,13 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         """DeepSpeed's assertion, with its numbers."""
         for failed in failed_ranks(record):
             message = failed.failure.message
-            if _IDENTITY not in message and _NO_ACCUMULATION not in message:
+            if _MISMATCH_MESSAGE not in message and _ZERO_ACCUMULATION_MESSAGE not in message:
                 continue
             numbers = _NUMBERS.search(message)
             seen = int(numbers.group(4)) if numbers else record.world_size
             cure = [
                 translated('Set train_batch_size to {value}, or to "auto" under the Trainer, or leave it out').format(
-                    value=_right_value(numbers, record.world_size)
+                    value=_correct_train_batch_size(numbers, record.world_size)
                 )
             ]
             if seen != record.world_size:
@@ -82,17 +84,24 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Numbers that don't multiply out for the launch's number of processes, or for no number at all."""
-        broken = _broken_sizes(config, run)
+        broken = _mismatched_sizes(config, run)
         if broken is not None:
             yield self._refused_sizes(broken, config, run)
 
-    log_words = (*_LOGGED, "train_batch_size", "_batch_assertion", "sequence_parallel_size", "ulysses", "autotp_size")
+    log_words = (
+        *_BATCH_SIZE_MESSAGES,
+        "train_batch_size",
+        "_batch_assertion",
+        "sequence_parallel_size",
+        "ulysses",
+        "autotp_size",
+    )
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion; its last number is the world size that DeepSpeed sees."""
-        evidence = first_match(log, *_LOGGED)
+        evidence = first_match(log, *_BATCH_SIZE_MESSAGES)
         if evidence is None:
-            evidence = cut_in(log, ("deepspeed/runtime/config", "_batch_assertion"))
+            evidence = find_truncated_error(log, ("deepspeed/runtime/config", "_batch_assertion"))
         if evidence is None:
             return
         message = matched_text(log, evidence)
@@ -113,9 +122,9 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 "micro-batch * accumulation * world size"
             )
         ]
-        shared = _SHARED_WORLD.search(message) or log_mentions(log, _SHARES_SAMPLES)
+        shared = _FRACTIONAL_WORLD_PATTERN.search(message) or log_mentions(log, _SAMPLE_SHARING_PATTERN)
         if shared:
-            cure.insert(0, _SHARED_CURE)
+            cure.insert(0, _SAMPLE_SHARING_CURE)
         elif numbers and int(numbers.group(4)) == 1:
             cure.insert(
                 0,
@@ -126,11 +135,11 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             )
         yield self.log_finding(evidence, cause, cure=tuple(cure))
 
-    def _refused_sizes(self, broken: _Broken, config: DeepSpeedConfig, run: Run) -> Finding:
+    def _refused_sizes(self, batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig, run: Run) -> Finding:
         """The finding, at ``train_batch_size``."""
         changed = mentions(run, '"train_batch_size"', "'train_batch_size'")
         world = run.launch.world_size if run.launch is not None else Field.missing()
-        if broken.world is None:
+        if batch_mismatch.world is None:
             cause = translated(
                 "train_batch_size = {train} is not a multiple of micro-batch * accumulation "
                 "({inequality}), so no number "
@@ -141,56 +150,58 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 "The launch starts {world} process(es), and train_batch_size = micro-batch * accumulation * processes "
                 "does not hold: {inequality}."
             )
-        spans = [broken.train.span()]
-        if broken.micro is not None:
-            spans.append(broken.micro.span(translated("the micro-batch")))
-        if broken.accumulation is not None:
-            spans.append(broken.accumulation.span(translated("the accumulation")))
-        if broken.world is not None:
-            label = translated("starts {world} process(es)").format(world=broken.world)
+        spans = [batch_mismatch.train.span()]
+        if batch_mismatch.micro is not None:
+            spans.append(batch_mismatch.micro.span(translated("the micro-batch")))
+        if batch_mismatch.accumulation is not None:
+            spans.append(batch_mismatch.accumulation.span(translated("the accumulation")))
+        if batch_mismatch.world is not None:
+            label = translated("starts {world} process(es)").format(world=batch_mismatch.world)
             spans.append(world.span(label))
         return self.finding(
-            cause.format(train=broken.train.value, world=broken.world, inequality=broken.inequality),
+            cause.format(
+                train=batch_mismatch.train.value, world=batch_mismatch.world, inequality=batch_mismatch.inequality
+            ),
             certainty=Certainty.LIKELY if changed else Certainty.CERTAIN,
-            cure=_cure(broken, config),
+            cure=_cure(batch_mismatch, config),
             spans=tuple(spans),
-            fixes=(*_accumulating(broken, config, run), *_fixes(config, run)),
+            fixes=(*_accumulation_fixes(batch_mismatch, config, run), *_fixes(config, run)),
             confirm=(translated("The script leaves the config's train_batch_size as it is"),) if changed else (),
         )
 
 
-_SHARED_CURE = translated(
+_SAMPLE_SHARING_CURE = translated(
     "The processes share samples (sequence or tensor parallelism): DeepSpeed counts processes ÷ that size. "
     "Compute train_batch_size that way, or leave it out"
 )
 
 
-def _right_value(numbers: re.Match[str] | None, world_size: int) -> str:
+def _correct_train_batch_size(match: re.Match[str] | None, world_size: int) -> str:
     """The train_batch_size that the other two numbers give with the real world size."""
-    if numbers is None:
+    if match is None:
         return "train_micro_batch_size_per_gpu * gradient_accumulation_steps * " + str(world_size)
-    micro, accumulation = int(numbers.group(2)), int(numbers.group(3))
+    micro, accumulation = int(match.group(2)), int(match.group(3))
     return f"{micro * accumulation * world_size} (= {micro} * {accumulation} * {world_size})"
 
 
-def _broken_sizes(config: DeepSpeedConfig, run: Run) -> _Broken | None:
+def _mismatched_sizes(config: DeepSpeedConfig, run: Run) -> _MismatchedSizes | None:
     """The sizes where DeepSpeed refuses them; None where it takes them or that can't be told."""
     train = number_in(config, _TRAIN)
     if train is None or not _all_ranks_share_data(config, run):
         return None
     micro, accumulation = config.get(_MICRO), config.get(_ACCUMULATION)
-    if with_trainer(run) is not False and (config.is_auto(_MICRO) or config.is_auto(_ACCUMULATION)):
+    if uses_trainer(run) is not False and (config.is_auto(_MICRO) or config.is_auto(_ACCUMULATION)):
         return None  # transformers compares it with its own arguments first: ds-config-hf-args-mismatch
     sizes = [_size(field) for field in (micro, accumulation)]
     if any(size is None for size in sizes):
         return None
     micro_size, accumulation_size = sizes[0] or 0, sizes[1] or 0
-    if not accumulation_size and micro_size and with_accelerate(run):
+    if not accumulation_size and micro_size and uses_accelerate(run):
         accumulation_size = 1  # accelerate's plugin fills in what the JSON leaves out
     world = run.world_size
     if train.value <= 0 or (world is not None and world <= 0):
         return None
-    if world is None and with_trainer(run) is None and run.launch is not None:
+    if world is None and uses_trainer(run) is None and run.launch is not None:
         return None
     wrong = _violated_equation(train.value, micro_size, accumulation_size, world)
     if wrong is None:
@@ -199,7 +210,7 @@ def _broken_sizes(config: DeepSpeedConfig, run: Run) -> _Broken | None:
         micro if micro_size and micro.place is not None else None,
         accumulation if accumulation_size and accumulation.place is not None else None,
     )
-    return _Broken(train, *given, world, wrong)
+    return _MismatchedSizes(train, *given, world, wrong)
 
 
 def _size(field: Field) -> int | None:
@@ -234,23 +245,23 @@ def _all_ranks_share_data(config: DeepSpeedConfig, run: Run) -> bool:
     return not mentions(run, "PipelineModule", "mpu=", "sequence_parallel", "tensor_parallel", "model_parallel")
 
 
-def _cure(broken: _Broken, config: DeepSpeedConfig) -> Text:
+def _cure(batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig) -> Text:
     micro, accumulation = number_in(config, _MICRO), number_in(config, _ACCUMULATION)
-    if broken.world and micro is not None and accumulation is not None:
+    if batch_mismatch.world and micro is not None and accumulation is not None:
         return translated(
             'Leave train_batch_size out ("auto" under the Trainer), or set it to {right} = {micro} * {accumulation} '
             "* {world}"
         ).format(
-            right=micro.value * accumulation.value * broken.world,
+            right=micro.value * accumulation.value * batch_mismatch.world,
             micro=micro.value,
             accumulation=accumulation.value,
-            world=broken.world,
+            world=batch_mismatch.world,
         )
-    if broken.world and micro is None:  # left out as well, DeepSpeed would have nothing to compute it from
-        step = broken.world * (accumulation.value if accumulation is not None else 1)
+    if batch_mismatch.world and micro is None:  # left out as well, DeepSpeed would have nothing to compute it from
+        step = batch_mismatch.world * (accumulation.value if accumulation is not None else 1)
         return translated(
             "Write a multiple of {step}, such as {next}, or set train_micro_batch_size_per_gpu instead"
-        ).format(step=step, next=-(-broken.train.value // step) * step)
+        ).format(step=step, next=-(-batch_mismatch.train.value // step) * step)
     return translated(
         'Leave train_batch_size out ("auto" under the Trainer): DeepSpeed computes it from the micro-batch, the '
         "accumulation and the number of processes"
@@ -258,22 +269,27 @@ def _cure(broken: _Broken, config: DeepSpeedConfig) -> Text:
 
 
 def _fixes(config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
-    if with_accelerate(run):
+    if uses_accelerate(run):
         title = translated('Set train_batch_size to "auto"')
-        return fix_of(title, lambda: config.replacing(_TRAIN, value="auto"))
+        return fix_with_edits(title, lambda: config.replacing(_TRAIN, value="auto"))
     if number_in(config, _MICRO) is not None:
         title = translated("Remove train_batch_size: DeepSpeed computes it")
-        return fix_of(title, lambda: config.removing(_TRAIN), safe=number_in(config, _ACCUMULATION) is not None)
+        return fix_with_edits(title, lambda: config.removing(_TRAIN), safe=number_in(config, _ACCUMULATION) is not None)
     return ()
 
 
-def _accumulating(broken: _Broken, config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
+def _accumulation_fixes(batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
     """As many samples a step as train_batch_size says, on this number of ranks: by other accumulation."""
     micro = number_in(config, _MICRO)
-    if micro is None or not broken.world or with_accelerate(run) or broken.train.value % (micro.value * broken.world):
+    if (
+        micro is None
+        or not batch_mismatch.world
+        or uses_accelerate(run)
+        or batch_mismatch.train.value % (micro.value * batch_mismatch.world)
+    ):
         return ()
-    steps = broken.train.value // (micro.value * broken.world)
+    steps = batch_mismatch.train.value // (micro.value * batch_mismatch.world)
     title = translated("Accumulate {steps} micro-batches: {train} samples per step on {world} ranks").format(
-        steps=steps, train=broken.train.value, world=broken.world
+        steps=steps, train=batch_mismatch.train.value, world=batch_mismatch.world
     )
-    return fix_of(title, lambda: config.inserting(_ACCUMULATION, value=steps), safe=False)
+    return fix_with_edits(title, lambda: config.inserting(_ACCUMULATION, value=steps), safe=False)

@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 
-from gonogo.hazards.facts.deepspeed_settings import newer_than, span_in, version_words
-from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, describe_deepspeed_version
+from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _LOSS_SCALE = (
@@ -17,8 +17,8 @@ class DsBf16WithLossScaleKeys(Hazard):
         if not section.known or not isinstance(section.value, Mapping):
             return
         extra = [key for key in _LOSS_SCALE if key in section.value and section.value[key] != "auto"]
-        refused = newer_than(run, ">=0.17.2")
-        if not extra or newer_than(run, "<=0.17.0"):
+        refused = deepspeed_version_matches(run, ">=0.17.2")
+        if not extra or deepspeed_version_matches(run, "<=0.17.0"):
             return
         left = {key: value for key, value in section.value.items() if key not in _LOSS_SCALE}
         yield self.finding(
@@ -26,11 +26,15 @@ class DsBf16WithLossScaleKeys(Hazard):
                 "The bf16 section contains {keys}, which belong to fp16: DeepSpeed since 0.17.2 refuses them{version}."
             ).format(
                 keys=", ".join(extra),
-                version=translated(", and the run has {version}").format(version=version_words(run)) if refused else "",
+                version=translated(", and the run has {version}").format(version=describe_deepspeed_version(run))
+                if refused
+                else "",
             ),
             certainty=Certainty.CERTAIN if refused else Certainty.POSSIBLE,
             cure=translated('Leave only "enabled" in bf16'),
-            spans=tuple(span_in(config, "bf16", key) for key in extra),
+            spans=tuple(config_span(config, "bf16", key) for key in extra),
             confirm=() if refused else (translated("Which DeepSpeed the run has"),),
-            fixes=fix_of(translated("remove what bf16 does not use"), lambda: config.replacing("bf16", value=left)),
+            fixes=fix_with_edits(
+                translated("remove what bf16 does not use"), lambda: config.replacing("bf16", value=left)
+            ),
         )

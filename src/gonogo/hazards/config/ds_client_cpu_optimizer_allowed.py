@@ -4,11 +4,11 @@ from gonogo.hazards.rule import Span
 
 
 class DsClientCpuOptimizerAllowed(ConfigHazard):
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """The optimizer is offloaded, and the config names none."""
-        device = at.config.offload("optimizer")
-        return {} if device.get("none") != "none" and optimizer_type(at.config) is None else None
+        device = setting.config.offload("optimizer")
+        return {} if device.get("none") != "none" and optimizer_type(setting.config) is None else None
 
-    def spans_beside(self, at: Setting) -> tuple[Span | None, ...]:
+    def spans_beside(self, setting: Setting) -> tuple[Span | None, ...]:
         """Where the optimizer is offloaded."""
-        return (at.config.offload("optimizer").span(),)
+        return (setting.config.offload("optimizer").span(),)

@@ -3,16 +3,16 @@ from functools import partial
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.config._optimizers import kind_of
-from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Call, Certainty, DeepSpeedConfig, Findings, Hazard, Run, Script, Severity, translated
 
 _BOTH = (
     "cannot specify an optimizer in the config file and in the code",
     "cannot specify a scheduler in the config file and in the code",
 )
-_PASSED = (
+_OPTIMIZERS_NOT_ALLOWED_MESSAGES = (
     "Passing `optimizers` is not allowed if Deepspeed",
     "Passing `optimizers` is not allowed if PyTorch FSDP or DeepSpeed",
     "Passing `optimizers` is not allowed if Fairscale, Deepspeed",
@@ -27,26 +27,26 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
             return
         yield from self._prepared(script, run.config)
         for call in script.calls(*_TRAINERS):
-            yield from self._passed_to_trainer(call, run)
+            yield from self._check_trainer_call(call, run)
 
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's refusal, or the Trainer's where an optimizer object is passed under DeepSpeed."""
         if evidence := first_match(log, *_BOTH):
             yield self.log_finding(evidence, _CAUSE, cure=_CURE)
-        elif evidence := first_match(log, *_PASSED):
+        elif evidence := first_match(log, *_OPTIMIZERS_NOT_ALLOWED_MESSAGES):
             deepspeed = log.setup.mentions("(?i)deepspeed") or log.setup.zero_stage is not None
             yield self.log_finding(
                 evidence,
-                _CAUSE_PASSED,
+                _PASSED_TO_TRAINER_CAUSE,
                 cure=_CURE[1:],
                 certainty=Certainty.LIKELY if deepspeed else Certainty.POSSIBLE,
                 confirm=translated(
                     "The launch uses --deepspeed, and the code or an option such as use_galore builds an optimizer"
                 ),
             )
-        elif (cut := cut_in(log, ("accelerate/accelerator", "_prepare_deepspeed"), within=1)) and cut.frame(
-            "raise ValueError"
-        ):
+        elif (
+            cut := find_truncated_error(log, ("accelerate/accelerator", "_prepare_deepspeed"), max_frames=1)
+        ) and cut.frame("raise ValueError"):
             yield self.log_finding(
                 cut,
                 _CAUSE,
@@ -73,14 +73,14 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                         'Remove "{name}" from the DeepSpeed config, or use accelerate.utils.{dummy} in the code'
                     ).format(name=name, dummy="DummyOptim" if name == "optimizer" else "DummyScheduler"),
                     spans=(given[name].span(), script.place(argument).span(translated("the code's own"))),
-                    fixes=fix_of(
+                    fixes=fix_with_edits(
                         translated('Remove "{name}" from the config').format(name=name),
                         partial(config.removing, name),
                         safe=False,
                     ),
                 )
 
-    def _passed_to_trainer(self, call: Call, run: Run) -> Findings:
+    def _check_trainer_call(self, call: Call, run: Run) -> Findings:
         node = call.keyword_node("optimizers")
         if node is None or not run.deepspeed_on:
             return
@@ -119,7 +119,7 @@ _CAUSE = translated(
     "The DeepSpeed JSON has an optimizer or scheduler block, and the code passes its own: accelerate takes only "
     "one of them."
 )
-_CAUSE_PASSED = translated(
+_PASSED_TO_TRAINER_CAUSE = translated(
     "The code passes its own optimizer object to the Trainer, which does not accept one where DeepSpeed (or "
     "FSDP) shards the optimizer."
 )

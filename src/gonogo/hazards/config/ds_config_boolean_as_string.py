@@ -1,7 +1,7 @@
 from functools import partial
 
-from gonogo.hazards.facts.deepspeed_settings import dotted, newer_than, span_in
-from gonogo.hazards.facts.how_it_trains import as_json, fix_of, with_trainer
+from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, dotted
+from gonogo.hazards.facts.training_framework import as_json, fix_with_edits, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 _TOP_LEVEL = (
@@ -22,7 +22,7 @@ class DsConfigBooleanAsString(Hazard):
             if word not in ("true", "false"):
                 continue
             switch = keys[-1] == "enabled"
-            if switch and (with_trainer(run) or newer_than(run, ">=0.17.2")):
+            if switch and (uses_trainer(run) or deepspeed_version_matches(run, ">=0.17.2")):
                 continue  # transformers' comparison is told elsewhere; newer releases read the string as it is meant
             refused = keys == ("wall_clock_breakdown",)
             wrong = word == "false"
@@ -38,8 +38,8 @@ class DsConfigBooleanAsString(Hazard):
                 certainty=certainty,
                 severity=severity,
                 cure=translated("Write {word} without quotes").format(word=word),
-                spans=span_in(config, *keys),
-                fixes=fix_of(
+                spans=config_span(config, *keys),
+                fixes=fix_with_edits(
                     translated("remove the quotes"), partial(config.replacing, *keys, value=value), safe=not wrong
                 ),
             )

@@ -4,18 +4,18 @@ from functools import partial
 from typing import Any
 
 from gonogo.evidence.source_file import Place
-from gonogo.hazards.facts.deepspeed_settings import ZERO, key_spot, read_by_json, span_in
-from gonogo.hazards.facts.how_it_trains import as_json, fix_of
+from gonogo.hazards.facts.deepspeed_settings import ZERO, config_key_span, config_span, is_read_as_json
+from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
 from gonogo.hazards.rule import DeepSpeedConfig, Edit, Findings, Hazard, Run, Severity, translated
 
-_REPLACED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+_REPLACEMENTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "cpu_offload": ("offload_optimizer", lambda _: {"device": "cpu"}),
     "cpu_offload_param": ("offload_param", lambda _: {"device": "cpu"}),
     "stage3_gather_fp16_weights_on_model_save": ("stage3_gather_16bit_weights_on_model_save", lambda value: value),
 }
 
 
-def _in_place(config: DeepSpeedConfig, old: str, new: str, value: Any) -> Edit:
+def _replace_key(config: DeepSpeedConfig, old: str, new: str, value: Any) -> Edit:
     """The old key with its value becomes the new one where it stands."""
     key, written = config.key_place(ZERO, old), config.raw(ZERO, old).place
     if key is None or written is None or not key.source.writable:
@@ -26,16 +26,16 @@ def _in_place(config: DeepSpeedConfig, old: str, new: str, value: Any) -> Edit:
 class DsConfigDeprecatedKey(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Old keys: an error beside their successors, else a remark with the new form."""
-        for old, (new, value_of) in _REPLACED.items():
+        for old, (new, value_of) in _REPLACEMENTS.items():
             field = config.raw(ZERO, old)
             if not field.known:
                 continue
             both = config.raw(ZERO, new).place not in (None, field.place)  # it is read under both names
-            lost = bool(field.truth) and not both and bool(read_by_json(run))
+            lost = bool(field.truth) and not both and bool(is_read_as_json(run))
             makers: list[Callable[[], Edit]] = [partial(config.removing, ZERO, old)]
             if not both and field.truth:
                 whole = value_of(field.value)
-                makers = [partial(_in_place, config, old, new, whole)]
+                makers = [partial(_replace_key, config, old, new, whole)]
             if both:
                 cause = translated('"{old}" is the old name of "{new}", and both are given: DeepSpeed refuses that.')
             elif lost:
@@ -55,8 +55,8 @@ class DsConfigDeprecatedKey(Hazard):
                         new=new, value=as_json(value_of(field.value)) if field.truth else as_json(field.value)
                     )
                 ),
-                spans=(span_in(config, ZERO, old), key_spot(config, ZERO, new) if both else None),
-                fixes=fix_of(
+                spans=(config_span(config, ZERO, old), config_key_span(config, ZERO, new) if both else None),
+                fixes=fix_with_edits(
                     (translated("remove {old}") if both else translated("use {new}")).format(old=old, new=new), *makers
                 ),
             )

@@ -1,11 +1,11 @@
-from gonogo.hazards.facts.deepspeed_settings import read_by_json
+from gonogo.hazards.facts.deepspeed_settings import is_read_as_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 
 class DsConfigDuplicateKey(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Each key that its object has already."""
-        by_json = read_by_json(run)
+        by_json = is_read_as_json(run)
         for problem in config.problems:
             if problem.kind != "duplicate-key":
                 continue

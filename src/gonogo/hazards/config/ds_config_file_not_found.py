@@ -12,9 +12,9 @@ _REFUSED = (
     "expecting either a path to a DeepSpeed config file or a pre-populated dict",
     "DeepSpeed configuration file could not be found",
 )
-_RECEIVED = Pattern(r"Received: ?(\S[^\n]{0,300}?)(?:\s|$)")
-_BASE64 = Pattern(r"binascii\.Error: (?:Incorrect padding|Invalid base64-encoded string)")
-_READS_CONFIG = (
+_RECEIVED_PATH_PATTERN = Pattern(r"Received: ?(\S[^\n]{0,300}?)(?:\s|$)")
+_BASE64_ERROR_PATTERN = Pattern(r"binascii\.Error: (?:Incorrect padding|Invalid base64-encoded string)")
+_CONFIG_READING_FRAMES = (
     "HfTrainerDeepSpeedConfig", "HfDeepSpeedConfig", "accelerate/utils/deepspeed.py", "transformers/deepspeed.py",
     "transformers/integrations/deepspeed.py", "deepspeed/runtime/config.py", "urlsafe_b64decode(config",
 )  # fmt: skip
@@ -33,20 +33,20 @@ class DsConfigFileNotFound(Hazard):
         if run.config is not None or not written or not written.endswith(_SUFFIXES) or {"{", "\n"} & {*written}:
             return
         path = launch.path_of(field)
-        if path is None or _is_there(path) or os.path.normpath(path) in launch.written_files:
+        if path is None or _may_be_present(path) or os.path.normpath(path) in launch.written_files:
             return
         if os.path.isabs(os.path.expanduser(written)) and not is_folder(path.parent):
             return  # another machine's path
         alike = _alike(path)
         typed = not launch.source.writable
-        elsewhere = _found_above(launch, written)
+        elsewhere = _is_in_parent_folder(launch, written)
         if elsewhere and not typed:
             return  # right from another working folder, which is where it may be started
         made = any(os.fsencode(path.name) in script.source.data for script in run.scripts)
         if made or launch.source.data.count(os.fsencode(path.name)) > 1:
             return  # something else names it too, and may write it
         new = os.path.join(os.path.dirname(written), alike)
-        edit = _naming(launch, field, new) if alike and not os.path.isabs(written) else None
+        edit = _replace_path(launch, field, new) if alike and not os.path.isabs(written) else None
         sure = typed or launch.cwd_known
         yield self.finding(
             translated(
@@ -71,17 +71,17 @@ class DsConfigFileNotFound(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """The refusal, the failed decoding under a frame that reads the config, or a missing file of such a name."""
         if evidence := first_match(log, *_REFUSED):
-            received = _RECEIVED.search(matched_text(log, evidence))
+            received = _RECEIVED_PATH_PATTERN.search(matched_text(log, evidence))
             path = received.group(1) if received and "{" not in received.group(1) else None
             yield self._found(evidence, path, Certainty.CERTAIN)
             return
         for error in log.errors:
             decoding = error.type == "UnicodeDecodeError" or "binascii" in error.raised.qualified
             decoding = decoding or (error.type == "JSONDecodeError" and error.passes("json.loads(config_file_or_dict)"))
-            if decoding and error.passes(*_READS_CONFIG):
+            if decoding and error.passes(*_CONFIG_READING_FRAMES):
                 yield self._found(error, None, Certainty.CERTAIN)
                 return
-            if decoding and error.users_frame is not None:  # the program decodes something of its own
+            if decoding and error.last_user_frame is not None:  # the program decodes something of its own
                 return
             missing = _CONFIG_NAME.search(error.message)
             if missing and error.type == "FileNotFoundError":
@@ -90,7 +90,7 @@ class DsConfigFileNotFound(Hazard):
                 return
         if cut := first_match(log, "urlsafe_b64decode(config"):  # a traceback that was quoted without its end
             yield self._found(cut, None, Certainty.LIKELY)
-        elif found := log.find(_BASE64):
+        elif found := log.find(_BASE64_ERROR_PATTERN):
             deepspeed = log.setup.mentions("(?i)deepspeed") or log.has("deepspeed") or log.has("DeepSpeed")
             yield self._found(found.line, None, Certainty.LIKELY if deepspeed else Certainty.POSSIBLE)
 
@@ -109,16 +109,16 @@ class DsConfigFileNotFound(Hazard):
         )
 
 
-def _is_there(path: Path) -> bool:
+def _may_be_present(path: Path) -> bool:
     return may_exist(path)
 
 
-def _found_above(launch: Launch, written: str) -> bool:
+def _is_in_parent_folder(launch: Launch, config_path: str) -> bool:
     """Whether a folder above has the file by that path: people start scripts from a project's top."""
     folder = launch.cwd
     for _ in range(3):
         folder = folder.parent
-        if _is_there(folder / written):
+        if _may_be_present(folder / config_path):
             return True
     return False
 
@@ -135,7 +135,7 @@ def _alike(path: Path) -> str:
     return near[0] if near else ""
 
 
-def _naming(launch: Launch, field: Field, new: str) -> Edit | None:
+def _replace_path(launch: Launch, field: Field, new: str) -> Edit | None:
     for name in ("deepspeed", "deepspeed_config", "deepspeed_config_file"):
         for options in (launch.options, launch.launcher_options):
             if name in options and options.can_edit(name) and options.get(name).value == field.value:

@@ -5,7 +5,7 @@ from functools import partial
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
+from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -22,12 +22,12 @@ from gonogo.hazards.rule import (
 
 _KEY = "stage3_prefetch_bucket_size"
 _NOT_INTEGER = "Input should be a valid integer, got a number with a fractional part"
-_VALUE = Pattern(r"input_value=(\d{1,15}\.\d{1,12})")
+_INPUT_VALUE_PATTERN = Pattern(r"input_value=(\d{1,15}\.\d{1,12})")
 _SIZES = (
     *(_KEY, "stage3_param_persistence_threshold", "stage3_max_live_parameters", "stage3_max_reuse_distance"),
     *("reduce_bucket_size", "allgather_bucket_size", "sub_group_size"),
 )
-_SINCE = translated("DeepSpeed 0.15 and later accept only an integer here")
+_INTEGER_SINCE_LABEL = translated("DeepSpeed 0.15 and later accept only an integer here")
 
 
 class DsConfigFloatPrefetchBucket(Hazard):
@@ -50,14 +50,14 @@ class DsConfigFloatPrefetchBucket(Hazard):
                     translated("Write {whole}, without a fraction").format(whole=int(value)),
                     translated('Or pip install "deepspeed<0.15"'),
                 ),
-                spans=(field.span(), run.environment.field("deepspeed").span(_SINCE)),
-                fixes=fix_of(
+                spans=(field.span(), run.environment.field("deepspeed").span(_INTEGER_SINCE_LABEL)),
+                fixes=fix_with_edits(
                     translated("Round it down to {whole}").format(whole=int(value)),
                     partial(config.replacing, "zero_optimization", name, value=int(value)),
                 ),
                 confirm=(translated("DeepSpeed is 0.15 or later"),) if not checked else (),
             )
-        if checked and config.zero_stage == 3 and with_trainer(run) is not False:
+        if checked and config.zero_stage == 3 and uses_trainer(run) is not False:
             yield from self._computed(config, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -70,7 +70,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
                 if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
                     continue
                 name = key.value  # one with dots, which only accelerate takes apart, DeepSpeed does not read
-                if name not in _SIZES or not _is_fraction(value):
+                if name not in _SIZES or not _is_fractional_product(value):
                     continue
                 yield self.finding(
                     translated(
@@ -80,8 +80,8 @@ class DsConfigFloatPrefetchBucket(Hazard):
                     certainty=Certainty.LIKELY,
                     severity=Severity.ERROR if checked else Severity.WARNING,
                     cure=translated("Wrap it in int(...)"),
-                    spans=(script.place(value).span(), run.environment.field("deepspeed").span(_SINCE)),
-                    fixes=fix_of(
+                    spans=(script.place(value).span(), run.environment.field("deepspeed").span(_INTEGER_SINCE_LABEL)),
+                    fixes=fix_with_edits(
                         translated("Wrap it in int(...)"),
                         partial(script.replacing, value, f"int({script.place(value).text})"),
                     ),
@@ -95,9 +95,9 @@ class DsConfigFloatPrefetchBucket(Hazard):
         evidence = first_match(log, "int_from_float", _NOT_INTEGER)
         if evidence is not None:
             message = matched_text(log, evidence)
-            value = _VALUE.search(message)
+            value = _INPUT_VALUE_PATTERN.search(message)
             named = log.has(_KEY)
-            if named or (value and _nine_tenths_of_a_square(float(value.group(1)))):
+            if named or (value and _is_nine_tenths_of_square(float(value.group(1)))):
                 yield self._found(evidence, value.group(1) if value else None, Certainty.CERTAIN)
             elif log.has("DeepSpeedZeroConfig") or "deepspeed" in message.lower():
                 yield self._found(evidence, value.group(1) if value else None, Certainty.LIKELY)
@@ -148,7 +148,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
                 translated('Or upgrade transformers (>=4.44), or pip install "deepspeed<0.15"'),
             ),
             spans=(field.span(), *(version.span() for version in versions)),
-            fixes=fix_of(
+            fixes=fix_with_edits(
                 translated("Write {whole}").format(whole=whole),
                 lambda: config.replacing("zero_optimization", _KEY, value=whole),
                 safe=value is not None,
@@ -156,19 +156,19 @@ class DsConfigFloatPrefetchBucket(Hazard):
         )
 
 
-def _nine_tenths_of_a_square(value: float) -> bool:
+def _is_nine_tenths_of_square(value: float) -> bool:
     """True for 0.9 x hidden_size², the value that transformers computes."""
     side = round(math.sqrt(value / 0.9))
     return side >= 256 and abs(0.9 * side * side - value) < 0.01
 
 
-def _is_fraction(node: ast.expr) -> bool:
+def _is_fractional_product(node: ast.expr) -> bool:
     """``0.9 * a * a`` and the like: a product with a float that is no whole number."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return False
     for side in (node.left, node.right):
         if isinstance(side, ast.Constant) and isinstance(side.value, float) and side.value % 1:
             return True
-        if _is_fraction(side):
+        if _is_fractional_product(side):
             return True
     return False

@@ -2,14 +2,20 @@ from collections.abc import Iterator
 from functools import partial
 
 from gonogo.evidence.config.accelerate import AccelerateConfig
-from gonogo.evidence.config.deepspeed_auto import TRANSFORMERS_DEFAULTS, Correspondence, hf_correspondences
+from gonogo.evidence.config.deepspeed_auto import TRANSFORMERS_DEFAULTS, ArgumentCorrespondence, hf_correspondences
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import matched_text
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.evidence.training_arguments import Arguments
 from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
-from gonogo.hazards.facts.how_it_trains import as_json, fix_of, from_accelerate_yaml, with_plain_arguments, with_trainer
+from gonogo.hazards.facts.training_framework import (
+    as_json,
+    fix_with_edits,
+    is_config_from_accelerate_yaml,
+    uses_stock_training_arguments,
+    uses_trainer,
+)
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -34,7 +40,7 @@ class DsConfigHfArgsMismatch(Hazard):
         for failed in failed_ranks(record):
             differing = [line for line in mismatches(failed.failure.message) if not line.alike]
             if differing:
-                other = _other_side(failed.failure.message)
+                other = _compared_source(failed.failure.message)
                 yield self.finding(
                     _cause(differing, other),
                     cure=_cure(differing, other),
@@ -44,7 +50,7 @@ class DsConfigHfArgsMismatch(Hazard):
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """All that transformers would list, by its own comparison."""
-        if not with_trainer(run) or run.launch is None:
+        if not uses_trainer(run) or run.launch is None:
             return
         differing = list(_mismatched_settings(config, run))
         sure = [found for found in differing if _is_sure(found[0], run)]
@@ -56,14 +62,14 @@ class DsConfigHfArgsMismatch(Hazard):
             Mismatch(".".join(pair.keys), as_json(field.value), pair.argument, as_json(pair.expected.value))
             for pair, field in differing
         ]
-        yaml = run.accelerate if from_accelerate_yaml(run) else None
+        yaml = run.accelerate if is_config_from_accelerate_yaml(run) else None
         yield self.finding(
             _cause(lines),
             title=_YAML_TITLE if yaml is not None else None,
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=_cure(lines) if yaml is None else tuple(_cure_in_yaml(pair) for pair, _ in differing),
             spans=tuple(_spans(differing, run.arguments)),
-            fixes=fix_of(
+            fixes=fix_with_edits(
                 translated('Set these keys to "auto"'),
                 *(partial(config.replacing, *pair.keys, value="auto") for pair, _ in differing),
             )
@@ -76,13 +82,13 @@ class DsConfigHfArgsMismatch(Hazard):
         """The list, with a line whose values really differ, or the refusal where the list is cut off."""
         found = mismatches_in_log(log)
         if found is None:
-            if cut := cut_in(log, ("transformers/", "trainer_config_finalize"), within=1):
+            if cut := find_truncated_error(log, ("transformers/", "trainer_config_finalize"), max_frames=1):
                 yield self.log_finding(cut, _cause([]), cure=_cure([]), certainty=Certainty.LIKELY)
             return
         evidence, lines = found
         differing = [line for line in lines if not line.alike]
         if differing or not lines:
-            other = _other_side(matched_text(log, evidence))
+            other = _compared_source(matched_text(log, evidence))
             yield self.log_finding(
                 evidence,
                 _cause(differing, other),
@@ -98,7 +104,7 @@ _CONFIRM = translated("The script uses transformers' TrainingArguments and its d
 _YAML_TITLE = translated("accelerate's YAML and TrainingArguments disagree")
 
 
-def _other_side(message: str) -> Text:
+def _compared_source(message: str) -> Text:
     """What the config is compared with: accelerate makes the same check of its own YAML and options."""
     return _ACCELERATE if "mismatch kwargs" in message else _ARGUMENTS
 
@@ -139,31 +145,34 @@ def _cure(differing: list[Mismatch], other: Text = _ARGUMENTS) -> tuple[Text, ..
 _YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
 
 
-def _cure_in_yaml(pair: Correspondence) -> Text:
-    if pair.keys in _YAML_KEYS:
+def _cure_in_yaml(correspondence: ArgumentCorrespondence) -> Text:
+    if correspondence.keys in _YAML_KEYS:
         return translated("Write {key}: {value} in accelerate's YAML, to match the arguments").format(
-            key=pair.keys[0], value=as_json(pair.expected.value)
+            key=correspondence.keys[0], value=as_json(correspondence.expected.value)
         )
     return translated(
         "Pass --{kind} to the program, to match the YAML's mixed_precision, or write mixed_precision: 'no'"
-    ).format(kind=pair.keys[0])
+    ).format(kind=correspondence.keys[0])
 
 
-def _fixes_in_yaml(yaml: AccelerateConfig, pairs: list[Correspondence]) -> tuple[Fix, ...]:
+def _fixes_in_yaml(yaml: AccelerateConfig, correspondences: list[ArgumentCorrespondence]) -> tuple[Fix, ...]:
     """The arguments' values, written into the YAML; none where more than its own two numbers differ."""
-    if any(pair.keys not in _YAML_KEYS for pair in pairs):
+    if any(pair.keys not in _YAML_KEYS for pair in correspondences):
         return ()
-    return fix_of(
+    return fix_with_edits(
         translated("Write the arguments' values into the YAML"),
-        *(partial(yaml.replacing, "deepspeed_config", *pair.keys, value=pair.expected.value) for pair in pairs),
+        *(
+            partial(yaml.replacing, "deepspeed_config", *pair.keys, value=pair.expected.value)
+            for pair in correspondences
+        ),
     )
 
 
-def _mismatched_settings(config: DeepSpeedConfig, run: Run) -> Iterator[tuple[Correspondence, Field]]:
+def _mismatched_settings(config: DeepSpeedConfig, run: Run) -> Iterator[tuple[ArgumentCorrespondence, Field]]:
     """The settings whose values differ: that of the config, with what the arguments have."""
     # An argument that asks for a 16-bit type goes before mixed_precision of accelerate's YAML.
     asked = [run.arguments.get(name) for name in ("fp16", "bf16")]
-    decided = from_accelerate_yaml(run) and any(field.truth is True or field.unknown for field in asked)
+    decided = is_config_from_accelerate_yaml(run) and any(field.truth is True or field.unknown for field in asked)
     # Both types on is another hazard's (ds-fp16-and-bf16-enabled).
     decided = decided or all(config.raw(name, "enabled").truth is True for name in ("fp16", "bf16"))
     world = run.launch.world_size if run.launch is not None else None
@@ -176,8 +185,8 @@ def _mismatched_settings(config: DeepSpeedConfig, run: Run) -> Iterator[tuple[Co
             continue
         if pair.conflicts(written):
             yield pair, written
-        elif pair.argument == "warmup_steps" and _warms_up_by_config_alone(written, run):
-            yield Correspondence(pair.keys, pair.argument, pair.names, Field(0)), written
+        elif pair.argument == "warmup_steps" and _has_warmup_in_config_only(written, run):
+            yield ArgumentCorrespondence(pair.keys, pair.argument, pair.names, Field(0)), written
 
 
 def _means_the_same(value: object, expected: Field) -> bool:
@@ -190,28 +199,28 @@ def _means_the_same(value: object, expected: Field) -> bool:
         return value.lower() == str(expected.value).lower()
 
 
-def _warms_up_by_config_alone(written: Field, run: Run) -> bool:
+def _has_warmup_in_config_only(warmup_steps: Field, run: Run) -> bool:
     """A number of warm-up steps in the config, and none asked for in the arguments."""
-    if not isinstance(written.value, int) or written.value < 2:
+    if not isinstance(warmup_steps.value, int) or warmup_steps.value < 2:
         return False
     return all(run.arguments.get(name).absent for name in ("warmup_steps", "warmup_ratio"))
 
 
-def _is_sure(pair: Correspondence, run: Run) -> bool:
+def _is_sure(correspondence: ArgumentCorrespondence, run: Run) -> bool:
     """Whether the arguments' side is surely that value: given, or transformers' own default."""
-    absent = [name for name in pair.names if run.arguments.get(name).absent and name in TRANSFORMERS_DEFAULTS]
+    absent = [name for name in correspondence.names if run.arguments.get(name).absent and name in TRANSFORMERS_DEFAULTS]
     if not absent:
         return True
-    if with_plain_arguments(run):
+    if uses_stock_training_arguments(run):
         return True
     # One of two that is given settles it where the other can't undo it: fp16 beside fp16_full_eval.
-    return bool(pair.expected.value is True and len(absent) < len(pair.names))
+    return bool(correspondence.expected.value is True and len(absent) < len(correspondence.names))
 
 
-def _spans(differing: list[tuple[Correspondence, Field]], arguments: Arguments) -> Iterator[Span | None]:
-    for _, field in differing:
+def _spans(differing_pairs: list[tuple[ArgumentCorrespondence, Field]], arguments: Arguments) -> Iterator[Span | None]:
+    for _, field in differing_pairs:
         yield field.span()
-    for name in dict.fromkeys(name for pair, _ in differing for name in pair.names):
+    for name in dict.fromkeys(name for pair, _ in differing_pairs for name in pair.names):
         if arguments.has(name):
             label = translated("TrainingArguments: {name}").format(name=name)
             yield arguments.get(name).span(label)

@@ -1,5 +1,5 @@
 from gonogo.evidence.document.json_problems import ConfigProblem
-from gonogo.hazards.facts.deepspeed_settings import read_by_json
+from gonogo.hazards.facts.deepspeed_settings import is_read_as_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Hazard, Run, translated
 
 
@@ -21,7 +21,7 @@ class DsConfigJsonWithComments(Hazard):
         found = [one for one in config.problems if one.hjson_accepts and not one.json_accepts]
         if not found or any(not one.hjson_accepts and not one.json_accepts for one in config.problems):
             return
-        by_json = read_by_json(run)
+        by_json = is_read_as_json(run)
         if by_json is False:
             return
         repairs = [_without(one) if one.kind == "comment" else one.repair for one in found]

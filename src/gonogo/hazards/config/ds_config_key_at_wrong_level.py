@@ -2,8 +2,8 @@ from collections.abc import Mapping
 
 from gonogo.evidence.config.deepspeed_keys import known, nearest
 from gonogo.hazards.config._keys import is_closed, unknown_keys
-from gonogo.hazards.facts.deepspeed_settings import dotted, key_spot
-from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.facts.deepspeed_settings import config_key_span, dotted
+from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -17,7 +17,7 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_TOP = translated("at the top level")
+_TOP_LEVEL_LABEL = translated("at the top level")
 _IGNORED = translated("DeepSpeed ignores it where it is")
 _REFUSED = translated("DeepSpeed refuses extra keys there, and the run stops at the start")
 
@@ -45,14 +45,14 @@ class DsConfigKeyAtWrongLevel(Hazard):
         place = Text(dotted(right[:-1]), f" {dotted(right[:-1])}") if right[:-1] else translated("the top level")
         there = len(right) == 1 or (target.known and isinstance(target.value, Mapping))
         if field.known and there and config.raw(*right).absent:
-            fixes = fix_of(
+            fixes = fix_with_edits(
                 translated("move it to {place}").format(place=place),
                 lambda: config.removing(*keys),
                 lambda: config.inserting(*right, value=field.value),
                 safe=False,
             )
-        at = translated("in {section}").format(section=dotted(keys[:-1])) if keys[:-1] else _TOP
-        belongs = translated("in {section}").format(section=dotted(right[:-1])) if right[:-1] else _TOP
+        at = translated("in {section}").format(section=dotted(keys[:-1])) if keys[:-1] else _TOP_LEVEL_LABEL
+        belongs = translated("in {section}").format(section=dotted(right[:-1])) if right[:-1] else _TOP_LEVEL_LABEL
         return self.finding(
             translated('"{key}" is {at} but belongs {belongs}: {consequence}.').format(
                 key=keys[-1], at=at, belongs=belongs, consequence=_IGNORED if closed is False else _REFUSED
@@ -60,6 +60,6 @@ class DsConfigKeyAtWrongLevel(Hazard):
             certainty=Certainty.POSSIBLE if closed is None else Certainty.CERTAIN,
             severity=Severity.WARNING if closed is False else Severity.ERROR,
             cure=translated("Move it to {place}").format(place=place),
-            spans=(key_spot(config, *keys), key_spot(config, *right[:-1]) if right[:-1] else None),
+            spans=(config_key_span(config, *keys), config_key_span(config, *right[:-1]) if right[:-1] else None),
             fixes=fixes,
         )

@@ -1,14 +1,20 @@
 from collections.abc import Mapping
 
 from gonogo.evidence.config.deepspeed_keys import KeyInfo
-from gonogo.hazards.config._keys import is_closed, known_to, rows
-from gonogo.hazards.facts.deepspeed_settings import dotted, key_spot, newer_than, span_in, version_words
-from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.config._keys import is_closed, is_key_known, rows
+from gonogo.hazards.facts.deepspeed_settings import (
+    config_key_span,
+    config_span,
+    deepspeed_version_matches,
+    describe_deepspeed_version,
+    dotted,
+)
+from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, translated
 
 
 def _refused_by_name(info: KeyInfo, run: Run) -> bool:
-    return bool(info.refused) and newer_than(run, f">={info.refused}") is True
+    return bool(info.refused) and deepspeed_version_matches(run, f">={info.refused}") is True
 
 
 class DsConfigKeyNotInVersion(Hazard):
@@ -25,7 +31,11 @@ class DsConfigKeyNotInVersion(Hazard):
                 or (lacking and keys[: len(lacking)] == lacking)
             ):
                 continue
-            if known_to(info, run) is not False or _refused_by_name(info, run) or (info.deprecated and not info.until):
+            if (
+                is_key_known(info, run) is not False
+                or _refused_by_name(info, run)
+                or (info.deprecated and not info.until)
+            ):
                 continue
             lacking = keys
             closed = is_closed(parent, run) if len(keys) > 1 else False
@@ -36,7 +46,7 @@ class DsConfigKeyNotInVersion(Hazard):
     def _found(
         self, config: DeepSpeedConfig, run: Run, keys: tuple[str, ...], info: KeyInfo, closed: bool | None
     ) -> Finding:
-        newer = bool(info.since) and newer_than(run, f">={info.since}") is not True
+        newer = bool(info.since) and deepspeed_version_matches(run, f">={info.since}") is not True
         seen = (
             translated("it first appears in {release}").format(release=info.since)
             if newer
@@ -46,7 +56,7 @@ class DsConfigKeyNotInVersion(Hazard):
         instead = info.replacement
         return self.finding(
             translated('{version} has no key "{key}" ({seen}): {consequence}.').format(
-                version=version_words(run),
+                version=describe_deepspeed_version(run),
                 key=dotted(keys),
                 seen=seen,
                 consequence=translated("it refuses extra keys there, and stops")
@@ -62,10 +72,12 @@ class DsConfigKeyNotInVersion(Hazard):
                 translated("Or remove the key"),
             ),
             spans=(
-                key_spot(config, *keys) if isinstance(config.raw(*keys).value, Mapping) else span_in(config, *keys),
+                config_key_span(config, *keys)
+                if isinstance(config.raw(*keys).value, Mapping)
+                else config_span(config, *keys),
                 run.environment.field("deepspeed").span(),
             ),
             fixes=()
             if instead
-            else fix_of(translated("remove the key"), lambda: config.removing(*keys), safe=not closed),
+            else fix_with_edits(translated("remove the key"), lambda: config.removing(*keys), safe=not closed),
         )

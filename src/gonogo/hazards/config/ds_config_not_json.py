@@ -1,14 +1,14 @@
 from gonogo.evidence.document.json_problems import ConfigProblem
-from gonogo.hazards.facts.deepspeed_settings import read_by_json
+from gonogo.hazards.facts.deepspeed_settings import is_read_as_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Fix, Hazard, Run, translated
 
-_FILLED_IN = translated("Check whether another program fills the placeholder in before the run")
-_HJSON = translated("Check whether DeepSpeed's Hjson reads it as intended")
+_PLACEHOLDER_CONFIRM = translated("Check whether another program fills the placeholder in before the run")
+_HJSON_CONFIRM = translated("Check whether DeepSpeed's Hjson reads it as intended")
 _SHOWN = 8
-_HJSON_MAY_READ = ("missing-comma", "python-literal", "unquoted", "control-character")
+_HJSON_READABLE_PROBLEMS = ("missing-comma", "python-literal", "unquoted", "control-character")
 
 
-def _is_repaired(problem: ConfigProblem) -> bool:
+def _is_repairable(problem: ConfigProblem) -> bool:
     return problem.repair is not None or problem.json_accepts
 
 
@@ -27,10 +27,12 @@ class DsConfigNotJson(Hazard):
         first = broken[0]
         template = any(one.kind == "template" for one in broken)
         # Hjson takes much for strings that end with their line; only Python's json surely stops there.
-        unsure = template or (read_by_json(run) is False and all(one.kind in _HJSON_MAY_READ for one in broken))
+        unsure = template or (
+            is_read_as_json(run) is False and all(one.kind in _HJSON_READABLE_PROBLEMS for one in broken)
+        )
         repairs = [one.repair for one in broken]
         fixes: tuple[Fix, ...] = ()
-        if all(repair is not None for repair in repairs) and all(_is_repaired(one) for one in config.problems):
+        if all(repair is not None for repair in repairs) and all(_is_repairable(one) for one in config.problems):
             title = translated("write it as JSON")
             fixes = (self.fix(title, *(one for one in repairs if one is not None), *_other_repairs(config)),)
         yield self.finding(
@@ -43,6 +45,6 @@ class DsConfigNotJson(Hazard):
                 translated("Check the whole file with: python -m json.tool {name}").format(name=config.name),
             ),
             spans=tuple(one.place.span(one.message) for one in broken[:_SHOWN]),
-            confirm=(_FILLED_IN,) if template else (_HJSON,) if unsure else (),
+            confirm=(_PLACEHOLDER_CONFIRM,) if template else (_HJSON_CONFIRM,) if unsure else (),
             fixes=fixes,
         )

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
-from gonogo.evidence.log.truncated_traceback import cut_in
-from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
+from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _REFUSED = (
@@ -17,20 +17,20 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
         optimizer, scheduler = config.raw("optimizer"), config.raw("scheduler")
         if not (optimizer.known and scheduler.absent):
             return
-        if run.environment.within("transformers", ">=4.30,<4.33") is not True or with_trainer(run) is False:
+        if run.environment.within("transformers", ">=4.30,<4.33") is not True or uses_trainer(run) is False:
             return
         version = run.environment.field("transformers")
         yield self.finding(
             translated(
                 "The JSON has an optimizer block and no scheduler block, which transformers {version} refuses."
             ).format(version=version.get("4.30 - 4.32")),
-            certainty=Certainty.CERTAIN if with_trainer(run) else Certainty.LIKELY,
+            certainty=Certainty.CERTAIN if uses_trainer(run) else Certainty.LIKELY,
             cure=_CURE,
             spans=(
                 place.span() if (place := config.key_place("optimizer")) else optimizer.span(),
                 version.span(translated("refuses it")),
             ),
-            fixes=fix_of(
+            fixes=fix_with_edits(
                 translated("Add a scheduler block"), lambda: config.inserting("scheduler", value=_SCHEDULER), safe=False
             ),
         )
@@ -42,7 +42,7 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
         evidence = first_match(log, *_REFUSED)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None:  # the other refusal of that function came later, and is of Adafactor
-            evidence = cut_in(log, ("transformers/", "deepspeed_optim_sched"), within=1)
+            evidence = find_truncated_error(log, ("transformers/", "deepspeed_optim_sched"), max_frames=1)
         if evidence:
             yield self.log_finding(
                 evidence,

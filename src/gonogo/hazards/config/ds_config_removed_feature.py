@@ -1,21 +1,27 @@
 from collections.abc import Mapping
 from functools import partial
 
-from gonogo.hazards.facts.deepspeed_settings import ZERO, dotted, key_spot, newer_than, version_words
-from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.facts.deepspeed_settings import (
+    ZERO,
+    config_key_span,
+    deepspeed_version_matches,
+    describe_deepspeed_version,
+    dotted,
+)
+from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _TOP_LEVEL = (
     *("amp", "elasticity", "sparse_attention", "sparse_gradients", "curriculum_learning", "compression_training"),
     *("progressive_layer_drop", "quantize_training", "eigenvalue", "nebula", "graph_harvesting"),
 )
-_IN_ZERO = ("mics_shard_size", "mics_hierarchical_params_gather", "zeropp_loco_param")
-_SINCE_0_19_7 = (
+_ZERO_SECTION_KEYS = ("mics_shard_size", "mics_hierarchical_params_gather", "zeropp_loco_param")
+_KEYS_REFUSED_SINCE_0_19_7 = (
     *("nebula", "compression_training", "quantize_training", "sparse_attention"),
     *("mics_shard_size", "mics_hierarchical_params_gather"),
 )
 _NOTHING = ""
-_INSTEAD = {
+_REPLACEMENT_HINTS = {
     "amp": translated(", and use bf16, fp16 or torch_autocast"),
     "elasticity": translated(", and give the batch sizes directly"),
     "curriculum_learning": translated(", and write data_efficiency.data_sampling.curriculum_learning"),
@@ -28,8 +34,8 @@ class DsConfigRemovedFeature(Hazard):
         """The keys that the release surely refuses, wherever they stand and whatever they say."""
         refused = [
             keys
-            for keys in (*((name,) for name in _TOP_LEVEL), *((ZERO, name) for name in _IN_ZERO))
-            if not config.raw(*keys).absent and newer_than(run, f">={_refused_since(keys)}")
+            for keys in (*((name,) for name in _TOP_LEVEL), *((ZERO, name) for name in _ZERO_SECTION_KEYS))
+            if not config.raw(*keys).absent and deepspeed_version_matches(run, f">={_refused_since(keys)}")
         ]
         for keys in refused:
             field = config.raw(*keys)
@@ -37,16 +43,16 @@ class DsConfigRemovedFeature(Hazard):
             yield self.finding(
                 translated(
                     '{version} stops at "{key}": the feature was removed, and its key is refused whatever its value.'
-                ).format(version=version_words(run), key=dotted(keys)),
+                ).format(version=describe_deepspeed_version(run), key=dotted(keys)),
                 cure=(
-                    translated("Remove the key{instead}").format(instead=_INSTEAD.get(keys[-1], _NOTHING)),
+                    translated("Remove the key{instead}").format(instead=_REPLACEMENT_HINTS.get(keys[-1], _NOTHING)),
                     translated('Or install "deepspeed<{since}"').format(since=_refused_since(keys)),
                 ),
-                spans=(key_spot(config, *keys), run.environment.field("deepspeed").span()),
-                fixes=fix_of(translated("remove the key"), partial(config.removing, *keys), safe=off),
+                spans=(config_key_span(config, *keys), run.environment.field("deepspeed").span()),
+                fixes=fix_with_edits(translated("remove the key"), partial(config.removing, *keys), safe=off),
             )
 
 
 def _refused_since(keys: tuple[str, ...]) -> str:
     """The release that refuses the key."""
-    return "0.19.7" if keys[-1] in _SINCE_0_19_7 else "0.19.8"
+    return "0.19.7" if keys[-1] in _KEYS_REFUSED_SINCE_0_19_7 else "0.19.8"

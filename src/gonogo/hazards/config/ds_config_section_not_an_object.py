@@ -2,8 +2,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from gonogo.hazards.facts.deepspeed_settings import ZERO, dotted, span_in
-from gonogo.hazards.facts.how_it_trains import as_json, fix_of
+from gonogo.hazards.facts.deepspeed_settings import ZERO, config_span, dotted
+from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 # The sections, each with the key of its that a value alone may be short for.
@@ -15,8 +15,8 @@ _SECTIONS: dict[tuple[str, ...], str] = {
     ("hybrid_engine",): "enabled",
     **{(name,): "type" for name in ("optimizer", "scheduler", "pipeline", "checkpoint")},
 }
-_MEANT = {"stage": (1, 2, 3), "device": ("cpu", "nvme", "none"), "enabled": (True, False)}
-_MAY_BE_NULL = ("offload_optimizer", "offload_param")
+_SHORTHAND_VALUES = {"stage": (1, 2, 3), "device": ("cpu", "nvme", "none"), "enabled": (True, False)}
+_NULLABLE_SECTIONS = ("offload_optimizer", "offload_param")
 
 
 class DsConfigSectionNotAnObject(Hazard):
@@ -27,7 +27,7 @@ class DsConfigSectionNotAnObject(Hazard):
             if not field.known or isinstance(field.value, Mapping):
                 continue
             oldest = keys == (ZERO,) and isinstance(field.value, bool)
-            if oldest or (field.value is None and keys[-1] in _MAY_BE_NULL):
+            if oldest or (field.value is None and keys[-1] in _NULLABLE_SECTIONS):
                 continue
             if field.value == "auto" and len(keys) > 1:
                 continue
@@ -37,23 +37,23 @@ class DsConfigSectionNotAnObject(Hazard):
                     '"{key}" is {value}, but DeepSpeed expects an object there: the run stops at the start.'
                 ).format(key=dotted(keys), value=as_json(field.value)),
                 cure=translated('Write "{key}": {whole}').format(
-                    key=keys[-1], whole=as_json(whole) if whole else _outline(field.value)
+                    key=keys[-1], whole=as_json(whole) if whole else _object_example(field.value)
                 ),
-                spans=span_in(config, *keys),
-                fixes=fix_of(translated("write the object"), partial(config.replacing, *keys, value=whole))
+                spans=config_span(config, *keys),
+                fixes=fix_with_edits(translated("write the object"), partial(config.replacing, *keys, value=whole))
                 if whole
                 else (),
             )
 
 
-def _whole(short: str, value: Any) -> dict[str, Any] | None:
+def _whole(key: str, value: Any) -> dict[str, Any] | None:
     """The object that the value is short for; None where that can't be told."""
-    if short == "device" and value is True:  # as in the older cpu_offload
+    if key == "device" and value is True:  # as in the older cpu_offload
         return {"device": "cpu"}
-    meant = any(value is one or (isinstance(value, str) and value == one) for one in _MEANT.get(short, ()))
-    return {short: value} if meant else None
+    meant = any(value is one or (isinstance(value, str) and value == one) for one in _SHORTHAND_VALUES.get(key, ()))
+    return {key: value} if meant else None
 
 
-def _outline(value: Any) -> str:
+def _object_example(value: Any) -> str:
     """The object in outline: the name of an optimizer or a scheduler is its type."""
     return f'{{"type": "{value}", "params": {{ … }}}}' if isinstance(value, str) else "{ … }"

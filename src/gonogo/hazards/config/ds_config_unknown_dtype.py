@@ -1,12 +1,14 @@
 from functools import partial
 
-from gonogo.hazards.facts.deepspeed_settings import dotted, span_in
-from gonogo.hazards.facts.how_it_trains import as_json, fix_of
+from gonogo.hazards.facts.deepspeed_settings import config_span, dotted
+from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
-_SHORT = ("fp16", "bf16", "fp32")
-_SAME = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32"}
-_TORCHS = frozenset({*_SAME, *(f"torch.{name}" for name in _SAME), "int8", "torch.int8"})
+_SHORT_DTYPE_NAMES = ("fp16", "bf16", "fp32")
+_SHORT_NAMES_BY_DTYPE = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32"}
+_TORCH_DTYPE_NAMES = frozenset(
+    {*_SHORT_NAMES_BY_DTYPE, *(f"torch.{name}" for name in _SHORT_NAMES_BY_DTYPE), "int8", "torch.int8"}
+)
 
 
 class DsConfigUnknownDtype(Hazard):
@@ -21,20 +23,20 @@ class DsConfigUnknownDtype(Hazard):
             if not field.known or field.value in (None, "auto"):
                 continue
             written = str(field.value).lower()
-            if written in _SHORT or (keys[0] == "data_types" and str(field.value) in _TORCHS):
+            if written in _SHORT_DTYPE_NAMES or (keys[0] == "data_types" and str(field.value) in _TORCH_DTYPE_NAMES):
                 continue
-            short = _SAME.get(written.removeprefix("torch."))
+            short = _SHORT_NAMES_BY_DTYPE.get(written.removeprefix("torch."))
             yield self.finding(
                 translated('"{key}" is {value}; DeepSpeed accepts only {known} there, and stops.').format(
-                    key=dotted(keys), value=as_json(field.value), known=", ".join(_SHORT)
+                    key=dotted(keys), value=as_json(field.value), known=", ".join(_SHORT_DTYPE_NAMES)
                 ),
                 cure=(
                     translated('Write "{short}"').format(short=short)
                     if short
-                    else translated("Write one of {known}").format(known=", ".join(_SHORT))
+                    else translated("Write one of {known}").format(known=", ".join(_SHORT_DTYPE_NAMES))
                 ),
-                spans=span_in(config, *keys),
-                fixes=fix_of(
+                spans=config_span(config, *keys),
+                fixes=fix_with_edits(
                     translated("write {short}").format(short=short), partial(config.replacing, *keys, value=short)
                 )
                 if short

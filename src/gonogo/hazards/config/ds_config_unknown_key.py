@@ -1,7 +1,7 @@
 from gonogo.evidence.config.deepspeed_keys import known, nearest
 from gonogo.hazards.config._keys import is_closed, unknown_keys
-from gonogo.hazards.facts.deepspeed_settings import dotted, newer_than, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, dotted
+from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Severity, translated
 
 
@@ -15,7 +15,7 @@ class DsConfigUnknownKey(Hazard):
             if keys[0] == "bf16" and (*("fp16",), *keys[1:]) and known(("fp16", *keys[1:])) is not None:
                 continue  # fp16's settings in bf16
             closed = is_closed(known(keys[:-1]), run) if len(keys) > 1 else False
-            if keys[0] == "compile" and closed and not newer_than(run, ">=0.16.9"):
+            if keys[0] == "compile" and closed and not deepspeed_version_matches(run, ">=0.16.9"):
                 closed = None  # releases between did not read the section
             if field.value == "auto" and closed:
                 closed = False  # DeepSpeed drops what is still "auto" before it checks
@@ -23,16 +23,26 @@ class DsConfigUnknownKey(Hazard):
             yield self._found(config, keys, closed, near, meant)
 
     def _found(
-        self, config: DeepSpeedConfig, keys: tuple[str, ...], closed: bool | None, near: str | None, meant: str | None
+        self,
+        config: DeepSpeedConfig,
+        keys: tuple[str, ...],
+        closed: bool | None,
+        suggestion: str | None,
+        intended_key: str | None,
     ) -> Finding:
         section = dotted(keys[:-1])
         place = config.key_place(*keys)
         fixes: tuple[Fix, ...] = ()
-        if meant is not None and place is not None and config.raw(*keys[:-1], meant).absent and place.source.writable:
-            title = translated("write {meant}").format(meant=meant)
-            fixes = (self.fix(title, place.edit(f'"{meant}"'), safe=False),)
-        elif meant is None:
-            fixes = fix_of(translated("remove the key"), lambda: config.removing(*keys))
+        if (
+            intended_key is not None
+            and place is not None
+            and config.raw(*keys[:-1], intended_key).absent
+            and place.source.writable
+        ):
+            title = translated("write {meant}").format(meant=intended_key)
+            fixes = (self.fix(title, place.edit(f'"{intended_key}"'), safe=False),)
+        elif intended_key is None:
+            fixes = fix_with_edits(translated("remove the key"), lambda: config.removing(*keys))
         if closed is False:
             cause = translated('DeepSpeed has no key "{key}"{where}: the setting has no effect.')
         else:
@@ -43,9 +53,11 @@ class DsConfigUnknownKey(Hazard):
         return self.finding(
             cause.format(key=keys[-1], where=where),
             certainty=Certainty.CERTAIN if closed else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
-            severity=Severity.ERROR if closed is not False else Severity.WARNING if near else Severity.NOTE,
-            cure=(translated('Did you mean "{near}"?').format(near=near) if near else translated("Remove it")),
-            spans=span_in(config, *keys),
+            severity=Severity.ERROR if closed is not False else Severity.WARNING if suggestion else Severity.NOTE,
+            cure=(
+                translated('Did you mean "{near}"?').format(near=suggestion) if suggestion else translated("Remove it")
+            ),
+            spans=config_span(config, *keys),
             confirm=(translated("Which DeepSpeed the run has"),) if closed is None else (),
             fixes=fixes,
         )

@@ -4,55 +4,63 @@ from typing import Any
 from msgspec.structs import replace
 
 from gonogo.evidence.config.deepspeed_keys import KeyInfo
-from gonogo.hazards.config._keys import is_closed, known_to, limits_hold, rows
-from gonogo.hazards.facts.deepspeed_settings import dotted, newer_than, span_in
-from gonogo.hazards.facts.how_it_trains import as_json
+from gonogo.hazards.config._keys import has_current_limits, is_closed, is_key_known, rows
+from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, dotted
+from gonogo.hazards.facts.training_framework import as_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Run, Text, translated
 
 _SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-_POSITIVE = translated("an integer above 0")
+_POSITIVE_INTEGER_TEXT = translated("an integer above 0")
 # Told by hazards of their own.
-_OTHERS = (("zero_optimization", "stage"), ("zero_optimization", "stage3_prefetch_bucket_size"))
+_KEYS_OF_OTHER_HAZARDS = (("zero_optimization", "stage"), ("zero_optimization", "stage3_prefetch_bucket_size"))
 _BOOLEAN_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0", "t", "f", "y", "n"})
-_TRUTH = translated("true or false")
-_WHOLE = translated("an integer")
+_BOOLEAN_TEXT = translated("true or false")
+_INTEGER_TEXT = translated("an integer")
 _NUMBER = translated("a number")
-_TEXT = translated("a string")
+_STRING_TEXT = translated("a string")
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
-_KIND = {"bool": _TRUTH, "int": _WHOLE, "float": _NUMBER, "str": _TEXT}
+_EXPECTED_TEXTS_BY_TYPE = {"bool": _BOOLEAN_TEXT, "int": _INTEGER_TEXT, "float": _NUMBER, "str": _STRING_TEXT}
 
 
 class DsConfigValueRefused(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Values in sections that are checked, and whole numbers above zero at the top level."""
         for keys, field, info, parent in rows(config):
-            if info is None or not field.known or field.value == "auto" or info.type == "object" or keys in _OTHERS:
+            if (
+                info is None
+                or not field.known
+                or field.value == "auto"
+                or info.type == "object"
+                or keys in _KEYS_OF_OTHER_HAZARDS
+            ):
                 continue
             if len(keys) == 1:
-                wanted = _POSITIVE if keys[0] in _SIZES and not _is_positive(field.value) else None
+                wanted = _POSITIVE_INTEGER_TEXT if keys[0] in _SIZES and not _is_positive(field.value) else None
                 closed: bool | None = True
             else:
                 closed = is_closed(parent, run)
-                now = _wanted_instead(info, field.value) if closed is not False else None
-                always = _wanted_instead(replace(info, values=(), bounds={}), field.value) if now is not None else None
-                hold = limits_hold(info, run)
+                now = _expected_value_text(info, field.value) if closed is not False else None
+                always = (
+                    _expected_value_text(replace(info, values=(), bounds={}), field.value) if now is not None else None
+                )
+                hold = has_current_limits(info, run)
                 if hold is None and always is None:
                     closed = None
                 wanted = always if hold is False else now
-            if wanted is None or known_to(info, run) is False:
+            if wanted is None or is_key_known(info, run) is False:
                 continue
             # pydantic 1, before DeepSpeed 0.15, cut fractions off; newer ones refuse them.
             fraction = isinstance(field.value, float) and info.type == "int"
-            if fraction and newer_than(run, ">=0.15") is False:
+            if fraction and deepspeed_version_matches(run, ">=0.15") is False:
                 continue
-            sure = closed and (not fraction or newer_than(run, ">=0.15"))
+            sure = closed and (not fraction or deepspeed_version_matches(run, ">=0.15"))
             yield self.finding(
                 translated('"{key}" is {value}, but DeepSpeed takes {wanted}: the run stops at the start.').format(
                     key=dotted(keys), value=as_json(field.value), wanted=wanted
                 ),
                 certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
                 cure=translated("Write {wanted}").format(wanted=_whole(field, info) or wanted),
-                spans=span_in(config, *keys),
+                spans=config_span(config, *keys),
                 confirm=() if sure else (translated("Which DeepSpeed the run has"),),
             )
 
@@ -62,22 +70,22 @@ def _is_positive(value: Any) -> bool:
     return not isinstance(value, (int, float)) or isinstance(value, bool) or value > 0
 
 
-def _wanted_instead(info: KeyInfo, value: Any) -> Text | None:
+def _expected_value_text(info: KeyInfo, value: Any) -> Text | None:
     """What pydantic wants instead of the value; None where it takes it."""
     if value is None:
-        return None if info.default is None else _KIND.get(info.type)
+        return None if info.default is None else _EXPECTED_TEXTS_BY_TYPE.get(info.type)
     if info.values:
         return None if value in info.values else _one_of(info.values)
     if info.type == "bool":
-        return None if _is_boolean(value) else _TRUTH
+        return None if _is_boolean(value) else _BOOLEAN_TEXT
     if info.type == "str":
-        return None if isinstance(value, str) else _TEXT
+        return None if isinstance(value, str) else _STRING_TEXT
     if info.type not in ("int", "float"):
         return None
-    number = _number(value, whole=info.type == "int")
+    number = _number(value, as_integer=info.type == "int")
     limits = ", ".join(f"{_SIGNS[name]} {limit:g}" for name, limit in info.bounds.items())
     if number is None or not _within(number, info):
-        kind = _WHOLE if info.type == "int" else _NUMBER
+        kind = _INTEGER_TEXT if info.type == "int" else _NUMBER
         return translated("{kind} {limits}").format(kind=kind, limits=limits) if limits else kind
     return None
 
@@ -93,13 +101,13 @@ def _is_boolean(value: Any) -> bool:
     return isinstance(value, str) and value.lower() in _BOOLEAN_WORDS
 
 
-def _number(value: Any, *, whole: bool) -> float | None:
+def _number(value: Any, *, as_integer: bool) -> float | None:
     if isinstance(value, str):
         try:
-            value = int(value) if whole else float(value)
+            value = int(value) if as_integer else float(value)
         except ValueError:
             return None
-    if not isinstance(value, (int, float)) or (whole and isinstance(value, float) and not value.is_integer()):
+    if not isinstance(value, (int, float)) or (as_integer and isinstance(value, float) and not value.is_integer()):
         return None
     return value if isinstance(value, int) or math.isfinite(value) else None
 

@@ -3,7 +3,7 @@ from functools import partial
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
-from gonogo.hazards.facts.how_it_trains import as_json, fix_of, with_accelerate, with_trainer
+from gonogo.hazards.facts.training_framework import as_json, fix_with_edits, uses_accelerate, uses_trainer
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -18,8 +18,8 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_READS_NUMBERS = ("deepspeed/runtime/", "deepspeed/utils/", "deepspeed/ops/")
-_ORDERED = Pattern(
+_NUMBER_READING_PATHS = ("deepspeed/runtime/", "deepspeed/utils/", "deepspeed/ops/")
+_COMPARISON_ERROR_PATTERN = Pattern(
     r"'?[<>]=?'? ?not supported between instances of "
     r"['\"](?:str['\"] and ['\"](?:int|float)|(?:int|float)['\"] and ['\"]str)\b"
 )
@@ -52,7 +52,7 @@ class DsConfigValueStringType(Hazard):
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Numbers in quotes under keys that are compared or reckoned with."""
-        trainer = with_trainer(run)
+        trainer = uses_trainer(run)
         wrong: list[tuple[tuple[str, ...], Field, object]] = [
             (keys, field, number)
             for keys in (*_BATCH_KEYS, *_COMPARED)
@@ -73,13 +73,13 @@ class DsConfigValueStringType(Hazard):
                     for keys, _, value in wrong
                 ),
                 spans=tuple(field.span() for _, field, _ in wrong),
-                fixes=fix_of(
+                fixes=fix_with_edits(
                     translated("Remove the quotes"),
                     *(partial(config.replacing, *keys, value=value) for keys, _, value in wrong),
                 ),
             )
         stage = config.raw(*_STAGE)
-        if stage.known and stage.value == "3" and with_accelerate(run) is not False:
+        if stage.known and stage.value == "3" and uses_accelerate(run) is not False:
             yield self.finding(
                 translated(
                     'The stage is the string "3": DeepSpeed takes it, but transformers and accelerate compare it '
@@ -89,7 +89,7 @@ class DsConfigValueStringType(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=translated('Write "stage": 3 without quotes'),
                 spans=stage.span(),
-                fixes=fix_of(translated("Remove the quotes"), lambda: config.replacing(*_STAGE, value=3)),
+                fixes=fix_with_edits(translated("Remove the quotes"), lambda: config.replacing(*_STAGE, value=3)),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -99,8 +99,8 @@ class DsConfigValueStringType(Hazard):
         if found and alike:
             yield self.log_finding(found[0], _cause(alike), cure=_cure(alike))
             return
-        for error in log.errors_of("TypeError", says=_ORDERED):
-            if error.innermost and any(part in _place(error) for part in _READS_NUMBERS):
+        for error in log.errors_of("TypeError", says=_COMPARISON_ERROR_PATTERN):
+            if error.innermost and any(part in _place(error) for part in _NUMBER_READING_PATHS):
                 yield self.log_finding(
                     error,
                     translated(
@@ -124,18 +124,18 @@ def _place(error: LoggedError) -> str:
     return f"{frame.path} {frame.code}".replace("\\", "/") if frame else ""
 
 
-def _cause(alike: list[Mismatch]) -> Text:
+def _cause(string_mismatches: list[Mismatch]) -> Text:
     return translated(
         "Both sides look the same but are not equal: in the DeepSpeed JSON the value is a string: {listed}."
-    ).format(listed=", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in alike))
+    ).format(listed=", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in string_mismatches))
 
 
-def _cure(alike: list[Mismatch]) -> tuple[Text, ...]:
+def _cure(string_mismatches: list[Mismatch]) -> tuple[Text, ...]:
     return tuple(
         translated('Write "{key}": {value} without quotes, or "auto"').format(
             key=line.ds_key.rpartition(".")[2], value=line.ds_value
         )
-        for line in alike
+        for line in string_mismatches
     )
 
 

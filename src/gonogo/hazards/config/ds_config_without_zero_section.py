@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate, with_trainer
+from gonogo.hazards.facts.training_framework import fix_with_edits, uses_accelerate, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _CONFIRM = translated("transformers is 4.30 or newer")
@@ -9,11 +9,11 @@ class DsConfigWithoutZeroSection(Hazard):
         """The block is surely missing, and accelerate surely reads the config."""
         if not config.readable or config.problems or not config.raw("zero_optimization").absent:
             return
-        if config.source is None or not with_accelerate(run) or run.launch is None:
+        if config.source is None or not uses_accelerate(run) or run.launch is None:
             return
         if run.environment.within("transformers", "<4.30"):
             return
-        insists = not with_trainer(run) or bool(run.environment.within("transformers", ">=4.30"))
+        insists = not uses_trainer(run) or bool(run.environment.within("transformers", ">=4.30"))
         first = next((place for keys, _ in config.entries() if (place := config.key_place(*keys)) is not None), None)
         yield self.finding(
             translated('{name} has no "zero_optimization", which accelerate requires of a DeepSpeed config.').format(
@@ -26,7 +26,7 @@ class DsConfigWithoutZeroSection(Hazard):
                 (first or config.source.place(0, 0)).span(),
                 run.config_field.span(translated("given to accelerate here")),
             ),
-            fixes=fix_of(
+            fixes=fix_with_edits(
                 translated('Add "zero_optimization" with stage 0'),
                 lambda: config.inserting("zero_optimization", value={"stage": 0}),
             ),

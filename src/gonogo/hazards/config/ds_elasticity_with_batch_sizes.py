@@ -1,10 +1,14 @@
 from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
-from gonogo.hazards.facts.deepspeed_settings import newer_than
+from gonogo.hazards.facts.deepspeed_settings import deepspeed_version_matches
 
 
 class DsElasticityWithBatchSizes(ConfigHazard):
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """The batch sizes beside it, in releases that have elasticity."""
-        ignored = at.config.raw("elasticity", "ignore_non_elastic_batch_info").truth
-        given = [key for key in self.beside if not at.config.raw(key).absent]
-        return {"given": ", ".join(given)} if given and not ignored and not newer_than(at.run, ">=0.19.8") else None
+        ignored = setting.config.raw("elasticity", "ignore_non_elastic_batch_info").truth
+        given = [key for key in self.beside if not setting.config.raw(key).absent]
+        return (
+            {"given": ", ".join(given)}
+            if given and not ignored and not deepspeed_version_matches(setting.run, ">=0.19.8")
+            else None
+        )

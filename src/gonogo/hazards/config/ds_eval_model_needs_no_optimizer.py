@@ -3,17 +3,17 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.evidence.log.truncated_traceback import cut_in
-from gonogo.evidence.script.deepspeed_dicts import dict_behind
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
+from gonogo.evidence.script.deepspeed_dicts import resolve_dict
 from gonogo.evidence.script.identifiers import last_name, uses_name, words
-from gonogo.hazards.facts.how_it_trains import trainer_calls
-from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.facts.training_framework import trainer_calls
+from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, translated
 
 _STAGE = Pattern(r"zero stage ([0-3]|\{\}) requires an optimizer")
-_INFERENCE = "ZeRO inference only makes sense with ZeRO Stage 3"
-_EVALUATED = ("ref", "refmodel", "reference", "teacher", "reward", "critic_eval", "frozen", "judge")
-_PREPARES_EVALUATED = ("self.ref_model = prepare_deepspeed(", "ref_model", "reward_model", "teacher_model")
+_ZERO_INFERENCE_MESSAGE = "ZeRO inference only makes sense with ZeRO Stage 3"
+_EVALUATION_MODEL_NAMES = ("ref", "refmodel", "reference", "teacher", "reward", "critic_eval", "frozen", "judge")
+_EVALUATION_MODEL_FRAMES = ("self.ref_model = prepare_deepspeed(", "ref_model", "reward_model", "teacher_model")
 _CONFIRM = translated(
     "The accelerator runs with this DeepSpeed config, and the model reaches prepare() without an optimizer"
 )
@@ -27,8 +27,8 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
             return
         if config.raw("optimizer").absent:
             for call, model in _alone(script):
-                sure = call.name == "deepspeed.initialize" and _takes_the_runs_config(call, script)
-                named = uses_name(model, *_EVALUATED)
+                sure = call.name == "deepspeed.initialize" and _uses_run_config(call, script)
+                named = uses_name(model, *_EVALUATION_MODEL_NAMES)
                 yield self.finding(
                     translated(
                         "`{model}` is given to DeepSpeed alone, without an optimizer, but ZeRO-{stage} requires one."
@@ -38,20 +38,20 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                     spans=(call.place.span(), stage_span(run)),
                     confirm=() if sure else (_CONFIRM,),
                 )
-        yield from self._only_evaluates(script, run, stage)
+        yield from self._check_evaluation_only(script, run, stage)
 
-    log_words = ("requires an optimizer", _INFERENCE, "isinstance(optimizer, DummyOptim)")
+    log_words = ("requires an optimizer", _ZERO_INFERENCE_MESSAGE, "isinstance(optimizer, DummyOptim)")
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion; or the Trainer's refusal to evaluate before it has trained."""
         evidence = first_match(log, "zero stage 1 requires", "zero stage 2 requires", "requires an optimizer")
         stage = _STAGE.search(matched_text(log, evidence)) if evidence else None
         if stage is None:
-            evidence = cut_in(log, ("runtime/engine", "assert not isinstance(optimizer, DummyOptim)"))
+            evidence = find_truncated_error(log, ("runtime/engine", "assert not isinstance(optimizer, DummyOptim)"))
         certainty = Certainty.CERTAIN
-        if evidence is None and not log.errors and log.passes(*_PREPARES_EVALUATED):
+        if evidence is None and not log.errors and log.passes(*_EVALUATION_MODEL_FRAMES):
             # Of a model without an optimizer, the optimizer's wrapper is made under ZeRO-1 and 2 alone.
-            evidence = cut_in(log, ("runtime/engine.py", "_configure_"), within=2)
+            evidence = find_truncated_error(log, ("runtime/engine.py", "_configure_"), max_frames=2)
             certainty = Certainty.LIKELY
         if evidence:
             yield self.log_finding(
@@ -64,7 +64,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                 certainty=certainty,
                 confirm=() if certainty is Certainty.CERTAIN else _CONFIRM,
             )
-        elif evidence := first_match(log, _INFERENCE):
+        elif evidence := first_match(log, _ZERO_INFERENCE_MESSAGE):
             yield self.log_finding(
                 evidence,
                 translated(
@@ -75,7 +75,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                 certainty=Certainty.POSSIBLE,
             )
 
-    def _only_evaluates(self, script: Script, run: Run, stage: int) -> Findings:
+    def _check_evaluation_only(self, script: Script, run: Run, stage: int) -> Findings:
         """``trainer.evaluate()`` or ``predict`` in a program that never calls ``train``."""
         calls = tuple(script.calls("*.evaluate", "*.predict"))
         if not calls or run.says(b".train(") or next(trainer_calls(run), None) is None:
@@ -108,12 +108,12 @@ _CURE = (
 )
 
 
-def _takes_the_runs_config(call: Call, script: Script) -> bool:
+def _uses_run_config(call: Call, script: Script) -> bool:
     """Whether the call is surely given the run's config: by its arguments, or as a value that can be told."""
     own = call.keyword_node("config") or call.keyword_node("config_params")
     if own is None:
         return call.has("args")
-    return script.field(own).known or dict_behind(script, own) is not None
+    return script.field(own).known or resolve_dict(script, own) is not None
 
 
 def _sets_its_stage(script: Script, name: str) -> bool:
@@ -126,9 +126,9 @@ def _sets_its_stage(script: Script, name: str) -> bool:
     )
 
 
-def _is_evaluated(model: ast.expr) -> bool:
+def _is_evaluation_model(model: ast.expr) -> bool:
     own = words(last_name(model))
-    return any(own[: len(first)] == first for first in map(words, _EVALUATED))
+    return any(own[: len(first)] == first for first in map(words, _EVALUATION_MODEL_NAMES))
 
 
 def _alone(script: Script) -> Iterator[tuple[Call, ast.expr]]:
@@ -146,5 +146,5 @@ def _alone(script: Script) -> Iterator[tuple[Call, ast.expr]]:
         if len(call.node.args) != 1 or call.node.keywords:
             continue
         model = call.node.args[0]
-        if isinstance(model, (ast.Name, ast.Attribute)) and _is_evaluated(model):
+        if isinstance(model, (ast.Name, ast.Attribute)) and _is_evaluation_model(model):
             yield call, model

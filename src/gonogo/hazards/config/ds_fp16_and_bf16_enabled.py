@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
+from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Findings, Hazard, Run, translated
 
 
@@ -8,7 +8,7 @@ class DsFp16AndBf16Enabled(Hazard):
         fp16, bf16 = config.raw("fp16", "enabled"), config.raw("bf16", "enabled")
         if fp16.truth is not True or bf16.truth is not True:
             return
-        trainer = with_trainer(run)
+        trainer = uses_trainer(run)
         wanted = {name: run.arguments.get(name).truth is True for name in ("fp16", "bf16")} if trainer else {}
         other = next((name for name in wanted if not wanted[name] and wanted[_OTHER[name]]), None)
         yield self.finding(
@@ -21,7 +21,7 @@ class DsFp16AndBf16Enabled(Hazard):
             if other
             else (_CURE, translated('Under the Trainer: "enabled": "auto" in both')),
             spans=(fp16.span(), bf16.span()),
-            fixes=fix_of(
+            fixes=fix_with_edits(
                 translated("Switch {other} off: the arguments request the other one").format(other=other),
                 lambda: config.replacing(other or "", "enabled", value=False),
             )
@@ -31,7 +31,7 @@ class DsFp16AndBf16Enabled(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Both TrainingArguments are true."""
-        if not with_trainer(run):
+        if not uses_trainer(run):
             return
         for first, second in (("fp16", "bf16"), ("fp16_full_eval", "bf16_full_eval")):
             fields = [run.arguments.get(name) for name in (first, second)]

@@ -2,12 +2,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from gonogo.hazards.facts.deepspeed_settings import span_in
-from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.facts.deepspeed_settings import config_span
+from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text, translated
 
 
-class _Unusable(NamedTuple):
+class _UnusableValue(NamedTuple):
     key: str
     test: Callable[[float], bool]
     good: int
@@ -15,26 +15,26 @@ class _Unusable(NamedTuple):
     cause: Text
 
 
-_UNUSABLE = (
-    _Unusable(
+_UNUSABLE_VALUES = (
+    _UnusableValue(
         *("loss_scale", lambda scale: scale < 0, 0, Severity.ERROR), translated('"loss_scale" is {value}, below 0.')
     ),
-    _Unusable(
+    _UnusableValue(
         *("loss_scale", lambda scale: scale > 65504, 0, Severity.ERROR),
         translated(
             'The fixed "loss_scale" of {value:,.0f} is beyond what fp16 holds (65,504): every step overflows and is '
             "skipped."
         ),
     ),
-    _Unusable(
+    _UnusableValue(
         *("loss_scale_window", lambda window: window <= 0, 1000, Severity.ERROR),
         translated('"loss_scale_window" is {value}, and DeepSpeed divides by it.'),
     ),
-    _Unusable(
+    _UnusableValue(
         *("min_loss_scale", lambda lowest: lowest <= 0, 1, Severity.WARNING),
         translated('"min_loss_scale" is {value}: the loss scale may fall to 0, and gradients with it.'),
     ),
-    _Unusable(
+    _UnusableValue(
         *("initial_scale_power", lambda power: power > 32, 16, Severity.WARNING),  # 32 was the default for years
         translated("The loss scale starts at 2^{value}: about {skipped} steps are skipped until it fits."),
     ),
@@ -48,7 +48,7 @@ class DsFp16LossScaleUnusable(Hazard):
         if enabled is False or config.raw("fp16").absent or config.raw("fp16", "enabled").absent:
             return
         fixed = config.raw("fp16", "loss_scale").number
-        for key, test, good, severity, cause in _UNUSABLE:
+        for key, test, good, severity, cause in _UNUSABLE_VALUES:
             value = config.raw("fp16", key).number
             if value is None or not test(value) or (fixed and key != "loss_scale"):
                 continue
@@ -57,8 +57,8 @@ class DsFp16LossScaleUnusable(Hazard):
                 certainty=Certainty.CERTAIN if enabled else Certainty.LIKELY,
                 severity=severity,
                 cure=translated('Write "{key}": {good}').format(key=key, good=good),
-                spans=span_in(config, "fp16", key),
-                fixes=fix_of(
+                spans=config_span(config, "fp16", key),
+                fixes=fix_with_edits(
                     translated("write {good}").format(good=good),
                     partial(config.replacing, "fp16", key, value=good),
                     safe=False,

@@ -1,20 +1,20 @@
 from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
-from gonogo.hazards.facts.deepspeed_settings import key_spot
+from gonogo.hazards.facts.deepspeed_settings import config_key_span
 from gonogo.hazards.rule import DeepSpeedConfig, Span
 
 
 class DsGradNormOffWithClipping(ConfigHazard):
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """What needs the norm."""
-        needs = _needs_it(at.config)
+        needs = _setting_that_needs_norm(setting.config)
         return {"beside": needs} if needs else None
 
-    def spans_beside(self, at: Setting) -> tuple[Span | None, ...]:
+    def spans_beside(self, setting: Setting) -> tuple[Span | None, ...]:
         """Where that stands."""
-        return (key_spot(at.config, *_needs_it(at.config).split(".")),)
+        return (config_key_span(setting.config, *_setting_that_needs_norm(setting.config).split(".")),)
 
 
-def _needs_it(config: DeepSpeedConfig) -> str:
+def _setting_that_needs_norm(config: DeepSpeedConfig) -> str:
     """The first setting beside which DeepSpeed computes the norm; empty where none does."""
     if config.zero_stage in (0, 3):
         return "zero_optimization.stage"

@@ -6,13 +6,13 @@ from gonogo.hazards.rule import Span
 class DsHpzPartitionNotDividingWorld(ConfigHazard):
     wrong = staticmethod(number(lambda size: size > 1 and size == int(size)))
 
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """The number of ranks, where the size does not divide it."""
-        size, ranks = int(at.field.number or 0), at.run.world_size
+        size, ranks = int(setting.field.number or 0), setting.run.world_size
         if ranks is None or size >= ranks or ranks % size == 0:
             return None
-        return {"size": size, "ranks": ranks, "divisors": divisors(ranks, least=2)}
+        return {"size": size, "ranks": ranks, "divisors": divisors(ranks, minimum=2)}
 
-    def spans_beside(self, at: Setting) -> tuple[Span | None, ...]:
+    def spans_beside(self, setting: Setting) -> tuple[Span | None, ...]:
         """Where the number of ranks is set."""
-        return (at.run.launch.world_size.span() if at.run.launch else None,)
+        return (setting.run.launch.world_size.span() if setting.run.launch else None,)

@@ -2,7 +2,7 @@ from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
 
 
 class DsMonitorPackageMissing(ConfigHazard):
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """The package, where a complete listing has none of it."""
-        package = "comet-ml" if at.keys[0] == "comet" else at.keys[0]
-        return {"package": package} if at.run.environment.known_absent(package) else None
+        package = "comet-ml" if setting.keys[0] == "comet" else setting.keys[0]
+        return {"package": package} if setting.run.environment.known_absent(package) else None

@@ -4,11 +4,11 @@ from gonogo.hazards.rule import Certainty
 
 
 class DsNvmeBuffersTooFew(ConfigHazard):
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """Adam on NVMe."""
-        nvme = at.config.get(ZERO, "offload_optimizer", "device").value == "nvme"
-        return {} if nvme and (optimizer_type(at.config) or "adam").lower() in ("adam", "adamw") else None
+        nvme = setting.config.get(ZERO, "offload_optimizer", "device").value == "nvme"
+        return {} if nvme and (optimizer_type(setting.config) or "adam").lower() in ("adam", "adamw") else None
 
-    def certainty_for(self, at: Setting) -> Certainty:
+    def certainty_for(self, setting: Setting) -> Certainty:
         """Certain where the config names the optimizer."""
-        return Certainty.CERTAIN if optimizer_type(at.config) else Certainty.LIKELY
+        return Certainty.CERTAIN if optimizer_type(setting.config) else Certainty.LIKELY

@@ -1,5 +1,5 @@
-from gonogo.hazards.facts.deepspeed_settings import ZERO, has_stage_optimizer, key_spot, span_in
-from gonogo.hazards.facts.how_it_trains import as_json, fix_of
+from gonogo.hazards.facts.deepspeed_settings import ZERO, config_key_span, config_span, has_fused_adam
+from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
 
@@ -17,11 +17,16 @@ class DsOffloadOptimizerWithoutZero(Hazard):
                 "{key} requests {device}, but the ZeRO stage is 0: DeepSpeed builds its CPU optimizer over "
                 "parameters that stay on the GPU, and the first step fails."
             ).format(key=key, device=as_json(device.value)),
-            certainty=Certainty.CERTAIN if has_stage_optimizer(config) else Certainty.LIKELY,
+            certainty=Certainty.CERTAIN if has_fused_adam(config) else Certainty.LIKELY,
             cure=(
                 translated('Set "stage" to 1, 2 or 3: ZeRO is what moves the optimizer states to the CPU'),
                 translated("Or remove {key}").format(key=key),
             ),
-            spans=(span_in(config, ZERO, "stage") or span_in(config, ZERO, key), key_spot(config, ZERO, key)),
-            fixes=fix_of(translated("take ZeRO-2"), lambda: config.inserting(ZERO, "stage", value=2), safe=False),
+            spans=(
+                config_span(config, ZERO, "stage") or config_span(config, ZERO, key),
+                config_key_span(config, ZERO, key),
+            ),
+            fixes=fix_with_edits(
+                translated("take ZeRO-2"), lambda: config.inserting(ZERO, "stage", value=2), safe=False
+            ),
         )

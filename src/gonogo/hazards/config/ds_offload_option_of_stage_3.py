@@ -1,5 +1,5 @@
-from gonogo.hazards.facts.deepspeed_settings import ZERO, span_in
-from gonogo.hazards.facts.how_it_trains import as_json, fix_of
+from gonogo.hazards.facts.deepspeed_settings import ZERO, config_span
+from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
 from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, Text, translated
 
 
@@ -37,8 +37,8 @@ class DsOffloadOptionOfStage3(Hazard):
             cause,
             severity=severity,
             cure=(translated('Set "stage": 3'), translated("Or remove {key}").format(key=key)),
-            spans=(span_in(config, *keys), span_in(config, ZERO, "stage")),
-            fixes=fix_of(
+            spans=(config_span(config, *keys), config_span(config, ZERO, "stage")),
+            fixes=fix_with_edits(
                 translated("remove {key}").format(key=key),
                 lambda: config.removing(*keys),
                 safe=severity is Severity.WARNING,

@@ -1,4 +1,10 @@
-from gonogo.hazards.facts.deepspeed_settings import ZERO, newer_than, optimizer_type, span_in, version_words
+from gonogo.hazards.facts.deepspeed_settings import (
+    ZERO,
+    config_span,
+    deepspeed_version_matches,
+    describe_deepspeed_version,
+    optimizer_type,
+)
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 
@@ -9,12 +15,12 @@ class DsOnebitOptimizerWithZero(Hazard):
         if name.lower() not in ("onebitadam", "zerooneadam", "onebitlamb"):
             return
         stage = config.zero_stage
-        gone = newer_than(run, ">=0.19.7")
+        gone = deepspeed_version_matches(run, ">=0.19.7")
         if not stage and not gone:
             return
         cause = (
             translated("{deepspeed} has no optimizer {name} any more: it was removed in 0.19.7.").format(
-                deepspeed=version_words(run), name=name
+                deepspeed=describe_deepspeed_version(run), name=name
             )
             if gone
             else translated("{name} does not work with ZeRO, and ZeRO-{stage} is on: DeepSpeed refuses it.").format(
@@ -26,5 +32,5 @@ class DsOnebitOptimizerWithZero(Hazard):
             cure=translated('Use "AdamW"; drop parameters such as freeze_step and cuda_aware along with {name}').format(
                 name=name
             ),
-            spans=(span_in(config, "optimizer", "type"), span_in(config, ZERO, "stage")),
+            spans=(config_span(config, "optimizer", "type"), config_span(config, ZERO, "stage")),
         )

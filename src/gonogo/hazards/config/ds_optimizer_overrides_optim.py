@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
+from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -12,13 +12,13 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_DEFAULTS = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_npu_fused")
+_DEFAULT_OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_npu_fused")
 
 
 class DsOptimizerOverridesOptim(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """``--optim`` against the config's optimizer block, or its offload."""
-        if not with_trainer(run):
+        if not uses_trainer(run):
             return
         block, kind = config.key_place("optimizer"), config.raw("optimizer", "type")
         flag, asked = run.arguments.get("adafactor"), run.arguments.get("optim")
@@ -26,7 +26,7 @@ class DsOptimizerOverridesOptim(Hazard):
             yield self._refused(config, flag, "--adafactor")
             return
         wanted = str(asked.value).rpartition(".")[2].lower() if asked.known else "adamw_torch"
-        if wanted in _DEFAULTS:
+        if wanted in _DEFAULT_OPTIMIZERS:
             return
         if block is not None:
             name = str(kind.get("")).lower()
@@ -62,7 +62,7 @@ class DsOptimizerOverridesOptim(Hazard):
             spans=(offload.span(), asked.span(_ASKED)),
         )
 
-    def _refused(self, config: DeepSpeedConfig, asked: Field, option: str) -> Finding:
+    def _refused(self, config: DeepSpeedConfig, requested_optimizer: Field, option: str) -> Finding:
         block = config.key_place("optimizer")
         return self.finding(
             translated(
@@ -71,13 +71,13 @@ class DsOptimizerOverridesOptim(Hazard):
             ),
             certainty=Certainty.LIKELY,
             cure=_CURE.format(option=option),
-            spans=(block.span() if block else None, asked.span(_ASKED)),
+            spans=(block.span() if block else None, requested_optimizer.span(_ASKED)),
             fixes=self._removal(config),
         )
 
     def _removal(self, config: DeepSpeedConfig) -> tuple[Fix, ...]:
         title = translated('Remove the "optimizer" block')
-        return fix_of(title, lambda: config.removing("optimizer"), safe=False)
+        return fix_with_edits(title, lambda: config.removing("optimizer"), safe=False)
 
 
 _ASKED = translated("requested here")

@@ -1,5 +1,5 @@
 from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
-from gonogo.hazards.facts.how_it_trains import mentions
+from gonogo.hazards.facts.training_framework import mentions
 from gonogo.hazards.rule import Certainty, Field, translated
 
 _DEEPSPEEDS = ("lamb", "muadam", "muadamw", "musgd")
@@ -7,7 +7,7 @@ _TORCHS = (
     *("SGD", "RMSprop", "Rprop", "Adamax", "NAdam", "RAdam", "ASGD"),
     *("Adadelta", "Adafactor", "LBFGS", "SparseAdam"),
 )
-_LAMB = translated("; Lamb's norms are then those of flattened slices, not of layers")
+_LAMB_NOTE = translated("; Lamb's norms are then those of flattened slices, not of layers")
 
 
 def _is_untested(field: Field) -> bool:
@@ -17,14 +17,14 @@ def _is_untested(field: Field) -> bool:
 class DsOptimizerUntestedWithZero(ConfigHazard):
     wrong = staticmethod(_is_untested)
 
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """What to think of before it is allowed; None where it is."""
-        allowed = at.config.raw("zero_allow_untested_optimizer")
+        allowed = setting.config.raw("zero_allow_untested_optimizer")
         if allowed.unknown or allowed.truth:
             return None
-        whole = str(at.field.value).lower() == "lamb"
-        return {"name": at.field.value, "warning": _LAMB if whole else "", "allow": None if whole else True}
+        whole = str(setting.field.value).lower() == "lamb"
+        return {"name": setting.field.value, "warning": _LAMB_NOTE if whole else "", "allow": None if whole else True}
 
-    def certainty_for(self, at: Setting) -> Certainty:
+    def certainty_for(self, setting: Setting) -> Certainty:
         """An optimizer that the code hands to deepspeed.initialize takes the place of the config's."""
-        return Certainty.LIKELY if mentions(at.run, "deepspeed.initialize") else Certainty.CERTAIN
+        return Certainty.LIKELY if mentions(setting.run, "deepspeed.initialize") else Certainty.CERTAIN

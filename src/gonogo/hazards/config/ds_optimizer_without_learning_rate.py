@@ -1,10 +1,10 @@
-from gonogo.hazards.facts.deepspeed_settings import optimizer_type, read_by_json, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
+from gonogo.hazards.facts.deepspeed_settings import config_span, is_read_as_json, optimizer_type
+from gonogo.hazards.facts.training_framework import fix_with_edits, uses_accelerate
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
-_WARMED_UP_TO = ("scheduler", "params", "warmup_max_lr")
+_WARMUP_MAX_LR_KEYS = ("scheduler", "params", "warmup_max_lr")
 
-_WARMED_UP_TO = ("scheduler", "params", "warmup_max_lr")
+_WARMUP_MAX_LR_KEYS = ("scheduler", "params", "warmup_max_lr")
 
 
 class DsOptimizerWithoutLearningRate(Hazard):
@@ -13,10 +13,10 @@ class DsOptimizerWithoutLearningRate(Hazard):
         name = optimizer_type(config)
         if name is None or name.lower() not in ("adam", "adamw", "lion"):
             return
-        rates = (("optimizer", "params", "lr"), ("optimizer", "params", "learning_rate"), _WARMED_UP_TO)
+        rates = (("optimizer", "params", "lr"), ("optimizer", "params", "learning_rate"), _WARMUP_MAX_LR_KEYS)
         if not all(config.raw(*keys).absent for keys in rates):
             return  # DeepSpeed refuses "learning_rate": nothing trains with the default
-        trainer = with_accelerate(run) or read_by_json(run)
+        trainer = uses_accelerate(run) or is_read_as_json(run)
         wanted = run.arguments.get("learning_rate").number
         if wanted == 0.001:
             return
@@ -34,8 +34,8 @@ class DsOptimizerWithoutLearningRate(Hazard):
                 if trainer is not False
                 else translated('Write "lr": {rate}').format(rate=2e-5 if wanted is None else wanted)
             ),
-            spans=(span_in(config, "optimizer", "type"), run.arguments.get("learning_rate").span()),
-            fixes=fix_of(
+            spans=(config_span(config, "optimizer", "type"), run.arguments.get("learning_rate").span()),
+            fixes=fix_with_edits(
                 translated("leave it to the training arguments"),
                 lambda: config.inserting("optimizer", "params", "lr", value="auto"),
                 safe=False,

@@ -1,5 +1,5 @@
-from gonogo.hazards.facts.deepspeed_settings import ZERO, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.facts.deepspeed_settings import ZERO, config_span
+from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
 
@@ -19,6 +19,8 @@ class DsPipelineWithZero2(Hazard):
             ).format(stage=config.zero_stage),
             certainty=Certainty.CERTAIN if call.name.endswith("PipelineModule") else Certainty.LIKELY,
             cure=translated('Set "stage" to 1'),
-            spans=(span_in(config, ZERO, "stage"), call.place.span()),
-            fixes=fix_of(translated("take ZeRO-1"), lambda: config.replacing(ZERO, "stage", value=1), safe=False),
+            spans=(config_span(config, ZERO, "stage"), call.place.span()),
+            fixes=fix_with_edits(
+                translated("take ZeRO-1"), lambda: config.replacing(ZERO, "stage", value=1), safe=False
+            ),
         )

@@ -1,7 +1,7 @@
 from functools import partial
 
-from gonogo.hazards.facts.deepspeed_settings import is_on, span_in
-from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.facts.deepspeed_settings import config_span, is_on
+from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 
@@ -19,8 +19,8 @@ class DsProfilingLeftOn(Hazard):
             ),
             severity=Severity.NOTE,
             cure=translated("Switch it off for the real run"),
-            spans=tuple(span_in(config, *one) for one in keys),
-            fixes=fix_of(
+            spans=tuple(config_span(config, *one) for one in keys),
+            fixes=fix_with_edits(
                 translated("switch it off"), *(partial(config.replacing, *one, value=False) for one in keys), safe=False
             ),
         )

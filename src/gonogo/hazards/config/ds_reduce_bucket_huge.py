@@ -1,24 +1,24 @@
 from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
-from gonogo.hazards.facts.deepspeed_settings import ZERO, gib, span_in
+from gonogo.hazards.facts.deepspeed_settings import ZERO, config_span, gib
 from gonogo.hazards.rule import DeepSpeedConfig, Span, translated
 
-_TWO = translated(" in each of two buffers (overlap_comm)")
+_TWO_BUFFERS_TEXT = translated(" in each of two buffers (overlap_comm)")
 
 
 class DsReduceBucketHuge(ConfigHazard):
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """The buffers' bytes, where they are more than 4 GiB."""
-        twice = _twice(at.config)
+        twice = _has_two_buffers(setting.config)
         each = 4 if twice else 2
-        taken = (at.field.number or 0) * each
-        if taken <= 4 * 1024**3 or at.config.raw(ZERO, "contiguous_gradients").truth is False:
+        taken = (setting.field.number or 0) * each
+        if taken <= 4 * 1024**3 or setting.config.raw(ZERO, "contiguous_gradients").truth is False:
             return None
-        return {"two": _TWO if twice else "", "taken": gib(taken), "small": gib(5e8 * each)}
+        return {"two": _TWO_BUFFERS_TEXT if twice else "", "taken": gib(taken), "small": gib(5e8 * each)}
 
-    def spans_beside(self, at: Setting) -> tuple[Span | None, ...]:
+    def spans_beside(self, setting: Setting) -> tuple[Span | None, ...]:
         """What makes it two buffers."""
-        return (span_in(at.config, ZERO, "overlap_comm") if _twice(at.config) else None,)
+        return (config_span(setting.config, ZERO, "overlap_comm") if _has_two_buffers(setting.config) else None,)
 
 
-def _twice(config: DeepSpeedConfig) -> bool:
+def _has_two_buffers(config: DeepSpeedConfig) -> bool:
     return config.raw(ZERO, "overlap_comm").truth is True and config.zero_stage != 3

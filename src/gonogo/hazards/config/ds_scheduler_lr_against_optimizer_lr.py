@@ -2,9 +2,13 @@ from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
 
 
 class DsSchedulerLrAgainstOptimizerLr(ConfigHazard):
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """The rate that the scheduler rises to, where it is another."""
-        if at.config.raw("scheduler", "type").value not in ("WarmupLR", "WarmupDecayLR"):
+        if setting.config.raw("scheduler", "type").value not in ("WarmupLR", "WarmupDecayLR"):
             return None
-        highest = at.config.raw("scheduler", "params", "warmup_max_lr").number
-        return {"highest": highest} if None not in (highest, at.field.number) and highest != at.field.number else None
+        highest = setting.config.raw("scheduler", "params", "warmup_max_lr").number
+        return (
+            {"highest": highest}
+            if None not in (highest, setting.field.number) and highest != setting.field.number
+            else None
+        )

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
+from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 # What each of DeepSpeed's schedules is called among transformers' own.
@@ -14,7 +14,7 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
         """A scheduler in the config, and another that the arguments ask for."""
         kind = config.raw("scheduler", "type")
         asked = run.arguments.get("lr_scheduler_type")
-        if not kind.known or not asked.known or not with_trainer(run):
+        if not kind.known or not asked.known or not uses_trainer(run):
             return
         same = _SAME.get(str(kind.value))
         wanted = str(asked.value).rpartition(".")[2].lower()
@@ -36,5 +36,7 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
             spans=(kind.span(), asked.span(translated("requested here"))),
             fixes=()
             if needs_one
-            else fix_of(translated('Remove the "scheduler" block'), lambda: config.removing("scheduler"), safe=False),
+            else fix_with_edits(
+                translated('Remove the "scheduler" block'), lambda: config.removing("scheduler"), safe=False
+            ),
         )

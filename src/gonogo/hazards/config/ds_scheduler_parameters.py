@@ -1,14 +1,19 @@
 from collections.abc import Mapping
 from functools import partial
 
-from gonogo.hazards.facts.deepspeed_settings import key_spot, newer_than, span_in, version_words
-from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
+from gonogo.hazards.facts.deepspeed_settings import (
+    config_key_span,
+    config_span,
+    deepspeed_version_matches,
+    describe_deepspeed_version,
+)
+from gonogo.hazards.facts.training_framework import fix_with_edits, uses_accelerate
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text, translated
 
-_WARMUP = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "last_batch_iteration")
+_WARMUP_PARAMETERS = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "last_batch_iteration")
 _TAKEN = {
-    "WarmupLR": frozenset(_WARMUP),
-    "WarmupDecayLR": frozenset({*_WARMUP, "total_num_steps"}),
+    "WarmupLR": frozenset(_WARMUP_PARAMETERS),
+    "WarmupDecayLR": frozenset({*_WARMUP_PARAMETERS, "total_num_steps"}),
     "WarmupCosineLR": frozenset(
         {
             "total_num_steps",
@@ -20,10 +25,10 @@ _TAKEN = {
         }
     ),
 }
-_TOTAL = ("scheduler", "params", "total_num_steps")
+_TOTAL_NUM_STEPS_KEYS = ("scheduler", "params", "total_num_steps")
 
 
-def _which(key: str) -> Text:
+def _schedulers_with(key: str) -> Text:
     having = [name for name, taken in _TAKEN.items() if key in taken]
     return Text(f": {', '.join(having)}", f"：{'、'.join(having)}") if having else Text("", "")
 
@@ -38,14 +43,16 @@ class DsSchedulerParameters(Hazard):
             return
         given = params.value if isinstance(params.value, Mapping) else {}
         if "total_num_steps" in taken and "total_num_steps" not in given:
-            filled_in = fix_of(
-                translated("let transformers fill it in"), partial(config.inserting, *_TOTAL, value="auto"), safe=False
+            filled_in = fix_with_edits(
+                translated("let transformers fill it in"),
+                partial(config.inserting, *_TOTAL_NUM_STEPS_KEYS, value="auto"),
+                safe=False,
             )
             yield self.finding(
                 translated("{name} needs total_num_steps, and has none.").format(name=name),
                 cure=translated('Write "total_num_steps" with the number of steps, or "auto" under transformers'),
-                spans=key_spot(config, "scheduler", "params") or span_in(config, "scheduler", "type"),
-                fixes=filled_in if with_accelerate(run) else (),
+                spans=config_key_span(config, "scheduler", "params") or config_span(config, "scheduler", "type"),
+                fixes=filled_in if uses_accelerate(run) else (),
             )
         for key in given:
             if key not in taken:
@@ -53,22 +60,24 @@ class DsSchedulerParameters(Hazard):
                     translated("{name} takes no parameter {key}: TypeError when it is built.").format(
                         name=name, key=key
                     ),
-                    cure=translated("Remove it, or use a scheduler that has it{which}").format(which=_which(key)),
-                    spans=span_in(config, "scheduler", "params", key),
-                    fixes=fix_of(
+                    cure=translated("Remove it, or use a scheduler that has it{which}").format(
+                        which=_schedulers_with(key)
+                    ),
+                    spans=config_span(config, "scheduler", "params", key),
+                    fixes=fix_with_edits(
                         translated("remove it"), partial(config.removing, "scheduler", "params", key), safe=False
                     ),
                 )
         warmup = config.raw("scheduler", "params", "warmup_num_steps")
         steps = warmup.value
         counted = isinstance(steps, (int, float)) and not isinstance(steps, bool)
-        if counted and (steps <= 0 or isinstance(steps, float)) and newer_than(run, ">=0.19.3"):
+        if counted and (steps <= 0 or isinstance(steps, float)) and deepspeed_version_matches(run, ">=0.19.3"):
             yield self.finding(
                 translated("warmup_num_steps is {value}; {version} accepts only integers above 0.").format(
-                    value=steps, version=version_words(run)
+                    value=steps, version=describe_deepspeed_version(run)
                 ),
                 cure=translated("Write 1 for next to no warm-up")
                 if steps < 1
                 else translated("Write {steps}").format(steps=int(steps)),
-                spans=span_in(config, "scheduler", "params", "warmup_num_steps"),
+                spans=config_span(config, "scheduler", "params", "warmup_num_steps"),
             )

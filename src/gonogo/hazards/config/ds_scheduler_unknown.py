@@ -1,5 +1,5 @@
 from gonogo.hazards.config._nearest import nearest
-from gonogo.hazards.facts.deepspeed_settings import newer_than, span_in, version_words
+from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, describe_deepspeed_version
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _DEEPSPEEDS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest")
@@ -26,13 +26,13 @@ class DsSchedulerUnknown(Hazard):
         name = config.raw("scheduler", "type").string
         if name is None or name == "auto" or name in _TORCHS:
             return
-        late = name == "WarmupCosineLR" and newer_than(run, "<0.12.4")
+        late = name == "WarmupCosineLR" and deepspeed_version_matches(run, "<0.12.4")
         if name in _DEEPSPEEDS and not late:
             return
         near = None if late else _MEANT.get(name.lower()) or nearest(name, _DEEPSPEEDS)
         yield self.finding(
             translated("{version} has no scheduler {name} yet: it was added in 0.12.4.").format(
-                version=version_words(run), name=name
+                version=describe_deepspeed_version(run), name=name
             )
             if late
             else translated(
@@ -44,5 +44,5 @@ class DsSchedulerUnknown(Hazard):
                 else translated("Write {near}").format(near=near or ", ".join(_DEEPSPEEDS)),
                 translated('Or remove "scheduler", and choose it with --lr_scheduler_type'),
             ),
-            spans=span_in(config, "scheduler", "type"),
+            spans=config_span(config, "scheduler", "type"),
         )

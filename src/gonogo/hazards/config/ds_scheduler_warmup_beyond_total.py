@@ -2,9 +2,9 @@ from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
 
 
 class DsSchedulerWarmupBeyondTotal(ConfigHazard):
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """All the steps, where they are fewer."""
-        total = at.config.get("scheduler", "params", "total_num_steps").number
-        if total is None or (at.field.number or 0) <= total:
+        total = setting.config.get("scheduler", "params", "total_num_steps").number
+        if total is None or (setting.field.number or 0) <= total:
             return None
         return {"total": total, "few": max(1, total * 0.03)}

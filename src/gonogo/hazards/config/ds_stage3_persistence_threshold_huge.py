@@ -3,6 +3,6 @@ from gonogo.hazards.facts.deepspeed_settings import ZERO
 
 
 class DsStage3PersistenceThresholdHuge(ConfigHazard):
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """No limit for the whole model."""
-        return {} if at.config.raw(ZERO, "stage3_model_persistence_threshold").absent else None
+        return {} if setting.config.raw(ZERO, "stage3_model_persistence_threshold").absent else None

@@ -1,13 +1,13 @@
 from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
-from gonogo.hazards.facts.deepspeed_settings import newer_than
+from gonogo.hazards.facts.deepspeed_settings import deepspeed_version_matches
 from gonogo.hazards.rule import Certainty
 
 
 class DsTensorParallelWithZero3(ConfigHazard):
-    def context_for(self, at: Setting) -> Words | None:
+    def context_for(self, setting: Setting) -> Words | None:
         """The release is none of those that can do it."""
-        return None if newer_than(at.run, ">=0.19.4") else {}
+        return None if deepspeed_version_matches(setting.run, ">=0.19.4") else {}
 
-    def certainty_for(self, at: Setting) -> Certainty:
+    def certainty_for(self, setting: Setting) -> Certainty:
         """Certain where the release is known."""
-        return Certainty.CERTAIN if newer_than(at.run, "<=0.19.3") else Certainty.POSSIBLE
+        return Certainty.CERTAIN if deepspeed_version_matches(setting.run, "<=0.19.3") else Certainty.POSSIBLE

@@ -1,6 +1,6 @@
 from collections.abc import Mapping
 
-from gonogo.hazards.facts.deepspeed_settings import ZERO, key_spot, span_in
+from gonogo.hazards.facts.deepspeed_settings import ZERO, config_key_span, config_span
 from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run, Span, Text, translated
 
 
@@ -15,8 +15,8 @@ class DsZenflowSettingsRefused(Hazard):
             yield self._found(
                 translated("ZenFlow is on, but the optimizer is not offloaded."),
                 translated('Write "offload_optimizer": {"device": "cpu"}'),
-                key_spot(config, ZERO, "zenflow"),
-                span_in(config, ZERO, "offload_optimizer"),
+                config_key_span(config, ZERO, "zenflow"),
+                config_span(config, ZERO, "offload_optimizer"),
             )
         strategy = section.value.get("select_strategy", "auto")
         interval, update = section.value.get("select_interval", "auto"), section.value.get("update_interval", "auto")
@@ -26,8 +26,8 @@ class DsZenflowSettingsRefused(Hazard):
                     strategy=strategy
                 ),
                 translated("Write select_interval as a number of steps"),
-                span_in(config, ZERO, "zenflow", "select_strategy"),
-                span_in(config, ZERO, "zenflow", "select_interval"),
+                config_span(config, ZERO, "zenflow", "select_strategy"),
+                config_span(config, ZERO, "zenflow", "select_interval"),
             )
         elif strategy == "auto" and isinstance(interval, int):
             yield self._found(
@@ -35,7 +35,7 @@ class DsZenflowSettingsRefused(Hazard):
                     'select_strategy is "auto", which sets select_interval itself, but {interval} is given.'
                 ).format(interval=interval),
                 translated("Remove select_interval"),
-                span_in(config, ZERO, "zenflow", "select_interval"),
+                config_span(config, ZERO, "zenflow", "select_interval"),
             )
         elif strategy == "step" and isinstance(interval, int) and isinstance(update, int) and 0 < interval < update:
             yield self._found(
@@ -43,8 +43,8 @@ class DsZenflowSettingsRefused(Hazard):
                     interval=interval, update=update
                 ),
                 translated("Write a select_interval of {update} or more").format(update=update),
-                span_in(config, ZERO, "zenflow", "select_interval"),
-                span_in(config, ZERO, "zenflow", "update_interval"),
+                config_span(config, ZERO, "zenflow", "select_interval"),
+                config_span(config, ZERO, "zenflow", "update_interval"),
             )
 
     def _found(self, cause: Text, cure: Text, *spans: Span | None) -> Finding:

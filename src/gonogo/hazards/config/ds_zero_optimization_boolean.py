@@ -1,5 +1,5 @@
-from gonogo.hazards.facts.deepspeed_settings import ZERO, read_by_json, span_in
-from gonogo.hazards.facts.how_it_trains import as_json, fix_of, with_accelerate
+from gonogo.hazards.facts.deepspeed_settings import ZERO, config_span, is_read_as_json
+from gonogo.hazards.facts.training_framework import as_json, fix_with_edits, uses_accelerate
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 
@@ -9,7 +9,7 @@ class DsZeroOptimizationBoolean(Hazard):
         field = config.raw(ZERO)
         if not field.known or not isinstance(field.value, bool):
             return
-        stops = bool(read_by_json(run) or with_accelerate(run))
+        stops = bool(is_read_as_json(run) or uses_accelerate(run))
         stage = int(field.value)
         yield self.finding(
             translated("zero_optimization is {value}: DeepSpeed reads it as stage {stage}{more}.").format(
@@ -19,6 +19,8 @@ class DsZeroOptimizationBoolean(Hazard):
             ),
             severity=Severity.ERROR if stops else Severity.NOTE,
             cure=translated('Write {{"stage": {stage}}}').format(stage=stage),
-            spans=span_in(config, ZERO),
-            fixes=fix_of(translated("write the object"), lambda: config.replacing(ZERO, value={"stage": stage})),
+            spans=config_span(config, ZERO),
+            fixes=fix_with_edits(
+                translated("write the object"), lambda: config.replacing(ZERO, value={"stage": stage})
+            ),
         )

@@ -2,11 +2,11 @@ from gonogo.hazards.config_rule import ConfigHazard
 from gonogo.hazards.rule import Field
 
 
-def _no_stage(field: Field) -> bool:
+def _is_invalid_stage(field: Field) -> bool:
     """Another value than the four, in quotes (which are told of elsewhere) or without."""
     stage = field.value in (0, 1, 2, 3) or str(field.value).strip() in ("0", "1", "2", "3", "auto")
     return field.known and not stage
 
 
 class DsZeroStageInvalid(ConfigHazard):
-    wrong = staticmethod(_no_stage)
+    wrong = staticmethod(_is_invalid_stage)

@@ -1,19 +1,19 @@
 from gonogo.hazards.rule import Call, Certainty, Field, Findings, Hazard, Run, Script, translated
 
 _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
-_OVERRIDDEN = ("get_eval_dataloader", "evaluate", "evaluation_loop", "_maybe_log_save_evaluate", "__init__")
+_EVALUATION_METHODS = ("get_eval_dataloader", "evaluate", "evaluation_loop", "_maybe_log_save_evaluate", "__init__")
 
 
 class EvalStrategyWithoutEvalData(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A Trainer without the keyword, under arguments that ask for evaluation."""
         calls = list(script.calls(*_TRAINERS))
-        if len(calls) != 1 or not (strategies := _strategies(run)):
+        if len(calls) != 1 or not (strategies := _active_strategies(run)):
             return
         call, strategy = calls[0], strategies[0]
         data = call.keyword("eval_dataset")
         given = call.keyword_node("eval_dataset") is not None and not (data.known and data.value is None)
-        if given or call.has_star or len(call.node.args) > 4 or _brings_its_own(call, script):
+        if given or call.has_star or len(call.node.args) > 4 or _overrides_evaluation(call, script):
             return
         if b".eval_dataset" in script.source.data:
             return
@@ -28,19 +28,19 @@ class EvalStrategyWithoutEvalData(Hazard):
         )
 
 
-def _strategies(run: Run) -> list[Field]:
+def _active_strategies(run: Run) -> list[Field]:
     fields = [run.arguments.get(name) for name in ("eval_strategy", "evaluation_strategy")]
     return [
         field for field in fields if field.known and str(field.value).rpartition(".")[2].lower() in ("steps", "epoch")
     ]
 
 
-def _brings_its_own(call: Call, script: Script) -> bool:
+def _overrides_evaluation(call: Call, script: Script) -> bool:
     """Whether a class of the project's own may evaluate on other data."""
     name = call.name.rpartition(".")[2]
     everywhere = (script, *script.imported)
     return any(
-        set(_OVERRIDDEN) & set(one.methods)
+        set(_EVALUATION_METHODS) & set(one.methods)
         for other in everywhere
         for one in other.subclasses(*_TRAINERS)
         if one.name == name

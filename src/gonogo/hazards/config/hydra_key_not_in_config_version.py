@@ -1,7 +1,7 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
-_RENAMED = {"trainer.val_generations_to_log_to_wandb": ("trainer.log_val_generations", "0.3")}
+_RENAMED_KEYS = {"trainer.val_generations_to_log_to_wandb": ("trainer.log_val_generations", "0.3")}
 """verl's keys that have another name, with the release that changed it (verl/trainer/config/ppo_trainer.yaml)."""
 
 
@@ -13,9 +13,9 @@ class HydraKeyNotInConfigVersion(LoggedHazard):
             return
         for word in launch.options.positional:
             key = (word.value or "").partition("=")[0]
-            if key not in _RENAMED:
+            if key not in _RENAMED_KEYS:
                 continue
-            now, since = _RENAMED[key]
+            now, since = _RENAMED_KEYS[key]
             newer = run.environment.within("verl", f">={since}")
             if newer is False:
                 continue

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.how_it_trains import fix_of, from_accelerate_yaml, with_trainer
+from gonogo.hazards.facts.training_framework import fix_with_edits, is_config_from_accelerate_yaml, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 
@@ -6,9 +6,9 @@ class MaxGradNormWithoutGradientClipping(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """The argument is given, and the config lacks the key."""
         norm = run.arguments.get("max_grad_norm")
-        if not norm.number or not config.raw("gradient_clipping").absent or not with_trainer(run):
+        if not norm.number or not config.raw("gradient_clipping").absent or not uses_trainer(run):
             return
-        if run.framework == "ms-swift" or config.preset is not None or from_accelerate_yaml(run):
+        if run.framework == "ms-swift" or config.preset is not None or is_config_from_accelerate_yaml(run):
             return
         yield self.finding(
             translated(
@@ -18,7 +18,7 @@ class MaxGradNormWithoutGradientClipping(Hazard):
             certainty=Certainty.LIKELY,
             cure=translated('Add "gradient_clipping": "auto" to the DeepSpeed config'),
             spans=norm.span(),
-            fixes=fix_of(
+            fixes=fix_with_edits(
                 translated('Add "gradient_clipping": "auto"'),
                 lambda: config.inserting("gradient_clipping", value="auto"),
                 safe=False,

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, RehearsalRecord, Run, Severity, translated
 
 
@@ -6,7 +6,7 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Both arguments, or a resume from a checkpoint of the folder that this run writes."""
         only = run.arguments.get("save_only_model")
-        if only.truth is not True or not run.deepspeed_on or not with_trainer(run):
+        if only.truth is not True or not run.deepspeed_on or not uses_trainer(run):
             return
         best = run.arguments.get("load_best_model_at_end")
         resume = run.arguments.get("resume_from_checkpoint")

@@ -1,16 +1,16 @@
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.hazards.facts.as_run import stepped_runs
+from gonogo.hazards.facts.as_run import ranks_with_completed_steps
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
-_EXCHANGES = ("alltoall", "all_to_all", "send", "recv")
+_EXCHANGE_OPERATORS = ("alltoall", "all_to_all", "send", "recv")
 """What Ulysses exchanges heads by, and what ring attention passes keys and values on by."""
 
 
 class SequenceParallelWithoutEffect(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """No rank that stepped exchanged heads or keys with others in its whole training."""
-        runs = stepped_runs(record)
-        if not runs or any(run.asked.sequence_parallel < 2 or _exchanges(rank) for rank, run in runs):
+        runs = ranks_with_completed_steps(record)
+        if not runs or any(run.asked.sequence_parallel < 2 or _has_exchanges(rank) for rank, run in runs):
             return
         _, run = runs[0]
         yield self.finding(
@@ -31,5 +31,5 @@ class SequenceParallelWithoutEffect(Hazard):
         )
 
 
-def _exchanges(rank: RankRecord) -> bool:
-    return any(word in total.operator for total in rank.collectives for word in _EXCHANGES)
+def _has_exchanges(rank: RankRecord) -> bool:
+    return any(word in total.operator for total in rank.collectives for word in _EXCHANGE_OPERATORS)

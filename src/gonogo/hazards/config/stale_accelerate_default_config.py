@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.fsdp import fsdp_requested
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
-_WRAP = Pattern(r"Could not find the transformer layer (?:class|cls)")
+_LAYER_CLASS_NOT_FOUND_PATTERN = Pattern(r"Could not find the transformer layer (?:class|cls)")
 _DEFAULT_FILE = Pattern(
     r"\.cache/(?:huggingface/)?(?:accelerate/)?default_config\.ya?ml"
     r"|accelerate/default_config\.ya?ml"
@@ -56,7 +56,7 @@ class StaleAccelerateDefaultConfig(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """FSDP's complaint about its layer class, in a run that does not ask for FSDP."""
-        evidence = log.find(_WRAP)
+        evidence = log.find(_LAYER_CLASS_NOT_FOUND_PATTERN)
         if evidence is None:
             return
         named = log.find(_DEFAULT_FILE)
@@ -71,15 +71,15 @@ class StaleAccelerateDefaultConfig(Hazard):
             ),
             cure=_CURE,
             certainty=_certainty(asked, named is not None),
-            also=(named,) if named else (),
+            extra_evidence=(named,) if named else (),
             confirm=translated(
                 "~/.cache/huggingface/accelerate/default_config.yaml exists and says distributed_type: FSDP"
             ),
         )
 
 
-def _certainty(asked: bool | None, named: bool) -> Certainty:
+def _certainty(requests_fsdp: bool | None, is_named: bool) -> Certainty:
     """How sure it is: a run that doesn't ask for FSDP, in whose log the default file is named, leaves no doubt."""
-    if named and not asked:
+    if is_named and not requests_fsdp:
         return Certainty.CERTAIN
-    return Certainty.LIKELY if named or asked is False else Certainty.POSSIBLE
+    return Certainty.LIKELY if is_named or requests_fsdp is False else Certainty.POSSIBLE

@@ -1,9 +1,16 @@
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.config._argument_names import INSTEAD, RENAMED, all_names, border, needs_nothing, successor
+from gonogo.hazards.config._argument_names import (
+    ARGUMENT_REPLACEMENTS,
+    RENAMED_ARGUMENTS,
+    border,
+    is_droppable_argument,
+    known_argument_names,
+    renamed_argument,
+)
 from gonogo.hazards.config._parsed_arguments import parsed_classes
 from gonogo.hazards.config._renaming import renaming_keyword, renaming_option
-from gonogo.hazards.facts.how_it_trains import fix_of
+from gonogo.hazards.facts.training_framework import fix_with_edits
 from gonogo.hazards.rule import (
     Call,
     Certainty,
@@ -35,13 +42,13 @@ _REFUSED = Pattern(
 _LEAVE_OUT = translated("Leave it out")
 
 
-def _of_another_library(error: LoggedError) -> bool:
+def _is_from_other_library(error: LoggedError) -> bool:
     """True where a library that builds on transformers handed the argument on."""
     last = error.innermost
-    return last is not None and is_library(last.path) and not any(part in last.path for part in _PASSING_ON)
+    return last is not None and is_library(last.path) and not any(part in last.path for part in _HUGGING_FACE_PATHS)
 
 
-_PASSING_ON = ("/transformers/", "/huggingface_hub/", "\\transformers\\", "\\huggingface_hub\\")
+_HUGGING_FACE_PATHS = ("/transformers/", "/huggingface_hub/", "\\transformers\\", "\\huggingface_hub\\")
 """Their wrappers stand between the program's call and what it calls."""
 
 
@@ -54,14 +61,16 @@ class TrainingArgumentNotInVersion(Hazard):
             match = _REFUSED.search(text)
             if match is None:
                 continue
-            if isinstance(evidence, LoggedError) and _of_another_library(evidence):
+            if isinstance(evidence, LoggedError) and _is_from_other_library(evidence):
                 return  # packages of two times, and no argument of the program's
             kind, name = str(match.group(1)), str(match.group(2))
             known = "Trainer" if kind.endswith("Trainer") else "TrainingArguments"
-            if name not in all_names(known) and name not in RENAMED.values():
+            if name not in known_argument_names(known) and name not in RENAMED_ARGUMENTS.values():
                 continue  # mistyped, or of a class of the project's own
-            other = RENAMED.get(name) or next((old for old, new in RENAMED.items() if new == name), None)
-            instead = other or INSTEAD.get(name)
+            other = RENAMED_ARGUMENTS.get(name) or next(
+                (old for old, new in RENAMED_ARGUMENTS.items() if new == name), None
+            )
+            instead = other or ARGUMENT_REPLACEMENTS.get(name)
             yield self.log_finding(
                 evidence,
                 translated(
@@ -86,7 +95,7 @@ class TrainingArgumentNotInVersion(Hazard):
         for call in script.calls(*_CALLS):
             kind = next((_CALLS[name] for name in call.names if name in _CALLS), None)
             own = call.name not in _CALLS
-            if kind is None or (own and _takes_more(call, run, kind)):
+            if kind is None or (own and _may_accept_keyword(call, run, kind)):
                 continue
             for keyword in call.keywords:
                 place = call.keyword_place(keyword)
@@ -99,7 +108,7 @@ class TrainingArgumentNotInVersion(Hazard):
                     why,
                     place.span(),
                     run.environment,
-                    certain=not own and call.has(keyword),
+                    is_certain=not own and call.has(keyword),
                     fix=_keyword_fix(call, keyword, kind, run.environment),
                 )
 
@@ -116,7 +125,7 @@ class TrainingArgumentNotInVersion(Hazard):
                 continue
             field = run.arguments.get(name)
             why = border("TrainingArguments", name, run.environment)
-            if why is None or (factory and name not in RENAMED):
+            if why is None or (factory and name not in RENAMED_ARGUMENTS):
                 continue  # LLaMA-Factory's own class keeps some that transformers dropped
             place = launch.options.place_of(name)
             span = place.span() if place is not None else field.span()
@@ -126,7 +135,7 @@ class TrainingArgumentNotInVersion(Hazard):
                 why,
                 span,
                 run.environment,
-                certain=parsed is not None and place is not None,
+                is_certain=parsed is not None and place is not None,
                 fix=_option_fix(launch, name, run.environment),
             )
 
@@ -134,16 +143,16 @@ class TrainingArgumentNotInVersion(Hazard):
         self,
         name: str,
         kind: str,
-        why: tuple[str, str],
+        version_border: tuple[str, str],
         span: Span | None,
         environment: Environment,
         *,
-        certain: bool,
+        is_certain: bool,
         fix: tuple[Fix, ...],
     ) -> Finding:
         version = environment.field("transformers")
-        instead = successor(kind, name, environment) or INSTEAD.get(name)
-        side, border_version = why
+        instead = renamed_argument(kind, name, environment) or ARGUMENT_REPLACEMENTS.get(name)
+        side, border_version = version_border
         if side == "until":
             cause = translated(
                 "{kind} no longer has the argument {name}: transformers {border} removed it, and this run has "
@@ -161,22 +170,24 @@ class TrainingArgumentNotInVersion(Hazard):
             else translated("Leave {name} out").format(name=name)
         )
         return self.finding(
-            cause.format(kind=kind, name=name, border=border_version, version=version.get(_specifier(environment))),
-            certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
+            cause.format(
+                kind=kind, name=name, border=border_version, version=version.get(_transformers_specifier(environment))
+            ),
+            certainty=Certainty.CERTAIN if is_certain else Certainty.LIKELY,
             cure=(first, Text(f"Or {other}", f"或 {other}")),
             spans=(span, version.span(translated("this version"))),
             fixes=fix,
             parameter=name,
-            confirm=() if certain else (translated("Nothing in between renames or swallows the argument"),),
+            confirm=() if is_certain else (translated("Nothing in between renames or swallows the argument"),),
         )
 
 
-def _specifier(environment: Environment) -> str:
+def _transformers_specifier(environment: Environment) -> str:
     package = environment.packages.get("transformers")
     return package.specifier if package is not None and package.specifier else "?"
 
 
-def _takes_more(call: Call, run: Run, kind: str) -> bool:
+def _may_accept_keyword(call: Call, run: Run, kind: str) -> bool:
     """Whether a class of the project's own may know the keyword: it has fields or an ``__init__`` of its own."""
     name = call.name.rpartition(".")[2]
     for script in run.scripts:
@@ -187,17 +198,17 @@ def _takes_more(call: Call, run: Run, kind: str) -> bool:
 
 
 def _keyword_fix(call: Call, name: str, kind: str, environment: Environment) -> tuple[Fix, ...]:
-    if (new := successor(kind, name, environment)) and name != "no_cuda":
+    if (new := renamed_argument(kind, name, environment)) and name != "no_cuda":
         return renaming_keyword(call, name, new, safe=True)
     place, script = call.keyword_place(name), call.script
-    if not needs_nothing(name) or place is None or not place.text.startswith(f"{name}=") or not script.editable:
+    if not is_droppable_argument(name) or place is None or not place.text.startswith(f"{name}=") or not script.editable:
         return ()
-    return fix_of(_LEAVE_OUT, lambda: script.removing_keyword(call, name), safe=False)
+    return fix_with_edits(_LEAVE_OUT, lambda: script.removing_keyword(call, name), safe=False)
 
 
 def _option_fix(launch: Launch, name: str, environment: Environment) -> tuple[Fix, ...]:
-    if (new := successor("TrainingArguments", name, environment)) and name != "no_cuda":
+    if (new := renamed_argument("TrainingArguments", name, environment)) and name != "no_cuda":
         return renaming_option(launch, name, new, safe=True)
-    if not needs_nothing(name) or launch.options.place_of(name) is None or not launch.options.can_edit(name):
+    if not is_droppable_argument(name) or launch.options.place_of(name) is None or not launch.options.can_edit(name):
         return ()
-    return fix_of(_LEAVE_OUT, lambda: launch.options.removing(name), safe=False)
+    return fix_with_edits(_LEAVE_OUT, lambda: launch.options.removing(name), safe=False)

@@ -1,4 +1,4 @@
-from gonogo.hazards.config._argument_names import all_names, releases
+from gonogo.hazards.config._argument_names import known_argument_names, releases
 from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.config._parsed_arguments import ParsedClasses, parsed_classes
 from gonogo.hazards.config._renaming import renaming_keyword, renaming_option
@@ -8,7 +8,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Script
 class TrainingArgumentUnknown(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """Keywords of TrainingArguments that no release of the table has."""
-        known = all_names() | all_names("Seq2SeqTrainingArguments")
+        known = known_argument_names() | known_argument_names("Seq2SeqTrainingArguments")
         for call in script.calls(*_PLAIN):
             if call.name not in _PLAIN:
                 continue
@@ -19,7 +19,7 @@ class TrainingArgumentUnknown(Hazard):
                 near = nearest(name, known, cutoff=0.8)
                 yield self.finding(
                     translated("TrainingArguments has no argument {name} and raises TypeError.{near}").format(
-                        name=name, near=_nearest_named(near, "")
+                        name=name, near=_nearest_name_text(near, "")
                     ),
                     certainty=_certainty(run, near),
                     cure=_write(near, ""),
@@ -47,7 +47,7 @@ class TrainingArgumentUnknown(Hazard):
             parser = translated("parses these classes")
             yield self.finding(
                 translated("No class that the program parses has an option --{name}.{near}").format(
-                    name=name, near=_nearest_named(near, "--")
+                    name=name, near=_nearest_name_text(near, "--")
                 ),
                 certainty=_certainty(run, near),
                 cure=_write(near, "--"),
@@ -59,31 +59,31 @@ class TrainingArgumentUnknown(Hazard):
 
 
 _PLAIN = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
-_ADD = translated("Remove it, or add it to the program's own dataclasses")
+_ADD_FIELD_CURE = translated("Remove it, or add it to the program's own dataclasses")
 _CONFIRM = translated("No release of transformers that may be installed has it")
 
 
-def _nearest_named(near: str | None, dashes: str) -> Text:
-    if near is None:
+def _nearest_name_text(suggestion: str | None, prefix: str) -> Text:
+    if suggestion is None:
         return Text("", "")
-    return translated(" The nearest is {name}.").format(name=dashes + near)
+    return translated(" The nearest is {name}.").format(name=prefix + suggestion)
 
 
-def _write(near: str | None, dashes: str) -> Text:
-    if near is not None:
-        return translated("Write {name}").format(name=dashes + near)
-    return _ADD if dashes else translated("Remove it")
+def _write(suggestion: str | None, prefix: str) -> Text:
+    if suggestion is not None:
+        return translated("Write {name}").format(name=prefix + suggestion)
+    return _ADD_FIELD_CURE if prefix else translated("Remove it")
 
 
-def _certainty(run: Run, near: str | None) -> Certainty:
+def _certainty(run: Run, suggestion: str | None) -> Certainty:
     """Sure for a slip of a known name, and where the release is one that the table tells of."""
-    if near is not None or run.environment.within("transformers", f">={releases()[0]},<={releases()[1]}.99"):
+    if suggestion is not None or run.environment.within("transformers", f">={releases()[0]},<={releases()[1]}.99"):
         return Certainty.CERTAIN
     return Certainty.LIKELY
 
 
-def _known_arguments(parsed: ParsedClasses) -> frozenset[str]:
-    names = set(parsed.own_fields) | all_names()
-    if parsed.seq2seq:
-        names |= all_names("Seq2SeqTrainingArguments")
+def _known_arguments(parsed_types: ParsedClasses) -> frozenset[str]:
+    names = set(parsed_types.own_fields) | known_argument_names()
+    if parsed_types.seq2seq:
+        names |= known_argument_names("Seq2SeqTrainingArguments")
     return frozenset(names | {f"no_{name}" for name in names})

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, Severity, translated
 
 _NAMES = {"fp16": "float16", "bf16": "bfloat16"}
@@ -35,7 +35,7 @@ def _training_dtype(run: Run) -> tuple[str, Field] | None:
     """The one 16-bit type that the run surely trains in, and what says so."""
     switched_on: list[tuple[str, Field]] = []
     for name in ("fp16", "bf16"):
-        argument = run.arguments.get(name) if with_trainer(run) else Field.missing()
+        argument = run.arguments.get(name) if uses_trainer(run) else Field.missing()
         config = run.config.raw(name, "enabled") if run.config is not None else Field.missing()
         if argument.truth is True:
             switched_on.append((name, argument))
@@ -46,7 +46,7 @@ def _training_dtype(run: Run) -> tuple[str, Field] | None:
 
 def _weight_dtypes(run: Run) -> Iterator[tuple[str, Field]]:
     """The types of the weights: ``--torch_dtype``, and ``from_pretrained`` of a model that is trained."""
-    if with_trainer(run):
+    if uses_trainer(run):
         for name in ("torch_dtype", "model_dtype"):
             field = run.arguments.get(name)
             if field.string and run.arguments.source_of(name) != "script":

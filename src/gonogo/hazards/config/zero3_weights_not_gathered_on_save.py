@@ -1,4 +1,9 @@
-from gonogo.hazards.facts.how_it_trains import fix_of, from_accelerate_yaml, mentions, with_trainer
+from gonogo.hazards.facts.training_framework import (
+    fix_with_edits,
+    is_config_from_accelerate_yaml,
+    mentions,
+    uses_trainer,
+)
 from gonogo.hazards.rule import (
     Certainty,
     Edit,
@@ -19,15 +24,15 @@ _KEY = "stage3_gather_16bit_weights_on_model_save"
 class Zero3WeightsNotGatheredOnSave(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Stage 3 with a Trainer that saves, and the key false or left out."""
-        if run.zero_stage != 3 or not with_trainer(run) or run.launch is None:
+        if run.zero_stage != 3 or not uses_trainer(run) or run.launch is None:
             return
-        saves, saving = _saving(run)
+        saves, saving = _weight_saving(run)
         if not saves:
             return
         key, where, fixes = _key(run)
         if key is None or key.unknown or key.truth is True:
             return
-        name = "zero3_save_16bit_model" if from_accelerate_yaml(run) else _KEY
+        name = "zero3_save_16bit_model" if is_config_from_accelerate_yaml(run) else _KEY
         yield self.finding(
             translated(
                 "Under ZeRO-3 {key} is {value}: the Trainer saves each rank's shard of the weights, without "
@@ -44,7 +49,7 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
         )
 
 
-def _saving(run: Run) -> tuple[bool, Span | None]:
+def _weight_saving(run: Run) -> tuple[bool, Span | None]:
     """Whether weights are saved, and where: by ``save_model``, by a framework, or in a Trainer's checkpoints."""
     if mentions(run, "peft", "lora", "Lora") or str(run.arguments.get("finetuning_type").get()).startswith("lora"):
         return False, None  # adapters are gathered whatever the key says
@@ -65,7 +70,7 @@ def _key(run: Run) -> tuple[Field | None, Span | None, tuple[Fix, ...]]:
     """The key as the config or the YAML has it, the place to change, and the change."""
     title = translated("Gather the weights when saving")
     config, yaml = run.config, run.accelerate
-    if config is not None and not from_accelerate_yaml(run):
+    if config is not None and not is_config_from_accelerate_yaml(run):
         if config.preset is not None:
             return None, None, ()
         key = config.raw("zero_optimization", _KEY)
@@ -76,7 +81,7 @@ def _key(run: Run) -> tuple[Field | None, Span | None, tuple[Fix, ...]]:
         def gathering() -> Edit:
             return config.inserting("zero_optimization", _KEY, value=True)
 
-        return key, (key.span() or stage.span()), fix_of(title, gathering, safe=False)
+        return key, (key.span() or stage.span()), fix_with_edits(title, gathering, safe=False)
     if yaml is not None:
         key = yaml.get("deepspeed_config", "zero3_save_16bit_model")
         stage = yaml.get("deepspeed_config", "zero_stage")
@@ -84,5 +89,5 @@ def _key(run: Run) -> tuple[Field | None, Span | None, tuple[Fix, ...]]:
         def saving() -> Edit:
             return yaml.inserting("deepspeed_config", "zero3_save_16bit_model", value=True)
 
-        return key, (key.span() or stage.span()), fix_of(title, saving, safe=False)
+        return key, (key.span() or stage.span()), fix_with_edits(title, saving, safe=False)
     return None, None, ()

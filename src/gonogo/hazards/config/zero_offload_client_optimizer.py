@@ -2,9 +2,9 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.config._optimizers import kind_of
-from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
+from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -24,18 +24,18 @@ _WORDS = (
     "ZeRO-Offload with a client provided optimizer",
     "either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
 )
-_CLASS = Pattern(r"<class '([\w.]{1,200})'")
+_CLASS_PATTERN = Pattern(r"<class '([\w.]{1,200})'")
 _OWN = translated("its own optimizer")
 _CPU_OPTIMIZERS = ("DeepSpeedCPUAdam", "DeepSpeedCPULion", "DeepSpeedCPUAdagrad")
-_OFFLOAD = translated("the optimizer is offloaded here")
-_SLOWER = translated('Or set "zero_force_ds_cpu_optimizer": false (slower), or remove offload_optimizer')
-_ADAMW = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}}
+_OFFLOAD_LABEL = translated("the optimizer is offloaded here")
+_SLOWER_CURE = translated('Or set "zero_force_ds_cpu_optimizer": false (slower), or remove offload_optimizer')
+_ADAMW_BLOCK = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}}
 
 
 class ZeroOffloadClientOptimizer(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Offload without an optimizer block, under a Trainer that hands its own optimizer over."""
-        if not _offloads_optimizer(config) or not config.raw("optimizer").absent or not with_trainer(run):
+        if not _offloads_optimizer(config) or not config.raw("optimizer").absent or not uses_trainer(run):
             return
         versions = run.environment
         if versions.within("transformers", "<4.30") is not True or versions.within("deepspeed", ">=0.9") is not True:
@@ -53,8 +53,10 @@ class ZeroOffloadClientOptimizer(Hazard):
                 translated('Or upgrade transformers (>=4.30), or set "zero_force_ds_cpu_optimizer": false (slower)'),
             ),
             spans=(offload.span(), transformers.span()),
-            fixes=fix_of(
-                translated('Add an "optimizer" block'), lambda: config.inserting("optimizer", value=_ADAMW), safe=False
+            fixes=fix_with_edits(
+                translated('Add an "optimizer" block'),
+                lambda: config.inserting("optimizer", value=_ADAMW_BLOCK),
+                safe=False,
             ),
             confirm=translated("The Trainer is not given its own optimizers="),
         )
@@ -82,10 +84,13 @@ class ZeroOffloadClientOptimizer(Hazard):
                         "Build deepspeed.ops.adam.DeepSpeedCPUAdam in the script, or name the optimizer in the JSON "
                         "and pass model_parameters="
                     ),
-                    _SLOWER,
+                    _SLOWER_CURE,
                 ),
-                spans=(script.place(node).span(), offload.span(_OFFLOAD)),
-                fixes=(*_of_deepspeed(script, node), *fix_of(_FORCED, lambda: _not_forced(config), safe=False)),
+                spans=(script.place(node).span(), offload.span(_OFFLOAD_LABEL)),
+                fixes=(
+                    *_deepspeed_adam_fixes(script, node),
+                    *fix_with_edits(_DISABLE_FORCE_FIX, lambda: _disable_force_edit(config), safe=False),
+                ),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -93,9 +98,9 @@ class ZeroOffloadClientOptimizer(Hazard):
         evidence = first_match(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None:
-            evidence = cut_in(log, ("runtime/engine", "raise ZeRORuntimeException(msg)"), within=1)
+            evidence = find_truncated_error(log, ("runtime/engine", "raise ZeRORuntimeException(msg)"), max_frames=1)
         if evidence:
-            named = _CLASS.search(matched_text(log, evidence))
+            named = _CLASS_PATTERN.search(matched_text(log, evidence))
             yield self.log_finding(
                 evidence,
                 translated(
@@ -108,36 +113,36 @@ class ZeroOffloadClientOptimizer(Hazard):
                         'Add an "optimizer" block ("type": "AdamW", values "auto") to the DeepSpeed JSON, or '
                         "build deepspeed.ops.adam.DeepSpeedCPUAdam in the code"
                     ),
-                    _SLOWER,
+                    _SLOWER_CURE,
                 ),
             )
 
 
 _ADAM = frozenset({"lr", "betas", "eps", "weight_decay"})
-_TORCH_DECAY = {"torch.optim.AdamW": "0.01", "torch.optim.Adam": "0.0"}
-_OF_DEEPSPEED = translated("Build DeepSpeedCPUAdam with the same settings in its place")
-_FORCED = translated("Keep the optimizer, on the CPU: zero_force_ds_cpu_optimizer false (slower)")
+_TORCH_WEIGHT_DECAY = {"torch.optim.AdamW": "0.01", "torch.optim.Adam": "0.0"}
+_DEEPSPEED_ADAM_FIX = translated("Build DeepSpeedCPUAdam with the same settings in its place")
+_DISABLE_FORCE_FIX = translated("Keep the optimizer, on the CPU: zero_force_ds_cpu_optimizer false (slower)")
 
 
-def _of_deepspeed(script: Script, node: ast.expr) -> tuple[Fix, ...]:
+def _deepspeed_adam_fixes(script: Script, node: ast.expr) -> tuple[Fix, ...]:
     """torch's Adam as DeepSpeed's for the CPU, which takes the same arguments but for the weight decay's default."""
     made = script.bound_to(node)
     name = script.qualified(made.func) if isinstance(made, ast.Call) else None
-    if not isinstance(made, ast.Call) or name not in _TORCH_DECAY or not script.imports("deepspeed"):
+    if not isinstance(made, ast.Call) or name not in _TORCH_WEIGHT_DECAY or not script.imports("deepspeed"):
         return ()
     if len(made.args) > 1 or any(keyword.arg not in _ADAM for keyword in made.keywords):
         return ()
     arguments = [script.place(one).text for one in (*made.args, *made.keywords)]
     if not any(keyword.arg == "weight_decay" for keyword in made.keywords):
-        arguments.append(f"weight_decay={_TORCH_DECAY[name]}")
+        arguments.append(f"weight_decay={_TORCH_WEIGHT_DECAY[name]}")
     if name == "torch.optim.Adam":
         arguments.append("adamw_mode=False")
     edits = [script.replacing(made, f"DeepSpeedCPUAdam({', '.join(arguments)})")]
     edits.append(script.inserting_import("from deepspeed.ops.adam import DeepSpeedCPUAdam"))
-    return (Hazard.fix(_OF_DEEPSPEED, *edits, safe=False),)
+    return (Hazard.fix(_DEEPSPEED_ADAM_FIX, *edits, safe=False),)
 
 
-def _not_forced(config: DeepSpeedConfig) -> Edit:
+def _disable_force_edit(config: DeepSpeedConfig) -> Edit:
     return config.inserting("zero_force_ds_cpu_optimizer", value=False)
 
 

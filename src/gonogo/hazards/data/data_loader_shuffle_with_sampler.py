@@ -5,7 +5,7 @@ from gonogo.evidence.script.nodes import is_none
 from gonogo.hazards.facts.training_script import makers
 from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated
 
-_EXCLUDED = {"sampler": ("shuffle",), "batch_sampler": ("shuffle", "batch_size", "drop_last", "sampler")}
+_EXCLUDED_ARGUMENTS = {"sampler": ("shuffle",), "batch_sampler": ("shuffle", "batch_size", "drop_last", "sampler")}
 
 
 class DataLoaderShuffleWithSampler(Hazard):
@@ -14,10 +14,10 @@ class DataLoaderShuffleWithSampler(Hazard):
         if b"sampler" not in script.source.data:
             return
         for call in script.calls("torch.utils.data.DataLoader"):
-            by = "batch_sampler" if _is_made(script, call, "batch_sampler") else "sampler"
-            if not _is_made(script, call, by):
+            by = "batch_sampler" if _is_sampler_given(script, call, "batch_sampler") else "sampler"
+            if not _is_sampler_given(script, call, by):
                 continue
-            excluded = [name for name in _EXCLUDED[by] if _excludes_sampler(call, name)]
+            excluded = [name for name in _EXCLUDED_ARGUMENTS[by] if _excludes_sampler(call, name)]
             edits = [script.removing_keyword(call, name) for name in excluded]
             places = [place.span() for name in excluded if (place := call.keyword_place(name)) is not None]
             if not excluded or not places:
@@ -40,7 +40,7 @@ class DataLoaderShuffleWithSampler(Hazard):
             )
 
 
-def _is_made(script: Script, call: Call, name: str) -> bool:
+def _is_sampler_given(script: Script, call: Call, name: str) -> bool:
     """Whether a sampler is surely given: a call, or a name that only calls have made."""
     node = call.keyword_node(name)
     passed = call.passed(name)
@@ -56,18 +56,18 @@ def _is_made(script: Script, call: Call, name: str) -> bool:
 def _may_be_none(script: Script, name: str) -> bool:
     """Whether None is among what is assigned to a name."""
     return any(
-        any(map(is_none, _choices(node.value)))
+        any(map(is_none, _possible_values(node.value)))
         for node in script.nodes(ast.Assign)
         if any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
     )
 
 
-def _choices(value: ast.expr) -> Iterator[ast.expr]:
+def _possible_values(value: ast.expr) -> Iterator[ast.expr]:
     """What an expression may come to: the branches of a choice, the parts of ``made or None``."""
     if isinstance(value, ast.IfExp):
-        yield from (*_choices(value.body), *_choices(value.orelse))
+        yield from (*_possible_values(value.body), *_possible_values(value.orelse))
     elif isinstance(value, ast.BoolOp):
-        yield from (each for part in value.values for each in _choices(part))
+        yield from (each for part in value.values for each in _possible_values(part))
     else:
         yield value
 

@@ -3,7 +3,7 @@ from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Pattern
 
 _ZERO = Pattern(r"(?:float |integer )?(?:division|modulo) (?:or modulo )?by zero|integer modulo by zero")
-_BATCHES = Pattern(
+_BATCH_COUNT_DIVISION_PATTERN = Pattern(
     r"(?:/|//|%)=?\s*\(?\s*(?:float\()?len\(\s*(?:self\.|\w+\.)*\w*(?:loader|_dl|iterator|iterable)\w*(?:\.dataset)?\s*\)"
     r"|(?:/|//|%)\s*(?:self\.|args\.)?(?:num_update_steps_per_epoch|steps_(?:in|per)_epoch|len_dataloader|num_batches"
     r"|effective_global_step|self\.state\.global_step)\b"
@@ -29,6 +29,6 @@ class DataLoaderWithoutBatches(LoggedHazard):
         last = evidence.innermost if isinstance(evidence, LoggedError) else None
         if last is None:
             return None
-        if _BATCHES.search(last.code):
+        if _BATCH_COUNT_DIVISION_PATTERN.search(last.code):
             return Certainty.LIKELY
         return Certainty.POSSIBLE if _COUNTED.search(last.code) else None

@@ -33,7 +33,7 @@ class DataLoaderWorkersUseCuda(Hazard):
             return
         for owner in script.subclasses("torch.utils.data.Dataset"):
             method = owner.methods.get("__getitem__")
-            move = _move(script, method) if method is not None else None
+            move = _move_to_gpu_call(script, method) if method is not None else None
             workers = _workers_of(script, run, owner.name)
             if move is None or workers is None:
                 continue
@@ -64,7 +64,7 @@ class DataLoaderWorkersUseCuda(Hazard):
             )
 
 
-def _move(script: Script, method: ast.AST) -> ast.Call | None:
+def _move_to_gpu_call(script: Script, method: ast.AST) -> ast.Call | None:
     """The call in a method that puts something on the GPU, by a constant."""
     for node in ast.walk(method):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):

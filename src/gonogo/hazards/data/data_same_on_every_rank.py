@@ -1,12 +1,12 @@
 import ast
 
 from gonogo.evidence.script.identifiers import uses_name
-from gonogo.hazards.facts.rank_tests import mentions_rank, names_rank
+from gonogo.hazards.facts.rank_tests import contains_rank_name, mentions_rank
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 # What shards data, or prepares loaders so that they are sharded.
-_SHARDED = (
+_SHARDING_MARKERS = (
     *(b"DistributedSampler", b"accelerate", b"lightning", b"Trainer", b"split_dataset_by_node", b".shard(", b"fabric"),
     *(b"IterableDataset", b"webdataset", b"deepspeed", b"random_split(", b"Subset(", b"num_replicas"),
 )
@@ -18,7 +18,7 @@ class DataSameOnEveryRank(Hazard):
         if (
             b"DistributedDataParallel" not in script.source.data
             or run.world_size == 1
-            or mentions(run, script, *_SHARDED)
+            or mentions(run, script, *_SHARDING_MARKERS)
         ):
             return
         wrap = next(script.calls(DDP), None)
@@ -30,7 +30,7 @@ class DataSameOnEveryRank(Hazard):
             if any(loader.passed(name) is not None for name in ("sampler", "batch_sampler", "worker_init_fn")):
                 continue
             data = first_argument(loader, "dataset")
-            if data is None or mentions_rank(script, data) or _knows_ranks(script, data):
+            if data is None or mentions_rank(script, data) or _uses_ranks(script, data):
                 continue
             yield self.finding(
                 translated(
@@ -45,6 +45,6 @@ class DataSameOnEveryRank(Hazard):
             return
 
 
-def _knows_ranks(script: Script, data: ast.expr) -> bool:
+def _uses_ranks(script: Script, data: ast.expr) -> bool:
     """Whether what makes the dataset is told of ranks."""
-    return any(names_rank(one.node) or uses_name(one.node, "world") for one in makers(script, data))
+    return any(contains_rank_name(one.node) or uses_name(one.node, "world") for one in makers(script, data))

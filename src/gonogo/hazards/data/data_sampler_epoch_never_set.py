@@ -4,13 +4,13 @@ from gonogo.hazards.facts.training_script import makers, mentions
 from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, translated
 
 # What sets it, or prepares the loader so that it is set.
-_SETS_EPOCH = (b"set_epoch", b"accelerate", b"lightning", b"Trainer", b"ignite", b"fabric")
+_EPOCH_SETTING_MARKERS = (b"set_epoch", b"accelerate", b"lightning", b"Trainer", b"ignite", b"fabric")
 
 
 class DataSamplerEpochNeverSet(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A shuffling DistributedSampler, an epoch loop over its loader, and no set_epoch in the project."""
-        if b"DistributedSampler" not in script.source.data or mentions(run, script, *_SETS_EPOCH):
+        if b"DistributedSampler" not in script.source.data or mentions(run, script, *_EPOCH_SETTING_MARKERS):
             return
         for loader in script.calls("torch.utils.data.DataLoader"):
             node = loader.keyword_node("sampler")
@@ -19,7 +19,7 @@ class DataSamplerEpochNeverSet(Hazard):
             made = [one for one in makers(script, node) if one.method == "DistributedSampler"]
             if not made or made[0].keyword("shuffle").truth is False or made[0].has_star:
                 continue
-            epochs = _epochs_over(script, loader)
+            epochs = _epoch_loop(script, loader)
             if epochs is None:
                 continue
             edit = script.inserting_before(epochs.body[0], f"{node.id}.set_epoch({ast.unparse(epochs.target)})")
@@ -29,14 +29,17 @@ class DataSamplerEpochNeverSet(Hazard):
                 ).format(sampler=node.id),
                 severity=Severity.WARNING,
                 cure=translated("At the beginning of each epoch: {sampler}.set_epoch(epoch)").format(sampler=node.id),
-                spans=(script.headline(epochs).span(), made[0].place.span(translated("shuffles with seed + epoch"))),
+                spans=(
+                    script.first_line_place(epochs).span(),
+                    made[0].place.span(translated("shuffles with seed + epoch")),
+                ),
                 fixes=self.fix(translated("Tell the sampler the epoch"), edit, safe=False)
                 if edit is not None
                 else None,
             )
 
 
-def _epochs_over(script: Script, loader: Call) -> ast.For | None:
+def _epoch_loop(script: Script, loader: Call) -> ast.For | None:
     """The loop over epochs, in the same function, in which the loader is gone through; None where there is none."""
     statement = script.statement(loader.node)
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None

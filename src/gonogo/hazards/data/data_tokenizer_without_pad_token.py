@@ -4,7 +4,7 @@ from gonogo.hazards.facts.training_script import mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 # Models on the hub whose tokenizers name no pad token.
-_WITHOUT = (
+_MODELS_WITHOUT_PAD_TOKEN = (
     *(
         "gpt2",
         "openai-community/gpt2",
@@ -25,9 +25,15 @@ class DataTokenizerWithoutPadToken(Hazard):
         for load in script.calls("*Tokenizer*.from_pretrained"):
             name, statement = load.argument(0).string, script.statement(load.node)
             target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-            if name is None or not name.lower().startswith(_WITHOUT) or not isinstance(target, ast.Name):
+            if (
+                name is None
+                or not name.lower().startswith(_MODELS_WITHOUT_PAD_TOKEN)
+                or not isinstance(target, ast.Name)
+            ):
                 continue
-            padding_call = next((call for call in script.index.calls if _pads(script, call, target.id)), None)
+            padding_call = next(
+                (call for call in script.index.calls if _is_padding_call(script, call, target.id)), None
+            )
             if padding_call is None or statement is None:
                 continue
             edit = script.inserting_after(statement, f"{target.id}.pad_token = {target.id}.eos_token")
@@ -42,7 +48,7 @@ class DataTokenizerWithoutPadToken(Hazard):
             )
 
 
-def _pads(script: Script, call: ast.Call, name: str) -> bool:
+def _is_padding_call(script: Script, call: ast.Call, name: str) -> bool:
     """``tokenizer(…, padding=True)``: whether a call is the tokenizer's, and pads."""
     own = isinstance(call.func, ast.Name) and call.func.id == name
     padding = next((one.value for one in call.keywords if one.arg == "padding"), None)

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_script import mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
@@ -13,7 +13,7 @@ _CAUSES = Pattern(
     r"|that includes input_ids, but you provided|vars\(\) argument must have __dict__ attribute"
     r"|only one element tensors can be converted|must be real number, not (?:str|NoneType)"
 )
-_COLLATES = (
+_COLLATION_FRAMES = (
     "data_collator",
     "collate_fn",
     "default_collate",
@@ -22,15 +22,22 @@ _COLLATES = (
     "DataCollator",
     "torch_default_data_collator",
 )
-_TO_TENSORS = ("as_tensor", "convert_to_tensors")
-_TOKENIZERS = ("tokenization_utils_base.py", "tokenization_utils.py")
-_PADS = ("__init__", "convert_to_tensors", "as_tensor", "BatchEncoding(")
+_TENSOR_CONVERSION_FRAMES = ("as_tensor", "convert_to_tensors")
+_TOKENIZER_FILES = ("tokenization_utils_base.py", "tokenization_utils.py")
+_PADDING_FUNCTIONS = ("__init__", "convert_to_tensors", "as_tensor", "BatchEncoding(")
 
 _COLLATORS = (
     *("transformers.DataCollatorForLanguageModeling", "transformers.DataCollatorWithPadding"),
     "transformers.DataCollatorForSeq2Seq",
 )
-_DROPS = (b"remove_columns", b"select_columns", b"set_format", b"with_format", b"set_transform", b"(Dataset)")
+_COLUMN_DROPPING_MARKERS = (
+    b"remove_columns",
+    b"select_columns",
+    b"set_format",
+    b"with_format",
+    b"set_transform",
+    b"(Dataset)",
+)
 
 
 class DatasetCollationFormat(Hazard):
@@ -41,7 +48,7 @@ class DatasetCollationFormat(Hazard):
             return
         maps = [call for call in script.calls("*.map") if call.node.args or call.passed("function") is not None]
         collators = list(script.calls(*_COLLATORS))
-        if not collators or not maps or mentions(run, script, *_DROPS):
+        if not collators or not maps or mentions(run, script, *_COLUMN_DROPPING_MARKERS):
             return
         yield self.finding(
             translated(
@@ -65,14 +72,14 @@ class DatasetCollationFormat(Hazard):
         if outside_training(log):
             return
         evidence = first_match(log, "Unable to create tensor, you should", "activate truncation and/or padding with")
-        cause = next((error for error in log.errors_of(says=_CAUSES) if _collates(error) or evidence), None)
+        cause = next((error for error in log.errors_of(says=_CAUSES) if _is_in_collation(error) or evidence), None)
         if evidence is None:
-            cause = cause or _cut_in_padding(log)
+            cause = cause or _truncated_in_padding(log)
             if cause is None:
                 return
             certainty = Certainty.LIKELY
         else:
-            by_user = isinstance(evidence, LoggedError) and evidence.frames and not _collates(evidence)
+            by_user = isinstance(evidence, LoggedError) and evidence.frames and not _is_in_collation(evidence)
             certainty = Certainty.LIKELY if by_user else Certainty.CERTAIN
         primary = evidence or cause
         assert primary is not None
@@ -86,7 +93,7 @@ class DatasetCollationFormat(Hazard):
                 why=Text(f" ({_reason(cause)})", f"（{_reason(cause)}）") if cause and cause is not primary else "",
             ),
             certainty=certainty,
-            also=(cause,) if cause is not None and cause is not primary else (),
+            extra_evidence=(cause,) if cause is not None and cause is not primary else (),
             cure=(
                 translated(
                     "Look at dataset[0]: keep only input_ids, attention_mask and labels, as lists of integers of "
@@ -102,13 +109,15 @@ class DatasetCollationFormat(Hazard):
         )
 
 
-def _collates(error: LoggedError) -> bool:
-    return error.passes(*_COLLATES, *_TO_TENSORS)
+def _is_in_collation(error: LoggedError) -> bool:
+    return error.passes(*_COLLATION_FRAMES, *_TENSOR_CONVERSION_FRAMES)
 
 
-def _cut_in_padding(log: FailureLog) -> LoggedError | None:
-    cut = cut_in(log, *((path, name) for path in _TOKENIZERS for name in _PADS), within=2)
-    return cut if cut is not None and cut.passes(*_COLLATES) else None
+def _truncated_in_padding(log: FailureLog) -> LoggedError | None:
+    cut = find_truncated_error(
+        log, *((path, name) for path in _TOKENIZER_FILES for name in _PADDING_FUNCTIONS), max_frames=2
+    )
+    return cut if cut is not None and cut.passes(*_COLLATION_FRAMES) else None
 
 
 def _reason(cause: LoggedError | None) -> str:

@@ -14,10 +14,10 @@ class DatasetScriptUnsupported(LoggedHazard):
             is_file = path.known and str(path.value).endswith(".py")
             if not is_file and trusted.truth is not True:
                 continue
-            if not is_file and path.known and str(path.value) in _OF_FILES:
+            if not is_file and path.known and str(path.value) in _FILE_BUILDERS:
                 continue  # one of datasets' own readers: nothing is trusted
             yield self.finding(
-                (_FILE if is_file else _TRUSTED).format(
+                (_FILE if is_file else _TRUST_REMOTE_CODE_CAUSE).format(
                     installed=describe_package(run.environment, "datasets"), path=path.value if path.known else "?"
                 ),
                 certainty=Certainty.CERTAIN if is_file else Certainty.POSSIBLE,
@@ -27,8 +27,8 @@ class DatasetScriptUnsupported(LoggedHazard):
             )
 
 
-_OF_FILES = ("json", "csv", "parquet", "text", "arrow", "imagefolder", "audiofolder", "webdataset")
+_FILE_BUILDERS = ("json", "csv", "parquet", "text", "arrow", "imagefolder", "audiofolder", "webdataset")
 _FILE = translated("load_dataset is given the script {path}, but {installed} does not run loading scripts.")
-_TRUSTED = translated(
+_TRUST_REMOTE_CODE_CAUSE = translated(
     "trust_remote_code lets a dataset's script run, but {installed} runs none: a dataset that needs one is refused."
 )

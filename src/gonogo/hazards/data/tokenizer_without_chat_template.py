@@ -8,14 +8,14 @@ from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 class TokenizerWithoutChatTemplate(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A published base model's tokenizer that is given conversations, and no word of a template in the scripts."""
-        if b"apply_chat_template" not in script.source.data or mentions(run, script, *_SET):
+        if b"apply_chat_template" not in script.source.data or mentions(run, script, *_TEMPLATE_SETTING_MARKERS):
             return
         for load in script.calls("*Tokenizer*.from_pretrained"):
             name, statement = load.argument(0).string, script.statement(load.node)
             target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-            if name is None or not isinstance(target, ast.Name) or not _is_known_without(name):
+            if name is None or not isinstance(target, ast.Name) or not _has_no_published_template(name):
                 continue
-            used = next((call for call in script.index.calls if _applies(call, target.id)), None)
+            used = next((call for call in script.index.calls if _applies_default_template(call, target.id)), None)
             if used is None:
                 continue
             yield self.finding(
@@ -29,14 +29,14 @@ class TokenizerWithoutChatTemplate(LoggedHazard):
             )
 
 
-_SET = (
+_TEMPLATE_SETTING_MARKERS = (
     *(b".chat_template =", b"chat_template=", b"setup_chat_format", b"clone_chat_template", b"get_chat_template"),
     *(b"chat_template_path", b'"chat_template"', b"'chat_template'", b"chat_template,"),
 )
 """What sets a template, or passes one."""
 
 
-def _is_known_without(name: str) -> bool:
+def _has_no_published_template(name: str) -> bool:
     """Whether a published model of that name has no chat template."""
     import re
 
@@ -51,7 +51,7 @@ def _is_known_without(name: str) -> bool:
     return layout.templated is not None and re.search(layout.templated, model.name) is None
 
 
-def _applies(call: ast.Call, name: str) -> bool:
+def _applies_default_template(call: ast.Call, name: str) -> bool:
     """``tokenizer.apply_chat_template(…)``, without a template of its own."""
     own = isinstance(call.func, ast.Attribute) and call.func.attr == "apply_chat_template"
     of = call.func.value if isinstance(call.func, ast.Attribute) else None

@@ -2,31 +2,38 @@ import ast
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.facts.training_script import mentions, trained_loads
+from gonogo.hazards.facts.training_script import mentions, trained_pretrained_calls
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
 _EMBEDDING = Pattern(r"srcIndex < srcSelectDimSize")
-_GATHER = Pattern(
+_GATHER_ASSERT_PATTERN = Pattern(
     r"vectorized gather kernel index out of bounds|index out of bounds.{0,3}['\"`]? ?failed"
     r"|Assertion `?(?:-sizes\[i\] <= index|idx_dim >= 0|ind >= ?0|index >= -sizes)"
 )
-_ON_CPU = Pattern(
+_CPU_INDEX_ERROR_PATTERN = Pattern(
     r"index out of range in self|index out of range: Tried to access index (\d+) out of table with (\d+) rows"
 )
-_ASSERTED = Pattern(
+_DEVICE_ASSERT_PATTERN = Pattern(
     r"device-side assert(?:ion)?(?: triggered)?|CUDA error: (?:unspecified )?device-side assert|error \(?710\)?"
 )
 _LABELS = Pattern(r"t >= 0 && t < n_classes|cur_target >= 0 && cur_target < n_classes|Target \d+ is out of bounds")
 _OTHER_ASSERT = Pattern(r"probability tensor contains|Assertion `?input_val|Assertion `?target_val|CUDA_KERNEL_ASSERT")
 _TRAINS = Pattern(r"(?i)train|fine-?tun|\bsft\b|backward|compute_loss|微调|训练|\blora\b")
-_POSITIONS = ("position_emb", "embed_positions", "wpe(", "pos_embed", "positional")
-_LOOKS_UP = ("torch.embedding(", "F.embedding(", "embed_tokens(", "word_embeddings(", "wte(", "modules/sparse.py")
-_ADDED = Pattern(
+_POSITION_EMBEDDING_FRAMES = ("position_emb", "embed_positions", "wpe(", "pos_embed", "positional")
+_EMBEDDING_LOOKUP_FRAMES = (
+    "torch.embedding(",
+    "F.embedding(",
+    "embed_tokens(",
+    "word_embeddings(",
+    "wte(",
+    "modules/sparse.py",
+)
+_ADDED_TOKENS_PATTERN = Pattern(
     r"(?i)add_(?:special_)?tokens|added_tokens|resize_token_embeddings|len\(tokenizer\)|vocab_size|pad_token"
 )
 
 # Their embeddings have more rows than their tokenizers have tokens.
-_WITH_SPARE_ROWS = ("qwen", "phi", "gemma", "deepseek", "chatglm", "glm", "t5")
+_FAMILIES_WITH_SPARE_ROWS = ("qwen", "phi", "gemma", "deepseek", "chatglm", "glm", "t5")
 # Words that tokenizers have as a rule: adding them adds nothing.
 _USUAL = frozenset(
     ("<s>", "</s>", "<unk>", "<pad>", "<mask>", "[CLS]", "[SEP]", "[MASK]", "[UNK]", "<|endoftext|>", "<|im_end|>")
@@ -40,11 +47,13 @@ class VocabIndexOutOfRange(Hazard):
             return
         if mentions(run, script, b"resize_token_embeddings", b"resize_position", b"Embedding("):
             return
-        if not any(True for one in (script, *run.scripts) for _ in trained_loads(one)):
+        if not any(True for one in (script, *run.scripts) for _ in trained_pretrained_calls(one)):
             return
         # Many models have rows to spare: which model it is decides.
         likely = run.model is not None and bool(run.model.model_type or run.model.name)
-        if run.model is not None and (run.model.model_type or run.model.name.lower()).startswith(_WITH_SPARE_ROWS):
+        if run.model is not None and (run.model.model_type or run.model.name.lower()).startswith(
+            _FAMILIES_WITH_SPARE_ROWS
+        ):
             return
         for call in script.calls("*.add_tokens", "*.add_special_tokens"):
             added = _new_tokens(script, call)
@@ -76,7 +85,7 @@ class VocabIndexOutOfRange(Hazard):
         if seen is None:
             return
         evidence, certainty = seen
-        positions = any(error.passes(*_POSITIONS) for error in log.errors)
+        positions = any(error.passes(*_POSITION_EMBEDDING_FRAMES) for error in log.errors)
         if positions:
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
@@ -91,7 +100,7 @@ class VocabIndexOutOfRange(Hazard):
                 "that the embedding doesn't have{added}."
             ).format(
                 added=translated(", and the log mentions added tokens")
-                if log.find(_ADDED) is not None
+                if log.find(_ADDED_TOKENS_PATTERN) is not None
                 else translated(" (or a position, where the sequence is too long)")
             ),
             certainty=certainty,
@@ -116,15 +125,15 @@ def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | No
     """What tells of it, and how surely."""
     if found := log.find(_EMBEDDING):
         return found, Certainty.CERTAIN
-    in_embedding = any(error.passes(*_LOOKS_UP) for error in log.errors)
-    for error in log.errors_of("IndexError", "RuntimeError", says=_ON_CPU):
-        return error, Certainty.CERTAIN if error.passes(*_LOOKS_UP) else Certainty.LIKELY
+    in_embedding = any(error.passes(*_EMBEDDING_LOOKUP_FRAMES) for error in log.errors)
+    for error in log.errors_of("IndexError", "RuntimeError", says=_CPU_INDEX_ERROR_PATTERN):
+        return error, Certainty.CERTAIN if error.passes(*_EMBEDDING_LOOKUP_FRAMES) else Certainty.LIKELY
     if found := log.find(_LABELS):
         return found, Certainty.POSSIBLE
-    if found := log.find(_GATHER):
+    if found := log.find(_GATHER_ASSERT_PATTERN):
         return found, Certainty.LIKELY if in_embedding or "vectorized" in found.text else Certainty.POSSIBLE
-    if (found := log.find(_ASSERTED)) and log.find(_OTHER_ASSERT) is None:
-        sure = in_embedding or log.find(_ADDED) is not None
+    if (found := log.find(_DEVICE_ASSERT_PATTERN)) and log.find(_OTHER_ASSERT) is None:
+        sure = in_embedding or log.find(_ADDED_TOKENS_PATTERN) is not None
         return found, Certainty.LIKELY if sure and log.find(_TRAINS) is not None else Certainty.POSSIBLE
     return None
 

@@ -28,14 +28,14 @@ FACTORIES = frozenset(
     )
 )
 """What makes a tensor on the default device where no device is given."""
-_MOVES = frozenset(("to", "cuda", "type_as", "to_device", "npu", "xpu"))
-_FOLLOWS = frozenset(
+_MOVING_METHODS = frozenset(("to", "cuda", "type_as", "to_device", "npu", "xpu"))
+_DEVICE_INDEPENDENT_ATTRIBUTES = frozenset(
     ("shape", "device", "dtype", "size", "dim", "ndim", "numel", "item", "tolist", "data_ptr", "is_cuda")
 )
-_MEET = frozenset(f"torch.{name}" for name in ("einsum", "outer", "matmul", "mul", "add", "bmm", "cat"))
+_COMBINING_FUNCTIONS = frozenset(f"torch.{name}" for name in ("einsum", "outer", "matmul", "mul", "add", "bmm", "cat"))
 # What puts tensors elsewhere than their calls say.
 _ELSEWHERE = (b"set_default_device", b"set_default_tensor_type", b"with torch.device(", b"def _apply", b"def cuda")
-_ACCELERATED = (
+_ACCELERATOR_MARKERS = (
     *(b"cuda", b"Trainer", b"accelerate", b"deepspeed", b"DistributedDataParallel", b".to(device", b".npu("),
     b"FullyShardedDataParallel",
 )
@@ -64,7 +64,7 @@ class PlainTensor(msgspec.Struct, frozen=True, eq=False):
         return script.replacing(self.statement, f'self.register_buffer("{self.name}", {value}, persistent=False)')
 
 
-def kept_finding(hazard: Hazard, kept: PlainTensor) -> Finding:
+def plain_tensor_finding(hazard: Hazard, kept: PlainTensor) -> Finding:
     """What the hazard says of such a tensor: the rotary embedding's hazard of its tables, another one of the rest."""
     script, edit = kept.owner.script, kept.registering()
     return hazard.finding(
@@ -90,20 +90,20 @@ def kept_finding(hazard: Hazard, kept: PlainTensor) -> Finding:
     )
 
 
-def kept_on_cpu(script: Script, run: Run) -> Iterator[PlainTensor]:
+def plain_tensors_on_cpu(script: Script, run: Run) -> Iterator[PlainTensor]:
     """Plain tensor attributes that a module's own methods compute with, where the run uses an accelerator."""
     if on_accelerator(script, run):
-        yield from _kept_in(script)
+        yield from _plain_tensors_in(script)
 
 
 @lru_cache(maxsize=4096)
-def _kept_in(script: Script) -> tuple[PlainTensor, ...]:
+def _plain_tensors_in(script: Script) -> tuple[PlainTensor, ...]:
     """Of a script by itself: launches of one project share the answer."""
     data = script.source.data
-    return tuple(_kept_by_modules(script)) if b"__init__" in data and b"forward" in data else ()
+    return tuple(_plain_tensors_of_modules(script)) if b"__init__" in data and b"forward" in data else ()
 
 
-def _kept_by_modules(script: Script) -> Iterator[PlainTensor]:
+def _plain_tensors_of_modules(script: Script) -> Iterator[PlainTensor]:
     for owner in script.subclasses(*MODULES):
         made = owner.methods.get("__init__")
         if made is None or "forward" not in owner.methods:
@@ -127,7 +127,7 @@ def on_accelerator(script: Script, run: Run) -> bool:
     """Whether the run computes on an accelerator, and nothing puts new tensors there by default."""
     if any(word in script.source.data for word in _ELSEWHERE):
         return False
-    return mentions(run, script, *_ACCELERATED)
+    return mentions(run, script, *_ACCELERATOR_MARKERS)
 
 
 def _own_attribute(node: ast.AST) -> str | None:
@@ -149,7 +149,10 @@ def factory(script: Script, node: ast.AST) -> ast.Call | None:
             )
             copied = name == "torch.as_tensor"
             return None if scalar or copied else node
-        if isinstance(node.func, ast.Attribute) and node.func.attr not in _MOVES | _FOLLOWS:
+        if (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr not in _MOVING_METHODS | _DEVICE_INDEPENDENT_ATTRIBUTES
+        ):
             return factory(script, node.func.value)
         return None
     if isinstance(node, ast.BinOp):
@@ -186,7 +189,7 @@ def _computed_with(script: Script, owner: ClassInfo, name: str) -> tuple[ast.Att
                 continue  # the only assignment, which __init__ makes
             if _is_moved(script, node):
                 return None
-            if method != "__init__" and found is None and _meets_another(script, node):
+            if method != "__init__" and found is None and _is_combined(script, node):
                 found = (node, method)
     # What holds the module may move its tensor: model.x = model.x.cuda().
     text = script.source.data
@@ -199,7 +202,7 @@ def _is_moved(script: Script, node: ast.AST) -> bool:
     parent = script.parent(node)
     while isinstance(parent, (ast.Subscript, ast.Attribute, ast.Call)):
         if isinstance(parent, ast.Attribute):
-            if parent.attr in _MOVES:
+            if parent.attr in _MOVING_METHODS:
                 return True
         elif isinstance(parent, ast.Subscript):
             if node is parent.slice:
@@ -218,13 +221,13 @@ def _name_is_moved(script: Script, node: ast.AST) -> bool:
     function = script.enclosing_function(node)
     if not isinstance(statement, ast.Assign) or function is None:
         return True
-    return True if not isinstance(statement.targets[0], ast.Name) else moved_later(function, statement.targets[0].id)
+    return True if not isinstance(statement.targets[0], ast.Name) else is_moved_later(function, statement.targets[0].id)
 
 
-def moved_later(function: ast.AST, name: str) -> bool:
+def is_moved_later(function: ast.AST, name: str) -> bool:
     """Whether a function moves a local tensor somewhere."""
     for node in ast.walk(function):
-        if isinstance(node, ast.Attribute) and node.attr in _MOVES:
+        if isinstance(node, ast.Attribute) and node.attr in _MOVING_METHODS:
             inner: ast.AST = node.value
             while isinstance(inner, (ast.Subscript, ast.Attribute, ast.Call)):
                 inner = inner.func if isinstance(inner, ast.Call) else inner.value
@@ -233,7 +236,7 @@ def moved_later(function: ast.AST, name: str) -> bool:
     return False
 
 
-def _meets_another(script: Script, node: ast.AST) -> bool:
+def _is_combined(script: Script, node: ast.AST) -> bool:
     """Whether it is an operand beside something that is no number, or an argument of one of the module's layers."""
     parent = script.parent(node)
     while (isinstance(parent, ast.Subscript) and node is parent.value) or (
@@ -242,7 +245,7 @@ def _meets_another(script: Script, node: ast.AST) -> bool:
         node, parent = parent, script.parent(parent)
         if isinstance(parent, ast.Call) and node is parent.func:
             node, parent = parent, script.parent(parent)
-    if isinstance(parent, ast.Call) and script.qualified(parent.func) in _MEET:
+    if isinstance(parent, ast.Call) and script.qualified(parent.func) in _COMBINING_FUNCTIONS:
         return any(isinstance(other, ast.Name) for other in parent.args if other is not node)
     if isinstance(parent, ast.BinOp):
         other = parent.right if parent.left is node else parent.left

@@ -3,16 +3,16 @@ import ast
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.script.identifiers import uses_name
-from gonogo.hazards.facts.device_map import accelerators_in, parameter_devices
+from gonogo.hazards.facts.device_map import parameter_devices, without_cpu_devices
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _REFUSED = Pattern(r"DistributedDataParallel device_ids and output_device arguments only work with")
-_MIXED = Pattern(r"DistributedDataParallel's input module must be on the same type of devices")
-_NOT_FOR_CPU = Pattern(r"No backend type associated with device type cpu|[Tt]ensors must be CUDA and dense")
+_MIXED_DEVICES_PATTERN = Pattern(r"DistributedDataParallel's input module must be on the same type of devices")
+_NO_CPU_BACKEND_PATTERN = Pattern(r"No backend type associated with device type cpu|[Tt]ensors must be CUDA and dense")
 
 # What puts modules on a device without a move that is written beside them.
-_PLACED = (
+_PLACEMENT_MARKERS = (
     b"set_default_device",
     b"set_default_tensor_type",
     b"with torch.device",
@@ -31,7 +31,7 @@ _CURES = (
 class DdpModuleOnCpu(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """DDP with device_ids around a module that nothing has moved to the GPU."""
-        if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_PLACED):
+        if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_PLACEMENT_MARKERS):
             return
         for call in script.calls(DDP):
             ids, node = call.keyword_node("device_ids"), first_argument(call, "module")
@@ -42,7 +42,7 @@ class DdpModuleOnCpu(Hazard):
                 not made
                 or script.guarded_by(call.node)
                 or _is_moved(script, node)
-                or _moves_itself(script, made, script.enclosing_function(call.node))
+                or _may_move_itself(script, made, script.enclosing_function(call.node))
             ):
                 continue
             statement = script.statement(call.node)
@@ -67,10 +67,10 @@ class DdpModuleOnCpu(Hazard):
             if certainty is not None:
                 yield self._finding(error, certainty)
         if not log.errors:
-            for pattern in (_REFUSED, _MIXED):
+            for pattern in (_REFUSED, _MIXED_DEVICES_PATTERN):
                 if line := log.find(pattern):
                     said = " ".join((line.text, *(other.text for other in log.lines_after(line.line, 2))))
-                    if pattern is _MIXED or "cpu" in parameter_devices(said):
+                    if pattern is _MIXED_DEVICES_PATTERN or "cpu" in parameter_devices(said):
                         yield self._finding(line, Certainty.CERTAIN)
 
     def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
@@ -89,11 +89,11 @@ class DdpModuleOnCpu(Hazard):
 def _certainty(error: LoggedError) -> Certainty | None:
     if _REFUSED.search(error.message):
         devices = parameter_devices(error.message)
-        return Certainty.CERTAIN if "cpu" in devices and len(accelerators_in(devices)) < 2 else None
-    if _MIXED.search(error.message):
+        return Certainty.CERTAIN if "cpu" in devices and len(without_cpu_devices(devices)) < 2 else None
+    if _MIXED_DEVICES_PATTERN.search(error.message):
         return Certainty.CERTAIN if "cpu" in error.message else None
     wraps = error.frame("nn/parallel/distributed.py")
-    if _NOT_FOR_CPU.search(error.message) and wraps is not None:
+    if _NO_CPU_BACKEND_PATTERN.search(error.message) and wraps is not None:
         verifies = error.passes("_verify_param_shape", "_sync_module_states", "_sync_params_and_buffers")
         return Certainty.LIKELY if verifies else Certainty.POSSIBLE
     return None
@@ -125,11 +125,11 @@ def _names_cuda(node: ast.AST) -> bool:
     return uses_name(node, "cuda") or any(text.startswith("cuda") for text in texts)
 
 
-def _moves_itself(script: Script, made: tuple[Call, ...], ddp_in: ast.AST | None) -> bool:
+def _may_move_itself(script: Script, model_calls: tuple[Call, ...], ddp_function: ast.AST | None) -> bool:
     """Whether what makes the model may put it on a GPU: a class or function that says so, or one not at hand."""
-    for call in made:
+    for call in model_calls:
         around = script.enclosing_function(call.node)
-        written = script.statement(call.node) if around is ddp_in else around
+        written = script.statement(call.node) if around is ddp_function else around
         if written is not None and any(map(_is_move, ast.walk(written))):
             return True
         if call.method == "from_pretrained" or call.name.startswith(("torchvision.models.", "torch.nn.", "timm.")):

@@ -14,7 +14,7 @@ class DeviceByGlobalRank(Hazard):
         nodes, processes = launch.nodes.number, launch.processes_per_node.number
         if not isinstance(nodes, int) or nodes < 2 or not isinstance(processes, int) or processes < 2:
             return
-        node = next(_by_global_rank(script), None)
+        node = next(_devices_by_global_rank(script), None)
         if node is None:
             return
         yield self.finding(
@@ -31,14 +31,14 @@ class DeviceByGlobalRank(Hazard):
         )
 
 
-def _by_global_rank(script: Script) -> Iterator[ast.expr]:
+def _devices_by_global_rank(script: Script) -> Iterator[ast.expr]:
     for call in script.calls("torch.cuda.set_device", "torch.device", "*.DistributedDataParallel"):
-        for node in _devices(call):
+        for node in _device_number_expressions(call):
             if _is_global_rank(script, node):
                 yield node
 
 
-def _devices(call: Call) -> Iterator[ast.expr]:
+def _device_number_expressions(call: Call) -> Iterator[ast.expr]:
     """The expressions that number a device."""
     if call.method == "DistributedDataParallel":
         ids = call.keyword_node("device_ids")

@@ -1,19 +1,19 @@
-from gonogo.evidence.log.context import REPLICA, several_processes
+from gonogo.evidence.log.context import REPLICA_ERROR_PATTERN, has_several_processes
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, innermost, library_frame, places
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
 from gonogo.hazards.facts.device_map import (
-    SPREADING,
-    accelerators_in,
-    accelerators_of,
-    in_short,
-    own_gpu_edits,
+    AUTO_DEVICE_MAPS,
+    abbreviate_devices,
+    device_map_accelerators,
+    local_rank_device_map_edits,
     parameter_devices,
+    without_cpu_devices,
 )
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
-from gonogo.hazards.facts.training_script import several_a_node, trained_loads
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
+from gonogo.hazards.facts.training_script import has_several_processes_per_node, trained_pretrained_calls
 from gonogo.hazards.rule import (
     Call,
     Certainty,
@@ -49,19 +49,19 @@ class DeviceMapAutoDistributed(Hazard):
 
         ZeRO-3 refuses any device map before this one matters: that is another hazard's.
         """
-        if b"device_map" not in script.source.data or not several_a_node(run) or run.zero_stage == 3:
+        if b"device_map" not in script.source.data or not has_several_processes_per_node(run) or run.zero_stage == 3:
             return
-        for trainer, load in trained_loads(script):
+        for trainer, load in trained_pretrained_calls(script):
             given = load.keyword("device_map")
-            if given.string in SPREADING:
+            if given.string in AUTO_DEVICE_MAPS:
                 yield self._script_finding(script, run, trainer, load, str(given.value))
 
-    def _script_finding(self, script: Script, run: Run, trainer: Call, load: Call, given: str) -> Finding:
+    def _script_finding(self, script: Script, run: Run, trainer: Call, load: Call, device_map_value: str) -> Finding:
         assert run.launch is not None
         size = run.launch.processes_per_node.number or run.world_size
-        quantized = any(load.passed(name) is not None for name in _QUANTIZED)
+        quantized = any(load.passed(name) is not None for name in _QUANTIZATION_KEYWORDS)
         if quantized:
-            edits = own_gpu_edits(script, load)
+            edits = local_rank_device_map_edits(script, load)
             title = translated("Give each process its own GPU")
         else:
             edits = (script.removing_keyword(load, "device_map"),)
@@ -72,7 +72,7 @@ class DeviceMapAutoDistributed(Hazard):
             translated(
                 'device_map="{given}" spreads the model over all GPUs in each of the {size} processes of a node; '
                 "{engine} expects a process to use only the GPU of its own local rank."
-            ).format(given=given, size=size, engine=trainer.method),
+            ).format(given=device_map_value, size=size, engine=trainer.method),
             certainty=Certainty.LIKELY if trainer.name == "deepspeed.initialize" else Certainty.CERTAIN,
             cure=_CURES[2:] + _CURES[1:2] if quantized else _CURES,
             spans=(
@@ -87,13 +87,15 @@ class DeviceMapAutoDistributed(Hazard):
         """A refusal by accelerate or DDP; a mismatch between accelerators; else a spread model that got through."""
         explained: set[int] = set()
         for failed in failed_ranks(record):
-            if _is_refusal(failed.failure) or _spans_accelerators(failed, record):
+            if _is_refusal(failed.failure) or _is_spread_over_accelerators(failed, record):
                 explained.update(failed.ranks)
                 yield self._finding(record, failed.first, failed.ranks, failed.failure)
         spread = [
             rank
             for rank in record.ranks
-            if rank.rank not in explained and record.world_size > 1 and len(accelerators_of(rank.device_map)) > 1
+            if rank.rank not in explained
+            and record.world_size > 1
+            and len(device_map_accelerators(rank.device_map)) > 1
         ]
         if spread:
             yield self._finding(record, spread[0], tuple(rank.rank for rank in spread), None)
@@ -103,26 +105,34 @@ class DeviceMapAutoDistributed(Hazard):
         explained = False
         for error in log.errors_of(says=_REFUSAL):
             devices = parameter_devices(error.message)
-            if _REFUSED_BY_DDP not in error.message or len(accelerators_in(devices)) > 1:
+            if _REFUSED_BY_DDP not in error.message or len(without_cpu_devices(devices)) > 1:
                 explained = True
                 yield self._log_finding(error, devices, Certainty.CERTAIN)
         line = None if explained else log.find(_REFUSAL)
         if line is not None:
             following = " ".join(other.text for other in log.lines_after(line.line, 2))
             devices = parameter_devices(f"{line.text} {following}")
-            if _REFUSED_BY_DDP not in line.text or len(accelerators_in(devices)) > 1:
+            if _REFUSED_BY_DDP not in line.text or len(without_cpu_devices(devices)) > 1:
                 explained = True
                 yield self._log_finding(line, devices, Certainty.CERTAIN)
         if explained:
             return
         # Of what prepare() itself refuses, the device map is the most common.
-        cut = None if log.errors else cut_in(log, ("accelerate/accelerator.py", "raise ValueError("), within=1)
+        cut = (
+            None
+            if log.errors
+            else find_truncated_error(log, ("accelerate/accelerator.py", "raise ValueError("), max_frames=1)
+        )
         if cut is not None and cut.frames[-1].function == "prepare":
             yield self._log_finding(cut, (), Certainty.POSSIBLE)
-        for mismatch in mismatches_in(log):
-            if mismatch.between_accelerators and not _of_data_parallel(mismatch) and log.find(REPLICA) is None:
-                several = several_processes(log)
-                if several or mismatch.passes(*_ENGINES):
+        for mismatch in training_mismatches(log):
+            if (
+                mismatch.is_between_accelerators
+                and not _is_in_data_parallel(mismatch)
+                and log.find(REPLICA_ERROR_PATTERN) is None
+            ):
+                several = has_several_processes(log)
+                if several or mismatch.passes(*_DISTRIBUTED_ENGINE_PATHS):
                     yield self._log_finding(mismatch.evidence, tuple(sorted(mismatch.devices)), Certainty.LIKELY)
                 elif several is None:
                     yield self._log_finding(mismatch.evidence, tuple(sorted(mismatch.devices)), Certainty.POSSIBLE)
@@ -136,7 +146,7 @@ class DeviceMapAutoDistributed(Hazard):
                 'Each process spreads the whole model over {devices} (device_map="auto"); DDP, DeepSpeed and '
                 "FSDP expect a process to use only the GPU of its own local rank."
             ).format(
-                devices=translated("{devices}").format(devices=in_short(devices))
+                devices=translated("{devices}").format(devices=abbreviate_devices(devices))
                 if devices
                 else translated("several GPUs")
             ),
@@ -148,7 +158,7 @@ class DeviceMapAutoDistributed(Hazard):
     def _finding(
         self, record: RehearsalRecord, rank: RankRecord, ranks: tuple[int, ...], failure: Failure | None
     ) -> Finding:
-        devices = accelerators_of(rank.device_map)
+        devices = device_map_accelerators(rank.device_map)
         placed: Frame | None = innermost(rank.device_map_frames, "user")
         return self.finding(
             translated(
@@ -156,7 +166,7 @@ class DeviceMapAutoDistributed(Hazard):
                 "({engine}) expects a process to use only {own}.{said}"
             ).format(
                 world=record.world_size,
-                devices=in_short(devices) if devices else translated("several GPUs"),
+                devices=abbreviate_devices(devices) if devices else translated("several GPUs"),
                 engine="DeepSpeed" if rank.deepspeed_config else "DeepSpeed, DDP, FSDP",
                 own=rank.device,
                 said=Text(f" It ends with: {failure.message[:300]}", f"最终报错：{failure.message[:300]}")
@@ -176,11 +186,11 @@ class DeviceMapAutoDistributed(Hazard):
         )
 
 
-_QUANTIZED = ("quantization_config", "load_in_4bit", "load_in_8bit")
-_ENGINES = ("torch/nn/parallel/distributed.py", "deepspeed/runtime/engine.py")
+_QUANTIZATION_KEYWORDS = ("quantization_config", "load_in_4bit", "load_in_8bit")
+_DISTRIBUTED_ENGINE_PATHS = ("torch/nn/parallel/distributed.py", "deepspeed/runtime/engine.py")
 
 
-def _of_data_parallel(mismatch: LoggedMismatch) -> bool:
+def _is_in_data_parallel(mismatch: LoggedMismatch) -> bool:
     return mismatch.passes("data_parallel.py", "parallel_apply.py", "replicate.py")
 
 
@@ -195,12 +205,12 @@ def _is_refusal(failure: Failure) -> bool:
     return len(devices) > 1
 
 
-def _spans_accelerators(failed: FailedRanks, record: RehearsalRecord) -> bool:
+def _is_spread_over_accelerators(failed_group: FailedRanks, record: RehearsalRecord) -> bool:
     """True where two accelerators met in a rank of several, and the model was spread over accelerators."""
-    mismatch = device_mismatch(failed.failure)
+    mismatch = device_mismatch(failed_group.failure)
     return (
         record.world_size > 1
         and mismatch is not None
-        and mismatch.between_accelerators
-        and len(accelerators_of(failed.first.device_map)) > 1
+        and mismatch.is_between_accelerators
+        and len(device_map_accelerators(failed_group.first.device_map)) > 1
     )

@@ -1,14 +1,19 @@
 import ast
 
-from gonogo.evidence.log.context import REPLICA, outside_training, plain_on_several_gpus, several_processes
+from gonogo.evidence.log.context import (
+    REPLICA_ERROR_PATTERN,
+    has_several_processes,
+    is_single_process_multi_gpu,
+    outside_training,
+)
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, library_frame, places
 from gonogo.evidence.script.identifiers import uses_name
-from gonogo.hazards.facts.device_map import SPREADING, accelerators_of, in_short
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
-from gonogo.hazards.facts.training_script import several_a_node, trained_loads
+from gonogo.hazards.facts.device_map import AUTO_DEVICE_MAPS, abbreviate_devices, device_map_accelerators
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
+from gonogo.hazards.facts.training_script import has_several_processes_per_node, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
 _CURES = (
@@ -23,9 +28,13 @@ _CURES = (
 class DeviceMapAutoTrainerMismatch(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A loss of one's own between labels and the logits of a model that is split over GPUs, in one process."""
-        if b"compute_loss" not in script.source.data or run.distributed or several_a_node(run):
+        if b"compute_loss" not in script.source.data or run.distributed or has_several_processes_per_node(run):
             return
-        spread = [load for _, load in trained_loads(script) if load.keyword("device_map").string in SPREADING]
+        spread = [
+            load
+            for _, load in trained_pretrained_calls(script)
+            if load.keyword("device_map").string in AUTO_DEVICE_MAPS
+        ]
         if not spread:
             return
         gpus = (run.launch.visible_devices.string or "").split(",") if run.launch is not None else [""]
@@ -54,15 +63,15 @@ class DeviceMapAutoTrainerMismatch(Hazard):
         """A mismatch between accelerators, in the only process, with the model spread over several of them."""
         for failed in failed_ranks(record):
             mismatch = device_mismatch(failed.failure)
-            devices = accelerators_of(failed.first.device_map)
-            if record.world_size > 1 or len(devices) < 2 or mismatch is None or not mismatch.between_accelerators:
+            devices = device_map_accelerators(failed.first.device_map)
+            if record.world_size > 1 or len(devices) < 2 or mismatch is None or not mismatch.is_between_accelerators:
                 continue
             yield self.finding(
                 translated(
                     "The model is split over {devices}; in {module} a tensor on {here} meets one on {there}, and no "
                     "hook moves it."
                 ).format(
-                    devices=in_short(devices),
+                    devices=abbreviate_devices(devices),
                     module=failed.failure.module or "?",
                     here=mismatch.devices[0],
                     there=mismatch.devices[1],
@@ -79,7 +88,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch between accelerators in training, where nothing shows several processes or DataParallel."""
-        if not log.errors and not outside_training(log) and (cut := _cut_in_dispatched(log)):
+        if not log.errors and not outside_training(log) and (cut := _truncated_in_dispatched(log)):
             yield self.log_finding(
                 cut,
                 translated(
@@ -91,7 +100,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 certainty=Certainty.POSSIBLE,
                 confirm=translated("The traceback's last line, which is missing here, names two devices"),
             )
-        for mismatch in mismatches_in(log):
+        for mismatch in training_mismatches(log):
             certainty = _certainty(mismatch, log)
             if certainty is None:
                 continue
@@ -116,22 +125,25 @@ class DeviceMapAutoTrainerMismatch(Hazard):
             )
 
 
-def _cut_in_dispatched(log: FailureLog) -> LoggedError | None:
+def _truncated_in_dispatched(log: FailureLog) -> LoggedError | None:
     """A traceback of one process's training that ends a few frames below accelerate's hook."""
-    if several_processes(log) or log.passes("torch/nn/parallel/distributed.py", "deepspeed/", "fsdp"):
+    if has_several_processes(log) or log.passes("torch/nn/parallel/distributed.py", "deepspeed/", "fsdp"):
         return None
     trains = log.passes("transformers/trainer.py", "training_step", "compute_loss")
-    return cut_in(log, ("accelerate/hooks.py", "new_forward"), within=6) if trains else None
+    return find_truncated_error(log, ("accelerate/hooks.py", "new_forward"), max_frames=6) if trains else None
 
 
 def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
     """None but for accelerators; certain where hooks move the model's inputs, or the script asks for the split."""
-    if not mismatch.between_accelerators:
+    if not mismatch.is_between_accelerators:
         indexed = mismatch.indexing and mismatch.devices[:1] != ("cpu",)
         return Certainty.POSSIBLE if indexed else None
-    if mismatch.passes("data_parallel.py", "parallel_apply.py", "replicate.py") or log.find(REPLICA) is not None:
+    if (
+        mismatch.passes("data_parallel.py", "parallel_apply.py", "replicate.py")
+        or log.find(REPLICA_ERROR_PATTERN) is not None
+    ):
         return None
-    if several_processes(log) or mismatch.passes("torch/nn/parallel/distributed.py", "deepspeed/runtime/engine.py"):
+    if has_several_processes(log) or mismatch.passes("torch/nn/parallel/distributed.py", "deepspeed/runtime/engine.py"):
         return Certainty.POSSIBLE
     asked = log.setup.mentions(r"""device_map["']?\s*[=:]\s*["']?(?:auto|balanced|sequential)""")
     if asked or mismatch.passes("accelerate/hooks.py"):
@@ -139,7 +151,7 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
         of_a_rank = isinstance(mismatch.evidence, LoggedError) and bool(mismatch.evidence.ranks)
         return Certainty.LIKELY if of_a_rank else Certainty.CERTAIN
     # One plain process with several GPUs and words that name no operator: rather DataParallel.
-    copies = mismatch.bare and plain_on_several_gpus(log) and log.setup.launcher != "swift"
+    copies = mismatch.bare and is_single_process_multi_gpu(log) and log.setup.launcher != "swift"
     return Certainty.POSSIBLE if copies else Certainty.LIKELY
 
 

@@ -7,12 +7,12 @@ from gonogo.evidence.rehearsal.failures import (
     describe,
     failed_ranks,
     failure_places,
-    last_outside_torch,
+    last_frame_outside_torch,
     shorten,
 )
 from gonogo.evidence.rehearsal.record import Failure, Frame, Operand
-from gonogo.hazards.device._moved import moved_to_engine
-from gonogo.hazards.facts.mismatch_in_log import Owner, all_mismatches_in
+from gonogo.hazards.device._batch_to_engine import move_batch_to_engine
+from gonogo.hazards.facts.mismatch_in_log import Owner, all_mismatches
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text, translated
 
 _MOVE_INPUT = translated(
@@ -67,7 +67,7 @@ _OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
 class DeviceMismatch(Hazard):
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """What the engine is given moves to its device."""
-        yield from moved_to_engine(record, run)
+        yield from move_batch_to_engine(record, run)
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Any device mismatch, with operator, operands and module."""
@@ -76,8 +76,8 @@ class DeviceMismatch(Hazard):
             mismatch = device_mismatch(failure)
             if mismatch is None:
                 continue
-            odd = _odd_operand(failure, mismatch)
-            caller = last_outside_torch(failure)
+            odd = _misplaced_operand(failure, mismatch)
+            caller = last_frame_outside_torch(failure)
             yield self.finding(
                 translated("In {module}: {what}.{culprit}").format(
                     module=failure.module or (caller.function if caller else "?"),
@@ -86,7 +86,7 @@ class DeviceMismatch(Hazard):
                     )
                     if failure.operands
                     else shorten(failure.message),
-                    culprit=_culprit(odd),
+                    culprit=_describe_misplaced(odd),
                 ),
                 cure=_cures(failed, odd, caller),
                 spans=failure_places(failure),
@@ -97,7 +97,7 @@ class DeviceMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """Any mismatch that no narrower hazard is sure of, with operator, operands, module and the likely owner."""
-        for mismatch in all_mismatches_in(log):
+        for mismatch in all_mismatches(log):
             yield self.log_finding(
                 mismatch.evidence,
                 translated("{mismatch}. Likely misplaced: {owner}.").format(
@@ -110,7 +110,7 @@ class DeviceMismatch(Hazard):
             )
 
 
-def _odd_operand(failure: Failure, mismatch: MixedDevices) -> Operand | None:
+def _misplaced_operand(failure: Failure, mismatch: MixedDevices) -> Operand | None:
     """The operand that is on the wrong device: the one on the CPU, else the one that the message names."""
     with_shape = [operand for operand in failure.operands if operand.shape]
     without_data = next((operand for operand in with_shape if operand.device == "meta"), None)
@@ -120,8 +120,8 @@ def _odd_operand(failure: Failure, mismatch: MixedDevices) -> Operand | None:
     )
 
 
-def _culprit(odd: Operand | None) -> Text:
-    if odd is None:
+def _describe_misplaced(odd_operand: Operand | None) -> Text:
+    if odd_operand is None:
         return Text("", "")
     kinds = {
         "parameter": translated("a parameter"),
@@ -131,15 +131,15 @@ def _culprit(odd: Operand | None) -> Text:
         "optimizer": translated("optimizer state"),
     }
     unknown = translated("a tensor outside any module: an input or one created on the fly")
-    kind = kinds.get(odd.kind, unknown)
-    name = f" {odd.parameter}" if odd.parameter else ""
+    kind = kinds.get(odd_operand.kind, unknown)
+    name = f" {odd_operand.parameter}" if odd_operand.parameter else ""
     return Text(
-        f" Out of place is {odd.name}: {kind.en}{name} on {odd.device}.",
-        f"放错位置的是 {odd.name}：{odd.device} 上的{kind.zh}{name}。",
+        f" Out of place is {odd_operand.name}: {kind.en}{name} on {odd_operand.device}.",
+        f"放错位置的是 {odd_operand.name}：{odd_operand.device} 上的{kind.zh}{name}。",
     )
 
 
-def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tuple[Text, ...]:
+def _cures(failed_group: FailedRanks, odd_operand: Operand | None, caller: Frame | None) -> tuple[Text, ...]:
     move_input = translated(
         "Move the batch to the model before the forward: batch = {k: v.to(model.device) for k, v in …}"
     )
@@ -148,20 +148,20 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
         "self, register it with register_buffer so that it moves with the module"
     )
     cures = [make_there]
-    if odd is not None and odd.kind in ("parameter", "buffer"):
+    if odd_operand is not None and odd_operand.kind in ("parameter", "buffer"):
         cures = [
             translated(
                 "Move {name} with its module before training begins: module.to(device), after everything that "
                 "creates or replaces it"
-            ).format(name=odd.parameter or odd.name)
+            ).format(name=odd_operand.parameter or odd_operand.name)
         ]
-    elif odd is not None and odd.kind == "input":
+    elif odd_operand is not None and odd_operand.kind == "input":
         cures = [move_input]
-    elif odd is not None and odd.kind == "unknown" and not failed.under_zero_init:
+    elif odd_operand is not None and odd_operand.kind == "unknown" and not failed_group.under_zero_init:
         # Token ids, labels and masks come with the batch; what is real-valued is rather made on the way.
-        whole = odd.dtype.removeprefix("torch.").startswith(("int", "uint", "bool"))
+        whole = odd_operand.dtype.removeprefix("torch.").startswith(("int", "uint", "bool"))
         cures = [move_input, make_there] if whole else [make_there, move_input]
-    if failed.under_zero_init:
+    if failed_group.under_zero_init:
         cures.append(
             translated(
                 "deepspeed.zero.Init moves only torch.tensor, empty, zeros, ones, full, arange, eye and randn to "
@@ -169,8 +169,8 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
             )
         )
     if caller is not None and caller.owner == "library" and cures[0] is not move_input:
-        package = _package(caller.path, failed.first.versions)
-        version = failed.first.versions.get(package or "")
+        package = _package(caller.path, failed_group.first.versions)
+        version = failed_group.first.versions.get(package or "")
         cures.append(
             translated(
                 "The line is in {package}, not in your code: try another version of it, or leave out the feature that "

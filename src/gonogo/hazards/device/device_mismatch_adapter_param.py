@@ -1,9 +1,9 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, training_mismatches
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
-_ADAPTS = Pattern(r"(?i)lora|peft")
-_RANKNUM = Pattern(r"\branknum\b|(?i:ada_?lora)")
+_ADAPTER_PATTERN = Pattern(r"(?i)lora|peft")
+_ADALORA_PATTERN = Pattern(r"\branknum\b|(?i:ada_?lora)")
 
 
 class DeviceMismatchAdapterParam(Hazard):
@@ -29,21 +29,21 @@ class DeviceMismatchAdapterParam(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU at a line of PEFT's that uses the adapter's own parameters."""
-        adalora = log.find(_RANKNUM) is not None or log.setup.mentions(r"(?i)adalora")
-        adapts = log.find(_ADAPTS) is not None or log.setup.mentions(r"(?i)lora|peft")
-        for mismatch in mismatches_in(log):
+        adalora = log.find(_ADALORA_PATTERN) is not None or log.setup.mentions(r"(?i)adalora")
+        adapts = log.find(_ADAPTER_PATTERN) is not None or log.setup.mentions(r"(?i)lora|peft")
+        for mismatch in training_mismatches(log):
             certainty = _certainty(mismatch, adalora, adapts)
             if certainty is not None:
-                yield self._finding(mismatch, certainty, adalora=adalora)
+                yield self._finding(mismatch, certainty, is_adalora=adalora)
 
-    def _finding(self, mismatch: LoggedMismatch, certainty: Certainty, *, adalora: bool) -> Finding:
+    def _finding(self, mismatch: LoggedMismatch, certainty: Certainty, *, is_adalora: bool) -> Finding:
         return self.log_finding(
             mismatch.evidence,
             translated(
                 "{mismatch}. The line uses {what}, which stayed on the CPU when the base model was moved to the GPU."
             ).format(
                 mismatch=mismatch.sentence,
-                what=translated("AdaLoRA's ranknum") if adalora else translated("the adapter's parameters"),
+                what=translated("AdaLoRA's ranknum") if is_adalora else translated("the adapter's parameters"),
             ),
             cure=(
                 translated("Upgrade PEFT: pip install -U peft (0.4.0 and later move AdaLoRA's ranknum)"),
@@ -54,18 +54,20 @@ class DeviceMismatchAdapterParam(Hazard):
             ),
             certainty=certainty,
             module=mismatch.module,
-            parameter="ranknum" if adalora else None,
+            parameter="ranknum" if is_adalora else None,
             confirm=translated(
                 'Print the devices: {n: p.device for n, p in model.named_parameters() if "lora" in n or "ranknum" in n}'
             ),
         )
 
 
-def _certainty(mismatch: LoggedMismatch, adalora: bool, adapts: bool) -> Certainty | None:
+def _certainty(mismatch: LoggedMismatch, is_adalora: bool, has_adapter: bool) -> Certainty | None:
     if mismatch.owner is Owner.ADAPTER:
-        return Certainty.CERTAIN if adalora else Certainty.LIKELY
-    if adalora and mismatch.with_host and not mismatch.between_accelerators and not mismatch.on_host:
+        return Certainty.CERTAIN if is_adalora else Certainty.LIKELY
+    if is_adalora and mismatch.involves_cpu and not mismatch.is_between_accelerators and not mismatch.on_host:
         return Certainty.LIKELY if mismatch.caller is None or mismatch.passes("peft/") else Certainty.POSSIBLE
-    if mismatch.owner is Owner.WEIGHT and (mismatch.passes("peft/tuners/") or (adapts and mismatch.argument == "mat2")):
+    if mismatch.owner is Owner.WEIGHT and (
+        mismatch.passes("peft/tuners/") or (has_adapter and mismatch.argument == "mat2")
+    ):
         return Certainty.POSSIBLE
     return None

@@ -1,26 +1,26 @@
 import re
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import compiled_when_used
-from gonogo.hazards.device._plain_tensors import kept_finding, kept_on_cpu
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in, used_in
+from gonogo.evidence.patterns import lazy_compile
+from gonogo.hazards.device._plain_tensors import plain_tensor_finding, plain_tensors_on_cpu
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, right_hand_side, training_mismatches
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, translated
 
 # A reporter's own words: "self.pos_embed (a buffer) stays on CPU", "x is on cuda, pos_embed is on cpu".
-_NAME = compiled_when_used(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGNORECASE)
-_NAMED = compiled_when_used(r"pos|cache|mask|freq|running|relative|alibi|codebook|mel|window", re.IGNORECASE)
+_NAME = lazy_compile(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGNORECASE)
+_BUFFER_NAME_PATTERN = lazy_compile(r"pos|cache|mask|freq|running|relative|alibi|codebook|mel|window", re.IGNORECASE)
 
 
 class DeviceMismatchBufferOnCpu(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A module that keeps a tensor that is no buffer, and computes with it."""
-        for kept in kept_on_cpu(script, run):
+        for kept in plain_tensors_on_cpu(script, run):
             if not kept.is_rotary:
-                yield kept_finding(self, kept)
+                yield plain_tensor_finding(self, kept)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU at a line of the model's code that uses what is, or should be, a buffer."""
-        for mismatch in mismatches_in(log):
+        for mismatch in training_mismatches(log):
             if mismatch.owner is Owner.BUFFER:
                 yield self._finding(mismatch, _name(mismatch))
 
@@ -40,7 +40,7 @@ class DeviceMismatchBufferOnCpu(Hazard):
                     "with the module"
                 ),
             ),
-            certainty=Certainty.LIKELY if name and _NAMED.search(name) else Certainty.POSSIBLE,
+            certainty=Certainty.LIKELY if name and _BUFFER_NAME_PATTERN.search(name) else Certainty.POSSIBLE,
             module=mismatch.module,
             parameter=name,
             confirm=translated("Print the device of every tensor on the line that fails"),
@@ -51,6 +51,6 @@ def _name(mismatch: LoggedMismatch) -> str | None:
     caller = mismatch.caller
     if caller is None:
         return None
-    names = [found.group(1) or found.group(2) for found in _NAME.finditer(used_in(caller))]
-    likely = [name for name in names if _NAMED.search(name)]
+    names = [found.group(1) or found.group(2) for found in _NAME.finditer(right_hand_side(caller))]
+    likely = [name for name in names if _BUFFER_NAME_PATTERN.search(name)]
     return next(iter((*likely, *names)), None)

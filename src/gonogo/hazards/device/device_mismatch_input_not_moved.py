@@ -7,11 +7,11 @@ import msgspec
 
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.script.script import ClassInfo
-from gonogo.hazards.device._moved import moved_to_engine
-from gonogo.hazards.device._plain_tensors import MODULES, factory, moved_later, on_accelerator
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, is_models, mismatches_in
+from gonogo.hazards.device._batch_to_engine import move_batch_to_engine
+from gonogo.hazards.device._plain_tensors import MODULES, factory, is_moved_later, on_accelerator
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, is_model_code, training_mismatches
 from gonogo.hazards.rule import (
     Certainty,
     Finding,
@@ -25,7 +25,7 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_NAME = compiled_when_used(
+_NAME = lazy_compile(
     r"\b(input_ids|\w*labels?|targets?|\w*mask\w*|position_ids|token_type_ids|pixel_values|\w*grid_thw|input_values"
     r"|input_features|timesteps?|batch|inputs|images?)\b",
     re.IGNORECASE,
@@ -35,7 +35,7 @@ _JOINS = ("torch.cat", "torch.concat", "torch.stack", "torch.where")
 _LAYERS = ("torch.nn.Embedding", "torch.nn.Linear", "torch.nn.LayerNorm")
 
 
-class _Made(msgspec.Struct, frozen=True, eq=False):
+class _CreatedTensor(msgspec.Struct, frozen=True, eq=False):
     """A tensor that a forward makes without a device.
 
     ``beside`` is an input of the forward that is surely a tensor; empty where none is.
@@ -51,7 +51,7 @@ class _Made(msgspec.Struct, frozen=True, eq=False):
 class DeviceMismatchInputNotMoved(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A tensor made in a forward without a device, and met there by the inputs or given to a layer."""
-        for made in _made_in_forward(script, run):
+        for made in _tensors_created_in_forward(script, run):
             device = f"{made.beside}.device" if made.beside else "x.device"
             edit = script.setting_keyword(made.call, "device", device) if made.beside else None
             yield self.finding(
@@ -74,11 +74,11 @@ class DeviceMismatchInputNotMoved(Hazard):
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """What the engine is given moves to its device."""
-        yield from moved_to_engine(record, run)
+        yield from move_batch_to_engine(record, run)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose operand on the CPU is no weight: by the operator's argument, or the line that calls it."""
-        for mismatch in mismatches_in(log):
+        for mismatch in training_mismatches(log):
             certainty = _certainty(mismatch)
             if certainty is None:
                 continue
@@ -113,7 +113,7 @@ class DeviceMismatchInputNotMoved(Hazard):
 
 
 def _certainty(mismatch: LoggedMismatch) -> Certainty | None:
-    if not mismatch.with_host:
+    if not mismatch.involves_cpu:
         return None
     if mismatch.owner is Owner.INPUT:
         caller = mismatch.caller
@@ -122,7 +122,7 @@ def _certainty(mismatch: LoggedMismatch) -> Certainty | None:
         return Certainty.LIKELY if mismatch.on_host else Certainty.POSSIBLE
     # A bare line, and a line that uses an attribute of the user's own, leave it open.
     unclear = mismatch.owner is Owner.UNKNOWN and (mismatch.bare or not mismatch.of_engine)
-    own = mismatch.owner is Owner.BUFFER and mismatch.caller is not None and not is_models(mismatch.caller)
+    own = mismatch.owner is Owner.BUFFER and mismatch.caller is not None and not is_model_code(mismatch.caller)
     return Certainty.POSSIBLE if mismatch.devices and (unclear or own) else None
 
 
@@ -132,19 +132,19 @@ def _name(mismatch: LoggedMismatch) -> str | None:
     return _ARGUMENTS.get(mismatch.argument or "") if mismatch.on_host == "ids" else None
 
 
-def _made_in_forward(script: Script, run: Run) -> Iterator[_Made]:
+def _tensors_created_in_forward(script: Script, run: Run) -> Iterator[_CreatedTensor]:
     """The tensors that forwards make without a device, each once."""
     if b"def forward" in script.source.data and on_accelerator(script, run):
-        yield from _made_in(script)
+        yield from _tensors_created_in(script)
 
 
 @lru_cache(maxsize=4096)
-def _made_in(script: Script) -> tuple[_Made, ...]:
+def _tensors_created_in(script: Script) -> tuple[_CreatedTensor, ...]:
     """Of a script by itself: launches of one project share the answer."""
-    return tuple(_made_by_modules(script))
+    return tuple(_tensors_created_by_modules(script))
 
 
-def _made_by_modules(script: Script) -> Iterator[_Made]:
+def _tensors_created_by_modules(script: Script) -> Iterator[_CreatedTensor]:
     for owner in script.subclasses(*MODULES):
         forward = owner.methods.get("forward")
         if forward is None:
@@ -154,10 +154,10 @@ def _made_by_modules(script: Script) -> Iterator[_Made]:
         for call in (node for node in ast.walk(forward) if isinstance(node, ast.Call)):
             if script.enclosing_function(call) is not forward or factory(script, call) is not call:
                 continue
-            found = _met(script, forward, call, layers, inputs)
+            found = _computation_with(script, forward, call, layers, inputs)
             if found is not None:
                 beside = next((name for name in inputs if _is_tensor(forward, name)), "")
-                yield _Made(owner.name, call, found[0], found[1], beside)
+                yield _CreatedTensor(owner.name, call, found[0], found[1], beside)
 
 
 def _layers(script: Script, owner: ClassInfo) -> set[str]:
@@ -187,7 +187,7 @@ def _is_tensor(forward: ast.AST, name: str) -> bool:
     return shown
 
 
-def _met(
+def _computation_with(
     script: Script, forward: ast.AST, call: ast.Call, layers: set[str], inputs: tuple[str, ...]
 ) -> tuple[ast.AST, str] | None:
     """What computes with the tensor: the node, and its code in short."""
@@ -203,7 +203,7 @@ def _met(
     if not isinstance(parent, ast.Assign) or len(parent.targets) != 1 or not isinstance(parent.targets[0], ast.Name):
         return None
     name = parent.targets[0].id
-    if moved_later(forward, name) or script.guarded_by(parent):
+    if is_moved_later(forward, name) or script.guarded_by(parent):
         return None
     stores = [one for one in ast.walk(forward) if isinstance(one, ast.Name) and one.id == name]
     if sum(isinstance(one.ctx, ast.Store) for one in stores) != 1:

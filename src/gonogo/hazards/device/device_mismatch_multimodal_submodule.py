@@ -3,10 +3,16 @@ import re
 from gonogo.evidence.log.context import under_zero3
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch, operands_on
-from gonogo.evidence.rehearsal.failures import describe, failed_ranks, failure_places, last_outside_torch
+from gonogo.evidence.rehearsal.failures import describe, failed_ranks, failure_places, last_frame_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, Frame
 from gonogo.finding.words import PHASES
-from gonogo.hazards.facts.mismatch_in_log import PERCEIVES, SPEAKS, LoggedMismatch, Owner, mismatches_in
+from gonogo.hazards.facts.mismatch_in_log import (
+    MULTIMODAL_ENCODER_PATTERN,
+    SPEECH_OUTPUT_PATTERN,
+    LoggedMismatch,
+    Owner,
+    training_mismatches,
+)
 from gonogo.hazards.rule import (
     Certainty,
     Findings,
@@ -31,8 +37,8 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
         for failed in failed_ranks(record):
             failure = failed.failure
             mismatch = device_mismatch(failure)
-            caller = last_outside_torch(failure)
-            if mismatch is None or not mismatch.with_host or failed.zero_stage != 3:
+            caller = last_frame_outside_torch(failure)
+            if mismatch is None or not mismatch.involves_cpu or failed.zero_stage != 3:
                 continue
             if caller is None or not _is_library(caller):
                 continue  # the user's own code made the tensor: the general device mismatch says how to move it
@@ -45,7 +51,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
                     doing=translated("the model is built inside deepspeed.zero.Init")
                     if failed.under_zero_init
                     else translated("the model runs, in {phase}").format(phase=PHASES[failure.phase]),
-                    submodule=_in_short(submodule),
+                    submodule=_shorten_class_chain(submodule),
                     function=caller.function,
                     devices=Text(" and ".join(mismatch.devices), " 与 ".join(mismatch.devices)),
                     operands=Text(f": {operands.en}", f"：{operands.zh}") if operands.en else "",
@@ -63,11 +69,11 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             return
         if not launch.variable("ENABLE_AUDIO_OUTPUT").absent or run.model.value("enable_audio_output") is False:
             return
-        certainty, where = _builds_speech(run)
+        certainty, where = _speech_part_use(run)
         if certainty is None:
             return
         fixes: tuple[Fix, ...] = ()
-        if launch.source.writable and (run.framework == "ms-swift" or _reads_variable(run)):
+        if launch.source.writable and (run.framework == "ms-swift" or _reads_audio_variable(run)):
             title = translated("do not build the speech output: ENABLE_AUDIO_OUTPUT=0")
             fixes = (self.fix(title, launch.setting_variable("ENABLE_AUDIO_OUTPUT", "0"), safe=False),)
         yield self.finding(
@@ -86,7 +92,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
         """A mismatch with the CPU inside such a part, or of an Omni model under ZeRO-3 where no frame says more."""
         omni = log.find(_OMNI) is not None or log.setup.mentions(_OMNI_TEXT)
         zero3 = under_zero3(log)
-        for mismatch in mismatches_in(log):
+        for mismatch in training_mismatches(log):
             certainty = _certainty(mismatch, omni, zero3)
             if certainty is None:
                 continue
@@ -109,19 +115,19 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             )
 
 
-def _certainty(mismatch: LoggedMismatch, omni: bool, zero3: bool | None) -> Certainty | None:
-    if not mismatch.with_host or mismatch.between_accelerators:
+def _certainty(mismatch: LoggedMismatch, is_omni: bool, uses_zero3: bool | None) -> Certainty | None:
+    if not mismatch.involves_cpu or mismatch.is_between_accelerators:
         return None
     if mismatch.owner is Owner.SUBMODULE:
-        if zero3 is False:
+        if uses_zero3 is False:
             return Certainty.POSSIBLE
         if mismatch.speaks:
-            return Certainty.CERTAIN if zero3 else Certainty.LIKELY
-        return Certainty.LIKELY if zero3 or omni else Certainty.POSSIBLE
-    if mismatch.perceives and zero3:
+            return Certainty.CERTAIN if uses_zero3 else Certainty.LIKELY
+        return Certainty.LIKELY if uses_zero3 or is_omni else Certainty.POSSIBLE
+    if mismatch.perceives and uses_zero3:
         return Certainty.POSSIBLE
-    if omni and not mismatch.frames:
-        return Certainty.LIKELY if zero3 else Certainty.POSSIBLE
+    if is_omni and not mismatch.frames:
+        return Certainty.LIKELY if uses_zero3 else Certainty.POSSIBLE
     return None
 
 
@@ -133,31 +139,31 @@ def _is_library(frame: Frame) -> bool:
 def _submodule(failure: Failure) -> str | None:
     """The part's name: the module that ran, else the innermost line of a library that builds such a part."""
     for name in (failure.module, failure.module_class):
-        if name and _part_in(name):
+        if name and _find_part(name):
             return failure.module or name
     if failure.module is not None:
         return None
     for frame in reversed(failure.frames):
-        if _is_library(frame) and (found := _part_in(f"{frame.function} {frame.text}")):
+        if _is_library(frame) and (found := _find_part(f"{frame.function} {frame.text}")):
             assigned = frame.text.partition("=")[0].strip()
             return assigned.removeprefix("self.") if assigned.startswith("self.") else found.group(0)
     return None
 
 
-def _in_short(submodule: str) -> str:
+def _shorten_class_chain(submodule: str) -> str:
     """A chain of classes under construction from the telling one to the innermost: ``Talker > … > Filter``."""
     chain = submodule.split(" > ")
-    telling = next((index for index, name in enumerate(chain) if _part_in(name)), 0)
+    telling = next((index for index, name in enumerate(chain) if _find_part(name)), 0)
     return " > ".join(chain[telling:] if len(chain) - telling < 3 else (chain[telling], "…", chain[-1]))
 
 
-def _part_in(text: str) -> re.Match[str] | None:
-    return SPEAKS.search(text) or PERCEIVES.search(text)
+def _find_part(text: str) -> re.Match[str] | None:
+    return SPEECH_OUTPUT_PATTERN.search(text) or MULTIMODAL_ENCODER_PATTERN.search(text)
 
 
 def _cures(submodule: str) -> tuple[Text, ...]:
     zero2 = translated("Or stay with ZeRO-2, which builds the model without zero.Init")
-    if SPEAKS.search(submodule):
+    if SPEECH_OUTPUT_PATTERN.search(submodule):
         return (
             translated(
                 "Do not build the part that is not trained: ENABLE_AUDIO_OUTPUT=0 in the environment (ms-swift), or "
@@ -169,7 +175,7 @@ def _cures(submodule: str) -> tuple[Text, ...]:
     return (
         translated(
             "Upgrade the package that defines {part}, or leave the part out where the data has no input for it"
-        ).format(part=_in_short(submodule)),
+        ).format(part=_shorten_class_chain(submodule)),
         zero2,
     )
 
@@ -177,7 +183,7 @@ def _cures(submodule: str) -> tuple[Text, ...]:
 _OMNI_CLASSES = ("transformers.Qwen2_5OmniForConditionalGeneration.from_pretrained", "transformers.Qwen2_5OmniModel.*")
 
 
-def _builds_speech(run: Run) -> tuple[Certainty | None, Span | None]:
+def _speech_part_use(run: Run) -> tuple[Certainty | None, Span | None]:
     """How sure the run builds the whole Omni model, and where; None where it does not, or can't be told to."""
     if run.framework == "ms-swift":
         return Certainty.LIKELY, None
@@ -190,5 +196,5 @@ def _builds_speech(run: Run) -> tuple[Certainty | None, Span | None]:
     return None, None
 
 
-def _reads_variable(run: Run) -> bool:
+def _reads_audio_variable(run: Run) -> bool:
     return any(b"ENABLE_AUDIO_OUTPUT" in script.source.data for script in run.scripts)

@@ -1,8 +1,8 @@
 from gonogo.evidence.log.context import under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.log.truncated_traceback import cut_in
-from gonogo.hazards.device._plain_tensors import kept_finding, kept_on_cpu
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
+from gonogo.hazards.device._plain_tensors import plain_tensor_finding, plain_tensors_on_cpu
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, training_mismatches
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, Text, translated
 
 # A reporter's own words: "the cos and sin tensors, used for rope, were placed on the CPU".
@@ -11,17 +11,19 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Scrip
 class DeviceMismatchRotaryCacheCpu(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A rotary embedding that keeps its table as a plain tensor, and computes with it."""
-        for kept in kept_on_cpu(script, run):
+        for kept in plain_tensors_on_cpu(script, run):
             if kept.is_rotary:
-                yield kept_finding(self, kept)
+                yield plain_tensor_finding(self, kept)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU in a rotary embedding; an indexing of a CPU tensor that no frame places elsewhere."""
-        for mismatch in mismatches_in(log):
+        for mismatch in training_mismatches(log):
             certainty = _certainty(mismatch, log)
             if certainty is not None:
                 yield self._finding(mismatch.evidence, mismatch.sentence, certainty, mismatch.module)
-        if not log.errors and (cut := cut_in(log, ("", "apply_rot"), ("", "cos[position_ids]"), within=1)):
+        if not log.errors and (
+            cut := find_truncated_error(log, ("", "apply_rot"), ("", "cos[position_ids]"), max_frames=1)
+        ):
             both = translated("The log breaks off in the rotary embedding")
             yield self._finding(cut, both, Certainty.LIKELY if under_zero3(log) else Certainty.POSSIBLE, None)
 
@@ -56,6 +58,6 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
     if mismatch.owner is Owner.ROTARY:
         sure = bool(mismatch.frames) and "cpu" in mismatch.devices
         return Certainty.CERTAIN if sure else Certainty.LIKELY
-    if mismatch.bare and mismatch.with_host and under_zero3(log):
+    if mismatch.bare and mismatch.involves_cpu and under_zero3(log):
         return Certainty.POSSIBLE
     return None

@@ -3,12 +3,12 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
 
 _XID = Pattern(r"NVRM: Xid \((?P<gpu>[^)]{1,60})\): (?P<number>\d{1,3})\b")
 _ECC = Pattern(r"(?i)uncorrectable (?:ECC|NVLink) error|CUDA_ERROR_ECC_UNCORRECTABLE|GPU is lost|fallen off the bus")
-_QUERY = Pattern(
+_NVIDIA_SMI_QUERY_PATTERN = Pattern(
     r"^\s+(?P<what>Double Bit ECC|DRAM Uncorrectable|SRAM Uncorrectable|Uncorrectable Error|Pending Page Blacklist"
     r"|Pending|Remapping Failure Occurred|GPU Recovery Action)\s+: (?P<value>[1-9]\d*|Yes|Reset|Reboot|Drain P2P"
     r"|Drain and Reset)\s*$"
 )
-_OF_THE_MACHINE = {
+_HARDWARE_XIDS = {
     48: translated("a memory error that could not be corrected (double-bit ECC)"),
     54: translated("its auxiliary power is not connected or too weak"),
     61: translated("its microcontroller stopped"),
@@ -27,7 +27,7 @@ _OF_THE_MACHINE = {
     145: translated("an NVLink error"),
     149: translated("an NVLink error"),
 }
-_OF_A_PROGRAM = {
+_PROGRAM_XIDS = {
     13: translated("a kernel's fault, such as an index out of range"),
     31: translated("a kernel read or wrote memory that is not its own"),
     43: translated("a program's work was stopped after its own fault"),
@@ -46,7 +46,7 @@ class GpuFaultReported(Hazard):
         """The kernel's Xid by its number, CUDA's words for such a fault, and what ``nvidia-smi -q`` counts."""
         said = log.find(_ECC)
         for found in log.find_all(_XID):
-            what = _OF_THE_MACHINE.get(int(found.match.group("number")))
+            what = _HARDWARE_XIDS.get(int(found.match.group("number")))
             if what is None:
                 continue
             yield self.log_finding(
@@ -56,7 +56,7 @@ class GpuFaultReported(Hazard):
                 ),
                 cure=_CURE,
                 certainty=Certainty.LIKELY,
-                also=(said,) if said is not None else (),
+                extra_evidence=(said,) if said is not None else (),
                 confirm=translated("The line's timestamp matches the failure, and the GPU belongs to this run"),
             )
             return
@@ -72,9 +72,9 @@ class GpuFaultReported(Hazard):
         yield from self._counted(log)
 
     def _counted(self, log: FailureLog) -> Findings:
-        counted = log.find(_QUERY) if log.has("NVSMI LOG") else None
+        counted = log.find(_NVIDIA_SMI_QUERY_PATTERN) if log.has("NVSMI LOG") else None
         for found in log.find_all(_XID) if counted is None else ():
-            what = _OF_A_PROGRAM.get(int(found.match.group("number")))
+            what = _PROGRAM_XIDS.get(int(found.match.group("number")))
             if what is not None:
                 yield self.log_finding(
                     found,

@@ -1,9 +1,9 @@
-from gonogo.evidence.guarded.ends import span_of_rank
+from gonogo.evidence.guarded.ends import rank_file_span
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.hazards.facts.mismatch_in_log import Owner, mismatches_in
+from gonogo.hazards.facts.mismatch_in_log import Owner, training_mismatches
 from gonogo.hazards.facts.parameter_names import group_by_module
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, translated
 
@@ -62,7 +62,7 @@ class ModuleLeftOnCpu(Hazard):
                     ).format(module=(names[0].rpartition(".")[0] if names else "") or "…"),
                     translated("Leave the part out if no batch uses it"),
                 ),
-                spans=span_of_rank(rank),
+                spans=rank_file_span(rank),
                 ranks=tuple(
                     one.rank
                     for one in run.ranks
@@ -76,7 +76,7 @@ class ModuleLeftOnCpu(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch whose operand on the CPU is a weight, by the operator's argument."""
-        for mismatch in mismatches_in(log):
+        for mismatch in training_mismatches(log):
             if mismatch.owner is not Owner.WEIGHT:
                 continue
             yield self.log_finding(

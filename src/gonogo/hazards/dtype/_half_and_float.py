@@ -5,29 +5,29 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.match import one_line
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.log.match import collapse_whitespace
+from gonogo.evidence.patterns import lazy_compile
 
-_HALF = r"(?:struct )?(?:c10::)?(?:Half|half|BFloat16|bfloat16|float16|Float|float)"
-_WORDING = compiled_when_used(
-    rf"expected scalar type ({_HALF}) but found ({_HALF})"
-    rf"|(?:mat1|m1) and (?:mat2|m2) to have the same dtype, but got: ({_HALF}) ?!= ?({_HALF})"
-    rf"|query\.dtype: ({_HALF}),? key\.dtype: ({_HALF}),? and value\.dtype: ({_HALF})"
-    rf"|(?:mat1|self|m1) and (?:mat2|m2) must have the same dtype, but got ({_HALF}) and ({_HALF})"
+_DTYPE_PATTERN = r"(?:struct )?(?:c10::)?(?:Half|half|BFloat16|bfloat16|float16|Float|float)"
+_MISMATCH_PATTERN = lazy_compile(
+    rf"expected scalar type ({_DTYPE_PATTERN}) but found ({_DTYPE_PATTERN})"
+    rf"|(?:mat1|m1) and (?:mat2|m2) to have the same dtype, but got: ({_DTYPE_PATTERN}) ?!= ?({_DTYPE_PATTERN})"
+    rf"|query\.dtype: ({_DTYPE_PATTERN}),? key\.dtype: ({_DTYPE_PATTERN}),? and value\.dtype: ({_DTYPE_PATTERN})"
+    rf"|(?:mat1|self|m1) and (?:mat2|m2) must have the same dtype, but got ({_DTYPE_PATTERN}) and ({_DTYPE_PATTERN})"
 )
-LITERALS = ("expected scalar type", "to have the same dtype", "must have the same dtype")
-_REPLICAS = ("parallel_apply", "data_parallel.py", "replicate.py")
+DTYPE_MISMATCH_LITERALS = ("expected scalar type", "to have the same dtype", "must have the same dtype")
+_REPLICA_FRAMES = ("parallel_apply", "data_parallel.py", "replicate.py")
 _QUANTIZED = (
     "bitsandbytes/", "Linear8bitLt", "Linear4bit", "/bnb.py", "lora/gptq.py", "lora/awq.py", "lora/aqlm.py", "/hqq.py",
     "lora/eetq.py", "auto_gptq", "gptqmodel", "QuantLinear", "quant_linear", "bnb.nn", "MatMul4Bit", "MatMul8bitLt",
 )  # fmt: skip
-_QUANTIZED_SAID = compiled_when_used(
+_QUANTIZATION_PATTERN = lazy_compile(
     r"(?i)MatMul8bitLt|load_in_[48]bit(?!['\"]?\s*[=:]\s*(?:false|none))|quantization_bit(?!['\"]?\s*[=: ]\s*none)"
     r"|\bbits['\"]?\s{0,3}[=: ]\s{0,3}['\"]?[48]\b|\bq-?lora\b|bitsandbytes|\bbnb\b|\bint[48]\b|\b[48][ "
     r"-]?bit|gptq|prepare_model_for_kbit",
     re.ASCII,
 )
-_EVALUATION = ("_maybe_log_save_evaluate", "compute_metrics")
+_EVALUATION_FRAMES = ("_maybe_log_save_evaluate", "compute_metrics")
 _EVALUATION_FUNCTIONS = frozenset(
     [
         "evaluate",
@@ -40,11 +40,11 @@ _EVALUATION_FUNCTIONS = frozenset(
         "validation_step",
     ]
 )
-_LORA = ("peft/", "lora", "adalora")
-_LORA_SAID = compiled_when_used(r"(?i)\bq?-?lora\b|\bpeft\b|adapter", re.ASCII)
+_LORA_FRAMES = ("peft/", "lora", "adalora")
+_LORA_PATTERN = lazy_compile(r"(?i)\bq?-?lora\b|\bpeft\b|adapter", re.ASCII)
 
 
-class HalfAndFloat:
+class DtypeMismatch:
     """A mismatch of dtypes and what the log tells of where it happened."""
 
     def __init__(self, log: FailureLog, evidence: LoggedError | LogLine) -> None:
@@ -52,10 +52,10 @@ class HalfAndFloat:
         self.evidence = evidence
         self._error = evidence if isinstance(evidence, LoggedError) else None
 
-    def _passes(self, *fragments: str) -> bool:
+    def _traceback_passes(self, *fragments: str) -> bool:
         return self._error is not None and self._error.passes(*fragments)
 
-    def _says(self, pattern: re.Pattern[str]) -> bool:
+    def _log_has(self, pattern: re.Pattern[str]) -> bool:
         return any(pattern.search(line.text) for line in self.log.lines)
 
     @property
@@ -66,7 +66,9 @@ class HalfAndFloat:
     @property
     def in_replica(self) -> bool:
         """True inside ``nn.DataParallel``, whose replicas lose autocast and dtypes: another hazard."""
-        return self._passes(*_REPLICAS) or self.log.has("in replica") or self.log.passes("parallel_apply")
+        return (
+            self._traceback_passes(*_REPLICA_FRAMES) or self.log.has("in replica") or self.log.passes("parallel_apply")
+        )
 
     @property
     def in_backward(self) -> bool:
@@ -77,47 +79,53 @@ class HalfAndFloat:
     @property
     def in_quantized_linear(self) -> bool:
         """True where a frame is a quantized linear's."""
-        return self._passes(*_QUANTIZED)
+        return self._traceback_passes(*_QUANTIZED)
 
     @property
     def quantized(self) -> bool:
         """True where frames, setup or the log speak of a quantized model."""
         return (
-            self.in_quantized_linear or self.log.setup.mentions(_QUANTIZED_SAID.pattern) or self._says(_QUANTIZED_SAID)
+            self.in_quantized_linear
+            or self.log.setup.mentions(_QUANTIZATION_PATTERN.pattern)
+            or self._log_has(_QUANTIZATION_PATTERN)
         )
 
     @property
     def in_evaluation(self) -> bool:
         """True under a trainer's evaluation."""
         functions = {frame.function for frame in self._error.all_frames} if self._error else set()
-        return self._passes(*_EVALUATION) or bool(functions & _EVALUATION_FUNCTIONS)
+        return self._traceback_passes(*_EVALUATION_FRAMES) or bool(functions & _EVALUATION_FUNCTIONS)
 
     @property
     def in_trainers_evaluation(self) -> bool:
         """True where the evaluation is the Hugging Face Trainer's."""
-        return self.in_evaluation and self._passes("transformers/trainer")
+        return self.in_evaluation and self._traceback_passes("transformers/trainer")
 
     @property
     def with_lora(self) -> bool:
         """True where frames, setup or the log speak of LoRA."""
-        return self._passes(*_LORA) or self.log.setup.mentions(r"(?i)lora|peft") or self._says(_LORA_SAID)
+        return (
+            self._traceback_passes(*_LORA_FRAMES)
+            or self.log.setup.mentions(r"(?i)lora|peft")
+            or self._log_has(_LORA_PATTERN)
+        )
 
 
-def half_and_float(log: FailureLog) -> Iterator[HalfAndFloat]:
+def dtype_mismatches(log: FailureLog) -> Iterator[DtypeMismatch]:
     """The first exception, or else the first line, in which half precision and fp32 met."""
     for error in log.errors:
-        if _mixes(one_line(error.message)):
-            yield HalfAndFloat(log, error)
+        if _mixes(collapse_whitespace(error.message)):
+            yield DtypeMismatch(log, error)
             return
-    if any(log.has(words) for words in LITERALS):
+    if any(log.has(words) for words in DTYPE_MISMATCH_LITERALS):
         for line in log.lines:
             if _mixes(line.text):
-                yield HalfAndFloat(log, line)
+                yield DtypeMismatch(log, line)
                 return
 
 
 def _mixes(text: str) -> bool:
-    found = _WORDING.search(text)
+    found = _MISMATCH_PATTERN.search(text)
     if found is None:
         return False
     parts = {part.lower().removeprefix("struct ").removeprefix("c10::") for part in found.groups() if part}

@@ -6,7 +6,7 @@ import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 
 OVERFLOW_WORDS = (
     "OVERFLOW!",
@@ -16,18 +16,19 @@ OVERFLOW_WORDS = (
     "Overflow detected",
     "dynamic loss scale",
 )
-_SCALE = r"([\d.]+(?:e[+-]?\d+)?)"
-_SKIPPED = compiled_when_used(
+_SCALE_PATTERN = r"([\d.]+(?:e[+-]?\d+)?)"
+_SKIPPED_STEP_PATTERN = lazy_compile(
     r"OVERFLOW! (?:Rank \d+ )?Skipping step|Overflow detected\. Skipping step"
     r"|[Gg]radient overflow(?: detected)?[.,] +(?:[Ss]kipping|ignoring)"
     r"|Reducing dynamic loss scale from"
 )
-_REDUCED = compiled_when_used(
-    rf"(?:reducing (?:loss scale )?to|setting loss scale to:?|Reducing dynamic loss scale from {_SCALE} to) {_SCALE}",
+_REDUCED_SCALE_PATTERN = lazy_compile(
+    r"(?:reducing (?:loss scale )?to|setting loss scale to:?"
+    rf"|Reducing dynamic loss scale from {_SCALE_PATTERN} to) {_SCALE_PATTERN}",
     re.IGNORECASE,
 )
-_ATTEMPTED = compiled_when_used(rf"Attempted loss scale: {_SCALE}")
-_BROKEN = compiled_when_used(
+_ATTEMPTED_SCALE_PATTERN = lazy_compile(rf"Attempted loss scale: {_SCALE_PATTERN}")
+_BROKEN = lazy_compile(
     r"""['"]?(?:train_|step_)?loss['"]?\s*[:=]\s*(?:nan\b|inf\b|0\.00*(?!\d))|loss\W.{0,12}\bnan\b|loss.{0,8}[为是]\s?0(?![.\d]*[1-9])""",
     re.IGNORECASE,
 )
@@ -51,11 +52,11 @@ def loss_scale(log: FailureLog) -> LossScale | None:
     first = last = None
     skipped, lowest, stuck = 0, None, False
     for line in log.lines:
-        if not _SKIPPED.search(line.text):
+        if not _SKIPPED_STEP_PATTERN.search(line.text):
             continue
         first, last, skipped = first or line, line, skipped + 1
-        attempted = _ATTEMPTED.search(line.text)
-        found = _REDUCED.search(line.text)
+        attempted = _ATTEMPTED_SCALE_PATTERN.search(line.text)
+        found = _REDUCED_SCALE_PATTERN.search(line.text)
         if found or attempted:
             scale = _number(found.group(2) if found else attempted.group(1) if attempted else "")
             stuck = stuck or (found is not None and attempted is not None and _number(attempted.group(1)) == scale == 1)
@@ -72,6 +73,6 @@ def _number(text: str) -> float:
         return 1.0
 
 
-def loss_is_broken(log: FailureLog) -> bool:
+def has_broken_loss(log: FailureLog) -> bool:
     """True where the loss is printed as nan, infinite or zero; in reinforcement learning zero is no bad sign."""
     return any(_BROKEN.search(line.text) for line in log.lines if "oss" in line.text and "reward" not in line.text)

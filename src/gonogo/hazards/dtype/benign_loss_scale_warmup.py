@@ -1,11 +1,11 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
-from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
+from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, has_broken_loss, loss_scale
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Severity, translated
 
-LARGE = 64
+MIN_HARMLESS_LOSS_SCALE = 64
 """A dynamic scale from here on has room left to fall."""
-_DIED = Pattern(
+_ABNORMAL_END_PATTERN = Pattern(
     r"\bKilled\b|return code = ?-?\d|exitcode *:? *-?\d|Segmentation fault|Bus error|[Ww]atchdog|timed out"
     r"|out of memory|core dumped|(?i:\bhangs?\b|\bstuck\b|\bfreez)|卡住|卡死|不动了"
 )
@@ -17,12 +17,12 @@ class BenignLossScaleWarmup(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """Skipped steps with large scales, and nothing in the log that failed."""
         scale = loss_scale(log)
-        if scale is None or scale.stuck or scale.lowest is None or scale.lowest < LARGE:
+        if scale is None or scale.stuck or scale.lowest is None or scale.lowest < MIN_HARMLESS_LOSS_SCALE:
             return
         if (
             any(error.role in (Role.ROOT, Role.CASCADE) for error in log.errors)
-            or log.find(_DIED)
-            or loss_is_broken(log)
+            or log.find(_ABNORMAL_END_PATTERN)
+            or has_broken_loss(log)
         ):
             return
         yield self.log_finding(
@@ -36,5 +36,5 @@ class BenignLossScaleWarmup(Hazard):
             ),
             certainty=Certainty.CERTAIN,
             severity=Severity.NOTE,
-            also=(scale.last,) if scale.last is not scale.first else (),
+            extra_evidence=(scale.last,) if scale.last is not scale.first else (),
         )

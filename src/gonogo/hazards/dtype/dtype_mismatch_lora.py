@@ -1,15 +1,15 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.dtype._half_and_float import LITERALS, half_and_float
+from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, dtype_mismatches
 from gonogo.hazards.rule import Certainty, Findings, Hazard, translated
 
 
 class DtypeMismatchLora(Hazard):
-    log_words = LITERALS
+    log_words = DTYPE_MISMATCH_LITERALS
 
     def in_log(self, log: FailureLog) -> Findings:
         """The mismatch where LoRA is in play: likely under an evaluation, possible elsewhere."""
-        for met in half_and_float(log):
+        for met in dtype_mismatches(log):
             if met.in_replica or met.in_backward or (met.has_frames and not met.with_lora and not met.in_evaluation):
                 continue
             # python train.py with several visible GPUs is DataParallel, which fails with the same words.

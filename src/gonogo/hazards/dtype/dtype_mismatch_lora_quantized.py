@@ -1,15 +1,15 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.dtype._half_and_float import LITERALS, half_and_float
+from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, dtype_mismatches
 from gonogo.hazards.rule import Certainty, Findings, Hazard, translated
 
 
 class DtypeMismatchLoraQuantized(Hazard):
-    log_words = (*LITERALS, "MatMul8bitLt", "load_in_8bit", "load_in_4bit")
+    log_words = (*DTYPE_MISMATCH_LITERALS, "MatMul8bitLt", "load_in_8bit", "load_in_4bit")
 
     def in_log(self, log: FailureLog) -> Findings:
         """The mismatch inside a quantized linear, or of a model that the log or the setup says is quantized."""
-        for met in half_and_float(log):
+        for met in dtype_mismatches(log):
             if met.in_replica or (met.has_frames and not met.quantized):
                 continue
             certainty = Certainty.POSSIBLE

@@ -2,14 +2,14 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
-from gonogo.evidence.log.truncated_traceback import cut_in
-from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
+from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 _WORDS = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "unscale FP16 Gradients")
 
 # Adapters are trained in fp32 beside a model in fp16, and what a script casts itself may be.
-_CAST = (b"peft", b"swift", b".float()", b"float32", b"fp32", b"requires_grad", b"deepspeed")
+_CASTING_MARKERS = (b"peft", b"swift", b".float()", b"float32", b"fp32", b"requires_grad", b"deepspeed")
 
 _CURES = (
     translated(
@@ -26,9 +26,9 @@ class DtypeUnscaleFp16Gradients(Hazard):
         if b"float16" not in script.source.data or run.deepspeed_on:
             return
         fp16 = run.arguments.get("fp16")
-        if fp16.truth is not True or mentions(run, script, *_CAST):
+        if fp16.truth is not True or mentions(run, script, *_CASTING_MARKERS):
             return
-        for trainer, load in trained_loads(script):
+        for trainer, load in trained_pretrained_calls(script):
             keyword = "dtype" if load.passed("dtype") is not None else "torch_dtype"
             node = load.keyword_node(keyword)
             if node is None or not is_trainer(trainer) or not _is_half(script, node):
@@ -57,7 +57,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
         evidence = first_match(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None:
-            evidence = cut_in(log, ("amp/grad_scaler", "_unscale_grads_"), within=1)
+            evidence = find_truncated_error(log, ("amp/grad_scaler", "_unscale_grads_"), max_frames=1)
         if evidence:
             yield self.log_finding(
                 evidence,

@@ -1,9 +1,9 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match
-from gonogo.evidence.log.truncated_traceback import cut_in
-from gonogo.hazards.facts.how_it_trains import with_plain_arguments
-from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
+from gonogo.hazards.facts.training_framework import uses_stock_training_arguments
+from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
 
 _WORDS = (
@@ -20,7 +20,15 @@ _WORDS = (
 _ASSERTED = Pattern(r"assert \w+\.dtype (?:in|==) .{0,20}torch\.(?:float16|bfloat16)|q_dtype == torch::kFloat16")
 
 # What lowers the precision in other ways than by arguments.
-_LOWERED = (b"autocast", b".half()", b".bfloat16()", b"quantization_config", b"load_in_", b"set_default_dtype", b"peft")
+_PRECISION_LOWERING_MARKERS = (
+    b"autocast",
+    b".half()",
+    b".bfloat16()",
+    b"quantization_config",
+    b"load_in_",
+    b"set_default_dtype",
+    b"peft",
+)
 
 _CURES = (
     translated("Load with torch_dtype=torch.bfloat16 (or float16), and train with bf16=True (fp16=True)"),
@@ -34,9 +42,11 @@ class FlashAttnFp32Input(Hazard):
         if b"flash_attention_2" not in script.source.data or run.deepspeed_on:
             return
         precision = [run.arguments.get(name) for name in ("bf16", "fp16")]
-        if any(field.unknown or field.truth for field in precision) or mentions(run, script, *_LOWERED):
+        if any(field.unknown or field.truth for field in precision) or mentions(
+            run, script, *_PRECISION_LOWERING_MARKERS
+        ):
             return
-        for trainer, load in trained_loads(script):
+        for trainer, load in trained_pretrained_calls(script):
             if load.keyword("attn_implementation").value != "flash_attention_2" or load.has_star:
                 continue
             if not is_trainer(trainer) or not trainer.name.startswith("transformers."):
@@ -49,7 +59,7 @@ class FlashAttnFp32Input(Hazard):
                 continue  # transformers 5 loads in the checkpoint's own dtype
             keyword = "dtype" if load.passed("dtype") is not None else "torch_dtype"
             edit = script.setting_keyword(load, keyword, "torch.bfloat16")
-            sure = run.deepspeed_on is False and run.arguments.complete and with_plain_arguments(run)
+            sure = run.deepspeed_on is False and run.arguments.complete and uses_stock_training_arguments(run)
             place = load.keyword_place("attn_implementation")
             yield self.finding(
                 translated(
@@ -92,7 +102,7 @@ class FlashAttnFp32Input(Hazard):
             )
             certainty = Certainty.LIKELY
         if evidence is None and not log.errors:
-            evidence = _cut_in_kernel(log)
+            evidence = _truncated_in_kernel(log)
         if evidence is None:
             return
         yield self.log_finding(
@@ -102,18 +112,20 @@ class FlashAttnFp32Input(Hazard):
                 "runs outside autocast."
             ),
             cure=_CURES,
-            certainty=Certainty.POSSIBLE if _serves(log) else certainty,
+            certainty=Certainty.POSSIBLE if _is_server(log) else certainty,
         )
 
 
-def _cut_in_kernel(log: FailureLog) -> LoggedError | None:
+def _truncated_in_kernel(log: FailureLog) -> LoggedError | None:
     """A traceback cut in the kernel's call, which checks the dtype before anything else."""
-    cut = cut_in(log, ("flash_attn", "flash_attn_cuda.fwd"), ("flash_attn", "flash_attn_gpu.fwd"), within=1)
-    return cut or cut_in(
+    cut = find_truncated_error(
+        log, ("flash_attn", "flash_attn_cuda.fwd"), ("flash_attn", "flash_attn_gpu.fwd"), max_frames=1
+    )
+    return cut or find_truncated_error(
         log, ("flash_attn_interface", "_flash_attn_forward"), ("flash_attn_interface", "_varlen_forward")
     )
 
 
-def _serves(log: FailureLog) -> bool:
+def _is_server(log: FailureLog) -> bool:
     """True for a server; a script that only generates is the same case as training."""
     return outside_training(log) and not log.passes("generation/utils.py", "in generate")

@@ -1,9 +1,9 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.log.truncated_traceback import cut_in
-from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
-from gonogo.hazards.dtype.benign_loss_scale_warmup import LARGE
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
+from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, has_broken_loss, loss_scale
+from gonogo.hazards.dtype.benign_loss_scale_warmup import MIN_HARMLESS_LOSS_SCALE
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
 
 _WORDS = (
@@ -14,8 +14,8 @@ _WORDS = (
 )
 
 # Families of which it is known that fp16 overflows in their forward: see the sources, and transformers' own notes.
-_OVERFLOWING = ("gemma2", "gemma3", "t5", "mt5", "umt5", "longt5")
-_LIKE = ("baichuan", "qwen2", "qwen3")
+_OVERFLOWING_FAMILIES = ("gemma2", "gemma3", "t5", "mt5", "umt5", "longt5")
+_BF16_TRAINED_FAMILIES = ("baichuan", "qwen2", "qwen3")
 
 
 class Fp16LossScaleMinimum(Hazard):
@@ -30,8 +30,12 @@ class Fp16LossScaleMinimum(Hazard):
             fp16 = run.config.get("fp16", "enabled")
         own = str(run.model.value("torch_dtype", "dtype") or "").rpartition(".")[2]
         family = run.model.model_type or ""
-        overflows = family.startswith(_OVERFLOWING)
-        if fp16.truth is not True or fp16.place is None or not (overflows or (own == "bfloat16" and family in _LIKE)):
+        overflows = family.startswith(_OVERFLOWING_FAMILIES)
+        if (
+            fp16.truth is not True
+            or fp16.place is None
+            or not (overflows or (own == "bfloat16" and family in _BF16_TRAINED_FAMILIES))
+        ):
             return
         yield self.finding(
             translated(
@@ -48,20 +52,20 @@ class Fp16LossScaleMinimum(Hazard):
         """The scaler's last words; or a scale that has fallen so far that they are near."""
         evidence = first_match(log, *_WORDS)
         if evidence is None:
-            evidence = cut_in(log, ("fp16/loss_scaler", "raise Exception"))
+            evidence = find_truncated_error(log, ("fp16/loss_scaler", "raise Exception"))
         if evidence:
             yield self.log_finding(evidence, _CAUSE, cure=_CURE)
             return
         scale = loss_scale(log)
         if scale is None or any(error.role is Role.ROOT for error in log.errors):
             return
-        low = scale.lowest is not None and scale.lowest < LARGE
-        if scale.stuck or low or loss_is_broken(log):
+        low = scale.lowest is not None and scale.lowest < MIN_HARMLESS_LOSS_SCALE
+        if scale.stuck or low or has_broken_loss(log):
             yield self.log_finding(
                 scale.last,
                 _CAUSE,
                 cure=_CURE,
-                certainty=Certainty.LIKELY if scale.stuck or (low and loss_is_broken(log)) else Certainty.POSSIBLE,
+                certainty=Certainty.LIKELY if scale.stuck or (low and has_broken_loss(log)) else Certainty.POSSIBLE,
                 severity=Severity.ERROR if scale.stuck else Severity.WARNING,
                 confirm=translated("The scale continues falling to 1, and the loss is nan or 0"),
             )

@@ -1,26 +1,26 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.dtype._half_and_float import LITERALS, half_and_float
+from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, dtype_mismatches
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
 
-_IN_LAYER = ("torch/nn/modules/linear.py", "torch\\nn\\modules\\linear.py", "torch/nn/modules/conv.py")
-_IN_A_LIBRARY = ("site-packages/transformers/", "dist-packages/transformers/", "site-packages/diffusers/")
+_LAYER_FILES = ("torch/nn/modules/linear.py", "torch\\nn\\modules\\linear.py", "torch/nn/modules/conv.py")
+_LIBRARY_PATHS = ("site-packages/transformers/", "dist-packages/transformers/", "site-packages/diffusers/")
 _DEEPSPEED = Pattern(r"deepspeed")
-_ADAPTED = Pattern(r"(?i)\blora\b|_lora|lora_|\bpeft\b|bitsandbytes|load_in_[48]bit|quantization_bit")
+_ADAPTER_PATTERN = Pattern(r"(?i)\blora\b|_lora|lora_|\bpeft\b|bitsandbytes|load_in_[48]bit|quantization_bit")
 
 
 class HalfWeightsOutsideAutocast(Hazard):
-    log_words = LITERALS
+    log_words = DTYPE_MISMATCH_LITERALS
 
     def in_log(self, log: FailureLog) -> Findings:
         """Where half precision meets float32, and nothing speaks of adapters, quantization or DeepSpeed."""
         if outside_training(log):
             return
-        for met in half_and_float(log):
-            if met.in_replica or met.with_lora or met.quantized or log.says(_ADAPTED):
+        for met in dtype_mismatches(log):
+            if met.in_replica or met.with_lora or met.quantized or log.says(_ADAPTER_PATTERN):
                 continue
-            layer = log.passes(*_IN_LAYER)
-            if met.has_frames and not layer and not log.passes(*_IN_A_LIBRARY):
+            layer = log.passes(*_LAYER_FILES)
+            if met.has_frames and not layer and not log.passes(*_LIBRARY_PATHS):
                 continue  # tensors of the program's own
             sure = met.has_frames and layer and not met.in_evaluation and not log.says(_DEEPSPEED)
             yield self.log_finding(

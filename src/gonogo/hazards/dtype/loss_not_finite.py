@@ -1,4 +1,4 @@
-from gonogo.evidence.guarded.ends import deepspeed_config, span_of_rank
+from gonogo.evidence.guarded.ends import deepspeed_config, rank_file_span
 from gonogo.evidence.guarded.guarded_run import GuardedRank
 from gonogo.evidence.guarded.records import NonFinite
 from gonogo.evidence.log.context import outside_training
@@ -13,9 +13,9 @@ _WHAT = {
     "parameter": translated("a parameter", "any"),
 }
 _ANOMALY = Pattern(r"Function '(?P<function>\w+)' returned nan values in its \d+th output")
-_SAMPLING = Pattern(r"probability tensor contains either `?inf`?, `?nan`? or element < 0")
-_NAN_LOGGED = Pattern(r"(?i)\b(?:loss|grad_?norm)['\"]?\s*[:=]\s*['\"]?(?:tensor\()?nan\b")
-_OF_HALF = Pattern(r"\bfp16['\"]?\s*[:=]\s*['\"]?[Tt]rue|float16|--fp16\b|\bHalf\b")
+_SAMPLING_ERROR_PATTERN = Pattern(r"probability tensor contains either `?inf`?, `?nan`? or element < 0")
+_NAN_LOSS_PATTERN = Pattern(r"(?i)\b(?:loss|grad_?norm)['\"]?\s*[:=]\s*['\"]?(?:tensor\()?nan\b")
+_HALF_PRECISION_PATTERN = Pattern(r"\bfp16['\"]?\s*[:=]\s*['\"]?[Tt]rue|float16|--fp16\b|\bHalf\b")
 
 
 class LossNotFinite(Hazard):
@@ -24,9 +24,11 @@ class LossNotFinite(Hazard):
         if outside_training(log):
             return
         evidence = next(log.errors_of(says=_ANOMALY), None) or log.find(_ANOMALY)
-        evidence = evidence or next(log.errors_of(says=_SAMPLING), None) or log.find(_SAMPLING)
+        evidence = (
+            evidence or next(log.errors_of(says=_SAMPLING_ERROR_PATTERN), None) or log.find(_SAMPLING_ERROR_PATTERN)
+        )
         certainty = Certainty.LIKELY if evidence is not None else Certainty.POSSIBLE
-        evidence = evidence or log.find(_NAN_LOGGED)
+        evidence = evidence or log.find(_NAN_LOSS_PATTERN)
         if evidence is not None:
             yield self.log_finding(
                 evidence,
@@ -34,7 +36,7 @@ class LossNotFinite(Hazard):
                     "The model outputs non-finite numbers: the weights or the logits are NaN or infinite, from "
                     "this step or an earlier one."
                 ),
-                cure=_general(half=log.says(_OF_HALF)),
+                cure=_general_cures(is_half_precision=log.says(_HALF_PRECISION_PATTERN)),
                 certainty=certainty,
                 confirm=translated(
                     "gonogo run --nonfinite -- … names the first module whose output is not finite, and its input"
@@ -66,53 +68,53 @@ class LossNotFinite(Hazard):
                     "gonogo run --nonfinite -- … names the first module whose output is not finite, and its input "
                     "(each step is then slower)"
                 ),
-                *_general(half=_in_half(run)),
+                *_general_cures(is_half_precision=_uses_fp16(run)),
             ),
-            spans=span_of_rank(rank),
+            spans=rank_file_span(rank),
             ranks=tuple(sorted({one.rank for one, _ in warned})),
         )
 
-    def _found(self, run: GuardedRun, rank: GuardedRank, first: NonFinite) -> Finding:
-        where = first.module or first.parameter
-        count = first.nan + first.infinite
+    def _found(self, run: GuardedRun, rank: GuardedRank, first_nonfinite: NonFinite) -> Finding:
+        where = first_nonfinite.module or first_nonfinite.parameter
+        count = first_nonfinite.nan + first_nonfinite.infinite
         return self.finding(
             translated("At step {step} on rank {rank}, {what} is not finite{where}{count}.{inputs}").format(
-                step=first.step,
+                step=first_nonfinite.step,
                 rank=rank.rank,
-                what=_WHAT[first.what],
+                what=_WHAT[first_nonfinite.what],
                 where=Text(
-                    f": {where}{f' ({first.module_class})' if first.module_class else ''}",
-                    f"：{where}{f'（{first.module_class}）' if first.module_class else ''}",
+                    f": {where}{f' ({first_nonfinite.module_class})' if first_nonfinite.module_class else ''}",
+                    f"：{where}{f'（{first_nonfinite.module_class}）' if first_nonfinite.module_class else ''}",
                 )
                 if where
                 else "",
                 count=Text(
-                    f", {count} of {first.elements} elements ({first.dtype})",
-                    f"，{first.elements} 个元素中的 {count} 个（{first.dtype}）",
+                    f", {count} of {first_nonfinite.elements} elements ({first_nonfinite.dtype})",
+                    f"，{first_nonfinite.elements} 个元素中的 {count} 个（{first_nonfinite.dtype}）",
                 )
-                if first.elements
+                if first_nonfinite.elements
                 else "",
                 inputs=translated(" Its input was finite: the problem arose there.")
-                if first.inputs_finite
+                if first_nonfinite.inputs_finite
                 else translated(" Its input was not finite either: look at the batch, or at the weights before it.")
-                if first.inputs_finite is False
+                if first_nonfinite.inputs_finite is False
                 else "",
             ),
             certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
-            cure=_general(half=_in_half(run)),
-            spans=span_of_rank(rank),
+            cure=_general_cures(is_half_precision=_uses_fp16(run)),
+            spans=rank_file_span(rank),
             ranks=(rank.rank,),
-            module=first.module,
-            parameter=first.parameter,
+            module=first_nonfinite.module,
+            parameter=first_nonfinite.parameter,
         )
 
 
-def _in_half(run: GuardedRun) -> bool:
+def _uses_fp16(run: GuardedRun) -> bool:
     return bool(setting(deepspeed_config(run), "fp16", "enabled"))
 
 
-def _general(*, half: bool) -> tuple[Text, ...]:
+def _general_cures(*, is_half_precision: bool) -> tuple[Text, ...]:
     cures = [
         translated(
             "Leave out samples without any valid label (all -100) and rows that are fully masked; check a custom "
@@ -122,6 +124,6 @@ def _general(*, half: bool) -> tuple[Text, ...]:
             "Use a lower learning rate, warm-up, max_grad_norm 1.0; resume from a checkpoint from before that step"
         ),
     ]
-    if half:
+    if is_half_precision:
         cures.insert(0, translated("Use bf16 instead of fp16, whose limit is 65504"))
     return tuple(cures)

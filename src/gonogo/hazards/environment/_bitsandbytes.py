@@ -3,14 +3,14 @@
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 
-_BNB_OPTIMIZERS = ("_8bit", "_bnb", "paged_")
+_BNB_OPTIMIZER_MARKERS = ("_8bit", "_bnb", "paged_")
 
 
 def bitsandbytes_use(run: Run) -> Field | None:
     """Where a run asks for an 8-bit optimizer, or a model in 8 or 4 bits; None where it does not."""
     optimizer = run.arguments.get("optim")
     name = str(optimizer.get(""))
-    if any(word in name for word in _BNB_OPTIMIZERS) and "torchao" not in name:
+    if any(word in name for word in _BNB_OPTIMIZER_MARKERS) and "torchao" not in name:
         return optimizer
     for argument in ("load_in_4bit", "load_in_8bit"):
         if run.arguments.get(argument).truth:

@@ -14,7 +14,7 @@ REFUSED = Pattern(
 )
 """bf16 or TF32 refused since the GPU cannot do it, or since no GPU is seen."""
 
-CUDA_FAILED = Pattern(
+CUDA_FAILURE_PATTERN = Pattern(
     r"CUDA initialization: (?:CUDA unknown error|Unexpected error|Found no NVIDIA driver"
     r"|CUDA driver initialization failed)"
     r"|CUDA unknown error - this may be due to|Unexpected error from cudaGetDeviceCount"
@@ -38,9 +38,9 @@ def refused(log: FailureLog) -> LineMatch | LoggedError | None:
     return first(log, REFUSED)
 
 
-def cuda_failed(log: FailureLog) -> LineMatch | LoggedError | None:
+def find_cuda_failure(log: FailureLog) -> LineMatch | LoggedError | None:
     """Where CUDA did not start, or no GPU was seen."""
-    return first(log, CUDA_FAILED)
+    return first(log, CUDA_FAILURE_PATTERN)
 
 
 def has_cpu_build(log: FailureLog) -> bool:

@@ -2,16 +2,16 @@
 
 import msgspec
 
-from gonogo.evidence.environment.compatibility import Capability, capability_of_gpu
+from gonogo.evidence.environment.compatibility import ComputeCapability, gpu_compute_capability
 from gonogo.evidence.environment.environment import Environment, Gpu
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.finding import Span, translated
 
-_BUILT = translated("DeepSpeed compiles {name} for it")
+_BUILT_LABEL = translated("DeepSpeed compiles {name} for it")
 NOT_PREBUILT = translated("ds_report shows {names} as not installed")
 """What makes sure that an operator is compiled at the start."""
-_TRUE_NAMES = ("fa2", "flash_attention_2", "flash_attn", "flash_attention_3", "fa3")
+_FLASH_ATTENTION_NAMES = ("fa2", "flash_attention_2", "flash_attn", "flash_attention_3", "fa3")
 
 
 class DeepSpeedOp(msgspec.Struct, frozen=True):
@@ -21,14 +21,14 @@ class DeepSpeedOp(msgspec.Struct, frozen=True):
     span: Span | None
 
 
-def capability_of(gpu: Gpu) -> Capability | None:
+def compute_capability_of(gpu: Gpu) -> ComputeCapability | None:
     """A card's compute capability, as given or by its name."""
-    return gpu.capability or capability_of_gpu(gpu.name)
+    return gpu.capability or gpu_compute_capability(gpu.name)
 
 
-def weakest(environment: Environment) -> tuple[Gpu, Capability] | None:
+def weakest_gpu(environment: Environment) -> tuple[Gpu, ComputeCapability] | None:
     """The card of the lowest compute capability; None where no card's is known."""
-    known = [(gpu, capability) for gpu in environment.gpus if (capability := capability_of(gpu)) is not None]
+    known = [(gpu, capability) for gpu in environment.gpus if (capability := compute_capability_of(gpu)) is not None]
     return min(known, key=lambda pair: pair[1], default=None)
 
 
@@ -43,12 +43,12 @@ def operators(run: Run) -> tuple[DeepSpeedOp, ...]:
     torch_adam = config.get("optimizer", "params", "torch_adam").truth
     if offload.get() in ("cpu", "nvme"):
         if not torch_adam:
-            found.append(DeepSpeedOp("cpu_adam", _asks(offload, "cpu_adam")))
+            found.append(DeepSpeedOp("cpu_adam", _op_span(offload, "cpu_adam")))
     elif (own.string or "").lower() in ("adam", "adamw") and not torch_adam:
-        found.append(DeepSpeedOp("fused_adam", _asks(own, "fused_adam")))
+        found.append(DeepSpeedOp("fused_adam", _op_span(own, "fused_adam")))
     for what in ("optimizer", "param"):
         if config.offload(what).get() == "nvme":
-            found.append(DeepSpeedOp("async_io", _asks(config.offload(what), "async_io")))
+            found.append(DeepSpeedOp("async_io", _op_span(config.offload(what), "async_io")))
             break
     return tuple(found)
 
@@ -58,11 +58,11 @@ def operator(run: Run, *names: str) -> DeepSpeedOp | None:
     return next((one for one in operators(run) if one.name in names), None)
 
 
-def _asks(field: Field, name: str) -> Span | None:
-    return field.span(_BUILT.format(name=name))
+def _op_span(field: Field, name: str) -> Span | None:
+    return field.span(_BUILT_LABEL.format(name=name))
 
 
-def cpu_adam_takes_cuda(environment: Environment) -> bool | None:
+def cpu_adam_needs_cuda(environment: Environment) -> bool | None:
     """Whether DeepSpeed compiles the CPU's Adam against CUDA (its toolkit, its version, curand); None: not known.
 
     Up to 0.18.3 its builder is one for CUDA; 0.19.8 compiles it for the CPU alone. Between them it was not looked at.
@@ -81,11 +81,11 @@ def variable(environment: Environment, run: Run, name: str) -> Field:
     return environment.variable(name)
 
 
-def asks_for_flash_attention(run: Run) -> Field | None:
+def flash_attention_request(run: Run) -> Field | None:
     """Where a run asks for flash-attn: an argument, or a keyword of ``from_pretrained``; None where it does not."""
     for name in ("attn_implementation", "attn_impl", "flash_attn"):
         field = run.arguments.get(name)
-        if field.known and str(field.value).lower() in _TRUE_NAMES:
+        if field.known and str(field.value).lower() in _FLASH_ATTENTION_NAMES:
             return field
     for name in ("use_flash_attn", "flash_attention", "use_flash_attention_2"):
         field = run.arguments.get(name)
@@ -96,7 +96,7 @@ def asks_for_flash_attention(run: Run) -> Field | None:
             continue
         for call in script.calls("*.from_pretrained", "*.from_config"):
             asked = call.keyword("attn_implementation")
-            if asked.known and str(asked.value).lower() in _TRUE_NAMES:
+            if asked.known and str(asked.value).lower() in _FLASH_ATTENTION_NAMES:
                 return asked
             if call.keyword("use_flash_attention_2").truth:
                 return call.keyword("use_flash_attention_2")

@@ -1,7 +1,7 @@
 """What a release of a training library renamed, moved or dropped, as an AttributeError tells of it."""
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.log.match import one_line
+from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.hazards.environment._model_names import FAMILIES
 from gonogo.hazards.rule import Certainty, Pattern
 
@@ -25,28 +25,28 @@ _TYPE_OBJECT = Pattern(
     rf"type object '(?:(?:{FAMILIES})\w*|PreTrained\w+|Pretrained\w+|TrainingArguments|\w*Trainer"
     r"|GenerationMixin|GenerationConfig|\w*Cache|LoraConfig|Peft\w+|Accelerator\w*|Auto\w+)' has no attribute"
 )
-_OF_A_MODEL = Pattern(rf"'(?:{FAMILIES})\w*' object has no attribute '(\w+)'")
-_OF_A_MODEL_LINE = Pattern(rf"^(?:AttributeError: )?'(?:{FAMILIES})\w*' object has no attribute '\w+'")
-_OF_A_TOKENIZER = Pattern(r"^\w*(?:Tokenizer\w*|TokenizersBackend|PythonBackend) has no attribute '?(\w+)")
+_MODEL_ATTRIBUTE_PATTERN = Pattern(rf"'(?:{FAMILIES})\w*' object has no attribute '(\w+)'")
+_MODEL_ATTRIBUTE_LINE_PATTERN = Pattern(rf"^(?:AttributeError: )?'(?:{FAMILIES})\w*' object has no attribute '\w+'")
+_TOKENIZER_ATTRIBUTE_PATTERN = Pattern(r"^\w*(?:Tokenizer\w*|TokenizersBackend|PythonBackend) has no attribute '?(\w+)")
 """transformers 5 says it so, without the word object."""
-_OF_A_LIBRARY = Pattern(
+_LIBRARY_ATTRIBUTE_PATTERN = Pattern(
     r"'(?:Liger\w+|DeepSpeedZero\w+|BF16_Optimizer|FP16_Optimizer|DummyOptim)' object has no attribute '(?:train|eval"
     r"|\w+_proj|experts|gate|act_fn|variance_epsilon)'"
     r"|'(?:tensor|constexpr|block_type|JITFunction|CompiledKernel)' object has no attribute '\w+'"
 )
 """Liger's classes in place of a model's, an optimizer's newer method, and triton's own objects (torch's are Tensor)."""
-_NOT_OF_A_RELEASE = Pattern(
+_RELEASE_INDEPENDENT_PATTERN = Pattern(
     r"no attribute '?(?:model|module|ds_\w+|no_sync|backward|step|grad|save_checkpoint|dtype|device|generate|loss"
     r"|logits|vllm_engine|hf_device_map|pad_token_id|zero_gather_\w+|_zero3_\w+)(?:'|$)"
 )
 
-SAID_BETWEEN_RELEASES = Pattern(
+RELEASE_MISMATCH_PATTERN = Pattern(
     r"Type resolution failed for <class '[\w.]+'>|Model architectures \[.*\] failed to be inspected"
     r"|name 'Pre[Tt]rainedConfig' is not defined|cannot import name '\w+'\s*$"
     r"|(?:EngineArgs|ServerArgs|SamplingParams|OpenAIServing\w+)\.__init__\(\) got an unexpected keyword argument"
 )
 """What is mostly said where two packages are of different times, and may have another cause."""
-_OF_A_FRAMEWORK = (
+_FRAMEWORK_PATHS = (
     "openrlhf",
     "verl/",
     "trl/",
@@ -60,30 +60,34 @@ _OF_A_FRAMEWORK = (
 _UNPACKED = Pattern(r"too many values to unpack \(expected 4\)")
 
 
-def seems_of_another_release(error: LoggedError) -> Certainty | None:
+def release_mismatch_certainty(error: LoggedError) -> Certainty | None:
     """How surely an exception's words tell of packages of different times; None where they don't."""
-    message, last = one_line(error.message), error.innermost
+    message, last = collapse_whitespace(error.message), error.innermost
     if _UNPACKED.search(message) and last is not None and "unpad_input(" in last.code:
         return Certainty.LIKELY  # flash-attn 2.7 returns five values
-    if not SAID_BETWEEN_RELEASES.search(message):
+    if not RELEASE_MISMATCH_PATTERN.search(message):
         return None
-    called = "unexpected keyword" in message and error.passes(*_OF_A_FRAMEWORK)
+    called = "unexpected keyword" in message and error.passes(*_FRAMEWORK_PATHS)
     return Certainty.LIKELY if called else Certainty.POSSIBLE
 
 
-def named_by_line(log: FailureLog) -> LineMatch | None:
+def release_mismatch_line(log: FailureLog) -> LineMatch | None:
     """A line that says so where no exception is read: its last line was pasted without the exception's type."""
-    return log.find(SAID_BETWEEN_RELEASES) or (None if log.errors else log.find(_OF_A_MODEL_LINE))
+    return log.find(RELEASE_MISMATCH_PATTERN) or (None if log.errors else log.find(_MODEL_ATTRIBUTE_LINE_PATTERN))
 
 
 def moved(error: LoggedError) -> Certainty | None:
     """How surely an AttributeError is about a name that another release of the library has; None where it isn't."""
-    message = one_line(error.message)
-    if error.type not in ("AttributeError", "CompilationError") or _NOT_OF_A_RELEASE.search(message):
+    message = collapse_whitespace(error.message)
+    if error.type not in ("AttributeError", "CompilationError") or _RELEASE_INDEPENDENT_PATTERN.search(message):
         return None
-    known = _OF_A_MODEL.search(message) or _OF_A_TOKENIZER.search(message) or _TYPE_OBJECT.search(message)
+    known = (
+        _MODEL_ATTRIBUTE_PATTERN.search(message)
+        or _TOKENIZER_ATTRIBUTE_PATTERN.search(message)
+        or _TYPE_OBJECT.search(message)
+    )
     if _DROPPED.search(message) and (known or "object has no attribute" in message):
         return Certainty.LIKELY if known else Certainty.POSSIBLE
-    if _OF_A_LIBRARY.search(message) or known:
+    if _LIBRARY_ATTRIBUTE_PATTERN.search(message) or known:
         return Certainty.POSSIBLE
     return None

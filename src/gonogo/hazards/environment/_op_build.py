@@ -9,13 +9,15 @@ MISMATCH = Pattern(
     r"CUDAMismatchException|Installed CUDA version \S+ does not match the\s+version torch was compiled with"
     r"|The detected CUDA version \(\S+\) mismatches the version that was used to compile"
 )
-ACCEPTED = Pattern(r"APIs are compatible|accepting this combination|Allowing this combination|DS_SKIP_CUDA_CHECK=1`?:")
+MISMATCH_ACCEPTED_PATTERN = Pattern(
+    r"APIs are compatible|accepting this combination|Allowing this combination|DS_SKIP_CUDA_CHECK=1`?:"
+)
 COMPILE_ERROR = Pattern(
     r"fatal error:|致命错误|nvcc fatal|ptxas fatal|cannot find -l|找不到 -l|\.(?:cu|cuh|cpp|h"
     r"|cc)[:(]\d+[):]?\d*:? error|"
     r"#error|Killed signal terminated program|undefined (?:reference|symbol)"
 )
-_NO_BUILD = Pattern(
+_BUILD_TOOL_MISSING_PATTERN = Pattern(
     r"Ninja is required|ninja not being installed|CUDA_HOME|directory: '?ninja|ninja: command not found"
 )
 _CONSEQUENCE = Pattern(
@@ -24,17 +26,23 @@ _CONSEQUENCE = Pattern(
     r"|Command '\['ninja', '-v'(?:, '-j', '\d+')?\]' returned non-zero exit status"
 )
 
-FIND_THE_ERROR = translated(
+FIND_BUILD_ERROR_CURE = translated(
     "Look further up for the build's own first error, or build it alone: python -c \"from "
     'deepspeed.ops.op_builder import CPUAdamBuilder; CPUAdamBuilder().load()"'
 )
-CLEAR = translated("Delete the half-built operators before the next run: rm -rf ~/.cache/torch_extensions")
+CLEAR_EXTENSIONS_CURE = translated(
+    "Delete the half-built operators before the next run: rm -rf ~/.cache/torch_extensions"
+)
 
 
-def unexplained_build(log: FailureLog) -> LineMatch | LoggedError | None:
+def find_unexplained_build_failure(log: FailureLog) -> LineMatch | LoggedError | None:
     """What a failed build left behind, in a log that doesn't show why it failed; else None."""
     evidence = first(log, _CONSEQUENCE)
-    if evidence is None or any(first(log, why) for why in (COMPILE_ERROR, _NO_BUILD)) or mismatch(log):
+    if (
+        evidence is None
+        or any(first(log, why) for why in (COMPILE_ERROR, _BUILD_TOOL_MISSING_PATTERN))
+        or mismatch(log)
+    ):
         return None
     return evidence
 
@@ -42,6 +50,6 @@ def unexplained_build(log: FailureLog) -> LineMatch | LoggedError | None:
 def mismatch(log: FailureLog) -> LineMatch | LoggedError | None:
     """Where a CUDA toolkit that differs from PyTorch's was refused (not merely remarked on)."""
     for found in log.find_all(MISMATCH):
-        if not ACCEPTED.search(found.text):
+        if not MISMATCH_ACCEPTED_PATTERN.search(found.text):
             return found
-    return next((e for e in log.errors_of(says=MISMATCH) if not ACCEPTED.search(e.message)), None)
+    return next((e for e in log.errors_of(says=MISMATCH) if not MISMATCH_ACCEPTED_PATTERN.search(e.message)), None)

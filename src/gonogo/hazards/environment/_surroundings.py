@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from gonogo.evidence.log.context import OTHER_PROGRAM
+from gonogo.evidence.log.context import OTHER_PROGRAM_PATTERN
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
 
-_NO_TRAINING = Pattern(r"(?i)vllm[/\\](?:entrypoints|engine|worker|executor|v1)[/\\]|sglang[/\\]srt")
+_INFERENCE_SERVER_PATTERN = Pattern(r"(?i)vllm[/\\](?:entrypoints|engine|worker|executor|v1)[/\\]|sglang[/\\]srt")
 _TRAINING = Pattern(
     r"(?i)trainer\.py|training_step|[/\\ ](?:pre)?train[\w-]*\.(?:py|sh)|fine-?tun|[/\\ ]sft|deepspeed|torchrun"
     r"|accelerate[ /]launch|llamafactory-cli train|swift sft|[/\\]trl[/\\]|微调|训练"
@@ -49,7 +49,7 @@ def text_of(evidence: LineMatch | LoggedError) -> str:
 
 def outside_training(log: FailureLog) -> bool:
     """True where a server or an image-generation interface ran, and nothing speaks of training."""
-    other = log.find(OTHER_PROGRAM) is not None or log.find(_NO_TRAINING) is not None
+    other = log.find(OTHER_PROGRAM_PATTERN) is not None or log.find(_INFERENCE_SERVER_PATTERN) is not None
     return other and not is_training(log)
 
 
@@ -87,7 +87,7 @@ def _versions(log: FailureLog) -> str:
     return "\n".join(log.setup.version_texts.values())
 
 
-def fails_otherwise(log: FailureLog, pattern: Pattern) -> bool:
+def has_other_failure(log: FailureLog, pattern: Pattern) -> bool:
     """True where an exception that is no mere consequence says something else than the pattern."""
     return any(error.role is Role.ROOT and not pattern.search(error.message) for error in log.errors)
 

@@ -1,25 +1,25 @@
 from math import prod
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.evidence.log.match import one_line
+from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
 
 _SHAPE = Pattern(r"shape '\[(?P<shape>[\d, ]{7,60})\]' is invalid for input of size (?P<size>\d{1,12})")
-_HEADS = ("num_heads", "n_heads", "num_attention_heads")
+_HEAD_COUNT_NAMES = ("num_heads", "n_heads", "num_attention_heads")
 
 
 class AttentionCodeWithoutGroupedHeads(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A view by the number of heads of what has a whole fraction of them."""
         for error in log.errors_of("RuntimeError", says=_SHAPE):
-            match = _SHAPE.search(one_line(error.message))
+            match = _SHAPE.search(collapse_whitespace(error.message))
             if match is None:
                 continue
             shape = [int(part) for part in str(match.group("shape")).split(",") if part.strip()]
             size = int(str(match.group("size")))
             if len(shape) != 4 or not size or prod(shape) % size or prod(shape) // size not in (2, 4, 6, 7, 8, 16):
                 continue
-            by_heads = _views_by_heads(error)
+            by_heads = _reshapes_by_heads(error)
             if by_heads is False:
                 continue
             times = prod(shape) // size
@@ -42,9 +42,9 @@ class AttentionCodeWithoutGroupedHeads(Hazard):
             return
 
 
-def _views_by_heads(error: LoggedError) -> bool | None:
+def _reshapes_by_heads(error: LoggedError) -> bool | None:
     """Whether a line on the way takes the number of heads for the shape; None where the log doesn't show that line."""
-    if any(word in frame.code for frame in error.frames for word in _HEADS):
+    if any(word in frame.code for frame in error.frames for word in _HEAD_COUNT_NAMES):
         return True
     last = error.innermost
     return False if last is not None and ("view(" in last.code or "reshape(" in last.code) else None

@@ -1,11 +1,11 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build, refused
-from gonogo.hazards.environment._machine import weakest
+from gonogo.hazards.environment._gpu_refusals import find_cuda_failure, has_cpu_build, refused
+from gonogo.hazards.environment._machine import weakest_gpu
 from gonogo.hazards.environment._surroundings import first, has_ampere_gpu, has_old_gpu, old_gpu, outside_training
-from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, translated
 
-_CUBLAS = Pattern(r"CUBLAS_STATUS_NOT_SUPPORTED when calling .*CUDA_R_16BF")
+_CUBLAS_BF16_PATTERN = Pattern(r"CUBLAS_STATUS_NOT_SUPPORTED when calling .*CUDA_R_16BF")
 _CURE = (
     translated(
         "Train in fp16: --fp16 true --bf16 false (bf16: false, fp16.enabled: true in the DeepSpeed JSON; "
@@ -22,15 +22,15 @@ _CURE = (
 class Bf16Tf32UnsupportedGpu(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """bf16 or TF32 asked for, on cards older than Ampere."""
-        found = weakest(environment)
+        found = weakest_gpu(environment)
         if found is None or found[1] >= (8, 0):
             return
         gpu, (major, minor) = found
-        tf32, bf16 = run.arguments.get("tf32"), _bf16_of(run)
+        tf32, bf16 = run.arguments.get("tf32"), _bf16_field(run)
         asked, what = (tf32, "TF32") if tf32.truth else (bf16, "bf16")
         if asked is None or not asked.truth:
             return
-        sure = what == "TF32" and bool(with_trainer(run))
+        sure = what == "TF32" and bool(uses_trainer(run))
         yield self.finding(
             translated(
                 "{what} is requested, but {gpu} has compute capability {capability}: bf16 and TF32 need 8.0 or higher."
@@ -38,7 +38,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=(*(_CURE[:1] if bf16 is not None else ()), *(_CURE[1:2] if tf32.truth else ())),
             spans=(asked.span(), bf16.span() if bf16 is not None and bf16 is not asked and bf16.truth else None),
-            confirm=() if sure else (_CAPABILITY,),
+            confirm=() if sure else (_CAPABILITY_CONFIRM,),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -46,20 +46,20 @@ class Bf16Tf32UnsupportedGpu(Hazard):
         evidence = refused(log)
         old = has_old_gpu(log)
         if evidence is None:
-            evidence = first(log, _CUBLAS)
+            evidence = first(log, _CUBLAS_BF16_PATTERN)
             if evidence is not None:
                 yield self.log_finding(
                     evidence,
                     translated("cuBLAS refuses a bf16 matrix product: GPUs older than Ampere don't support it."),
                     cure=_CURE,
                     certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
-                    confirm=_CAPABILITY,
+                    confirm=_CAPABILITY_CONFIRM,
                 )
             return
         cpu_build = has_cpu_build(log)
         if old or cpu_build:
             certainty = Certainty.CERTAIN
-        elif cuda_failed(log) or has_ampere_gpu(log) or outside_training(log):
+        elif find_cuda_failure(log) or has_ampere_gpu(log) or outside_training(log):
             certainty = Certainty.POSSIBLE
         else:
             certainty = Certainty.LIKELY
@@ -74,21 +74,21 @@ class Bf16Tf32UnsupportedGpu(Hazard):
         yield self.log_finding(
             evidence,
             cause,
-            cure=(_CUDA_BUILD, _CURE[2]) if built_for_cpu else _CURE,
+            cure=(_CUDA_BUILD_CURE, _CURE[2]) if built_for_cpu else _CURE,
             certainty=certainty,
-            also=(named,) if (named := old_gpu(log)) else (),
-            confirm=() if built_for_cpu else (_CAPABILITY,),
+            extra_evidence=(named,) if (named := old_gpu(log)) else (),
+            confirm=() if built_for_cpu else (_CAPABILITY_CONFIRM,),
         )
 
 
-_CUDA_BUILD = translated(
+_CUDA_BUILD_CURE = translated(
     "Install a PyTorch with CUDA: pip install --force-reinstall torch --index-url "
     "https://download.pytorch.org/whl/cu124 (a CUDA that the driver supports)"
 )
-_CAPABILITY = translated("torch.cuda.get_device_capability() prints less than (8, 0)")
+_CAPABILITY_CONFIRM = translated("torch.cuda.get_device_capability() prints less than (8, 0)")
 
 
-def _bf16_of(run: Run) -> Field | None:
+def _bf16_field(run: Run) -> Field | None:
     """Where bf16 is turned on: in the DeepSpeed config as it is written, else among the arguments."""
     if run.config is not None and run.config.raw("bf16", "enabled").truth:
         return run.config.raw("bf16", "enabled")

@@ -1,7 +1,7 @@
-from gonogo.evidence.environment.compatibility import cuda_of_bitsandbytes
+from gonogo.evidence.environment.compatibility import bitsandbytes_cuda_versions
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._bitsandbytes import bitsandbytes_use
-from gonogo.hazards.environment._surroundings import fails_otherwise, first
+from gonogo.hazards.environment._surroundings import first, has_other_failure
 from gonogo.hazards.facts.installed import alone, span_of, together
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, translated
 
@@ -15,14 +15,14 @@ _FAILED = Pattern(
     r"|Attempted to use bitsandbytes native library but it'?s not available"
     r"|8-bit optimizer is not available on your device"
 )
-_LOADED = Pattern(
+_CPU_LIBRARY_LOADED_PATTERN = Pattern(
     r"bin \S*libbitsandbytes_cpu\.(?:so|dll)|[Ll]oading binary \S*libbitsandbytes_cpu"
     r"|Defaulting to libbitsandbytes(?:_cpu)?\.so"
     r"|Required library version not found: libbitsandbytes|Could not find the bitsandbytes CUDA binary"
     r"|Configured CUDA binary not found at|Could not load bitsandbytes native library|libbitsandbytes_cpu\.(?:so|dll)"
     r"|bitsandbytes was compiled without GPU support"
 )
-_OF_BITSANDBYTES = Pattern(r"bitsandbytes|cget_col_row|cquantize|str2optimizer")
+_BITSANDBYTES_PATTERN = Pattern(r"bitsandbytes|cget_col_row|cquantize|str2optimizer")
 _CURE = (
     translated(
         "Install a bitsandbytes with a library for PyTorch's CUDA: pip install -U bitsandbytes; python -m "
@@ -45,7 +45,7 @@ class BitsandbytesCpuLibrary(Hazard):
         use = bitsandbytes_use(run)
         if use is None and not alone(run):
             return
-        known = cuda_of_bitsandbytes(version)
+        known = bitsandbytes_cuda_versions(version)
         minor = ".".join(cuda.split(".")[:2])
         if known is None or minor in known[0]:
             return
@@ -70,8 +70,8 @@ class BitsandbytesCpuLibrary(Hazard):
         evidence = first(log, _FAILED)
         certainty = Certainty.CERTAIN
         if evidence is None:
-            evidence = first(log, _LOADED)
-            if evidence is None or fails_otherwise(log, _OF_BITSANDBYTES):
+            evidence = first(log, _CPU_LIBRARY_LOADED_PATTERN)
+            if evidence is None or has_other_failure(log, _BITSANDBYTES_PATTERN):
                 return
             certainty = Certainty.LIKELY
         yield self.log_finding(

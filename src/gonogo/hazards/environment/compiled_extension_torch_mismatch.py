@@ -9,8 +9,8 @@ _OTHERS = Pattern(
     r"|torch_npu|nnal/atb"
 )
 """Libraries of which other hazards tell, and torch's own."""
-_BUILT_FOR = Pattern(r"(?:torch|pt)\.?(\d+)\.?(\d+)")
-_KNOWN = ("flash-attn", "torchvision", "torchaudio", "xformers", "triton")
+_TORCH_BUILD_PATTERN = Pattern(r"(?:torch|pt)\.?(\d+)\.?(\d+)")
+_PACKAGES_OF_OTHER_HAZARDS = ("flash-attn", "torchvision", "torchaudio", "xformers", "triton")
 
 
 class CompiledExtensionTorchMismatch(LoggedHazard):
@@ -26,9 +26,14 @@ class CompiledExtensionTorchMismatch(LoggedHazard):
             return
         for name in environment.packages:
             version = environment.version(name)
-            if name in _KNOWN or version is None or version.local is None or not together(environment, name, "torch"):
+            if (
+                name in _PACKAGES_OF_OTHER_HAZARDS
+                or version is None
+                or version.local is None
+                or not together(environment, name, "torch")
+            ):
                 continue
-            named = _BUILT_FOR.search(version.local)
+            named = _TORCH_BUILD_PATTERN.search(version.local)
             if named is None or named.groups() == tuple(map(str, torch.release[:2])):
                 continue
             yield self.finding(

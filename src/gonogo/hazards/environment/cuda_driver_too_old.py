@@ -6,12 +6,12 @@ from gonogo.hazards.environment._surroundings import first, outside_training, te
 from gonogo.hazards.facts.installed import span_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_TOO_OLD = Pattern(
+_DRIVER_TOO_OLD_PATTERN = Pattern(
     r"(?i:NVIDIA driver (?:on your system |version )?is too old)|driver version is insufficient for CUDA runtime"
     r"|cudaErrorInsufficientDriver"
     r"|unsatisfied condition: cuda>=|GPU driver version is too old"
 )
-_LIKE_IT = Pattern(
+_PROBABLE_DRIVER_ERROR_PATTERN = Pattern(
     r"forward compatibility was attempted on non supported HW|PTX was compiled with an unsupported toolchain"
     r"|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|cudaErrorCompatNotSupportedOnDevice"
 )
@@ -57,7 +57,7 @@ class CudaDriverTooOld(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The driver's own refusal, or, less surely, a compatibility error of driver and runtime."""
-        if evidence := first(log, _TOO_OLD):
+        if evidence := first(log, _DRIVER_TOO_OLD_PATTERN):
             number = _FOUND_VERSION.search(text_of(evidence))
             served = int(number.group(1)) if number else 0
             yield self.log_finding(
@@ -70,7 +70,7 @@ class CudaDriverTooOld(Hazard):
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
             )
-        elif evidence := first(log, _LIKE_IT):
+        elif evidence := first(log, _PROBABLE_DRIVER_ERROR_PATTERN):
             yield self.log_finding(
                 evidence,
                 translated(

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.source_file import SourceFile
-from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator
+from gonogo.hazards.environment._machine import cpu_adam_needs_cuda, operator
 from gonogo.hazards.environment._surroundings import cut_off, first, text_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Span, translated
 
@@ -12,9 +12,9 @@ _TORCH = Pattern(
     r"|No such file or directory: '\S*bin/nvcc'|bin/nvcc: (?:not found|No such file)|nvcc: (?:command )?not found"
     r"|nvcc was not found"
 )
-_ASKS_NVCC = Pattern(r"\binstalled_cuda_version\(|subprocess\.check_output\(\[cuda_home \+ [\"']/bin/nvcc")
+_NVCC_CALL_PATTERN = Pattern(r"\binstalled_cuda_version\(|subprocess\.check_output\(\[cuda_home \+ [\"']/bin/nvcc")
 """Where DeepSpeed's builder looks for the toolkit; it fails there only without one."""
-_USED = Pattern(
+_CUDA_BUILD_PATTERN = Pattern(
     r"deepspeed|op_builder|DeepSpeed|flash[-_]attn|cpu_adam|fused_adam|apex|TORCH_EXTENSION_NAME"
     r"|torch_extensions|bitsandbytes"
 )
@@ -34,11 +34,11 @@ class CudaHomeMissing(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A CUDA operator that is to be compiled where there is no nvcc: a runtime image, or a machine without one."""
         built = operator(run, "fused_adam", "cpu_adam") if environment.toolkit.absent else None
-        if built is None or (built.name == "cpu_adam" and not cpu_adam_takes_cuda(environment)):
+        if built is None or (built.name == "cpu_adam" and not cpu_adam_needs_cuda(environment)):
             return
         if environment.driver.absent and environment.gpus_known and not environment.gpus:
             return  # no machine that trains
-        if any(word in source.data for source in _files(environment) for word in _BROUGHT):
+        if any(word in source.data for source in _files(environment) for word in _NVCC_PACKAGE_MARKERS):
             return
         yield self.finding(
             translated(
@@ -62,10 +62,12 @@ class CudaHomeMissing(Hazard):
         certainty = Certainty.CERTAIN
         if evidence is None:
             evidence = first(log, _TORCH)
-            used = evidence is not None and (log.find(_USED) is not None or _USED.search(text_of(evidence)) is not None)
+            used = evidence is not None and (
+                log.find(_CUDA_BUILD_PATTERN) is not None or _CUDA_BUILD_PATTERN.search(text_of(evidence)) is not None
+            )
             certainty = Certainty.LIKELY if used else Certainty.POSSIBLE
         if evidence is None:
-            evidence = next((error for error, code in cut_off(log) if _ASKS_NVCC.search(code)), None)
+            evidence = next((error for error, code in cut_off(log) if _NVCC_CALL_PATTERN.search(code)), None)
             certainty = Certainty.LIKELY
         if evidence is None:
             return
@@ -89,7 +91,7 @@ def _base_image(environment: Environment) -> Span | None:
     return place.span(translated("an image without nvcc"))
 
 
-_BROUGHT = (b"cuda-nvcc", b"cuda-toolkit", b"cuda-compiler", b"cuda_12", b"DS_BUILD_")
+_NVCC_PACKAGE_MARKERS = (b"cuda-nvcc", b"cuda-toolkit", b"cuda-compiler", b"cuda_12", b"DS_BUILD_")
 """What a Dockerfile installs beside its base image: the compiler, or a DeepSpeed whose operators are built already."""
 
 

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build, refused
+from gonogo.hazards.environment._gpu_refusals import find_cuda_failure, has_cpu_build, refused
 from gonogo.hazards.environment._surroundings import (
     ampere_gpu,
     first,
@@ -15,7 +15,7 @@ _RAISED = Pattern(
     r"|Cuda failure (?:802 )?'system not yet initialized'|cudaErrorSystemNotReady"
 )
 _NO_GPU = Pattern(r"No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-capable device is detected")
-_FP16 = Pattern(
+_FP16_REFUSAL_PATTERN = Pattern(
     r"(?:FP16 )?[Mm]ixed precision training with AMP or APEX .*can only be used on CUDA"
     r"|fp16 mixed precision requires a (?:GPU|CUDA)"
 )
@@ -39,7 +39,7 @@ _CURE = (
 class CudaInitFailedMasquerade(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A refusal of bf16 or TF32 beside a sign that CUDA failed or a GPU that has both; else CUDA's own failure."""
-        refusal, failed = refused(log), cuda_failed(log)
+        refusal, failed = refused(log), find_cuda_failure(log)
         if refusal is not None and not (has_cpu_build(log) and failed is None):
             old = has_old_gpu(log)
             if failed is not None or (has_ampere_gpu(log) and not old):
@@ -50,7 +50,7 @@ class CudaInitFailedMasquerade(Hazard):
         elif evidence := first(log, _RAISED):
             sure = is_training(log) and not outside_training(log)
             yield self._found(evidence, _FAILED, Certainty.LIKELY if sure else Certainty.POSSIBLE)
-        elif evidence := first(log, _FP16):
+        elif evidence := first(log, _FP16_REFUSAL_PATTERN):
             sure = failed is not None
             yield self._found(evidence, _FAILED, Certainty.LIKELY if sure else Certainty.POSSIBLE)
         elif evidence := first(log, _NO_GPU):
@@ -61,14 +61,14 @@ class CudaInitFailedMasquerade(Hazard):
         evidence: LineMatch | LoggedError,
         cause: Text,
         certainty: Certainty,
-        also: tuple[LineMatch | LoggedError, ...] = (),
+        extra_evidence: tuple[LineMatch | LoggedError, ...] = (),
     ) -> Finding:
         return self.log_finding(
             evidence,
             cause,
             cure=_CURE,
             certainty=certainty,
-            also=also,
+            extra_evidence=extra_evidence,
             confirm=translated("torch.cuda.is_available() prints False in the environment of the run"),
         )
 

@@ -1,11 +1,11 @@
-from gonogo.evidence.environment.compatibility import runs_on, torch_build
+from gonogo.evidence.environment.compatibility import supports_compute_capability, torch_build
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.environment._machine import capability_of
-from gonogo.hazards.environment._surroundings import fails_otherwise, first, outside_training
+from gonogo.hazards.environment._machine import compute_capability_of
+from gonogo.hazards.environment._surroundings import first, has_other_failure, outside_training
 from gonogo.hazards.facts.installed import describe_package, span_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_NO_IMAGE = Pattern(
+_NO_KERNEL_IMAGE_PATTERN = Pattern(
     r"(?i:no kernel image (?:is )?available)|NoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU"
     r"|named symbol not found at .*\.cu"
 )
@@ -15,7 +15,7 @@ _WARNED = Pattern(
     r"|CUDA capability \S+ .{0,40}not (?:supported|compatible)"
 )
 _CUDA_ERROR = Pattern(r"CUDA|cuda|CUBLAS|cuDNN|NCCL|kernel|sm_\d")
-_UNSURE = Pattern(
+_PROBABLE_PATTERN = Pattern(
     r"(?:CUDA|HIP) error: (?:invalid device function|device kernel image is invalid)|CUBLAS_STATUS_ARCH_MISMATCH"
     r"|hipErrorNoBinaryForGpu"
 )
@@ -39,8 +39,8 @@ class CudaNoKernelImage(Hazard):
         if build is None or not environment.gpus:
             return
         for gpu in environment.gpus:
-            capability = capability_of(gpu)
-            if capability is None or capability < (3, 0) or runs_on(build, capability):
+            capability = compute_capability_of(gpu)
+            if capability is None or capability < (3, 0) or supports_compute_capability(build, capability):
                 continue
             sure = bool(environment.torch) or (torch is not None and torch.local is not None)
             yield self.finding(
@@ -64,7 +64,7 @@ class CudaNoKernelImage(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """CUDA's error, or PyTorch's warning where nothing else explains the failure."""
         outside = outside_training(log)
-        if evidence := first(log, _NO_IMAGE):
+        if evidence := first(log, _NO_KERNEL_IMAGE_PATTERN):
             warned = log.find(_WARNED)
             yield self.log_finding(
                 evidence,
@@ -74,17 +74,17 @@ class CudaNoKernelImage(Hazard):
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside else _certainty(log, evidence),
-                also=(warned,) if warned else (),
+                extra_evidence=(warned,) if warned else (),
             )
         elif evidence := first(log, _WARNED):
-            otherwise = fails_otherwise(log, _CUDA_ERROR)
+            otherwise = has_other_failure(log, _CUDA_ERROR)
             yield self.log_finding(
                 evidence,
                 translated("PyTorch warns that its build has no kernels for this GPU."),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside or otherwise else Certainty.LIKELY,
             )
-        elif evidence := first(log, _UNSURE):
+        elif evidence := first(log, _PROBABLE_PATTERN):
             yield self.log_finding(
                 evidence,
                 translated("A kernel was built for another architecture, or its binary is damaged."),
@@ -95,12 +95,12 @@ class CudaNoKernelImage(Hazard):
 
 
 _LATE = Pattern(r"CUDA (?:kernel )?errors might be asynchronously reported")
-_OF_ANOTHER = Pattern(r"NCCL WARN|NCCL error|ncclUnhandledCudaError|undefined symbol|NCCL version mismatch")
+_OTHER_ERROR_PATTERN = Pattern(r"NCCL WARN|NCCL error|ncclUnhandledCudaError|undefined symbol|NCCL version mismatch")
 
 
 def _certainty(log: FailureLog, evidence: LineMatch | LoggedError) -> Certainty:
     """Likely only, where CUDA may have reported late what a library before it had met."""
     at = evidence.raised.at if isinstance(evidence, LoggedError) else evidence.line
     before = {(line.path, line.number) for line in log.lines_before(at, len(log.lines))}
-    met = any((found.line.path, found.line.number) in before for found in log.find_all(_OF_ANOTHER))
+    met = any((found.line.path, found.line.number) in before for found in log.find_all(_OTHER_ERROR_PATTERN))
     return Certainty.LIKELY if met and log.says(_LATE) else Certainty.CERTAIN

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator, variable
+from gonogo.hazards.environment._machine import cpu_adam_needs_cuda, operator, variable
 from gonogo.hazards.environment._op_build import COMPILE_ERROR, mismatch
 from gonogo.hazards.environment._surroundings import first, text_of
 from gonogo.hazards.facts.installed import span_of
@@ -36,7 +36,7 @@ class CudaTorchVersionMismatch(Hazard):
         if built is None or str(variable(environment, run, "DS_SKIP_CUDA_CHECK").get("0")) == "1":
             return
         # The check is made for the CPU's Adam as it is compiled; for others only where they are built beforehand.
-        checked = cpu_adam_takes_cuda(environment) if built.name == "cpu_adam" else None
+        checked = cpu_adam_needs_cuda(environment) if built.name == "cpu_adam" else None
         if checked is False:
             return
         yield self.finding(
@@ -56,7 +56,7 @@ class CudaTorchVersionMismatch(Hazard):
         """The refusal; where a compiler's error stands beside it, only a possibility."""
         evidence = mismatch(log) or first(log, _OTHERS)
         if evidence is None:
-            yield from self._too_old(log)
+            yield from self._findings_in_flash_attn_build(log)
             return
         found = _TWO.search(text_of(evidence))
         two = [group for group in found.groups() if group] if found else []
@@ -77,7 +77,7 @@ class CudaTorchVersionMismatch(Hazard):
             ),
         )
 
-    def _too_old(self, log: FailureLog) -> Findings:
+    def _findings_in_flash_attn_build(self, log: FailureLog) -> Findings:
         """flash-attn's build, which asks nvcc for its version: mostly a distribution's old one comes first in PATH."""
         if (evidence := first(log, _TOO_OLD)) and (found := _TOO_OLD.search(text_of(evidence))):
             yield self.log_finding(

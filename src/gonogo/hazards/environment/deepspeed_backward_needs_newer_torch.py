@@ -6,11 +6,11 @@ from gonogo.hazards.facts.installed import (
     together,
     version_fix,
 )
-from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
 
-_FAULTS = (
+_FAULTY_COMBINATIONS = (
     (
         ">=0.18.3,<0.18.7",
         ">=2.3,<2.5",
@@ -27,7 +27,7 @@ class DeepspeedBackwardNeedsNewerTorch(LoggedHazard):
         stage = run.zero_stage
         if not stage or not together(environment, "deepspeed", "torch"):
             return
-        for deepspeed, torch, install, why in _FAULTS:
+        for deepspeed, torch, install, why in _FAULTY_COMBINATIONS:
             if not environment.within("deepspeed", deepspeed) or not environment.within("torch", torch):
                 continue
             sure = certainty_of_versions(environment, run, "deepspeed", "torch")

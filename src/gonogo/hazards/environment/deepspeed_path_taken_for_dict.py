@@ -3,8 +3,8 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Script, translated
 
-_FAULTY = ">=4.53.0,<4.54.0"
-_SAID = Pattern(r"error: argument --deepspeed: invalid [dD]ict value")
+_FAULTY_TRANSFORMERS = ">=4.53.0,<4.54.0"
+_INVALID_DICT_PATTERN = Pattern(r"error: argument --deepspeed: invalid [dD]ict value")
 _PARSERS = ("transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser", "trl.TrlParser")
 _FIRST = ("Trainer", "Seq2SeqTrainer", "PreTrainedModel")  # what imports modeling_utils before anything else
 _CURE = (
@@ -19,12 +19,12 @@ class DeepspeedPathTakenForDict(Hazard):
         option = launch.options.get("deepspeed")
         if not option.string or option.string.startswith("{") or not run.scripts:
             return
-        if run.environment.within("transformers", _FAULTY) is not True:
+        if run.environment.within("transformers", _FAULTY_TRANSFORMERS) is not True:
             return
         if not any(True for script in run.scripts for _ in script.calls(*_PARSERS)):
             return
         script = run.scripts[0]
-        found = _imported_before_arguments(script)
+        found = _import_before_arguments(script)
         if found is None:
             return
         statement, name = found
@@ -47,7 +47,7 @@ class DeepspeedPathTakenForDict(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """argparse's refusal."""
-        line = log.find(_SAID)
+        line = log.find(_INVALID_DICT_PATTERN)
         if line is not None:
             yield self.log_finding(
                 line,
@@ -58,7 +58,7 @@ class DeepspeedPathTakenForDict(Hazard):
             )
 
 
-def _imported_before_arguments(script: Script) -> tuple[ast.ImportFrom, str] | None:
+def _import_before_arguments(script: Script) -> tuple[ast.ImportFrom, str] | None:
     """What is taken out of transformers before its TrainingArguments, and where."""
     imports = [node for node in script.nodes(ast.ImportFrom) if (node.module or "").partition(".")[0] == "transformers"]
     for node in sorted(imports, key=lambda node: node.lineno):

@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, R
 
 _REFUSED = Pattern(r"self\.dim\(\) cannot be 0 to view \w+ as Byte")
 _FAULTY = "==0.19.8"
-_EMPTY_SHAPES = ("torch.ones", "torch.zeros", "torch.empty", "torch.rand", "torch.randn", "torch.full")
+_SHAPE_TAKING_FUNCTIONS = ("torch.ones", "torch.zeros", "torch.empty", "torch.rand", "torch.randn", "torch.full")
 _CURE = (
     translated('Install a DeepSpeed without the bug: pip install "deepspeed==0.19.7"'),
     translated(
@@ -76,7 +76,7 @@ def _is_scalar(script: Script, value: ast.expr) -> bool:
     first = value.args[0]
     if name in ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor"):
         return _is_number(first)
-    return name in _EMPTY_SHAPES and isinstance(first, ast.List | ast.Tuple) and not first.elts
+    return name in _SHAPE_TAKING_FUNCTIONS and isinstance(first, ast.List | ast.Tuple) and not first.elts
 
 
 def _is_number(node: ast.expr) -> bool:

@@ -3,7 +3,7 @@ from itertools import islice
 from gonogo.evidence.environment.compatibility import known_bad
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
-from gonogo.hazards.facts.installed import fault_findings
+from gonogo.hazards.facts.installed import known_bad_version_findings
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _KNOWN = Pattern(
@@ -13,14 +13,14 @@ _KNOWN = Pattern(
     r"|[Pp]rocessGroup ?(?:NCCL|nccl) ?does not support _(?:reduce_scatter|allgather)_base"
     r"|(?i:deepspeed\.comm'? has no attribute '?ProcessGroup)"
 )
-_LEFT_TORCH = Pattern(
+_REMOVED_FROM_TORCH_PATTERN = Pattern(
     r"cannot import name '\w+' from '(?:torch|numpy)\b|No module named '?(?:torch|numpy)\.[\w.]+"
     r"|(?:module|type object|package) '?(?:torch|numpy|Tensor)[\w.]*'? has no attribute"
     r"|'(?:FusedAdam|DeepSpeedCPUAdam|DeepSpeedZeroOptimizer\w*|FP16_\w+|BF16_Optimizer)' object has no attribute "
     r"'_\w*(?:hooks?|step\w*|zero_grad\w*|patch\w*)'"
 )
 _DEEPSPEED = Pattern(r"deepspeed[/\\]")
-_GONE = Pattern(
+_REMOVED_IMPORT_PATTERN = Pattern(
     r"from torch\._six import"
     r"|from torch\.distributed\.elastic\.agent\.server\.api import (?:log\b|.*_get_socket_with_port)"
 )
@@ -43,17 +43,17 @@ class DeepspeedTorchApiMismatch(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A DeepSpeed beside a torch (or numpy) that has dropped what it imports."""
         rows = (row for row in known_bad("deepspeed") if row.when == "import")
-        yield from islice(fault_findings(self, rows, environment, run), 1)
+        yield from islice(known_bad_version_findings(self, rows, environment, run), 1)
 
     def in_log(self, log: FailureLog) -> Findings:
         """A name that left PyTorch, looked for by DeepSpeed; the well-known ones whoever looks for them."""
         for error in log.errors:
-            if _LEFT_TORCH.search(error.message) and _by_deepspeed(error):
+            if _REMOVED_FROM_TORCH_PATTERN.search(error.message) and _is_raised_by_deepspeed(error):
                 yield self.log_finding(error, _CAUSE, cure=_CURE)
                 return
         if evidence := first(log, _KNOWN):
             certainty = Certainty.CERTAIN if log.has("deepspeed") or log.has("elastic") else Certainty.LIKELY
-            if _by_another(next(log.errors_of(says=_KNOWN), None)):
+            if _is_raised_elsewhere(next(log.errors_of(says=_KNOWN), None)):
                 certainty = Certainty.POSSIBLE  # timm, apex and others imported torch._six too
             yield self.log_finding(
                 evidence,
@@ -63,16 +63,25 @@ class DeepspeedTorchApiMismatch(Hazard):
                 confirm=_CONFIRM,
             )
             return
-        bare: LoggedError | LineMatch | None = next((e for e in log.errors_of(says=_LEFT_TORCH) if not e.frames), None)
+        bare: LoggedError | LineMatch | None = next(
+            (e for e in log.errors_of(says=_REMOVED_FROM_TORCH_PATTERN) if not e.frames), None
+        )
         if bare is None and not log.errors:
-            bare = log.find(_LEFT_TORCH)
-        cut = next((error for error, code in cut_off(log) if _GONE.search(code) or _imports_itself(error, code)), None)
-        evidence = bare or cut or first(log, _GONE)
+            bare = log.find(_REMOVED_FROM_TORCH_PATTERN)
+        cut = next(
+            (
+                error
+                for error, code in cut_off(log)
+                if _REMOVED_IMPORT_PATTERN.search(code) or _truncated_in_own_import(error, code)
+            ),
+            None,
+        )
+        evidence = bare or cut or first(log, _REMOVED_IMPORT_PATTERN)
         if evidence is not None and (log.find(_OF_DEEPSPEED) or log.setup.mentions(r"(?i)deepspeed")):
             yield self.log_finding(evidence, _CAUSE, cure=_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM)
 
 
-def _imports_itself(error: LoggedError, code: str) -> bool:
+def _truncated_in_own_import(error: LoggedError, code: str) -> bool:
     """True where a traceback was cut while DeepSpeed imported its own parts, but for those that look for nvcc."""
     last = error.innermost
     if last is None or _DEEPSPEED.search(last.path) is None or _IMPORT.search(code) is None:
@@ -80,12 +89,12 @@ def _imports_itself(error: LoggedError, code: str) -> bool:
     return error.frame("git_version_info", "op_builder") is None
 
 
-def _by_another(error: LoggedError | None) -> bool:
+def _is_raised_elsewhere(error: LoggedError | None) -> bool:
     """True where a traceback shows another package's line, or the user's, as the one that raised it."""
-    return error is not None and bool(error.frames) and not _by_deepspeed(error)
+    return error is not None and bool(error.frames) and not _is_raised_by_deepspeed(error)
 
 
-def _by_deepspeed(error: LoggedError) -> bool:
+def _is_raised_by_deepspeed(error: LoggedError) -> bool:
     """True where DeepSpeed's own line raised it: the innermost frame outside of torch, numpy and Python's importer.
 
     Of an error without frames, where its words name DeepSpeed's own optimizer.

@@ -2,7 +2,7 @@ from gonogo.hazards.facts.installed import describe_package, span_of
 from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Pattern, Run, translated
 
-_ILLEGAL = Pattern(r"(?:CUDA error: |^|: )an illegal memory access was encountered|^illegal memory")
+_ILLEGAL_ACCESS_PATTERN = Pattern(r"(?:CUDA error: |^|: )an illegal memory access was encountered|^illegal memory")
 _MROPE_MODEL = Pattern(r"(?i)qwen[-_]?3[._]?[5-8]\b|qwen3_5|qwen3\.[5-8]-")
 _NCCL = Pattern(r"NCCL WARN|enqueue\.cc|ncclUnhandledCudaError|RTX ?(?:50\d0|PRO 6000)")
 _ELSEWHERE = Pattern(r"Triton Error|NCCL WARN|RTX ?50\d0|offload|wake_up|bitsandbytes|xformers|causal_conv1d")
@@ -10,11 +10,16 @@ _ELSEWHERE = Pattern(r"Triton Error|NCCL WARN|RTX ?50\d0|offload|wake_up|bitsand
 
 class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
     signs = (
-        Sign(says=_ILLEGAL, beside=_MROPE_MODEL, unless=_NCCL),
-        Sign(says=_ILLEGAL, beside=Pattern(r"transformers==5\.[23]\b"), unless=_NCCL),
-        Sign(says=_ILLEGAL, frames=(("flash_attn", "flash_attention"),), unless=_NCCL, certainty=Certainty.POSSIBLE),
+        Sign(says=_ILLEGAL_ACCESS_PATTERN, beside=_MROPE_MODEL, unless=_NCCL),
+        Sign(says=_ILLEGAL_ACCESS_PATTERN, beside=Pattern(r"transformers==5\.[23]\b"), unless=_NCCL),
         Sign(
-            says=_ILLEGAL,
+            says=_ILLEGAL_ACCESS_PATTERN,
+            frames=(("flash_attn", "flash_attention"),),
+            unless=_NCCL,
+            certainty=Certainty.POSSIBLE,
+        ),
+        Sign(
+            says=_ILLEGAL_ACCESS_PATTERN,
             outside=("vllm", "sglang"),
             beside=Pattern(r"AcceleratorError|cudaErrorIllegalAddress|transformers==5\."),
             unless=_ELSEWHERE,
@@ -24,7 +29,7 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Such a model, flash-attention asked for, and a transformers of the two releases."""
-        model, asked = run.model, _flash(run)
+        model, asked = run.model, _flash_attention_field(run)
         if model is None or asked is None or not environment.within("transformers", ">=5.2,<5.4"):
             return
         if not any(_MROPE_MODEL.search(name) for name in (model.name, *model.architectures)):
@@ -40,7 +45,7 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
         )
 
 
-def _flash(run: Run) -> Field | None:
+def _flash_attention_field(run: Run) -> Field | None:
     """Where flash-attention is asked for."""
     for name in ("attn_implementation", "attn_impl", "flash_attn"):
         field = run.arguments.get(name)

@@ -11,9 +11,9 @@ _BARE = Pattern(
     r"undefined symbol:? ?_?Z?\w+|libtorch_cuda_c\w+\.so: cannot open shared object|libcudart\.so[.\d]*: cannot open "
     r"shared object|No module named 'flash_attn_2_cuda'"
 )
-_FLASH = Pattern(r"(?i)flash[-_ ]?att(?:n|ention)")
-_IMPORTS = Pattern(r"^\s*import flash_attn(?:_\d)?_cuda\b|^\s*import flash_attn_cuda\b")
-_NO_FLASH = Pattern(
+_FLASH_ATTENTION_PATTERN = Pattern(r"(?i)flash[-_ ]?att(?:n|ention)")
+_FLASH_IMPORT_PATTERN = Pattern(r"^\s*import flash_attn(?:_\d)?_cuda\b|^\s*import flash_attn_cuda\b")
+_OTHER_LIBRARY_PATTERN = Pattern(
     r"libbitsandbytes|libcusparse|libnccl|libcublas|torch_npu|libc10|libtorch_cuda\.so|libtorch_cpu|nvJitLink|_vllm_|mmcv"
 )
 _CURE = (
@@ -32,7 +32,7 @@ class FlashAttnUndefinedSymbol(Hazard):
         wheel, torch = environment.version("flash-attn"), environment.version("torch")
         if wheel is None or torch is None or wheel.local is None or not together(environment, "flash-attn", "torch"):
             return
-        named = _FOR_TORCH.search(wheel.local)
+        named = _TORCH_BUILD_PATTERN.search(wheel.local)
         minor = ".".join(map(str, torch.release[:2]))
         if named is None or named.group(1) == minor:
             return
@@ -56,9 +56,9 @@ class FlashAttnUndefinedSymbol(Hazard):
                 certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
             )
             return
-        cut = next((error for error, code in cut_off(log) if _IMPORTS.search(code)), None)
+        cut = next((error for error, code in cut_off(log) if _FLASH_IMPORT_PATTERN.search(code)), None)
         bare = first(log, _BARE) or cut
-        if bare is None or log.find(_FLASH) is None or first(log, _NO_FLASH):
+        if bare is None or log.find(_FLASH_ATTENTION_PATTERN) is None or first(log, _OTHER_LIBRARY_PATTERN):
             return
         yield self.log_finding(
             bare,
@@ -72,4 +72,4 @@ class FlashAttnUndefinedSymbol(Hazard):
 _CAUSE = translated("flash-attn's compiled library needs a PyTorch symbol that the installed PyTorch does not have.")
 
 
-_FOR_TORCH = Pattern(r"torch(\d+\.\d+)")
+_TORCH_BUILD_PATTERN = Pattern(r"torch(\d+\.\d+)")

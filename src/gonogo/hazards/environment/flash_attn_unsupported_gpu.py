@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._machine import asks_for_flash_attention, weakest
+from gonogo.hazards.environment._machine import flash_attention_request, weakest_gpu
 from gonogo.hazards.environment._surroundings import first, old_gpu, outside_training
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
@@ -9,7 +9,7 @@ _REFUSED = Pattern(
     r"|turing|v100|t4)"
     r"|FlashAttention backward for head dim > \d+ requires A100 or H100"
 )
-_OF_SGLANG = Pattern(r"flash_attn at sgl-kernel is only supported on sm\d+")
+_SGLANG_REFUSAL_PATTERN = Pattern(r"flash_attn at sgl-kernel is only supported on sm\d+")
 _CURE = (
     translated(
         'Turn it off: attn_implementation="sdpa" (or "eager"); flash_attn: disabled / sdpa (LLaMA-Factory), '
@@ -20,7 +20,7 @@ _CURE = (
 )
 
 
-_CURE_OF_SGLANG = translated(
+_SGLANG_CURE = translated(
     "Use another backend: --attention-backend triton or flashinfer (torch_sdpa for SGLang's diffusion models)"
 )
 
@@ -28,10 +28,10 @@ _CURE_OF_SGLANG = translated(
 class FlashAttnUnsupportedGpu(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """flash-attn asked for, on cards older than Ampere."""
-        found = weakest(environment)
+        found = weakest_gpu(environment)
         if found is None or found[1] >= (8, 0):
             return
-        asked = asks_for_flash_attention(run)
+        asked = flash_attention_request(run)
         if asked is None:
             return
         gpu, (major, minor) = found
@@ -48,11 +48,11 @@ class FlashAttnUnsupportedGpu(Hazard):
         """flash-attn's own words, which have one cause."""
         evidence = first(log, _REFUSED)
         if evidence is None:
-            if sglang := first(log, _OF_SGLANG):
+            if sglang := first(log, _SGLANG_REFUSAL_PATTERN):
                 yield self.log_finding(
                     sglang,
                     translated("SGLang uses FlashAttention 3, but sgl-kernel has none for this GPU."),
-                    cure=_CURE_OF_SGLANG,
+                    cure=_SGLANG_CURE,
                     certainty=Certainty.LIKELY,
                     confirm=translated("torch.cuda.get_device_capability() is neither (9, 0) nor (8, …)"),
                 )
@@ -63,6 +63,6 @@ class FlashAttnUnsupportedGpu(Hazard):
             translated("flash-attn is used on a GPU older than Ampere, for which it has no kernels."),
             cure=_CURE,
             certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
-            also=(old,) if old else (),
+            extra_evidence=(old,) if old else (),
             confirm=translated('The run ends with "FlashAttention only supports Ampere GPUs or newer"'),
         )

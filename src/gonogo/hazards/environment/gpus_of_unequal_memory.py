@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.training_script import several_a_node
+from gonogo.hazards.facts.training_script import has_several_processes_per_node
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
 
 
@@ -7,7 +7,12 @@ class GpusOfUnequalMemory(Hazard):
         """Cards whose memory differs by more than a tenth, all of them in use."""
         sizes = [gpu.memory for gpu in environment.gpus if gpu.memory]
         launch = run.launch
-        if launch is None or len(sizes) < 2 or len(sizes) != len(environment.gpus) or not several_a_node(run):
+        if (
+            launch is None
+            or len(sizes) < 2
+            or len(sizes) != len(environment.gpus)
+            or not has_several_processes_per_node(run)
+        ):
             return
         smallest, largest = min(sizes), max(sizes)
         used = launch.processes_per_node.number

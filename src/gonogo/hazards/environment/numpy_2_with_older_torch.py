@@ -10,12 +10,12 @@ class Numpy2WithOlderTorch(UnfitVersions):
         numpy, torch = environment.packages.get("numpy"), environment.packages.get("torch")
         for finding in super().in_environment(environment, run):
             # A release that only came of resolving an open line hurts for sure what turns arrays into tensors.
-            sure = (numpy is not None and numpy.written) or _converts(run)
+            sure = (numpy is not None and numpy.written) or _converts_to_or_from_numpy(run)
             certainty = finding.certainty if sure or finding.certainty is not Certainty.CERTAIN else Certainty.LIKELY
             yield replace(finding, certainty=certainty)
         if numpy is None or torch is None or torch.place is None or numpy.place is None or torch.version is None:
             return
-        if _below_2(numpy.specifier) or not environment.within("torch", "<2.3"):
+        if _may_exclude_numpy_2(numpy.specifier) or not environment.within("torch", "<2.3"):
             return
         if any("<2" in each.specifier.replace(" ", "").split(",") for each in environment.packages.values()):
             return
@@ -34,10 +34,10 @@ class Numpy2WithOlderTorch(UnfitVersions):
         )
 
 
-def _converts(run: Run) -> bool:
+def _converts_to_or_from_numpy(run: Run) -> bool:
     return any(any(script.calls("torch.from_numpy", "*.numpy")) for script in run.scripts)
 
 
-def _below_2(specifier: str) -> bool:
+def _may_exclude_numpy_2(specifier: str) -> bool:
     """Whether a specifier has an upper limit, which numpy 2 may be above."""
     return any(sign in specifier for sign in ("<", "==", "~="))

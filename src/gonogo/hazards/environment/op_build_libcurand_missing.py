@@ -1,6 +1,10 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator
-from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
+from gonogo.hazards.environment._machine import cpu_adam_needs_cuda, operator
+from gonogo.hazards.environment._op_build import (
+    CLEAR_EXTENSIONS_CURE,
+    FIND_BUILD_ERROR_CURE,
+    find_unexplained_build_failure,
+)
 from gonogo.hazards.environment._surroundings import first
 from gonogo.hazards.facts.installed import span_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
@@ -26,17 +30,17 @@ _CURE = (
         "With only PyTorch's own CUDA libraries: cd site-packages/torch/lib && ln -s "
         "../../nvidia/curand/lib/libcurand.so.10 libcurand.so"
     ),
-    CLEAR,
+    CLEAR_EXTENSIONS_CURE,
 )
 
 
 class OpBuildLibcurandMissing(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """conda's bare compiler, with a DeepSpeed that links the CPU's Adam with curand."""
-        if environment.has("cuda-nvcc") is not True or any(environment.has(name) for name in _WITH_CURAND):
+        if environment.has("cuda-nvcc") is not True or any(environment.has(name) for name in _PACKAGES_WITH_CURAND):
             return
         adam = operator(run, "cpu_adam")
-        links = cpu_adam_takes_cuda(environment)
+        links = cpu_adam_needs_cuda(environment)
         if adam is None or links is False:
             return
         yield self.finding(
@@ -47,7 +51,7 @@ class OpBuildLibcurandMissing(Hazard):
             certainty=Certainty.LIKELY if links else Certainty.POSSIBLE,
             cure=_CURE[:2],
             spans=(span_of(environment, "cuda-nvcc"), adam.span, span_of(environment, "deepspeed")),
-            confirm=FIND_THE_ERROR,
+            confirm=FIND_BUILD_ERROR_CURE,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -66,9 +70,9 @@ class OpBuildLibcurandMissing(Hazard):
                 translated("The CUDA toolkit that the operator is built with is incomplete."),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=FIND_THE_ERROR,
+                confirm=FIND_BUILD_ERROR_CURE,
             )
-        elif evidence := unexplained_build(log):
+        elif evidence := find_unexplained_build_failure(log):
             yield self.log_finding(
                 evidence,
                 translated(
@@ -77,8 +81,8 @@ class OpBuildLibcurandMissing(Hazard):
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=(FIND_THE_ERROR, translated('It then says "cannot find -lcurand".')),
+                confirm=(FIND_BUILD_ERROR_CURE, translated('It then says "cannot find -lcurand".')),
             )
 
 
-_WITH_CURAND = ("cuda-toolkit", "cuda", "cuda-libraries-dev", "libcurand-dev", "cudatoolkit-dev", "libcurand")
+_PACKAGES_WITH_CURAND = ("cuda-toolkit", "cuda", "cuda-libraries-dev", "libcurand-dev", "cudatoolkit-dev", "libcurand")

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import NOT_PREBUILT, operators
-from gonogo.hazards.environment._op_build import FIND_THE_ERROR, unexplained_build
+from gonogo.hazards.environment._op_build import FIND_BUILD_ERROR_CURE, find_unexplained_build_failure
 from gonogo.hazards.environment._surroundings import first
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, translated
 
@@ -9,7 +9,9 @@ _MISSING = Pattern(
     r"|No such file or directory: '(?:\S*/)?ninja'"
     r"|ninja: (?:command )?not found|Command '\['(?:which', 'ninja|ninja', '--version)'\]'"
 )
-_NINJA_RAN = Pattern(r"\['ninja', '-v'|ninja: build stopped|Emitting ninja build file|Building extension module")
+_NINJA_RAN_PATTERN = Pattern(
+    r"\['ninja', '-v'|ninja: build stopped|Emitting ninja build file|Building extension module"
+)
 _CURE = (
     translated("pip install ninja on every node, in the environment of the run"),
     translated(
@@ -47,7 +49,7 @@ class OpBuildNinjaMissing(Hazard):
                 translated("PyTorch builds extensions with the program ninja, but the process can't find it."),
                 cure=_CURE,
             )
-        elif (evidence := unexplained_build(log)) and log.find(_NINJA_RAN) is None:
+        elif (evidence := find_unexplained_build_failure(log)) and log.find(_NINJA_RAN_PATTERN) is None:
             yield self.log_finding(
                 evidence,
                 translated(
@@ -56,5 +58,5 @@ class OpBuildNinjaMissing(Hazard):
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,  # the rarest of the reasons: it stands after the others
-                confirm=(FIND_THE_ERROR, translated('It then says "Ninja is required".')),
+                confirm=(FIND_BUILD_ERROR_CURE, translated('It then says "Ninja is required".')),
             )

@@ -1,8 +1,12 @@
 from gonogo.evidence.environment.compatibility import architecture
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.environment._machine import capability_of, operator, variable
-from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
+from gonogo.hazards.environment._machine import compute_capability_of, operator, variable
+from gonogo.hazards.environment._op_build import (
+    CLEAR_EXTENSIONS_CURE,
+    FIND_BUILD_ERROR_CURE,
+    find_unexplained_build_failure,
+)
 from gonogo.hazards.environment._surroundings import first, text_of
 from gonogo.hazards.facts.installed import span_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
@@ -23,7 +27,7 @@ _CURE = (
         'If the toolkit must stay: export TORCH_CUDA_ARCH_LIST="8.0;8.6+PTX" (the newest that nvcc --list-gpu-arch '
         "names, with +PTX)"
     ),
-    CLEAR,
+    CLEAR_EXTENSIONS_CURE,
 )
 
 
@@ -37,7 +41,7 @@ class OpBuildNvccArchUnsupported(Hazard):
         if fused.name == "cpu_adam" and environment.within("deepspeed", "<=0.14.2") is not True:
             return  # newer ones compile it without CUDA
         for gpu in environment.gpus:
-            capability = capability_of(gpu)
+            capability = compute_capability_of(gpu)
             known = architecture(capability) if capability is not None else None
             first_toolkit = parse_version(known.first) if known is not None else None
             if known is None or first_toolkit is None or toolkit >= first_toolkit:
@@ -72,7 +76,7 @@ class OpBuildNvccArchUnsupported(Hazard):
                 ),
                 cure=_CURE,
             )
-        elif evidence := unexplained_build(log):
+        elif evidence := find_unexplained_build_failure(log):
             old = log.find(_NEW_GPU) is not None and log.find(_OLD_TOOLKIT) is not None
             yield self.log_finding(
                 evidence,
@@ -82,7 +86,7 @@ class OpBuildNvccArchUnsupported(Hazard):
                 ),
                 cure=_CURE,
                 certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
-                confirm=(FIND_THE_ERROR, translated('It then says "Unsupported gpu architecture".')),
+                confirm=(FIND_BUILD_ERROR_CURE, translated('It then says "Unsupported gpu architecture".')),
             )
 
 

@@ -1,6 +1,10 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import NOT_PREBUILT, operators
-from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
+from gonogo.hazards.environment._op_build import (
+    CLEAR_EXTENSIONS_CURE,
+    FIND_BUILD_ERROR_CURE,
+    find_unexplained_build_failure,
+)
 from gonogo.hazards.environment._surroundings import first
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
@@ -14,7 +18,7 @@ _CURE = (
         "python3-devel), with its version"
     ),
     translated("Or use a conda or uv Python, which includes its headers"),
-    CLEAR,
+    CLEAR_EXTENSIONS_CURE,
 )
 
 
@@ -44,7 +48,7 @@ class OpBuildPythonHMissing(Hazard):
                 translated("The compiler can't find Python.h: the development files of this Python are not installed."),
                 cure=_CURE,
             )
-        elif evidence := unexplained_build(log):
+        elif evidence := find_unexplained_build_failure(log):
             yield self.log_finding(
                 evidence,
                 translated(
@@ -53,5 +57,5 @@ class OpBuildPythonHMissing(Hazard):
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=(FIND_THE_ERROR, translated('It then says "Python.h".')),
+                confirm=(FIND_BUILD_ERROR_CURE, translated('It then says "Python.h".')),
             )

@@ -3,26 +3,26 @@ from gonogo.hazards.facts.installed import describe_package, span_of, together
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, log_mentions
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, translated
 
-_CUDA = Pattern(r"^cu(\d\d)\d+")
-_OF_OTHERS = Pattern(r"(?i)flash[-_ ]?att(?:n|ention)|libbitsandbytes|import bitsandbytes")
+_CUDA_TAG_PATTERN = Pattern(r"^cu(\d\d)\d+")
+_OTHER_PACKAGES_PATTERN = Pattern(r"(?i)flash[-_ ]?att(?:n|ention)|libbitsandbytes|import bitsandbytes")
 """What loads such a library too, and has a hazard of its own."""
 
 
 class PackageCudaBuildMismatch(LoggedHazard):
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
         """Possible where the log speaks of a package whose own hazard tells of such a library."""
-        return Certainty.POSSIBLE if log_mentions(log, _OF_OTHERS) else sign.certainty
+        return Certainty.POSSIBLE if log_mentions(log, _OTHER_PACKAGES_PATTERN) else sign.certainty
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A package whose version names another CUDA than torch's does (``+cu130`` beside ``+cu128``)."""
         torch = environment.version("torch")
-        mine = _CUDA.search(torch.local or "") if torch is not None else None
+        mine = _CUDA_TAG_PATTERN.search(torch.local or "") if torch is not None else None
         if torch is None or mine is None:
             return
         for name in environment.packages:
             version = environment.version(name)
             local = version.local if version is not None else None
-            named = _CUDA.search(local or "")
+            named = _CUDA_TAG_PATTERN.search(local or "")
             if name == "torch" or named is None or named.group(1) == mine.group(1):
                 continue
             if not together(environment, name, "torch"):

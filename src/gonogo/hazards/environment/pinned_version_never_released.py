@@ -12,11 +12,11 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, S
 
 if TYPE_CHECKING:
     from packaging.version import Version
-_MAY_GO_ON = 3
+_OPEN_SERIES_COUNT = 3
 """How many of the newest series may have got another release since the table was made."""
 
 
-class Released(msgspec.Struct, frozen=True):
+class ReleaseSeries(msgspec.Struct, frozen=True):
     """The last release of each minor version of a package, the oldest first."""
 
     package: str
@@ -25,7 +25,7 @@ class Released(msgspec.Struct, frozen=True):
 
 
 class _Table(msgspec.Struct, frozen=True):
-    released: tuple[Released, ...]
+    released: tuple[ReleaseSeries, ...]
 
 
 class PinnedVersionNeverReleased(Hazard):
@@ -37,7 +37,7 @@ class PinnedVersionNeverReleased(Hazard):
             version = environment.version(name)
             if version is None or not from_file(environment, name):
                 continue
-            past_the_last = never_released(name, version)
+            past_the_last = find_unreleased(name, version)
             if past_the_last is None:
                 continue
             near, old = past_the_last
@@ -54,13 +54,13 @@ class PinnedVersionNeverReleased(Hazard):
 
 
 @cache
-def _rows() -> tuple[Released, ...]:
+def _rows() -> tuple[ReleaseSeries, ...]:
     data = (TABLES / "compatibility" / "released.json").read_bytes()
     return msgspec.json.decode(data, type=_Table).released
 
 
 @lru_cache(maxsize=256)
-def never_released(package: str, version: Version) -> tuple[tuple[str, ...], bool] | None:
+def find_unreleased(package: str, version: Version) -> tuple[tuple[str, ...], bool] | None:
     """For a version past the last of its series: the nearest releases, and whether the series is surely at its end.
 
     None where there is such a release, or may have been (one that was taken back can still be installed).
@@ -75,4 +75,4 @@ def never_released(package: str, version: Version) -> tuple[tuple[str, ...], boo
         return None
     at = [index for index, one in enumerate(last) if one < version][-1]
     near = tuple(str(one) for one in last[at : at + 2])
-    return near, at < len(last) - _MAY_GO_ON
+    return near, at < len(last) - _OPEN_SERIES_COUNT

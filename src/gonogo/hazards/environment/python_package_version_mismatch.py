@@ -1,30 +1,40 @@
-from gonogo.evidence.environment.compatibility import known_bad, required_by
+from gonogo.evidence.environment.compatibility import known_bad, requirements_of_release
+from gonogo.evidence.failure.api_mismatch import (
+    CALL_MISMATCH_FORMS,
+    ApiMismatch,
+    api_mismatch_of_error,
+    trainer_config_class,
+)
 from gonogo.evidence.failure.message import parsed_message
-from gonogo.evidence.failure.misfit import FORMS_OF_CALLS, Misfit, config_of_trainer, misfit_of
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.evidence.log.match import one_line
+from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.hazards.environment._model_names import MODEL_CLASS
-from gonogo.hazards.environment._moved_names import moved, named_by_line, seems_of_another_release
+from gonogo.hazards.environment._moved_names import moved, release_mismatch_certainty, release_mismatch_line
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
-from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.facts.installed import certainty_of_versions, fault_findings, together
+from gonogo.hazards.facts.installed import certainty_of_versions, known_bad_version_findings, together
+from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Text, translated
-from gonogo.hazards.version_rule import pair_finding, requirement_of
+from gonogo.hazards.version_rule import pair_finding, requirements_of_package
 
-_FAMILY = (
+_PACKAGE_NAMES_PATTERN = (
     r"(?:transformers|peft|accelerate|trl|diffusers|huggingface_hub|tokenizers|datasets|bitsandbytes|optimum"
     r"|auto_gptq|gptqmodel"
     r"|safetensors|torchao|torchvision|torch|numpy|numpy\.core|pydantic|swift|unsloth\w*|liger_kernel|evaluate|triton"
     r"|vllm|sglang|verl|megatron|apex|flash_attn|ray|openrlhf|llamafactory|tensordict|compressed_tensors|lightning)"
 )
-_NAME = Pattern(rf"cannot import name '(\w+)'? from '({_FAMILY}(?:\.[\w.]+)?)'|No module named '({_FAMILY})\.[\w.]+'")
+_NAME = Pattern(
+    rf"cannot import name '(\w+)'? from '({_PACKAGE_NAMES_PATTERN}(?:\.[\w.]+)?)'"
+    rf"|No module named '({_PACKAGE_NAMES_PATTERN})\.[\w.]+'"
+)
 _INSTALLED = Pattern(r"cannot import name '\w+' from '[\w.]+' \(\S*(?:site|dist)-packages/")
 """An installed package that lacks what is imported of it."""
-_OF_AN_OBJECT = Pattern(r"'[A-Z]\w{3,80}' object has no attribute '[a-z_]\w*'|module '[\w.]+' has no attribute '\w+'")
-_PATCHED = ("unsloth", "vllm/", "sglang/", "verl/", "trl/", "peft/", "megatron/", "swift/", "llamafactory/")
-_BASE = Pattern(r"(?:from|named) '(?:torch|numpy|pydantic|swift|triton|evaluate)\b")
-_PAIR = Pattern(
+_MISSING_ATTRIBUTE_PATTERN = Pattern(
+    r"'[A-Z]\w{3,80}' object has no attribute '[a-z_]\w*'|module '[\w.]+' has no attribute '\w+'"
+)
+_PATCHING_FRAMEWORKS = ("unsloth", "vllm/", "sglang/", "verl/", "trl/", "peft/", "megatron/", "swift/", "llamafactory/")
+_BASE_PACKAGE_PATTERN = Pattern(r"(?:from|named) '(?:torch|numpy|pydantic|swift|triton|evaluate)\b")
+_KNOWN_MISMATCH_PATTERN = Pattern(
     r"cannot import name '(?:EncoderDecoderCache|HybridCache|top_k_top_p_filtering|is_torch_tpu_available"
     r"|AutoModelForCausalLMWithValueHead|AutoModelForVision2Seq|MODEL_FOR_VISION_2_SEQ_MAPPING(?:_NAMES)?|SpecialTokensMixin"
     r"|AutoModelWithLMHead|SinkCache|SlidingWindowCache|OffloadedCache|BeamSearchScorer|TRANSFORMERS_CACHE"
@@ -53,22 +63,22 @@ _WRAPPED = Pattern(
     r"|Failed to import transformers\.(?:trainer|training_args|modeling_utils|integrations)\b"
     r"|Could not import module '\w+'"
 )
-_REQUIRED_BY = Pattern(r"is required by ([A-Za-z][\w.-]{0,60}\w)")
-_LOADER = Pattern(r"cannot open shared object file|undefined symbol|DLL load failed")
-_NO_PACKAGE = Pattern(r"No module named '\w+'")
+_REQUIRED_BY_PATTERN = Pattern(r"is required by ([A-Za-z][\w.-]{0,60}\w)")
+_SHARED_LIBRARY_PATTERN = Pattern(r"cannot open shared object file|undefined symbol|DLL load failed")
+_NO_MODULE_PATTERN = Pattern(r"No module named '\w+'")
 _IMPORT = Pattern(
     r"^\s*(?:from (?:\.|transformers|peft|accelerate|trl|diffusers|huggingface_hub|tokenizers)\S* import"
     r"|import (?:transformers|peft|accelerate|trl|diffusers)\b)"
 )
 _ARGUMENT = Pattern(r"\w+\(\) (?:got an unexpected keyword argument|takes (?:from )?\d+)")
-_FIXED_CALL = Pattern(
+_KNOWN_SIGNATURE_PATTERN = Pattern(
     r"compute_loss\(\) got an unexpected keyword argument 'num_items|unwrap_model\(\) got an unexpect"
     r"ed keyword argument"
     r"|Accelerator\.__init__\(\) got an unexpected keyword argument '(?:use_seedable_sampler|dispatch_batches"
     r"|even_batches|split_batches|dataloader_config|logging_dir)'"
 )
 """What one library passes to another in its own code, with a name that is right in some release."""
-_OF_DDP = Pattern(r"'\w*(?:DistributedDataParallel|DataParallel)' object has no attribute '_[a-z]\w+'")
+_DDP_ATTRIBUTE_PATTERN = Pattern(r"'\w*(?:DistributedDataParallel|DataParallel)' object has no attribute '_[a-z]\w+'")
 _KNOWN_KEYWORD = Pattern(
     r"argument '(?:tokenizer|processing_class|max_seq_length|max_prompt_length|dataset_text_field|dataset_kwargs"
     r"|model_init_kwargs|evaluation_strategy|eval_strategy|evaluate_during_training|include_num_input_tokens_seen"
@@ -80,7 +90,7 @@ _KNOWN_KEYWORD = Pattern(
     r"|fsdp_transformer_layer_cls_to_wrap|overwrite_output_dir|save_safetensors|ref_model_init_kwargs)'"
 )
 _KEYWORD = Pattern(r"\(\) got an unexpected keyword argument")
-_OF_WRAPPER = Pattern(
+_WRAPPER_KEYWORD_PATTERN = Pattern(
     r"(?:FullyShardedDataParallel|DistributedDataParallel|DeepSpeedEngine|\bInit)\.__init__\(\) got an unexpected "
     r"keyword"
 )
@@ -89,14 +99,14 @@ _SETTINGS = Pattern(
     r"\w*(?:TrainingArguments|Trainer|Config|Accelerator)\.__init__\(\) got an unexpected keyword argument"
 )
 _ATTRIBUTE = Pattern(
-    rf"module '{_FAMILY}[\w.]*' has no attribute|'(?:Accelerator|AcceleratorState|PartialState"
+    rf"module '{_PACKAGE_NAMES_PATTERN}[\w.]*' has no attribute|'(?:Accelerator|AcceleratorState|PartialState"
     rf"|GenerationConfig|TrainingArguments"
     r"|DynamicCache|PeftModel\w*|LoraConfig|\w*Trainer|AdamW|Linear4bit|Linear8bitLt|MatmulLtState|Params4bit|Int8Params"
     r"|QuantState|BitsAndBytesConfig|(?:SFT|DPO|GRPO|RLOO|PPO|KTO|ORPO|CPO|GKD|Reward)Config)' object has no attribute"
 )
-_MEANT_FOR_ANOTHER = Pattern(r"object has no attribute '(?:get|items|keys|append|mean)'")
+_WRONG_OBJECT_PATTERN = Pattern(r"object has no attribute '(?:get|items|keys|append|mean)'")
 """A dict, a list or a tensor was meant: a program hands on the wrong object."""
-_OF_A_PLUGIN = Pattern(
+_PLUGIN_ATTRIBUTE_PATTERN = Pattern(
     r"'(?:FullyShardedDataParallelPlugin|DeepSpeedPlugin|MegatronLMPlugin|TorchDynamoPlugin|ProjectConfiguration"
     r"|DataLoaderConfiguration|GradientAccumulationPlugin)' object has no attribute"
 )
@@ -107,7 +117,7 @@ _WRAPPER = Pattern(
 )
 """What a training framework calls of torch or DeepSpeed, with the keywords of the release that it was written for."""
 _GLOB = Pattern(r"Invalid pattern: '\*\*' can only be an entire path component")
-_CURE_OF_GLOB = (
+_GLOB_CURE = (
     translated("pip install -U datasets (2.15 or newer), or keep it and use fsspec==2023.9.2"),
     translated("If your own data_files has such a pattern: use data/**/*.json instead of data/**.json"),
 )
@@ -126,8 +136,8 @@ _CURE = (
 class PythonPackageVersionMismatch(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """What one package requires of another, by its own metadata, against what is beside it."""
-        for asking in _ASKING:
-            for row in requirement_of(environment, asking):
+        for asking in _REQUIRING_PACKAGES:
+            for row in requirements_of_package(environment, asking):
                 for name, specifier in row.requires.items():
                     if name in _LEFT_OUT.get(asking, ()) or not together(environment, asking, name):
                         continue
@@ -135,16 +145,16 @@ class PythonPackageVersionMismatch(Hazard):
                         continue
                     if (asking, name) == ("transformers", "peft") and not environment.within("transformers", ">=5"):
                         continue  # before 5 it is asked of load_adapter alone
-                    raises = asking == "transformers" and name in _AT_IMPORT
+                    raises = asking == "transformers" and name in _CHECKED_AT_IMPORT
                     sure = certainty_of_versions(environment, run, asking, name) if raises else Certainty.LIKELY
                     if (asking, name) == ("transformers", "peft"):
                         sure = Certainty.POSSIBLE  # asked where transformers itself loads or adds an adapter
                     effect = _IMPORT_FAILS if raises else _REFUSED
                     yield pair_finding(self, environment, (asking, name, specifier), effect, sure)
-        shows = ("import",) if with_trainer(run) is False else ("import", "trainer")
+        shows = ("import",) if uses_trainer(run) is False else ("import", "trainer")
         for package in ("peft", "accelerate"):
             rows = [row for when in shows for row in known_bad(package) if row.when == when]
-            yield from fault_findings(self, rows, environment, run)
+            yield from known_bad_version_findings(self, rows, environment, run)
 
     def in_log(self, log: FailureLog) -> Findings:
         """What one package misses in another; more surely where a library's own frame misses it."""
@@ -153,27 +163,27 @@ class PythonPackageVersionMismatch(Hazard):
             certainty = _certainty(error)
             if certainty is not None:
                 yield self._found(log, error, Certainty.POSSIBLE if outside else certainty)
-        if (said := named_by_line(log)) is not None:
+        if (said := release_mismatch_line(log)) is not None:
             yield self.log_finding(said, _CAUSE, cure=_CURE, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)
-        if line := log.find(_PAIR) or log.find(_NAME):
+        if line := log.find(_KNOWN_MISMATCH_PATTERN) or log.find(_NAME):
             keyword = "unexpected keyword argument" in line.text and _KNOWN_KEYWORD.search(line.text) is None
-            sure = _PAIR.search(line.text) is not None and not keyword and not outside
+            sure = _KNOWN_MISMATCH_PATTERN.search(line.text) is not None and not keyword and not outside
             certainty = Certainty.LIKELY if sure else Certainty.POSSIBLE
             if not (keyword and any(error.innermost is not None for error in log.errors_of("TypeError"))):
                 yield self.log_finding(line, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
         if glob := first(log, _GLOB):
-            yield self.log_finding(glob, _CAUSE, cure=_CURE_OF_GLOB, certainty=Certainty.LIKELY, confirm=_CONFIRM)
-        if cut := next((error for error, code in cut_off(log) if _stack_imports(error, code)), None):
+            yield self.log_finding(glob, _CAUSE, cure=_GLOB_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM)
+        if cut := next((error for error, code in cut_off(log) if _truncated_in_library_import(error, code)), None):
             yield self._found(log, cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
         if (evidence := first(log, _WRAPPED)) and not _absent(log):
-            wrapped = next((error for error in log.errors if _WRAPPED.search(one_line(error.message))), None)
+            wrapped = next((error for error in log.errors if _WRAPPED.search(collapse_whitespace(error.message))), None)
             told = _named(log, wrapped) if wrapped is not None else None
             cause, cure = told if told is not None else (_CAUSE, _CURE)
             yield self.log_finding(
                 evidence,
                 cause,
                 cure=cure,
-                certainty=Certainty.POSSIBLE if outside or first(log, _LOADER) else Certainty.LIKELY,
+                certainty=Certainty.POSSIBLE if outside or first(log, _SHARED_LIBRARY_PATTERN) else Certainty.LIKELY,
                 confirm=_CONFIRM,
             )
 
@@ -189,7 +199,7 @@ def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]]
     for package in parsed_message(error.type, error.message).packages:
         if package.required:
             there = package.version or versions.get(package.name, "")
-            by = _REQUIRED_BY.search(one_line(error.message))
+            by = _REQUIRED_BY_PATTERN.search(collapse_whitespace(error.message))
             asks = by.group(1) if by is not None else ""
             return (
                 Text(
@@ -210,17 +220,17 @@ def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]]
                     ),
                 ),
             )
-    misfit = misfit_of(error, versions)
+    misfit = api_mismatch_of_error(error, versions)
     if misfit is None or not misfit.lacks or misfit.lacks == misfit.asks:
         return None
     lacks, asks = (f"{name} {version}".strip() for name, version in (misfit[1:3], misfit[3:5]))
     name = misfit.names[0] if misfit.names else misfit.subject
-    fits = _required_of(misfit.asks, misfit.asks_version, misfit.lacks)
+    fits = _required_versions(misfit.asks, misfit.asks_version, misfit.lacks)
     other = misfit.asks or translated("your own code") if misfit.asks or misfit.by_user else None
     if other is None:
         return None
-    if not misfit.asks and misfit.form in FORMS_OF_CALLS:
-        return _of_your_call(misfit, lacks)
+    if not misfit.asks and misfit.form in CALL_MISMATCH_FORMS:
+        return _cause_of_user_call(misfit, lacks)
     return (
         translated("{asks} needs {what}, which {lacks} does not have: the two releases don't match{fits}.").format(
             asks=asks or other,
@@ -242,37 +252,37 @@ def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]]
     )
 
 
-def _of_your_call(misfit: Misfit, lacks: str) -> tuple[Text, tuple[Text, ...]]:
+def _cause_of_user_call(api_mismatch: ApiMismatch, package_release: str) -> tuple[Text, tuple[Text, ...]]:
     """Cause and cures where the user's own line calls what another release of a package takes."""
-    listed = ", ".join(misfit.names)
+    listed = ", ".join(api_mismatch.names)
     cures = [
         translated(
             "Call it the way {lacks} expects (help({subject}), or its changelog), or install the release of "
             "{package} that the line was written for"
-        ).format(lacks=lacks, subject=misfit.subject, package=misfit.lacks)
+        ).format(lacks=package_release, subject=api_mismatch.subject, package=api_mismatch.lacks)
     ]
-    if config := config_of_trainer(misfit.subject):
-        cures.insert(0, _INTO_THE_CONFIG.format(names=listed, config=config))
+    if config := trainer_config_class(api_mismatch.subject):
+        cures.insert(0, _MOVE_TO_CONFIG_CURE.format(names=listed, config=config))
     return translated("Your line calls {subject} with {names}, which {lacks} does not take.").format(
-        subject=misfit.subject, names=listed, lacks=lacks
+        subject=api_mismatch.subject, names=listed, lacks=package_release
     ), tuple(cures)
 
 
-_INTO_THE_CONFIG = translated(
+_MOVE_TO_CONFIG_CURE = translated(
     "If {names} is a training setting, give it to the trainer's arguments: {config}({names}=…)"
 )
 
 
-def _required_of(package: str, version: str, other: str) -> str:
+def _required_versions(package: str, version: str, other: str) -> str:
     """The versions of another package that a release requires, by the tables; empty where they don't know."""
-    for requirement in required_by(package, version) if package and version else ():
+    for requirement in requirements_of_release(package, version) if package and version else ():
         if other in requirement.requires:
             return requirement.requires[other]
     return ""
 
 
-_ASKING = ("transformers", "peft", "trl", "accelerate")
-_AT_IMPORT = ("tokenizers", "huggingface-hub", "safetensors")
+_REQUIRING_PACKAGES = ("transformers", "peft", "trl", "accelerate")
+_CHECKED_AT_IMPORT = ("tokenizers", "huggingface-hub", "safetensors")
 """What transformers looks at when it is imported: it then raises."""
 _LEFT_OUT = {"transformers": ("accelerate", "deepspeed", "torch"), "trl": ("deepspeed", "peft")}
 """What transformers' integrations look at on their own, and what only an extra requires."""
@@ -285,59 +295,59 @@ def _certainty(error: LoggedError) -> Certainty | None:
     """How surely an exception is about versions; None where it is not."""
     message, last = error.message, error.innermost
     by_library = last is not None and is_library(last.path) and "transformers_modules" not in last.path
-    if error.type == "TypeError" and _PAIR.search(message):
+    if error.type == "TypeError" and _KNOWN_MISMATCH_PATTERN.search(message):
         # A keyword may be mistyped in the user's own call, or in settings that a library hands on.
-        if by_library and _FIXED_CALL.search(message):
+        if by_library and _KNOWN_SIGNATURE_PATTERN.search(message):
             return Certainty.CERTAIN
         known = _KNOWN_KEYWORD.search(message) is not None
-        if known or (by_library and _between_libraries(error)):
+        if known or (by_library and _is_between_libraries(error)):
             return Certainty.LIKELY
         return Certainty.POSSIBLE if last is None else None
-    if error.type in _TYPES and _PAIR.search(message):
+    if error.type in _TYPES and _KNOWN_MISMATCH_PATTERN.search(message):
         return Certainty.CERTAIN if by_library or last is None else Certainty.LIKELY
-    if error.type in ("ImportError", "ModuleNotFoundError") and _NAME.search(one_line(message)):
-        if not by_library and (MODEL_CLASS.search(message) or _BASE.search(message)):
+    if error.type in ("ImportError", "ModuleNotFoundError") and _NAME.search(collapse_whitespace(message)):
+        if not by_library and (MODEL_CLASS.search(message) or _BASE_PACKAGE_PATTERN.search(message)):
             return Certainty.POSSIBLE
         return Certainty.LIKELY
-    if error.type in ("ImportError", "ModuleNotFoundError") and _INSTALLED.search(one_line(message)):
+    if error.type in ("ImportError", "ModuleNotFoundError") and _INSTALLED.search(collapse_whitespace(message)):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
     if error.type == "TypeError" and _KEYWORD.search(message) and last is not None and _WRAPPER.search(last.code):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
-    if error.type == "TypeError" and _OF_WRAPPER.search(message):
+    if error.type == "TypeError" and _WRAPPER_KEYWORD_PATTERN.search(message):
         return Certainty.POSSIBLE
     if error.type == "TypeError" and _ARGUMENT.search(message) and not _CALLBACK.search(message):
-        if by_library and _between_libraries(error):
+        if by_library and _is_between_libraries(error):
             return Certainty.LIKELY
         named = _SETTINGS.search(message) or (last is None and _KNOWN_KEYWORD.search(message))
-        return Certainty.POSSIBLE if named or (by_library and _crosses(error)) else None
-    if error.type == "AttributeError" and _ATTRIBUTE.search(message) and _MEANT_FOR_ANOTHER.search(message):
+        return Certainty.POSSIBLE if named or (by_library and _crosses_packages(error)) else None
+    if error.type == "AttributeError" and _ATTRIBUTE.search(message) and _WRONG_OBJECT_PATTERN.search(message):
         return None
-    if error.type == "AttributeError" and _OF_DDP.search(message):
+    if error.type == "AttributeError" and _DDP_ATTRIBUTE_PATTERN.search(message):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE  # torch's own, which another release has
     cut = last is not None and _IMPORT.search(last.code) is not None  # what an import raises, it raises further in
     if error.type == "AttributeError" and _ATTRIBUTE.search(message) and (by_library or last is None or cut):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
-    if error.type == "AttributeError" and _OF_A_PLUGIN.search(message):
+    if error.type == "AttributeError" and _PLUGIN_ATTRIBUTE_PATTERN.search(message):
         return Certainty.LIKELY if by_library or last is None else Certainty.POSSIBLE
     if (renamed := moved(error)) is not None and "transformers_modules" not in (last.path if last else ""):
         return renamed
-    if error.type in ("AttributeError", "RuntimeError") and by_library and _OF_AN_OBJECT.search(message):
+    if error.type in ("AttributeError", "RuntimeError") and by_library and _MISSING_ATTRIBUTE_PATTERN.search(message):
         # One of these reaches into another's classes, or replaces them by its own.
-        return Certainty.POSSIBLE if error.passes(*_PATCHED) else None
-    return seems_of_another_release(error)
+        return Certainty.POSSIBLE if error.passes(*_PATCHING_FRAMEWORKS) else None
+    return release_mismatch_certainty(error)
 
 
 def _absent(log: FailureLog) -> bool:
     """True where a whole package is missing, which is no matter of versions."""
-    return log.find(_NO_PACKAGE) is not None
+    return log.find(_NO_MODULE_PATTERN) is not None
 
 
-def _stack_imports(error: LoggedError, code: str) -> bool:
+def _truncated_in_library_import(error: LoggedError, code: str) -> bool:
     """True where a traceback was cut while one training library imported from itself or from another."""
-    return _IMPORT.search(code) is not None and _between_libraries(error) and error.frame("deepspeed/") is None
+    return _IMPORT.search(code) is not None and _is_between_libraries(error) and error.frame("deepspeed/") is None
 
 
-def _between_libraries(error: LoggedError) -> bool:
+def _is_between_libraries(error: LoggedError) -> bool:
     """True where one training library called another: the mistake is no user's."""
     last = error.innermost
     return last is not None and any(
@@ -345,7 +355,7 @@ def _between_libraries(error: LoggedError) -> bool:
     )
 
 
-def _crosses(error: LoggedError) -> bool:
+def _crosses_packages(error: LoggedError) -> bool:
     """True where the frames lead out of one installed package into the next, and no user's frame stands between."""
     last = error.frames[-3:]
     packages = [str(found.group(1)) for frame in last if (found := _PACKAGE.search(frame.path))]

@@ -1,4 +1,4 @@
-from gonogo.evidence.guarded.ends import BREAKING, span_of_rank
+from gonogo.evidence.guarded.ends import MISMATCH_FACTS, rank_file_span
 from gonogo.evidence.guarded.records import Difference
 from gonogo.evidence.rehearsal.failures import few, shorten
 from gonogo.finding.ranks import ranks_text
@@ -16,7 +16,7 @@ _FACTS = {
     "cuda": translated("CUDA"),
     "torch seed": translated("torch's seed"),
 }
-_OF_THE_GPU = ("gpu", "gpu memory", "driver")
+_GPU_FACTS = ("gpu", "gpu memory", "driver")
 
 _CURES = {
     "breaks": translated(
@@ -54,7 +54,7 @@ class RanksSetUpDifferently(Hazard):
         for difference in compared.compared.differences:
             kind = _kind(difference.fact)
             named = _fact_name(difference.fact)
-            odd = _odd(difference)
+            odd = _differing_ranks(difference)
             yield self.finding(
                 translated("{what}: {values}.{details}").format(
                     what=named, values=_values(difference), details=_details(difference)
@@ -63,13 +63,13 @@ class RanksSetUpDifferently(Hazard):
                 certainty=Certainty.CERTAIN,
                 severity=_severity(kind),
                 cure=_CURES[kind],
-                spans=span_of_rank(compared),
+                spans=rank_file_span(compared),
                 ranks=odd,
             )
 
 
 def _kind(fact: str) -> str:
-    if fact in BREAKING:
+    if fact in MISMATCH_FACTS:
         return "breaks"
     if fact == "torch seed":
         return "seed"
@@ -77,7 +77,7 @@ def _kind(fact: str) -> str:
         return "data"
     if fact.isupper():
         return "nccl"
-    return "gpu" if fact in _OF_THE_GPU else "versions"
+    return "gpu" if fact in _GPU_FACTS else "versions"
 
 
 def _severity(kind: str) -> Severity:
@@ -93,7 +93,7 @@ def _fact_name(fact: str) -> Text:
     return _FACTS.get(fact, Text(fact, fact))
 
 
-def _odd(difference: Difference) -> tuple[int, ...]:
+def _differing_ranks(difference: Difference) -> tuple[int, ...]:
     """The ranks that differ from most."""
     groups = sorted(difference.values.values(), key=lambda ranks: (-len(ranks), ranks))
     return tuple(sorted(rank for ranks in groups[1:] for rank in ranks))

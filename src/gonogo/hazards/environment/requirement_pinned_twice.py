@@ -1,5 +1,5 @@
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.hazards.rule import Environment, Findings, Hazard, Run, translated
 
@@ -17,7 +17,7 @@ class RequirementPinnedTwice(Hazard):
 
     def _twice(self, source: SourceFile) -> Findings:
         pinned: dict[str, list[tuple[str, Place]]] = {}
-        for match in _PINNED.finditer(source.data.decode("latin-1")):
+        for match in _PINNED_PATTERN.finditer(source.data.decode("latin-1")):
             place = source.place(match.start(1), match.end(2))
             pinned.setdefault(canonical(match[1]), []).append((match[2], place))
         for name, found in pinned.items():
@@ -33,6 +33,6 @@ class RequirementPinnedTwice(Hazard):
             )
 
 
-_PINNED = compiled_when_used(
+_PINNED_PATTERN = lazy_compile(
     r"(?m)^[ \t]*([A-Za-z0-9][\w.-]*[A-Za-z0-9])(?:\[[^\]\n]*\])?[ \t]*==[ \t]*([\w.!+-]+)[ \t]*(?:#[^\n]*)?\r?$"
 )

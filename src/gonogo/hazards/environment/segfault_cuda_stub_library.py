@@ -17,9 +17,11 @@ _STUB = Pattern(
     r"You should always run with libnvidia-ml\.so|is a stub library|Linked to libnvidia-ml library at wrong path"
     r"|libnvidia-ml\.so in GDK package|CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|lib64/stubs/lib(?:cuda|nvidia-ml)"
 )
-_IN_SETUP = r"LD_LIBRARY_PATH=\S*stubs"
+_STUBS_IN_SETUP_PATTERN = r"LD_LIBRARY_PATH=\S*stubs"
 _SEGFAULT = Pattern(r"Segmentation fault|SIGSEGV|return code = -11|exitcode ?: -11")
-_AT_INIT = Pattern(r"init_distributed|Initializing TorchBackend|init_process_group|NCCL version|Bootstrap :")
+_INITIALIZATION_PATTERN = Pattern(
+    r"init_distributed|Initializing TorchBackend|init_process_group|NCCL version|Bootstrap :"
+)
 
 
 class SegfaultCudaStubLibrary(Hazard):
@@ -110,10 +112,10 @@ def _evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty]:
         return stub, Certainty.CERTAIN if crashed else Certainty.LIKELY
     if crashed is None:
         return None, Certainty.POSSIBLE
-    if log.setup.mentions(_IN_SETUP):
+    if log.setup.mentions(_STUBS_IN_SETUP_PATTERN):
         return crashed, Certainty.LIKELY
     last = [line.text for line in log.lines_before(crashed.line, 12)]
-    if not log.errors and any(_AT_INIT.search(text) for text in last):
+    if not log.errors and any(_INITIALIZATION_PATTERN.search(text) for text in last):
         return crashed, Certainty.POSSIBLE
     return None, Certainty.POSSIBLE
 

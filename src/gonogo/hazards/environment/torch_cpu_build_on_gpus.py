@@ -1,12 +1,12 @@
-from gonogo.evidence.environment.compatibility import cuda_of_torch_on_pypi
+from gonogo.evidence.environment.compatibility import pypi_torch_cuda
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, from_file, span_of
-from gonogo.hazards.facts.on_npu import ON_NPU
+from gonogo.hazards.facts.on_npu import NPU_PATTERN
 from gonogo.hazards.log_rule import log_mentions
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, translated
 
-ON_WINDOWS = Pattern(
+WINDOWS_PATTERN = Pattern(
     r"\b[A-Za-z]:\\[\w .\\-]|[\\/]python\.exe|\\torch\\|popen_spawn_win32|WinError|not supported in Windows"
 )
 """Its paths, its Python, its own way to start processes."""
@@ -20,10 +20,10 @@ class TorchCpuBuildOnGpus(Hazard):
             return
         if any(environment.has(name) for name in _PLUGINS):
             return
-        asked = _gpus(environment, run)
+        asked = _gpu_evidence(environment, run)
         if asked is None:
             return
-        cuda = cuda_of_torch_on_pypi(version.public) or "12.4"
+        cuda = pypi_torch_cuda(version.public) or "12.4"
         yield self.finding(
             translated("{torch} was built without CUDA, but the run is supposed to use GPUs.").format(
                 torch=describe_package(environment, "torch")
@@ -38,11 +38,11 @@ class TorchCpuBuildOnGpus(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """What such a build says where a tensor, or a process group, is to be on a GPU."""
         for error in log.errors_of(says=_SAID):
-            if log_mentions(log, ON_NPU):
+            if log_mentions(log, NPU_PATTERN):
                 return  # beside torch_npu this build is right, and the code that asks for CUDA is wrong
             # Windows has no NCCL whatever the build; a script for one's own machine may have no GPU in mind.
             nccl = "NCCL" in error.message
-            if nccl and log_mentions(log, ON_WINDOWS):
+            if nccl and log_mentions(log, WINDOWS_PATTERN):
                 continue
             # Only the version says it for certain: any accelerator's plugin takes such a build.
             certainty = Certainty.CERTAIN if log_mentions(log, _CPU_BUILD) and not nccl else Certainty.LIKELY
@@ -72,7 +72,7 @@ _SAID = Pattern(r"^Torch not compiled with CUDA enabled|Distributed package does
 _PLUGINS = ("torch-npu", "habana-torch-plugin", "intel-extension-for-pytorch", "torch-xla", "torch-mlu", "torch-musa")
 
 
-def _gpus(environment: Environment, run: Run) -> Field | None:
+def _gpu_evidence(environment: Environment, run: Run) -> Field | None:
     """What says that the run is to use NVIDIA GPUs; None where nothing does."""
     launch = run.launch
     if launch is None or run.arguments.get("use_cpu").truth or run.arguments.get("no_cuda").truth:

@@ -7,8 +7,8 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Patter
 _WAITS = Pattern(
     r"wait \((?:torch/utils/)?file_baton\.py|file_baton\.py\"?, line \d+|file_baton\.py:\d+|Waited on lock file \""
 )
-_BUILDS = Pattern(r"Using (\S+) as PyTorch extensions root")
-_GOES_ON = Pattern(
+_EXTENSIONS_FOLDER_PATTERN = Pattern(r"Using (\S+) as PyTorch extensions root")
+_PROGRESS_PATTERN = Pattern(
     r"Loading extension module|Time to load \w+ op|Building extension module|Emitting ninja build file"
     r"|Creating extension directory|Detected CUDA files|No modifications detected|\[\d+/\d+\] |Error building extension"
     r"|\{'loss':|\s\d+%\||return code|exitcode|Killed|Signal \d|signal:|Watchdog|out of memory|Bus error|Segmentation"
@@ -48,12 +48,12 @@ class TorchExtensionBuildLock(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A stack that waits in file_baton.py, or a log that ends where the extension's folder is named."""
-        folder = log.find(_BUILDS)
+        folder = log.find(_EXTENSIONS_FOLDER_PATTERN)
         if (evidence := log.find(_WAITS)) or log.passes("file_baton.py"):
             shown = evidence or next(error for error in log.errors if error.passes("file_baton.py"))
-            yield self.log_finding(shown, _CAUSE, cure=_CURE, also=(folder,) if folder else ())
+            yield self.log_finding(shown, _CAUSE, cure=_CURE, extra_evidence=(folder,) if folder else ())
         elif (last := _last_build(log)) and not any(error.role is Role.ROOT for error in log.errors):
-            if any(_GOES_ON.search(line.text) for line in log.lines_after(last.line, len(log.lines))):
+            if any(_PROGRESS_PATTERN.search(line.text) for line in log.lines_after(last.line, len(log.lines))):
                 return
             yield self.log_finding(
                 last,
@@ -68,7 +68,7 @@ class TorchExtensionBuildLock(Hazard):
 
 def _last_build(log: FailureLog) -> LineMatch | None:
     """The last line that names the extensions' folder."""
-    return next(reversed(list(log.find_all(_BUILDS))), None)
+    return next(reversed(list(log.find_all(_EXTENSIONS_FOLDER_PATTERN))), None)
 
 
 _CAUSE = translated(

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Run
 from gonogo.hazards.version_rule import UnfitVersions, VersionContext
 
@@ -9,4 +9,4 @@ class TorchLoadRefusedBelow26(UnfitVersions):
         resumed = run.arguments.get("resume_from_checkpoint")
         if not resumed.known or resumed.truth is False or str(resumed.value).lower() in ("none", "", "null"):
             return None
-        return VersionContext(spans=(resumed.span(),)) if with_trainer(run) else None
+        return VersionContext(spans=(resumed.span(),)) if uses_trainer(run) else None

@@ -3,7 +3,7 @@ from gonogo.hazards.environment._surroundings import first, text_of
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Text, translated
 from gonogo.hazards.version_rule import BuiltForOtherTorch
 
-_OPERATOR = Pattern(r"operator (torchvision|torchaudio)::\w+ does not exist")
+_MISSING_OPERATOR_PATTERN = Pattern(r"operator (torchvision|torchaudio)::\w+ does not exist")
 
 
 class TorchvisionOfOtherTorch(BuiltForOtherTorch):
@@ -11,8 +11,8 @@ class TorchvisionOfOtherTorch(BuiltForOtherTorch):
 
     def in_log(self, log: FailureLog) -> Findings:
         """torch does not know the operators that the package's own library would have registered."""
-        evidence = first(log, _OPERATOR)
-        found = _OPERATOR.search(text_of(evidence)) if evidence is not None else None
+        evidence = first(log, _MISSING_OPERATOR_PATTERN)
+        found = _MISSING_OPERATOR_PATTERN.search(text_of(evidence)) if evidence is not None else None
         if evidence is None or found is None:
             return
         package, versions = found.group(1), log.setup.version_texts

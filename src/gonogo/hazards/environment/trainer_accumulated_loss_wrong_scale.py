@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Run
 from gonogo.hazards.version_rule import UnfitVersions, VersionContext
 
@@ -7,6 +7,6 @@ class TrainerAccumulatedLossWrongScale(UnfitVersions):
     def context_for(self, run: Run) -> VersionContext | None:
         """The Trainer, and more than one accumulated micro-batch."""
         given = run.arguments.get("gradient_accumulation_steps")
-        if given.number is None or given.number <= 1 or not with_trainer(run):
+        if given.number is None or given.number <= 1 or not uses_trainer(run):
             return None
         return VersionContext({"steps": int(given.number)}, (given.span(),))

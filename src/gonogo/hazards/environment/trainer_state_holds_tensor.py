@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, translated
 from gonogo.hazards.version_rule import UnfitVersions, VersionContext
 
@@ -7,7 +7,7 @@ from gonogo.hazards.version_rule import UnfitVersions, VersionContext
 class TrainerStateHoldsTensor(UnfitVersions):
     def context_for(self, run: Run) -> VersionContext | None:
         """The Trainer under ZeRO-1 or ZeRO-2."""
-        return VersionContext() if run.zero_stage in (1, 2) and with_trainer(run) else None
+        return VersionContext() if run.zero_stage in (1, 2) and uses_trainer(run) else None
 
     def in_log(self, log: FailureLog) -> Findings:
         """The refusal, in the frames that write the state; json's words alone may be of a program's own file."""

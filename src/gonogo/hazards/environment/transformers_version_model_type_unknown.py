@@ -7,12 +7,12 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Patter
 
 _UNKNOWN = Pattern(r"does not recognize this architecture|The checkpoint you are trying to load has model type")
 _NAMED = Pattern(r"model type `([\w.-]+)`|Tokenizer class (\w+)")
-_TOKENIZER = Pattern(r"Tokenizer class \w+ does not exist or is not currently imported")
-_NO_CLASS = Pattern(
+_UNKNOWN_TOKENIZER_PATTERN = Pattern(r"Tokenizer class \w+ does not exist or is not currently imported")
+_MISSING_CLASS_PATTERN = Pattern(
     r"cannot import name '\w+' from 'transformers(?:\.models)?[\w.]*'"
     r"|module '?transformers'? has no attribute '\w+'"
 )
-_LOOKED_UP = Pattern(r"CONFIG_MAPPING\[|MODEL_TYPE|raise KeyError\(key\)")
+_MODEL_TYPE_LOOKUP_PATTERN = Pattern(r"CONFIG_MAPPING\[|MODEL_TYPE|raise KeyError\(key\)")
 _AUTO = ("CONFIG_MAPPING", "configuration_auto.py", "auto_factory.py", "tokenization_auto.py", "processing_auto.py")
 _CURE = (
     translated(
@@ -79,18 +79,18 @@ class TransformersVersionModelTypeUnknown(Hazard):
                     confirm=translated("The key is the model_type of the model's config.json"),
                 )
                 return
-        cut = next((error for error, code in cut_off(log) if _looks_up_type(error, code)), None)
+        cut = next((error for error, code in cut_off(log) if _truncated_in_type_lookup(error, code)), None)
         if cut is not None:
             certainty = Certainty.POSSIBLE if outside else Certainty.LIKELY
             yield self.log_finding(cut, _cause(""), cure=_CURE, certainty=certainty)
             return
-        evidence = first(log, _TOKENIZER) or first(log, _NO_CLASS)
+        evidence = first(log, _UNKNOWN_TOKENIZER_PATTERN) or first(log, _MISSING_CLASS_PATTERN)
         if evidence is None:
             return
         model = MODEL_CLASS.search(text_of(evidence))
         if model and model.group(1).startswith("Auto"):
             return  # no model's own class: transformers 5 dropped some of these
-        if _TOKENIZER.search(text_of(evidence)) or model:
+        if _UNKNOWN_TOKENIZER_PATTERN.search(text_of(evidence)) or model:
             yield self.log_finding(
                 evidence,
                 _cause(model.group(1) if model else ""),
@@ -121,10 +121,12 @@ def _of_key(error: LoggedError) -> Certainty | None:
     return Certainty.POSSIBLE if MODEL_TYPE.search(key) and of_transformers else None
 
 
-def _looks_up_type(error: LoggedError, code: str) -> bool:
+def _truncated_in_type_lookup(error: LoggedError, code: str) -> bool:
     """True where the traceback was cut in transformers' look-up of the model's type."""
     last = error.innermost
-    return last is not None and "configuration_auto" in last.path and _LOOKED_UP.search(code) is not None
+    return (
+        last is not None and "configuration_auto" in last.path and _MODEL_TYPE_LOOKUP_PATTERN.search(code) is not None
+    )
 
 
 def _cause(name: str) -> Text:

@@ -1,4 +1,4 @@
-from gonogo.evidence.environment.compatibility import first_release_with_model, newest_transformers_looked_at
+from gonogo.evidence.environment.compatibility import first_release_with_model, newest_known_transformers
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._model_names import model_type_label
@@ -7,7 +7,7 @@ from gonogo.hazards.facts.installed import describe_package, pip_install, span_o
 from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Severity, translated
 
 _TYPES = ("KeyError", "AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError")
-_MODULES = "transformers_modules"
+_REMOTE_CODE_PACKAGE = "transformers_modules"
 _KNOWN = Pattern(
     r"'\w*Tokenizer(?:Fast)?' object has no attribute '(?:sp_tokenizer|tokenizer|sp_model|vocab\w*|IMAGE_ST"
     r"|encoder|mergeable_ranks)'"
@@ -24,11 +24,11 @@ _KNOWN = Pattern(
     r"|cannot import name '(?:is_torch_fx_available|is_flash_attn_available|is_torch_greater_or_equal_than_1_13"
     r"|add_start_docstrings_to_callable|LossKwargs|is_flash_attn_greater_or_equal_2_10|_flash_supports_window_size)'"
 )
-_TIED = Pattern(r"'\w+' object has no attribute '(?:all_tied_weights_keys|_tied_weights_keys)'")
-_TIED_AS_LIST = Pattern(r"'list' object has no attribute 'keys'")
-_TIED_BY = ("_get_tied_weight_keys", "get_expanded_tied_weights_keys", "tied_weight")
+_TIED_KEYS_PATTERN = Pattern(r"'\w+' object has no attribute '(?:all_tied_weights_keys|_tied_weights_keys)'")
+_TIED_KEYS_LIST_PATTERN = Pattern(r"'list' object has no attribute 'keys'")
+_TIED_KEYS_FRAMES = ("_get_tied_weight_keys", "get_expanded_tied_weights_keys", "tied_weight")
 """transformers 5 takes what is tied as a dict, and sets ``all_tied_weights_keys`` in ``post_init``."""
-_KNOWN_KEYS = ("'architectures'", '"architectures"')
+_ARCHITECTURES_KEY_ERRORS = ("'architectures'", '"architectures"')
 _OTHERS = Pattern(
     r"has no attribute '(?:ds_\w+|grad|optimizer|step)'|requires the following packages"
     r"|No module named '(?:flash_attn|einops|timm|decord|tiktoken|transformers_stream_generator|xformers)"
@@ -54,7 +54,7 @@ class TransformersVersionRemoteCodeBreak(Hazard):
         if run.model is None or config is None or not config.get("auto_map"):
             return
         written_for = parse_version(str(config.get("transformers_version") or ""))
-        if written_for is None or not _is_taken(run, run.model.model_type):
+        if written_for is None or not _is_remote_code_loaded(run, run.model.model_type):
             return
         kind = run.model.model_type or "?"
         old = written_for.release[:2] < (4, 34)
@@ -87,8 +87,12 @@ class TransformersVersionRemoteCodeBreak(Hazard):
                 certainty = Certainty.POSSIBLE
             yield self._found(error, certainty)
             return
-        cut = next((error for error, code in cut_off(log) if _while_loading(error)), None)
-        tied = log.find(_TIED_AS_LIST) if any(log.has(name) for name in _TIED_BY) else log.find(_TIED)
+        cut = next((error for error, code in cut_off(log) if _truncated_while_loading(error)), None)
+        tied = (
+            log.find(_TIED_KEYS_LIST_PATTERN)
+            if any(log.has(name) for name in _TIED_KEYS_FRAMES)
+            else log.find(_TIED_KEYS_PATTERN)
+        )
         evidence = cut or log.find(_KNOWN) or tied
         if evidence is not None:
             yield self._found(evidence, Certainty.POSSIBLE if outside else Certainty.LIKELY)
@@ -107,7 +111,7 @@ _TOKENIZERS = ("chatglm", "baichuan")
 """Remote tokenizers that set their own model after ``super().__init__``, which transformers 4.34 began to call back."""
 
 
-def _is_taken(run: Run, kind: str | None) -> bool:
+def _is_remote_code_loaded(run: Run, kind: str | None) -> bool:
     """Whether the model's own code is what is loaded: trusted, or the only code that there is for its type."""
     if run.arguments.get("trust_remote_code").truth is True:
         return True
@@ -116,28 +120,32 @@ def _is_taken(run: Run, kind: str | None) -> bool:
             if call.keyword("trust_remote_code").truth:
                 return True
     known = first_release_with_model(kind) if kind is not None else None
-    return known is None and bool(newest_transformers_looked_at()) and run.framework in ("ms-swift", "llamafactory")
+    return known is None and bool(newest_known_transformers()) and run.framework in ("ms-swift", "llamafactory")
 
 
-def _while_loading(error: LoggedError) -> bool:
+def _truncated_while_loading(error: LoggedError) -> bool:
     """True where a cut traceback ends in the model's tokenizer or configuration, which transformers was making."""
     last = error.innermost
-    made = last is not None and _MODULES in last.path and ("tokenization" in last.path or "configuration" in last.path)
+    made = (
+        last is not None
+        and _REMOTE_CODE_PACKAGE in last.path
+        and ("tokenization" in last.path or "configuration" in last.path)
+    )
     return made and error.passes("from_pretrained", "_from_pretrained", "tokenization_utils")
 
 
 def _certainty(error: LoggedError) -> Certainty | None:
     last = error.innermost
-    in_model = last is not None and _MODULES in last.path
+    in_model = last is not None and _REMOTE_CODE_PACKAGE in last.path
     if in_model and error.type == "KeyError":
         return Certainty.CERTAIN if last is not None and "configuration" in last.path else Certainty.LIKELY
-    if _KNOWN.search(error.message) or _TIED.search(error.message):
+    if _KNOWN.search(error.message) or _TIED_KEYS_PATTERN.search(error.message):
         return Certainty.LIKELY
-    if _TIED_AS_LIST.search(error.message) and error.passes(*_TIED_BY):
+    if _TIED_KEYS_LIST_PATTERN.search(error.message) and error.passes(*_TIED_KEYS_FRAMES):
         return Certainty.LIKELY
     if error.type == "KeyError":
-        bare = last is None and error.message.strip() in _KNOWN_KEYS
+        bare = last is None and error.message.strip() in _ARCHITECTURES_KEY_ERRORS
         return Certainty.LIKELY if bare else None
     if in_model:
         return Certainty.LIKELY
-    return Certainty.POSSIBLE if error.frame(_MODULES) is not None and error.type == "TypeError" else None
+    return Certainty.POSSIBLE if error.frame(_REMOTE_CODE_PACKAGE) is not None and error.type == "TypeError" else None

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Certainty, Run, translated
 from gonogo.hazards.version_rule import UnfitVersions, VersionContext
 

@@ -6,6 +6,6 @@ from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding.as_run import AsRun
 
 
-def stepped_runs(record: RehearsalRecord) -> list[tuple[RankRecord, AsRun]]:
+def ranks_with_completed_steps(record: RehearsalRecord) -> list[tuple[RankRecord, AsRun]]:
     """Ranks that completed an optimizer step, with what each was seen to run: what they did not do was left out."""
     return [(rank, rank.as_run) for rank in record.ranks if rank.steps > 0 and rank.as_run is not None]

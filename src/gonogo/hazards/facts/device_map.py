@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 
 if TYPE_CHECKING:
     from gonogo.evidence.script.script import Call, Script
     from gonogo.finding import Edit
 
-SPREADING = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
+AUTO_DEVICE_MAPS = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 """The maps by which transformers and accelerate divide a model among all GPUs that a process sees."""
 
 
-def own_gpu_edits(script: Script, load: Call) -> tuple[Edit | None, ...]:
+def local_rank_device_map_edits(script: Script, load: Call) -> tuple[Edit | None, ...]:
     """The edits that give each process's model the GPU of its local rank, with the import that this needs."""
     keyword = script.setting_keyword(load, "device_map", '{"": int(os.environ.get("LOCAL_RANK", 0))}')
     return (keyword,) if script.imports("os") else (script.inserting_import("import os"), keyword)
 
 
-def accelerators_of(device_map: Mapping[str, object] | None) -> tuple[str, ...]:
+def device_map_accelerators(device_map: Mapping[str, object] | None) -> tuple[str, ...]:
     """The accelerators that a device map spreads a model over, sorted (``cuda:2`` before ``cuda:10``); no CPU, no disk.
 
     A map gives devices as ``0``, ``"0"`` or ``"cuda:0"``; a bare index is an accelerator's.
@@ -36,12 +36,12 @@ def accelerators_of(device_map: Mapping[str, object] | None) -> tuple[str, ...]:
     return tuple(f"{kind}:{index}" for kind, index in sorted(indices))
 
 
-def in_short(devices: Sequence[str]) -> str:
+def abbreviate_devices(devices: Sequence[str]) -> str:
     """``cuda:0 … cuda:7`` for three devices or more, else all of them."""
     return f"{devices[0]} … {devices[-1]}" if len(devices) > 2 else ", ".join(devices)
 
 
-_DEVICE = compiled_when_used(r"device\(type='(\w{1,12})'(?:, index=(\d{1,4}))?\)")
+_DEVICE = lazy_compile(r"device\(type='(\w{1,12})'(?:, index=(\d{1,4}))?\)")
 
 
 def parameter_devices(message: str) -> tuple[str, ...]:
@@ -54,6 +54,6 @@ def parameter_devices(message: str) -> tuple[str, ...]:
     )
 
 
-def accelerators_in(devices: Sequence[str]) -> tuple[str, ...]:
+def without_cpu_devices(devices: Sequence[str]) -> tuple[str, ...]:
     """The devices that are no host's."""
     return tuple(device for device in devices if device not in ("cpu", "meta"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-_MOST = 1 << 16
+_MAX_DIVISOR = 1 << 16
 _SHOWN = 16
 
 
-def divisors(number: int, least: int = 1) -> str:
-    """The smallest of them from ``least`` on, as a sentence lists them: ``1, 2, 4, 8``; ``…`` stands for the rest."""
-    found = [one for one in range(least, min(number, _MOST) + 1) if number % one == 0]
-    more = len(found) > _SHOWN or number > _MOST
+def divisors(number: int, minimum: int = 1) -> str:
+    """The smallest of them from ``minimum`` on, as a sentence lists them: ``1, 2, 4, 8``; ``…`` stands for the rest."""
+    found = [one for one in range(minimum, min(number, _MAX_DIVISOR) + 1) if number % one == 0]
+    more = len(found) > _SHOWN or number > _MAX_DIVISOR
     return ", ".join([*(str(one) for one in found[:_SHOWN]), *(["…"] if more else [])])

@@ -8,7 +8,7 @@ from gonogo.evidence.rehearsal.record import LoadedWeights, RankRecord
 from gonogo.finding import Text
 from gonogo.hazards.facts.parameter_names import group_by_module
 
-_SENTENCE = Pattern(
+_NEWLY_INITIALIZED_PATTERN = Pattern(
     r"Some weights of (?:the model )?(\S+) were not initialized from the model checkpoint at (\S+) "
     r"and are newly initialized:? *(.*)"
 )
@@ -19,22 +19,26 @@ _MISSING = Pattern(r"([\w.]+(?:\{[^}]*\}[\w.]*)*)\s*\|\s*MISSING\b")
 _NAMED = 4
 
 
-def lost_in_conversion(drawn: LoadedWeights, rank: RankRecord) -> bool:
+def is_lost_in_conversion(loaded_weights: LoadedWeights, rank: RankRecord) -> bool:
     """Whether transformers 5.0, which converts a checkpoint's layout, lost those weights under ZeRO-3."""
-    return bool(drawn.held) and rank.versions.get("transformers", "").startswith("5.0.") and drawn.under_zero3
+    return (
+        bool(loaded_weights.held)
+        and rank.versions.get("transformers", "").startswith("5.0.")
+        and loaded_weights.under_zero3
+    )
 
 
-def lists_of_drawn(log: FailureLog) -> Iterator[tuple[LineMatch, list[str]]]:
+def find_newly_initialized(log: FailureLog) -> Iterator[tuple[LineMatch, list[str]]]:
     """The names of the weights that were drawn, where transformers 4's sentence or 5's table tells them."""
-    sentence = log.find(_SENTENCE)
+    sentence = log.find(_NEWLY_INITIALIZED_PATTERN)
     if sentence:
         yield sentence, [quoted.group(1) for quoted in _QUOTED.finditer(sentence.match.group(3))]
-    reported = report_of_drawn(log)
+    reported = find_load_report(log)
     if reported is not None:
         yield reported
 
 
-def report_of_drawn(log: FailureLog) -> tuple[LineMatch, list[str]] | None:
+def find_load_report(log: FailureLog) -> tuple[LineMatch, list[str]] | None:
     """The head of transformers 5's table, whose group 1 is the model's class, and the names that it calls missing."""
     report = log.find(_REPORT)
     if report is None:

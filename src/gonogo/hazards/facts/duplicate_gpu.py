@@ -3,9 +3,9 @@
 import msgspec
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
-from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.patterns import Pattern, lazy_compile
 
-PINS_A_DEVICE = (
+HARDCODED_DEVICE_PATTERN = (
     r"[\"']cuda:\d[\"']|\.cuda\(\s*\d\s*\)|set_device\(\s*(?:[\"']cuda:)?\d|device\(\s*[\"']cuda[\"']\s*\)"
     r"|environ\[[\"']CUDA_VISIBLE_DEVICES[\"']\]\s*="
 )
@@ -16,8 +16,8 @@ _ANY = Pattern(r"Duplicate GPU detected|Multiple ranks using the same GPU")
 _PROCESSES = Pattern(r"(?i)num(?:ber of)?[ _]processes\s*[:=]\s*(\d{1,4})\b|world[_ ]size\s*[:=]\s*(\d{1,4})\b")
 _GPUS = Pattern(r"(?i)(?:num(?:ber of)?[ _]gpus?|device_count\(?\)?|gpu[ _]count)\s*[:=]\s*(\d{1,4})\b")
 _LOCAL_INDEX = Pattern(r"^Local process index: (\d{1,4})\s*$")
-_ITS_DEVICE = Pattern(r"^Device: (?:cuda|npu):(\d{1,4})\s*$")
-_VISIBLE = compiled_when_used(r"CUDA_VISIBLE_DEVICES\s*=\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
+_DEVICE_INDEX_PATTERN = Pattern(r"^Device: (?:cuda|npu):(\d{1,4})\s*$")
+_VISIBLE = lazy_compile(r"CUDA_VISIBLE_DEVICES\s*=\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
 _VISIBLE_IN_LOG = Pattern(r"CUDA_VISIBLE_DEVICES\s*[=:]\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
 
 
@@ -55,17 +55,17 @@ def duplicate_gpu(log: FailureLog) -> DuplicateGpu | None:
     if processes is None and pairs:
         processes = 1 + max(max(first, second) for first, second, _ in pairs)
         gpus = gpus if gpus is not None and gpus < processes else None  # there may be more ranks than those named
-    folds = len({device for *_, device in pairs}) > 1 or _wraps(log)
+    folds = len({device for *_, device in pairs}) > 1 or _device_index_wraps(log)
     if processes is None or gpus is None:
         return DuplicateGpu(evidence, pairs, folds)
     return DuplicateGpu(evidence, pairs, processes > gpus, enough_gpus=processes <= gpus)
 
 
-def _wraps(log: FailureLog) -> bool:
+def _device_index_wraps(log: FailureLog) -> bool:
     """True where Accelerate's state gives a process another GPU than its local number: so it counts them over."""
     for found in log.find_all(_LOCAL_INDEX):
         for line in log.lines_after(found.line, 2):
-            if device := _ITS_DEVICE.search(line.text):
+            if device := _DEVICE_INDEX_PATTERN.search(line.text):
                 return int(device.group(1)) < int(found.match.group(1))
     return False
 

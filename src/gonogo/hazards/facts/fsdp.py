@@ -5,9 +5,11 @@ import re
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern
 
-_REQUEST = Pattern(r"(?i)fsdp|fully_shard|FullyShardedDataParallel")
-_DENIED = Pattern(r"(?i)\bfsdp['\"]?(?:\s*[:=]|\s(?:to|is|was)\b)\s*['\"]?(?:false|null|none|no\b|off\b)")
-_IN_LOG = ("fsdp_config", "--fsdp", "fsdp_auto_wrap_policy", "distributed_type: FSDP", "DistributedType.FSDP")
+_FSDP_PATTERN = Pattern(r"(?i)fsdp|fully_shard|FullyShardedDataParallel")
+_FSDP_DISABLED_PATTERN = Pattern(
+    r"(?i)\bfsdp['\"]?(?:\s*[:=]|\s(?:to|is|was)\b)\s*['\"]?(?:false|null|none|no\b|off\b)"
+)
+_FSDP_LOG_WORDS = ("fsdp_config", "--fsdp", "fsdp_auto_wrap_policy", "distributed_type: FSDP", "DistributedType.FSDP")
 
 
 def fsdp_requested(log: FailureLog) -> bool | None:
@@ -16,14 +18,14 @@ def fsdp_requested(log: FailureLog) -> bool | None:
     False where a configuration in the log denies it, or ``accelerate launch`` is given neither FSDP nor a file that
     could ask for it: it then takes what an earlier ``accelerate config`` left in the user's cache.
     """
-    if any(_DENIED.search(line.text) for line in log.lines if "fsdp" in line.text.lower()):
+    if any(_FSDP_DISABLED_PATTERN.search(line.text) for line in log.lines if "fsdp" in line.text.lower()):
         return False
     setup = log.setup
     if log.has("accelerate/default_config.y"):
         return False
-    if any(_REQUEST.search(text) for text in (setup.launch, setup.script, setup.deepspeed_config_text)):
+    if any(_FSDP_PATTERN.search(text) for text in (setup.launch, setup.script, setup.deepspeed_config_text)):
         return True
-    if any(log.has(words) for words in _IN_LOG):
+    if any(log.has(words) for words in _FSDP_LOG_WORDS):
         return True
     if setup.launcher == "accelerate" and not re.search(r"--config[_-]file|\.ya?ml\b", setup.launch):
         return False

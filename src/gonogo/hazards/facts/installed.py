@@ -7,10 +7,10 @@ from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Fix, Span, Text, translated
-from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.hazard import Hazard
 
-_PIN = translated("Install {name}{specifier}")
+_INSTALL_VERSION = translated("Install {name}{specifier}")
 
 
 def describe_package(environment: Environment, name: str) -> str:
@@ -34,16 +34,19 @@ def together(environment: Environment, *names: str) -> bool:
     What a file pins says nothing of what lies beside it in this Python.
     """
     packages = [environment.packages.get(canonical(name)) for name in names]
-    return None not in packages and len({_of_a_file(package) for package in packages if package is not None}) == 1
+    return (
+        None not in packages
+        and len({_is_declared_in_file(package) for package in packages if package is not None}) == 1
+    )
 
 
 def from_file(environment: Environment, *names: str) -> bool:
     """Whether a file tells of all those packages."""
     packages = [environment.packages.get(canonical(name)) for name in names]
-    return all(package is not None and _of_a_file(package) for package in packages)
+    return all(package is not None and _is_declared_in_file(package) for package in packages)
 
 
-def _of_a_file(package: Package) -> bool:
+def _is_declared_in_file(package: Package) -> bool:
     from gonogo.evidence.environment.this_machine import interpreter
 
     return package.place is not None or package.source != interpreter()
@@ -66,7 +69,7 @@ def certainty_of_versions(environment: Environment, run: Run, *names: str) -> Ce
     This Python's packages are certain where it is itself what is asked about (``gonogo env``): elsewhere the run may
     be started by another.
     """
-    asked_about = alone(run) and not any(map(_of_a_file, environment.packages.values()))
+    asked_about = alone(run) and not any(map(_is_declared_in_file, environment.packages.values()))
     return Certainty.CERTAIN if asked_about or from_file(environment, *names) else Certainty.LIKELY
 
 
@@ -80,10 +83,12 @@ def version_fix(environment: Environment, name: str, specifier: str) -> tuple[Fi
     edit = environment.replacing_version(name, specifier)
     if edit is None:
         return ()
-    return (Hazard.fix(_PIN.format(name=name, specifier=specifier), edit, safe=False),)
+    return (Hazard.fix(_INSTALL_VERSION.format(name=name, specifier=specifier), edit, safe=False),)
 
 
-def fault_findings(hazard: Hazard, rows: Iterable[KnownBad], environment: Environment, run: Run) -> Iterator[Finding]:
+def known_bad_version_findings(
+    hazard: Hazard, rows: Iterable[KnownBad], environment: Environment, run: Run
+) -> Iterator[Finding]:
     """A finding of each known fault whose package, and all that has to be beside it, are surely there."""
     for row in rows:
         names = (row.package, *row.beside)
@@ -91,7 +96,7 @@ def fault_findings(hazard: Hazard, rows: Iterable[KnownBad], environment: Enviro
             continue
         if not all(environment.within(name, versions) for name, versions in row.beside.items()):
             continue
-        sure = row.when == "import" or with_trainer(run)
+        sure = row.when == "import" or uses_trainer(run)
         cure = next(iter(row.cure.items()))
         others = [describe_package(environment, name) for name in row.beside]
         yield hazard.finding(

@@ -60,7 +60,7 @@ def name_place(field: Field, name: str) -> Place | None:
     return place.source.place(place.start, place.start + len(name.encode()))
 
 
-def under_srun(launch: Launch) -> bool:
+def is_started_by_srun(launch: Launch) -> bool:
     """Whether slurm starts the command on each node: ``srun torchrun …`` or ``srun bash -c '…'``."""
     if launch.words and launch.words[0].value == "srun":
         return True

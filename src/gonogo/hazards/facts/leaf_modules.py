@@ -8,13 +8,13 @@ from gonogo.evidence.script.identifiers import uses_name
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.finding.divergence import CollectiveCall
 from gonogo.finding.frame import Frame
-from gonogo.hazards.facts.all_ranks import script_at
+from gonogo.hazards.facts.divergence_fixes import script_at
 from gonogo.hazards.rule import Edit, Fix, Hazard, Run, Script, translated
 
 _LEAVES = translated("Let ZeRO-3 gather each {block} as one: set_z3_leaf_modules")
 
 
-def made_leaves(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+def fix_with_leaf_modules(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """``set_z3_leaf_modules`` for the class whose forward calls experts, or modules in a loop, before training."""
     if not divergence.gathers:
         return
@@ -37,10 +37,12 @@ def made_leaves(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
 def _block(run: Run, call: CollectiveCall) -> str | None:
     """The innermost class on a call's stack that calls modules in a loop of its forward."""
     frames = [frame for frame in call.frames if frame.function == "forward" and frame.owner != "torch"]
-    return next((name for frame in reversed(frames) if (name := _looping_class(run, frame)) is not None), None)
+    return next(
+        (name for frame in reversed(frames) if (name := _class_with_looping_forward(run, frame)) is not None), None
+    )
 
 
-def _looping_class(run: Run, frame: Frame) -> str | None:
+def _class_with_looping_forward(run: Run, frame: Frame) -> str | None:
     """The class whose forward stands in a loop at a frame, other than over a list of layers that all ranks run."""
     script: Script | None = script_at(run, frame.path)
     for node in script.nodes(ast.ClassDef) if script is not None else ():

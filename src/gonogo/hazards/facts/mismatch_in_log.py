@@ -12,21 +12,21 @@ from gonogo.evidence.library import is_library
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
-from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.evidence.rehearsal.device_mismatch import mismatch_in_message
 from gonogo.finding import Text, translated
 
-SPEAKS = compiled_when_used(
+SPEECH_OUTPUT_PATTERN = lazy_compile(
     r"talker|token2wav|code2wav|bigvgan|vocoder|\btts\b|(?:audio|speech)_?decoder", re.IGNORECASE
 )
 """Parts of an any-to-any model that speak …"""
-PERCEIVES = compiled_when_used(
+MULTIMODAL_ENCODER_PATTERN = lazy_compile(
     r"(?:audio|speech)_?(?:tower|encoder|model)|\bvisual\b|(?:vision|image)_?(?:tower|encoder|transformer|model)",
     re.IGNORECASE,
 )
 """… and those that hear or see."""
 
-_FILTERS = "kaiser_sinc_filter"
+_VOCODER_FILTER_FUNCTION = "kaiser_sinc_filter"
 """The vocoder's function that combines both devices under ``zero.Init``."""
 
 
@@ -45,65 +45,59 @@ class Owner(Enum):
     UNKNOWN = translated("a tensor that the log doesn't name")
 
 
-_TORCH = compiled_when_used(
+_TORCH = lazy_compile(
     r"(?:^|/)torch/(?:nn|_|utils|optim|autograd|cuda|functional\.py|tensor\.py|jit|fx|overrides)"
     r"|(?:^|/)(?:deepspeed/utils/nvtx|accelerate/hooks|contextlib|torch_npu/[\w/]*)\.py"
 )
-_OPTIMIZER = compiled_when_used(r"(?:^|/)torch/optim/(?!lr_scheduler)|bitsandbytes/optim|ops/adam/|/apex/optimizers/")
-_QUANTIZED = compiled_when_used(r"bitsandbytes/(?!optim)|auto_gptq|gptqmodel|/awq/|autoawq|eetq|/hqq/|quantizers?/")
-_GRADIENT = compiled_when_used(r"unscale_and_clip_grads|clip_grad_norm|foreach_reduce|_clip_grads|combined_scale")
-_ADAPTER = compiled_when_used(
+_OPTIMIZER = lazy_compile(r"(?:^|/)torch/optim/(?!lr_scheduler)|bitsandbytes/optim|ops/adam/|/apex/optimizers/")
+_QUANTIZED = lazy_compile(r"bitsandbytes/(?!optim)|auto_gptq|gptqmodel|/awq/|autoawq|eetq|/hqq/|quantizers?/")
+_GRADIENT = lazy_compile(r"unscale_and_clip_grads|clip_grad_norm|foreach_reduce|_clip_grads|combined_scale")
+_ADAPTER = lazy_compile(
     r"ranknum|lora_[ABE]\b|lora_embedding|lora_magnitude|ada_?lora|\bia3_l|\bvera_|\bloha_|\blokr_|prompt_encoder|prefix_encoder",
     re.IGNORECASE,
 )
-_BASE_OF_ADAPTER = compiled_when_used(
+_ADAPTER_BASE_LAYER_PATTERN = lazy_compile(
     r"transpose\(self\.weight|base_layer\(|_linear\(x\)|super\(\)\.forward|F\.linear\(x, self"
 )
-_ROTARY = compiled_when_used(
+_ROTARY = lazy_compile(
     r"apply_\w*rot\w*|rotary|\brope\b|\brope_|\b(?:cos|sin)(?:_cached)?\s*\[|(?:cos|sin)_cached|inv_freq|freqs_cis"
     r"|rotate_half|\*\s*(?:cos|sin)\b",
     re.IGNORECASE,
 )
-_BUFFER = compiled_when_used(
+_BUFFER_NAME_PATTERN = lazy_compile(
     r"self\.\w*(?:pos_?emb|pos(?:ition)?_embed|pos_cache|position_ids|position_index|_mask|_cache|freqs|relative_|alibi"
     r"|running_(?:mean|var)|masked_bias|codebook|mel_filters|window)\w*(?![\w(])|(?<!\.)\bpos_?embed(?:ding)?s?\b(?!\()",
     re.IGNORECASE,
 )
-_INPUT = compiled_when_used(
+_INPUT_NAME_PATTERN = lazy_compile(
     r"\b(?:input_ids|\w*labels?|targets?|\w*mask\w*|position_ids|token_type_ids|pixel_values|batch|\w*inputs|samples|data"
     r"|images?|\w*grid_thw|input_values|input_features|timesteps?|rewards?|advantages|chosen\w*|rejected\w*)\b",
     re.IGNORECASE,
 )
-_ENGINE = compiled_when_used(
+_ENGINE_PATH_PATTERN = lazy_compile(
     r"(?:^|/)(?:deepspeed|accelerate|apex)/|transformers/trainer\.py|/trainers?/\w*trainer\.py"
 )
-_MADE = compiled_when_used(r"torch\.(?:arange|zeros|ones|tensor|full|rand|randn|randint|linspace|eye|empty)\(")
-_ATTRIBUTE = compiled_when_used(r"\bself\.(?!_?\w+\()\w+")
-_ASSIGNS = compiled_when_used(r"^\s*[\w.,\s]{1,120}[^=!<>]=(?!=)\s*")
+_MADE = lazy_compile(r"torch\.(?:arange|zeros|ones|tensor|full|rand|randn|randint|linspace|eye|empty)\(")
+_ATTRIBUTE = lazy_compile(r"\bself\.(?!_?\w+\()\w+")
+_ASSIGNMENT_PATTERN = lazy_compile(r"^\s*[\w.,\s]{1,120}[^=!<>]=(?!=)\s*")
 # The innermost frame of a traceback that was shortened before the model's own.
-_CALLS_MODEL = compiled_when_used(r"(?:\w+ = |return )?(?:self\.)?model\(\*\*\w+\)")
-_CALL = compiled_when_used(r"\bself\.([A-Za-z_][\w.]*(?:\[\w{1,20}\])?)\(")
+_MODEL_CALL_PATTERN = lazy_compile(r"(?:\w+ = |return )?(?:self\.)?model\(\*\*\w+\)")
+_MODULE_CALL_PATTERN = lazy_compile(r"\bself\.([A-Za-z_][\w.]*(?:\[\w{1,20}\])?)\(")
 
 # What an argument is, by the operator that has it: the ids or labels, an activation, or a weight.
 _IDS, _ACTIVATION, _WEIGHT = "ids", "activation", "weight"
 _ROLES: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = (
+    (lazy_compile(r"index_select|embedding"), {"self": _WEIGHT, "weight": _WEIGHT, "index": _IDS, "indices": _IDS}),
     (
-        compiled_when_used(r"index_select|embedding"),
-        {"self": _WEIGHT, "weight": _WEIGHT, "index": _IDS, "indices": _IDS},
-    ),
-    (
-        compiled_when_used(r"nll_loss|cross_entropy"),
+        lazy_compile(r"nll_loss|cross_entropy"),
         {"self": _ACTIVATION, "input": _ACTIVATION, "target": _IDS, "weight": _WEIGHT},
     ),
-    (
-        compiled_when_used(r"addmm|linear|addbmm"),
-        {"self": _WEIGHT, "bias": _WEIGHT, "mat1": _ACTIVATION, "mat2": _WEIGHT},
-    ),
-    (compiled_when_used(r"^_?mm(?:_out)?$"), {"self": _ACTIVATION, "mat2": _WEIGHT}),
-    (compiled_when_used(r"conv|norm"), {"input": _ACTIVATION, "self": _ACTIVATION, "weight": _WEIGHT, "bias": _WEIGHT}),
+    (lazy_compile(r"addmm|linear|addbmm"), {"self": _WEIGHT, "bias": _WEIGHT, "mat1": _ACTIVATION, "mat2": _WEIGHT}),
+    (lazy_compile(r"^_?mm(?:_out)?$"), {"self": _ACTIVATION, "mat2": _WEIGHT}),
+    (lazy_compile(r"conv|norm"), {"input": _ACTIVATION, "self": _ACTIVATION, "weight": _WEIGHT, "bias": _WEIGHT}),
 )
 # Where the named argument is on the accelerator, the one on the CPU is what is checked before it.
-_PARTNER = {"index": _WEIGHT, "indices": _WEIGHT, "mat1": _WEIGHT, "target": _ACTIVATION}
+_OTHER_OPERAND_ROLES = {"index": _WEIGHT, "indices": _WEIGHT, "mat1": _WEIGHT, "target": _ACTIVATION}
 
 _WORDS = Pattern(
     r"Expected all tensors to be on the same device|found at least two devices|on the same device as the indexed tensor"
@@ -132,12 +126,12 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         return () if shown and _calls_model(shown[-1]) else shown
 
     @property
-    def with_host(self) -> bool:
+    def involves_cpu(self) -> bool:
         """True where one side is the CPU, or may be."""
         return not self.devices or "cpu" in self.devices
 
     @property
-    def between_accelerators(self) -> bool:
+    def is_between_accelerators(self) -> bool:
         """True where two different accelerators met."""
         return len({device for device in self.devices if device != "cpu" and not device.endswith(":?")}) > 1
 
@@ -166,20 +160,22 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
     def of_engine(self) -> bool:
         """True where the line that called the operator is a training engine's own."""
         caller = self.caller
-        return caller is not None and (caller.function == "backward" or _ENGINE.search(_path(caller)) is not None)
+        return caller is not None and (
+            caller.function == "backward" or _ENGINE_PATH_PATTERN.search(_path(caller)) is not None
+        )
 
     @property
     def module(self) -> str | None:
         """The module as the code that called it names it: ``embed_tokens``, ``model.layers[0]``."""
         for frame in self.near[:2]:
-            if found := _CALL.search(frame.code):
+            if found := _MODULE_CALL_PATTERN.search(frame.code):
                 return found.group(1)
         return None
 
     @property
     def on_host(self) -> str | None:
         """The operand on the CPU: ``ids``, ``activation`` or ``weight``; None where the operator doesn't tell."""
-        if self._positions_on_host:
+        if self._has_cpu_position_ids:
             return _IDS
         if self.argument is None or "cpu" not in self.devices:
             return None
@@ -187,7 +183,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
             if operator.search(self.operator or ""):
                 if self.argument_device == "cpu":
                     return roles.get(self.argument)
-                partner = _PARTNER.get(self.argument)
+                partner = _OTHER_OPERAND_ROLES.get(self.argument)
                 if self.argument == "mat2" and roles.get("self") == _ACTIVATION:
                     partner = _ACTIVATION
                 return partner
@@ -205,7 +201,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
             return Owner.OPTIMIZER
         if self.caller and _QUANTIZED.search(_path(self.caller)):
             return Owner.QUANTIZED
-        if not self.with_host or self.between_accelerators:
+        if not self.involves_cpu or self.is_between_accelerators:
             return Owner.UNKNOWN
         if self._in_adapter(first):
             return Owner.ADAPTER
@@ -216,9 +212,13 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         if self._indexes_cache and not self.frames:
             return Owner.ROTARY
         caller = self.caller
-        if caller is not None and self.on_host in (None, _ACTIVATION) and _BUFFER.search(used_in(caller)):
+        if (
+            caller is not None
+            and self.on_host in (None, _ACTIVATION)
+            and _BUFFER_NAME_PATTERN.search(right_hand_side(caller))
+        ):
             return Owner.BUFFER
-        if self.perceives and caller is not None and is_models(caller):
+        if self.perceives and caller is not None and is_model_code(caller):
             return Owner.SUBMODULE
         return self._input_or_weight()
 
@@ -232,7 +232,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
             return Owner.INPUT if self.on_host == _ACTIVATION else Owner.UNKNOWN
         if self.of_engine:
             return Owner.UNKNOWN
-        if _MADE.search(caller.code) or _INPUT.search(caller.code):
+        if _MADE.search(caller.code) or _INPUT_NAME_PATTERN.search(caller.code):
             return Owner.INPUT
         if not is_library(caller.path) and "transformers_modules" not in caller.path:
             return Owner.BUFFER if _ATTRIBUTE.search(caller.code) else Owner.INPUT
@@ -245,33 +245,42 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         return (self.indexing or gathers) and self.devices[:1] == ("cpu",)
 
     @property
-    def _positions_on_host(self) -> bool:
+    def _has_cpu_position_ids(self) -> bool:
         """True for position ids on the CPU in a rotary embedding's product, whose frequencies are where they belong."""
         product = (self.operator or "").startswith("bmm") and self.argument == "mat2" and self.argument_device == "cpu"
         return product and self.caller is not None and "position_ids" in self.caller.code
 
-    def _in_adapter(self, first: str) -> bool:
+    def _in_adapter(self, first_line: str) -> bool:
         if self.on_host in (_IDS, _ACTIVATION):
             return False
-        if _ADAPTER.search(first) and not _BASE_OF_ADAPTER.search(first):
+        if _ADAPTER.search(first_line) and not _ADAPTER_BASE_LAYER_PATTERN.search(first_line):
             return True
-        return "peft/tuners/" in first and not _BASE_OF_ADAPTER.search(first) and "self.weight" not in first
+        return (
+            "peft/tuners/" in first_line
+            and not _ADAPTER_BASE_LAYER_PATTERN.search(first_line)
+            and "self.weight" not in first_line
+        )
 
     @property
     def speaks(self) -> bool:
         """True where a frame stands in a part that speaks."""
-        return any(SPEAKS.search(_frame_text(frame)) or _FILTERS in frame.function for frame in self.frames[-12:])
+        return any(
+            SPEECH_OUTPUT_PATTERN.search(_frame_text(frame)) or _VOCODER_FILTER_FUNCTION in frame.function
+            for frame in self.frames[-12:]
+        )
 
     @property
     def perceives(self) -> bool:
         """True where a frame stands in a part that hears or sees."""
-        return any(PERCEIVES.search(_frame_text(frame)) for frame in self.frames[-12:])
+        return any(MULTIMODAL_ENCODER_PATTERN.search(_frame_text(frame)) for frame in self.frames[-12:])
 
     @property
     def part(self) -> str | None:
         """The speech, audio or vision part as the innermost frame names it."""
         for frame in reversed(self.frames[-12:]):
-            if found := SPEAKS.search(_frame_text(frame)) or PERCEIVES.search(_frame_text(frame)):
+            if found := SPEECH_OUTPUT_PATTERN.search(_frame_text(frame)) or MULTIMODAL_ENCODER_PATTERN.search(
+                _frame_text(frame)
+            ):
                 return found.group(0)
         return None
 
@@ -309,18 +318,18 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         return Text(f"tensors on {' and '.join(both)}", f"位于 {' 与 '.join(both)} 的张量")
 
 
-def mismatches_in(log: FailureLog) -> tuple[LoggedMismatch, ...]:
+def training_mismatches(log: FailureLog) -> tuple[LoggedMismatch, ...]:
     """The mismatches of a training run's log: its exceptions', else a line that cites one. None of other programs."""
-    return () if outside_training(log) else all_mismatches_in(log)
+    return () if outside_training(log) else all_mismatches(log)
 
 
 @lru_cache(maxsize=1)
-def all_mismatches_in(log: FailureLog) -> tuple[LoggedMismatch, ...]:
+def all_mismatches(log: FailureLog) -> tuple[LoggedMismatch, ...]:
     """The mismatches of a log, whatever program wrote it."""
-    return tuple(_all_mismatches_in(log))
+    return tuple(_find_mismatches(log))
 
 
-def _all_mismatches_in(log: FailureLog) -> Iterator[LoggedMismatch]:
+def _find_mismatches(log: FailureLog) -> Iterator[LoggedMismatch]:
     raised = False
     cut = log.cut[0] if len(log.cut) == 1 else None
     for error in log.errors:
@@ -352,23 +361,23 @@ def _read(evidence: LoggedError | LineMatch, message: str) -> LoggedMismatch | N
 
 def _calls_model(frame: LogFrame) -> bool:
     """True for the training loop's line that calls the model: as the innermost frame, the model's own were left out."""
-    return frame.function == "compute_loss" or _CALLS_MODEL.match(frame.code) is not None
+    return frame.function == "compute_loss" or _MODEL_CALL_PATTERN.match(frame.code) is not None
 
 
 def _path(frame: LogFrame) -> str:
     return frame.path.replace("\\", "/")
 
 
-def used_in(frame: LogFrame) -> str:
+def right_hand_side(frame: LogFrame) -> str:
     """What a frame's line uses: its code without the names that it assigns to."""
-    return _ASSIGNS.sub("", frame.code)
+    return _ASSIGNMENT_PATTERN.sub("", frame.code)
 
 
 def _frame_text(frame: LogFrame) -> str:
     return f"{_path(frame)} {frame.function} {frame.code}"
 
 
-def is_models(frame: LogFrame) -> bool:
+def is_model_code(frame: LogFrame) -> bool:
     """True for a library's code, and for a model's that came with its weights."""
     path = _path(frame)
     return is_library(path) or "transformers_modules" in path or "modeling_" in path

@@ -2,5 +2,5 @@
 
 from gonogo.hazards.rule import Pattern
 
-NO_CUDA = Pattern(r"Torch not compiled with CUDA enabled")
-ON_NPU = Pattern(r"(?i)\btorch[_-]npu\b|\bnpus?\b|npu:\d|ascend|\b910[abc]?\d?\b|昇腾|\bhccl\b|\bcann\b")
+CUDA_NOT_COMPILED_PATTERN = Pattern(r"Torch not compiled with CUDA enabled")
+NPU_PATTERN = Pattern(r"(?i)\btorch[_-]npu\b|\bnpus?\b|npu:\d|ascend|\b910[abc]?\d?\b|昇腾|\bhccl\b|\bcann\b")

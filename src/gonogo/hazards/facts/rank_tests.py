@@ -7,22 +7,22 @@ from gonogo.evidence.script.identifiers import identifiers, last_name, says, wor
 from gonogo.evidence.script.nodes import is_none
 from gonogo.evidence.script.script import Script
 
-_MAIN = frozenset(
+_MAIN_PROCESS_NAMES = frozenset(
     {
         *("is_main_process", "is_local_main_process", "is_world_process_zero", "is_local_process_zero", "is_rank_0"),
         *("is_rank_zero", "is_master", "is_main", "is_global_zero", "is_rank0", "is_last_process"),
     }
 )
-_PARTS_OF_THE_WORLD = frozenset(
+_PARALLEL_GROUP_WORDS = frozenset(
     {
         *("parallel", "tp", "pp", "dp", "sp", "cp", "ep", "mp", "model", "pipe", "pipeline", "expert", "stage"),
         *("tensor",),
     }
 )
 """Words of ranks within a part of the world: others of the world have the same."""
-_OF_MATRICES = frozenset({"lora", "low", "full", "matrix", "adapter", "galore", "svd", "tucker"})
+_MATRIX_RANK_WORDS = frozenset({"lora", "low", "full", "matrix", "adapter", "galore", "svd", "tucker"})
 """Words before a rank that is no process's but a matrix's."""
-_RUN_TOGETHER = frozenset(
+_MAIN_PROCESS_COMPOUNDS = frozenset(
     {
         "myrank",
         "localrank",
@@ -37,56 +37,60 @@ _RUN_TOGETHER = frozenset(
     }
 )
 """What is written as one word although it is two."""
-_ONE_OF_MANY = (
+_SINGLE_PROCESS_PHRASES = (
     *("main_process", "is_main", "is_master", "on_master", "master_process", "master_rank", "process_zero"),
     *("global_zero", "world_zero", "process_index", "is_first", "first_process", "coordinator"),
 )
 """Names by which one process is told from the others without the word rank."""
-_DECORATES = ("rank_zero_only", "main_process_only", "on_main_process", "on_local_main_process")
+_MAIN_PROCESS_DECORATORS = ("rank_zero_only", "main_process_only", "on_main_process", "on_local_main_process")
 
 
 def on_one_rank(script: Script, node: ast.AST) -> ast.expr | None:
     """The test by which only one rank (of all, or of a machine) runs a node; None where nothing says so."""
     for test in script.guarded_by(node):
-        found = next((part for part in _conjuncts(script, test) if _chooses_one(script, part)), None)
-        if found is not None and not _otherwise_too(script, node):
+        found = next((part for part in _conjuncts(script, test) if _selects_single_rank(script, part)), None)
+        if found is not None and not _else_makes_same_call(script, node):
             return test.operand if isinstance(test, ast.UnaryOp) and found is test else test
     function = script.enclosing_function(node)
     decorators = function.decorator_list if function is not None else ()
-    return next((each for each in decorators if last_name(each) in _DECORATES), None)
+    return next((each for each in decorators if last_name(each) in _MAIN_PROCESS_DECORATORS), None)
 
 
-def names_rank(node: ast.AST) -> bool:
+def contains_rank_name(node: ast.AST) -> bool:
     """Whether an identifier in a piece of code is that of a process's rank, or of one process among others."""
-    return any(map(_says_rank, identifiers(node))) or any(map(_compares_gpu, ast.walk(node)))
+    return any(map(_is_rank_identifier, identifiers(node))) or any(map(_compares_gpu_index, ast.walk(node)))
 
 
 def mentions_rank(script: Script, test: ast.expr) -> bool:
     """Whether a test, or what a name in it stands for, has to do with ranks in any way."""
     names = [each for each in ast.walk(test) if isinstance(each, ast.Name)]
-    return any(map(names_rank, (test, *map(script.bound_to, names))))
+    return any(map(contains_rank_name, (test, *map(script.bound_to, names))))
 
 
-def of_other_ranks(script: Script, test: ast.expr) -> bool:
+def excludes_some_ranks(script: Script, test: ast.expr) -> bool:
     """Whether a test has to do with ranks and is not passed by all, as ``local_rank != -1`` is in a distributed run."""
-    return any(mentions_rank(script, part) and not _passed_by_all(part) for part in _conjuncts(script, test))
+    return any(mentions_rank(script, part) and not _is_true_on_all_ranks(part) for part in _conjuncts(script, test))
 
 
-def _says_rank(name: str) -> bool:
+def _is_rank_identifier(name: str) -> bool:
     own = words(name)
-    if own in (("main",), ("master",)) or says(name, *_ONE_OF_MANY) or not _RUN_TOGETHER.isdisjoint(own):
+    if (
+        own in (("main",), ("master",))
+        or says(name, *_SINGLE_PROCESS_PHRASES)
+        or not _MAIN_PROCESS_COMPOUNDS.isdisjoint(own)
+    ):
         return True
     before = ("", *own)
-    return any(word in ("rank", "ranks") and before[at] not in _OF_MATRICES for at, word in enumerate(own))
+    return any(word in ("rank", "ranks") and before[at] not in _MATRIX_RANK_WORDS for at, word in enumerate(own))
 
 
-def _compares_gpu(node: ast.AST) -> bool:
+def _compares_gpu_index(node: ast.AST) -> bool:
     """``args.gpu == 0``: the number of a process's GPU, taken for its rank."""
     sides = (node.left, *node.comparators) if isinstance(node, ast.Compare) else ()
     return any(words(last_name(side))[-1:] == ("gpu",) for side in sides) and any(map(_is_number, sides))
 
 
-def _passed_by_all(test: ast.expr) -> bool:
+def _is_true_on_all_ranks(test: ast.expr) -> bool:
     """``rank != -1``, ``rank >= 0``, ``rank is not None``, or the opposite of their opposite."""
     holds = True
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -120,19 +124,19 @@ def _conjuncts(script: Script, test: ast.expr) -> Iterator[ast.expr]:
         yield test
 
 
-def _chooses_one(script: Script, test: ast.expr) -> bool:
+def _selects_single_rank(script: Script, test: ast.expr) -> bool:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = test.operand
         if isinstance(inner, ast.Compare):
             differs = len(inner.ops) == 1 and isinstance(inner.ops[0], (ast.NotEq, ast.NotIn, ast.Gt))
-            return differs and _of_rank(script, inner)
+            return differs and _compares_rank(script, inner)
         return _is_rank(inner)
     if isinstance(test, ast.Compare):
-        return len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.In)) and _of_rank(script, test)
-    return last_name(test) in _MAIN
+        return len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.In)) and _compares_rank(script, test)
+    return last_name(test) in _MAIN_PROCESS_NAMES
 
 
-def _of_rank(script: Script, test: ast.Compare) -> bool:
+def _compares_rank(script: Script, test: ast.Compare) -> bool:
     """``rank == 0``, ``0 == rank``, ``rank in (-1, 0)``, ``r == 0`` where r is the rank."""
     sides = [test.left, test.comparators[0]]
     return any(
@@ -143,7 +147,7 @@ def _of_rank(script: Script, test: ast.Compare) -> bool:
 def _value(script: Script, node: ast.expr) -> ast.expr:
     """What a name that says nothing of parts of the world stands for; the rank in a group is not the rank."""
     bound = script.bound_to(node)
-    of_part = not _PARTS_OF_THE_WORLD.isdisjoint(words(last_name(node)))
+    of_part = not _PARALLEL_GROUP_WORDS.isdisjoint(words(last_name(node)))
     of_group = isinstance(bound, ast.Call) and says(last_name(bound), "get_rank") and (bound.args or bound.keywords)
     return node if of_part or of_group else bound
 
@@ -165,12 +169,12 @@ def _is_rank(node: ast.expr) -> bool:
     if isinstance(node, ast.Subscript):
         return _is_rank(node.slice)
     own = words(name)
-    if not _PARTS_OF_THE_WORLD.isdisjoint(own) or not _OF_MATRICES.isdisjoint(own[-2:-1]):
+    if not _PARALLEL_GROUP_WORDS.isdisjoint(own) or not _MATRIX_RANK_WORDS.isdisjoint(own[-2:-1]):
         return False
     return own[-1:] == ("rank",) or own in (("process", "index"), ("local", "process", "index"))
 
 
-def _otherwise_too(script: Script, node: ast.AST) -> bool:
+def _else_makes_same_call(script: Script, node: ast.AST) -> bool:
     """Whether the other ranks make the same call, in the ``else`` of the same ``if``."""
     called = next((each for each in ast.walk(node) if isinstance(each, ast.Call)), None)
     wanted = last_name(called)
@@ -182,10 +186,10 @@ def _otherwise_too(script: Script, node: ast.AST) -> bool:
     return False
 
 
-def lone_statement(script: Script, node: ast.AST) -> ast.If | None:
+def removable_rank_condition(script: Script, node: ast.AST) -> ast.If | None:
     """The ``if`` that holds nothing but the statement of a node, so that it can go."""
     statement = script.statement(node)
     parent = script.parent(statement) if statement is not None else None
     if isinstance(statement, ast.Expr) and isinstance(parent, ast.If) and parent.body == [statement]:
-        return parent if not parent.orelse and _chooses_one(script, parent.test) else None
+        return parent if not parent.orelse and _selects_single_rank(script, parent.test) else None
     return None

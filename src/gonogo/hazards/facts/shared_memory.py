@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gonogo.evidence.launch.jobs.pod import SHM_OF_A_POD
+from gonogo.evidence.launch.jobs.pod import DEFAULT_POD_SHM_BYTES
 from gonogo.evidence.launch.manifest import workload_at
 from gonogo.finding import Edit, Text, translated
 
@@ -24,8 +24,8 @@ _POD_CURE = (
 )
 _DOCKER = translated("docker run gives the container 64 MB of /dev/shm")
 _POD = translated("The pod has {size:.0f} MiB of /dev/shm")
-_GIVES_MORE = ("--ipc", "--shm-size", "--tmpfs", "--mount", "-v", "--volume")
-_DOCKERS = ("docker", "nvidia-docker", "podman")
+_SHM_OPTIONS = ("--ipc", "--shm-size", "--tmpfs", "--mount", "-v", "--volume")
+_CONTAINER_COMMANDS = ("docker", "nvidia-docker", "podman")
 
 
 class SmallSharedMemory(msgspec.Struct, frozen=True):
@@ -43,19 +43,19 @@ def small_shared_memory(launch: Launch) -> SmallSharedMemory | None:
     """The launch's container, where its /dev/shm has no more than 64 MiB; None where it has more, or is not known."""
     work = workload_at(launch.place)
     if work is None:
-        run = _run_of_docker(launch)
+        run = _docker_run_with_default_shm(launch)
         edit = run.source.place(run.end, run.end).edit(" --ipc=host") if run is not None else None
         return (
             SmallSharedMemory(run, _DOCKER, SHARED_MEMORY_CURE, (edit,))
             if run is not None and edit is not None
             else None
         )
-    if work.shm_bytes is None or work.shm_bytes > SHM_OF_A_POD:
+    if work.shm_bytes is None or work.shm_bytes > DEFAULT_POD_SHM_BYTES:
         return None
     return SmallSharedMemory(work.container, _POD.format(size=work.shm_bytes / 2**20), _POD_CURE)
 
 
-def _run_of_docker(launch: Launch) -> Place | None:
+def _docker_run_with_default_shm(launch: Launch) -> Place | None:
     """The word ``run`` of a ``docker run`` that leaves the container with docker's 64 MB."""
     if not launch.in_container:
         return None
@@ -63,14 +63,14 @@ def _run_of_docker(launch: Launch) -> Place | None:
     if any(value is None for value in words):
         return None
     values = [value or "" for value in words]
-    at = next((i for i, value in enumerate(values[:-1]) if value.rpartition("/")[2] in _DOCKERS), None)
+    at = next((i for i, value in enumerate(values[:-1]) if value.rpartition("/")[2] in _CONTAINER_COMMANDS), None)
     if at is None or values[at + 1] != "run":
         return None
     for index, value in enumerate(values[at + 2 :], at + 2):
         name = value.partition("=")[0]
         if name in ("--ipc", "--shm-size"):
             return None
-        if name in _GIVES_MORE and "/dev/shm" in " ".join(values[index : index + 2]):
+        if name in _SHM_OPTIONS and "/dev/shm" in " ".join(values[index : index + 2]):
             return None
     place = launch.words[at + 1].place
     return place if place.source.writable else None

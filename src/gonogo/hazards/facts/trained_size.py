@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
 
-_BILLIONS = Pattern(r"(?i)(?:^|[-_/])(\d{1,3}(?:\.\d+)?)b(?:$|[-_/.])")
+_MODEL_SIZE_PATTERN = Pattern(r"(?i)(?:^|[-_/])(\d{1,3}(?:\.\d+)?)b(?:$|[-_/.])")
 _ADAM = 12
 """Bytes a trained parameter: a float32 copy, and Adam's two moments."""
 
@@ -25,7 +25,7 @@ class OffloadedStates(msgspec.Struct, frozen=True):
     nodes: int
 
     @property
-    def bytes_a_node(self) -> int:
+    def bytes_per_node(self) -> int:
         """What each node keeps of them."""
         return int(self.billions * 1e9 * _ADAM / self.nodes)
 
@@ -44,7 +44,7 @@ def billions_trained(run: Run) -> float | None:
     """How many billions of parameters a full fine-tune trains, by the model's name; None where that isn't known."""
     if run.launch is None or run.model is None or _trains_adapters(run.launch, run):
         return None
-    named = _BILLIONS.search(run.model.name)
+    named = _MODEL_SIZE_PATTERN.search(run.model.name)
     return float(named.group(1)) if named is not None else None
 
 

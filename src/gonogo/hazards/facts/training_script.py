@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gonogo.evidence.script.script import Call, Script
 
 DDP = "torch.nn.parallel.DistributedDataParallel"
-_SAME_OBJECT = frozenset(
+_SELF_RETURNING_METHODS = frozenset(
     ("to", "cuda", "cpu", "half", "float", "bfloat16", "train", "eval", "requires_grad_", "merge_and_unload", "compile")
 )
 # What gives back the model that is its first argument, wrapped or changed.
@@ -45,7 +45,7 @@ def makers(script: Script, node: ast.AST | None, depth: int = 0) -> tuple[Call, 
             return ()
         found: dict[ast.Call, Call] = {}
         for binding in reaching(index, scope.names[node.id], scope, node):
-            for call in _of_binding(script, binding, depth + 1):
+            for call in _binding_constructors(script, binding, depth + 1):
                 found[call.node] = call
         return tuple(found.values())
     if isinstance(node, ast.IfExp):
@@ -54,11 +54,11 @@ def makers(script: Script, node: ast.AST | None, depth: int = 0) -> tuple[Call, 
         held = script.names.attribute_bindings(node)
         if held is None or held[0] is not script.names:
             return ()
-        return tuple(call for binding in held[1] for call in _of_binding(script, binding, depth + 1))
+        return tuple(call for binding in held[1] for call in _binding_constructors(script, binding, depth + 1))
     return ()
 
 
-def _of_binding(script: Script, binding: Binding, depth: int) -> tuple[Call, ...]:
+def _binding_constructors(script: Script, binding: Binding, depth: int) -> tuple[Call, ...]:
     if binding.kind != "assign":
         return ()
     if not binding.path:
@@ -72,7 +72,7 @@ def _of_binding(script: Script, binding: Binding, depth: int) -> tuple[Call, ...
 
 def _of_call(script: Script, node: ast.Call, depth: int) -> tuple[Call, ...]:
     call = script.call_at(node)
-    if isinstance(node.func, ast.Attribute) and node.func.attr in _SAME_OBJECT:
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _SELF_RETURNING_METHODS:
         return makers(script, node.func.value, depth + 1) or (call,)
     if any(name in _WRAPPERS for name in call.names):
         return makers(script, first_argument(call, "model"), depth + 1)
@@ -125,7 +125,7 @@ def trained(script: Script) -> Iterator[tuple[Call, ast.expr]]:
                 yield call, each
 
 
-def trained_loads(script: Script) -> Iterator[tuple[Call, Call]]:
+def trained_pretrained_calls(script: Script) -> Iterator[tuple[Call, Call]]:
     """The ``from_pretrained`` calls whose models are trained, each with the call that trains it."""
     seen: set[ast.Call] = set()
     for call, node in trained(script):
@@ -140,7 +140,7 @@ def is_trainer(call: Call) -> bool:
     return any(name in TRAINER_CLASSES for name in call.names)
 
 
-def several_a_node(run: Run) -> bool:
+def has_several_processes_per_node(run: Run) -> bool:
     """Whether the launch surely starts several processes on a node."""
     if run.launch is None:
         return False
@@ -151,10 +151,10 @@ def several_a_node(run: Run) -> bool:
     return size is not None and isinstance(nodes, int) and size > nodes
 
 
-def surely_ddp(run: Run) -> bool:
+def is_certainly_ddp(run: Run) -> bool:
     """Whether the launch surely trains with DistributedDataParallel: several processes, no DeepSpeed, no FSDP."""
     launch = run.launch
-    if launch is None or run.deepspeed_on is not False or not several_a_node(run):
+    if launch is None or run.deepspeed_on is not False or not has_several_processes_per_node(run):
         return False
     if launch.launcher == "accelerate":
         if any(name in launch.launcher_options for name in ("use_fsdp", "use_megatron_lm", "cpu", "tpu")):
@@ -177,7 +177,7 @@ def gradient_checkpointing(run: Run) -> Field:
     return field if not field.absent else run.arguments.get("activation_checkpointing")
 
 
-def set_in_code(run: Run, name: str) -> Iterator[Field]:
+def attribute_assignments(run: Run, name: str) -> Iterator[Field]:
     """What a script gives an attribute of that name after parsing.
 
     ``arguments.gradient_checkpointing = True``, ``setattr(arguments, "gradient_checkpointing", True)``, and
@@ -205,7 +205,7 @@ def reentrant(run: Run) -> bool | None:
     What code sets is what holds, where it is one value; it may be set on some way of several only.
     """
     given = run.arguments.get("gradient_checkpointing_kwargs")
-    if later := list(set_in_code(run, "gradient_checkpointing_kwargs")):
+    if later := list(attribute_assignments(run, "gradient_checkpointing_kwargs")):
         if len(later) > 1 or not isinstance(later[0].value, dict) or later[0].value.get("use_reentrant") is not False:
             return None
         return False

@@ -1,11 +1,11 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.log.context import outside_training, under_fsdp
+from gonogo.evidence.log.context import outside_training, uses_fsdp
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.script.identifiers import uses_name
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _MESSAGES = Pattern(
@@ -15,14 +15,14 @@ _MESSAGES = Pattern(
     r"|Expects? the `?FlatParameter`? to be on CPU when parameter CPU offloading"
     r"|Expected param to be on CPU when cpu_offloading is enabled"
 )
-_SETTERS = Pattern(
+_TENSOR_ASSIGNMENT_PATTERN = Pattern(
     r"attempting to assign a gradient with device type '\w+' to a tensor with device type 'cpu'"
     r"|Attempted to set the storage of a tensor on device .cpu\b.{1,3} to a storage on different device"
     r"|Attempted to set the storage of a tensor on device .{1,12} to a storage on different device .cpu\b"
 )
 _CPU_COLLECTIVE = Pattern(r"No backend type associated with device type cpu")
 # The flat parameter of an inner module is on the CPU already when the root looks (torch before 2.0).
-_GIVEN_DEVICE = Pattern(r"given device_id argument cuda:\d+, but is on cpu")
+_DEVICE_ID_PATTERN = Pattern(r"given device_id argument cuda:\d+, but is on cpu")
 _ASSERTED = Pattern(r"(?:_fp32_shard|_local_shard|\bp)\.device == torch\.device\(.cpu.\)")
 _INSIDE = (
     "foreach_reduce", "_init_param_attributes", "init_flat_param_attributes", "_fsdp_collectives.py", "_fsdp_param",
@@ -30,7 +30,7 @@ _INSIDE = (
     "fsdp/_flat_param.py", "fsdp/flat_param.py", "fsdp/_optim_utils.py",
 )  # fmt: skip
 _FSDP_FRAMES = ("fsdp", "fully_sharded_data_parallel", "_fully_shard", "composable/fsdp")
-_OFFLOADS = Pattern(
+_OFFLOAD_PATTERN = Pattern(
     r"(?i)offload_params|cpu_offload|offload_policy|CPUOffload|param_offload|optimizer_offload|CPU offloading"
 )
 
@@ -62,7 +62,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
             target = statement.targets[0]
             if on.truth is not True or not isinstance(target, ast.Name):
                 continue
-            for move in _moves_after(script, statement, target.id):
+            for move in _later_device_moves(script, statement, target.id):
                 edit = script.removing_statement(move)
                 yield self.finding(
                     translated(
@@ -85,19 +85,23 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
             certainty = _certainty(error, log)
             if certainty is not None:
                 yield self._finding(error, certainty)
-        for pattern in (_MESSAGES, _SETTERS):
+        for pattern in (_MESSAGES, _TENSOR_ASSIGNMENT_PATTERN):
             if not any(pattern.search(error.message) for error in log.errors) and (line := log.find(pattern)):
                 yield self._finding(line, Certainty.CERTAIN if pattern is _MESSAGES else Certainty.LIKELY)
         if not log.errors and (
-            cut := cut_in(log, ("fsdp", "foreach_reduce"), ("", "_init_param_attributes"), within=1)
+            cut := find_truncated_error(log, ("fsdp", "foreach_reduce"), ("", "_init_param_attributes"), max_frames=1)
         ):
             yield self._finding(cut, Certainty.LIKELY)
-        for mismatch in mismatches_in(log):
-            if mismatch.with_host and not mismatch.between_accelerators and not _SETTERS.search(_message(mismatch)):
+        for mismatch in training_mismatches(log):
+            if (
+                mismatch.involves_cpu
+                and not mismatch.is_between_accelerators
+                and not _TENSOR_ASSIGNMENT_PATTERN.search(_message(mismatch))
+            ):
                 if mismatch.passes(*_INSIDE):
                     yield self._finding(mismatch.evidence, Certainty.LIKELY)
-                elif mismatch.passes(*_FSDP_FRAMES) or (not mismatch.frames and under_fsdp(log)):
-                    offloads = log.find(_OFFLOADS) is not None or log.setup.mentions(_OFFLOADS.text)
+                elif mismatch.passes(*_FSDP_FRAMES) or (not mismatch.frames and uses_fsdp(log)):
+                    offloads = log.find(_OFFLOAD_PATTERN) is not None or log.setup.mentions(_OFFLOAD_PATTERN.text)
                     likely = offloads and (not mismatch.frames or "clip_grad" in str(mismatch.frames[-1]))
                     yield self._finding(mismatch.evidence, Certainty.LIKELY if likely else Certainty.POSSIBLE)
 
@@ -123,29 +127,29 @@ def _certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
     if _MESSAGES.search(error.message):
         return Certainty.CERTAIN
     inside = error.passes(*_FSDP_FRAMES)
-    if _SETTERS.search(error.message):
+    if _TENSOR_ASSIGNMENT_PATTERN.search(error.message):
         return (
             Certainty.CERTAIN
             if inside
             else Certainty.POSSIBLE
-            if error.frames and not under_fsdp(log)
+            if error.frames and not uses_fsdp(log)
             else Certainty.LIKELY
         )
-    if _GIVEN_DEVICE.search(error.message):
-        offloads = log.find(_OFFLOADS) is not None or log.setup.mentions(_OFFLOADS.text)
+    if _DEVICE_ID_PATTERN.search(error.message):
+        offloads = log.find(_OFFLOAD_PATTERN) is not None or log.setup.mentions(_OFFLOAD_PATTERN.text)
         return Certainty.LIKELY if offloads else None
     if "Non-root FSDP instance" in error.message or "not compiled with CUDA" in error.message:
         return None
     if error.type == "AssertionError" and error.passes("_init_param_attributes", "_lazy_init") and inside:
         code = error.innermost.code if error.innermost else ""
         return Certainty.CERTAIN if _ASSERTED.search(code) or "cpu" in error.message.lower() else Certainty.LIKELY
-    if _CPU_COLLECTIVE.search(error.message) and (inside or under_fsdp(log)):
-        offloads = log.find(_OFFLOADS) is not None or log.setup.mentions(_OFFLOADS.text)
+    if _CPU_COLLECTIVE.search(error.message) and (inside or uses_fsdp(log)):
+        offloads = log.find(_OFFLOAD_PATTERN) is not None or log.setup.mentions(_OFFLOAD_PATTERN.text)
         return Certainty.LIKELY if offloads or inside else Certainty.POSSIBLE
     return None
 
 
-def _names_device(call: ast.Call) -> bool:
+def _targets_gpu(call: ast.Call) -> bool:
     given = (*call.args, *(keyword.value for keyword in call.keywords))
     texts = [each.value for each in given if isinstance(each, ast.Constant)]
     named = any(uses_name(each, "cuda", "rank", "device") for each in given) or any(
@@ -154,7 +158,7 @@ def _names_device(call: ast.Call) -> bool:
     return named or any(isinstance(text, str) and text.startswith("cuda") for text in texts)
 
 
-def _moves_after(script: Script, wrapped: ast.stmt, name: str) -> Iterator[ast.stmt]:
+def _later_device_moves(script: Script, wrapping_statement: ast.stmt, name: str) -> Iterator[ast.stmt]:
     """The statements after another one, in its function, that do nothing but move what goes by a name to the GPU."""
     for call in script.index.calls:
         func, statement = call.func, script.statement(call)
@@ -162,7 +166,7 @@ def _moves_after(script: Script, wrapped: ast.stmt, name: str) -> Iterator[ast.s
             continue
         own = isinstance(func.value, ast.Name) and func.value.id == name
         value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
-        same = script.enclosing_function(statement) is script.enclosing_function(wrapped)
-        after = same and statement.lineno > wrapped.lineno
-        if own and value is call and after and (func.attr == "cuda" or _names_device(call)):
+        same = script.enclosing_function(statement) is script.enclosing_function(wrapping_statement)
+        after = same and statement.lineno > wrapping_statement.lineno
+        if own and value is call and after and (func.attr == "cuda" or _targets_gpu(call)):
             yield statement

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
 
 _DTYPE = (
@@ -25,7 +25,11 @@ class FsdpMixedDtypeFlatten(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """FSDP's check of what it is to flatten, in the words of its versions."""
-        cut = None if log.errors else cut_in(log, ("flat_param.py", "_validate_tensors_to_flatten"), within=1)
+        cut = (
+            None
+            if log.errors
+            else find_truncated_error(log, ("flat_param.py", "_validate_tensors_to_flatten"), max_frames=1)
+        )
         if evidence := first_match(log, *_DTYPE) or cut:
             two = _TWO.search(matched_text(log, evidence))
             dtypes = " / ".join(part for part in two.groups() if part) if two else ""
@@ -34,7 +38,7 @@ class FsdpMixedDtypeFlatten(Hazard):
                 translated("One module that FSDP wraps holds parameters of different dtypes{dtypes}.").format(
                     dtypes=Text(f" ({dtypes})", f"（{dtypes}）") if dtypes else ""
                 ),
-                cure=_CURE_DTYPE,
+                cure=_UNIFORM_DTYPE_CURES,
                 certainty=Certainty.LIKELY if evidence is cut else Certainty.CERTAIN,
             )
         elif evidence := first_match(log, *_REQUIRES_GRAD):
@@ -53,12 +57,12 @@ class FsdpMixedDtypeFlatten(Hazard):
             yield self.log_finding(
                 evidence,
                 translated("The quantized weights are stored as integers, which FSDP cannot flatten with the others."),
-                cure=_CURE_DTYPE[1:],
+                cure=_UNIFORM_DTYPE_CURES[1:],
                 certainty=Certainty.POSSIBLE,
             )
 
 
-_CURE_DTYPE = (
+_UNIFORM_DTYPE_CURES = (
     translated(
         "Cast everything to one dtype before FSDP wraps the model: model.to(torch.bfloat16), LoRA adapters too "
         "(autocast_adapter_dtype=False)"

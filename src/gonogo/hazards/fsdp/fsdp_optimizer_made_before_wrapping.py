@@ -37,17 +37,23 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
                 )
 
 
-def _move_after_wrapping(hazard: Hazard, script: Script, made: ast.stmt, wrapped: ast.stmt) -> tuple[Fix, ...]:
+def _move_after_wrapping(
+    hazard: Hazard, script: Script, optimizer_statement: ast.stmt, wrapping_statement: ast.stmt
+) -> tuple[Fix, ...]:
     """The optimizer's statement put behind the wrapping one, where nothing in between needs it."""
-    target = made.targets[0] if isinstance(made, ast.Assign) else None
-    if not isinstance(target, ast.Name) or script.parent(made) is not script.parent(wrapped):
+    target = optimizer_statement.targets[0] if isinstance(optimizer_statement, ast.Assign) else None
+    if not isinstance(target, ast.Name) or script.parent(optimizer_statement) is not script.parent(wrapping_statement):
         return ()
     between = [
         node
         for node in script.nodes(ast.Name)
-        if node.id == target.id and (made.end_lineno or 0) < node.lineno <= (wrapped.end_lineno or 0)
+        if node.id == target.id
+        and (optimizer_statement.end_lineno or 0) < node.lineno <= (wrapping_statement.end_lineno or 0)
     ]
-    edits = (script.removing_statement(made), script.inserting_after(wrapped, script.place(made).text))
+    edits = (
+        script.removing_statement(optimizer_statement),
+        script.inserting_after(wrapping_statement, script.place(optimizer_statement).text),
+    )
     if between or any(edit is None for edit in edits):
         return ()
     title = translated("Make the optimizer after wrapping")

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.fsdp import fsdp_requested
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text, translated
 
@@ -11,7 +11,7 @@ _CUT = (
     ("peft/utils/other.py", "fsdp_auto_wrap_policy"),
 )
 _CLASS = Pattern(r"Could not find the transformer layer (?:class|cls) ['\"]?(\w{1,100})['\"]? in the model")
-_GIVEN = Pattern(r"transformer_layer_cls_to_wrap['\"]?\s*[=: ]\s*['\"\[]*([A-Za-z]\w{1,100})")
+_WRAP_CLASS_SETTING_PATTERN = Pattern(r"transformer_layer_cls_to_wrap['\"]?\s*[=: ]\s*['\"\[]*([A-Za-z]\w{1,100})")
 
 # The layers of transformers' architectures (their _no_split_modules), by the part of the class's name before "For".
 _LAYERS = {
@@ -70,10 +70,12 @@ class FsdpWrapClassNotFound(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's or transformers' refusal; whether FSDP was asked for tells this from a stale default config."""
-        evidence = first_match(log, *_WORDS) or (None if log.errors else cut_in(log, *_CUT, within=2))
+        evidence = first_match(log, *_WORDS) or (None if log.errors else find_truncated_error(log, *_CUT, max_frames=2))
         if evidence is None:
             return
-        named = _CLASS.search(matched_text(log, evidence)) or _GIVEN.search(f"{log.setup.launch}\n{log.setup.script}")
+        named = _CLASS.search(matched_text(log, evidence)) or _WRAP_CLASS_SETTING_PATTERN.search(
+            f"{log.setup.launch}\n{log.setup.script}"
+        )
         # Of a cut traceback the last line is missing; in these functions nothing else is refused.
         asked = fsdp_requested(log) if first_match(log, *_WORDS) else None
         yield self.log_finding(

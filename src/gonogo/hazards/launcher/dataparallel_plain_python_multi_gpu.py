@@ -1,18 +1,18 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.context import REPLICA, outside_training, plain_on_several_gpus
+from gonogo.evidence.log.context import REPLICA_ERROR_PATTERN, is_single_process_multi_gpu, outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.launch_facts import visible_gpus
-from gonogo.hazards.facts.mismatch_in_log import mismatches_in
+from gonogo.hazards.facts.mismatch_in_log import training_mismatches
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
-_TUNES = Pattern(r"(?i)fine-?_?tun|lora|llama|\bsft\b|微调")
-_NOT_ALL_ON_ONE = Pattern(
+_FINE_TUNING_PATTERN = Pattern(r"(?i)fine-?_?tun|lora|llama|\bsft\b|微调")
+_PARAMETERS_ON_OTHER_DEVICE_PATTERN = Pattern(
     r"module must have its parameters and buffers on device \w+:?\d* \(device_ids\[0\]\) but found one of them on"
 )
 # What DataParallel's copies meet where one process a GPU would not: a dtype, a device, a shape not the model's.
-_OF_REPLICAS = Pattern(
+_REPLICA_ERROR_PATTERN = Pattern(
     r"expected scalar type \w+ but found \w+|mat1 and mat2 (?:shapes|must have the same dtype)"
     r"|found at least two devices|different from other tensors on|[Ee]xpected .{0,40}same device"
     r"|arguments are located on different GPUs"
@@ -21,9 +21,9 @@ _OF_REPLICAS = Pattern(
 )
 _DTYPES = Pattern(r"expected scalar type (?:Half|Float|BFloat16) but found|mat1 and mat2 must have the same dtype")
 _SHAPES = Pattern(r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d+)x(?P<a>\d+) and (?P<b>\d+)x(?P<c>\d+)\)")
-_SHAPELESS = Pattern(r"(?i)mat1 and mat2 shapes cannot be multiplied\W*$")
-_SPLITS = (b"device_map", b"CUDA_VISIBLE_DEVICES", b"is_parallelizable")
-_OWN_FAULT = ("OutOfMemoryError", "KeyError", "ValueError", "TypeError", "AttributeError", "IndexError")
+_SHAPE_ERROR_WITHOUT_SHAPES_PATTERN = Pattern(r"(?i)mat1 and mat2 shapes cannot be multiplied\W*$")
+_MODEL_SPLIT_WORDS = (b"device_map", b"CUDA_VISIBLE_DEVICES", b"is_parallelizable")
+_USER_ERROR_TYPES = ("OutOfMemoryError", "KeyError", "ValueError", "TypeError", "AttributeError", "IndexError")
 
 
 class DataparallelPlainPythonMultiGpu(Hazard):
@@ -33,7 +33,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
         if visible is None or len(visible) < 2 or (whole_number(launch.world_size) or 1) > 1 or run.deepspeed_on:
             return
         for script in run.scripts:
-            if any(word in script.source.data for word in _SPLITS):
+            if any(word in script.source.data for word in _MODEL_SPLIT_WORDS):
                 return
         for script in run.scripts:
             call = next(script.calls(*TRAINER_CLASSES), None)
@@ -70,45 +70,58 @@ class DataparallelPlainPythonMultiGpu(Hazard):
         """DataParallel's own words; what its copies bring about, where one plain process sees several GPUs."""
         if outside_training(log):
             return
-        found = self._in_its_own_words(log) or self._in_its_consequences(log)
+        found = self._find_explicit_error(log) or self._find_consequential_error(log)
         if found is not None:
             evidence, certainty = found
             yield self._finding(evidence, certainty)
 
-    def _in_its_own_words(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
-        for error in log.errors_of(says=REPLICA):
-            caught = REPLICA.search(error.message)
-            return error, _of_replica(log, str(caught.group("type")) if caught else "")
-        if line := log.find(REPLICA):
-            return line, _of_replica(log, str(line.match.group("type")))
-        for error in log.errors_of(says=_NOT_ALL_ON_ONE):
-            of_trainer = not error.frames or error.passes("transformers", "peft", "accelerate") or log.find(_TUNES)
+    def _find_explicit_error(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
+        for error in log.errors_of(says=REPLICA_ERROR_PATTERN):
+            caught = REPLICA_ERROR_PATTERN.search(error.message)
+            return error, _replica_error_certainty(log, str(caught.group("type")) if caught else "")
+        if line := log.find(REPLICA_ERROR_PATTERN):
+            return line, _replica_error_certainty(log, str(line.match.group("type")))
+        for error in log.errors_of(says=_PARAMETERS_ON_OTHER_DEVICE_PATTERN):
+            of_trainer = (
+                not error.frames or error.passes("transformers", "peft", "accelerate") or log.find(_FINE_TUNING_PATTERN)
+            )
             return error, Certainty.LIKELY if of_trainer else Certainty.POSSIBLE
-        if line := log.find(_NOT_ALL_ON_ONE):
+        if line := log.find(_PARAMETERS_ON_OTHER_DEVICE_PATTERN):
             return line, Certainty.LIKELY
         return None
 
-    def _in_its_consequences(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
+    def _find_consequential_error(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
         in_it = [error for error in log.errors if error.passes("parallel/data_parallel.py", "parallel_apply.py")]
         for error in in_it:
-            if _OF_REPLICAS.search(error.message) and error.type != "OutOfMemoryError":
+            if _REPLICA_ERROR_PATTERN.search(error.message) and error.type != "OutOfMemoryError":
                 return error, Certainty.CERTAIN
-        plain = plain_on_several_gpus(log)
+        plain = is_single_process_multi_gpu(log)
         for error in log.errors:
-            if (shapes := _SHAPES.search(error.message)) and _of_outliers(shapes.groups()):
+            if (shapes := _SHAPES.search(error.message)) and _are_outlier_column_shapes(shapes.groups()):
                 sure = error.passes("bitsandbytes") or not error.frames or plain
                 return error, Certainty.LIKELY if sure else Certainty.POSSIBLE
             if plain and (_DTYPES.search(error.message) or _SHAPES.search(error.message)):
                 return error, Certainty.LIKELY
             if plain is None and log.setup.launcher is not None and _DTYPES.search(error.message):
                 return error, Certainty.POSSIBLE
-        if not log.errors and (cut := cut_in(log, ("nn/parallel/", "parallel_apply"), ("nn/parallel/", "in_replica"))):
+        if not log.errors and (
+            cut := find_truncated_error(log, ("nn/parallel/", "parallel_apply"), ("nn/parallel/", "in_replica"))
+        ):
             return cut, Certainty.LIKELY if plain and cut.passes("transformers/trainer.py") else Certainty.POSSIBLE
-        if plain is None and not any(error.frames for error in log.errors) and (line := log.find(_SHAPELESS)):
+        if (
+            plain is None
+            and not any(error.frames for error in log.errors)
+            and (line := log.find(_SHAPE_ERROR_WITHOUT_SHAPES_PATTERN))
+        ):
             return line, Certainty.POSSIBLE
-        for mismatch in mismatches_in(log):
+        for mismatch in training_mismatches(log):
             # Its frames would show DataParallel; device_map is told by an operator that names its argument.
-            if mismatch.between_accelerators and not mismatch.frames and plain is not False and not _is_split(log):
+            if (
+                mismatch.is_between_accelerators
+                and not mismatch.frames
+                and plain is not False
+                and not _has_split_model(log)
+            ):
                 # ms-swift splits the model itself where one process sees several GPUs.
                 sure = plain and mismatch.bare and log.setup.launcher != "swift"
                 return mismatch.evidence, Certainty.LIKELY if sure else Certainty.POSSIBLE
@@ -133,23 +146,23 @@ class DataparallelPlainPythonMultiGpu(Hazard):
         )
 
 
-def _of_replica(log: FailureLog, caught: str) -> Certainty:
+def _replica_error_certainty(log: FailureLog, exception_type: str) -> Certainty:
     """Certain where the replica's own error is of the copying; possible where it is one of any program's."""
-    if caught == "OutOfMemoryError" or log.find(Pattern(r"OutOfMemoryError: |CUDA out of memory")):
+    if exception_type == "OutOfMemoryError" or log.find(Pattern(r"OutOfMemoryError: |CUDA out of memory")):
         return Certainty.POSSIBLE
-    if caught == "StopIteration" or log.find(_OF_REPLICAS) is not None:
+    if exception_type == "StopIteration" or log.find(_REPLICA_ERROR_PATTERN) is not None:
         return Certainty.CERTAIN
-    if caught in _OWN_FAULT:
+    if exception_type in _USER_ERROR_TYPES:
         return Certainty.POSSIBLE
-    inner = [error for error in log.errors if not REPLICA.search(error.message)]
+    inner = [error for error in log.errors if not REPLICA_ERROR_PATTERN.search(error.message)]
     return Certainty.POSSIBLE if inner and not log.passes("transformers", "peft") else Certainty.LIKELY
 
 
-def _is_split(log: FailureLog) -> bool:
+def _has_split_model(log: FailureLog) -> bool:
     return log.has("npu_dtype_cast") or log.setup.mentions(r"device_map|device_map_auto")
 
 
-def _of_outliers(sizes: tuple[str | None, ...]) -> bool:
+def _are_outlier_column_shapes(sizes: tuple[str | None, ...]) -> bool:
     """True for the shapes of LLM.int8's outlier columns, which two replicas disagree on: (511x2 and 3x4096)."""
     _, a, b, columns = (int(size or 0) for size in sizes)
     return a != b and a < 512 and b < 512 and columns >= 1024

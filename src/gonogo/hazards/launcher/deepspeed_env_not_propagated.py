@@ -13,7 +13,7 @@ _MISSING = Pattern(
     r"|CUDA_HOME (?:environment variable is not set|does not exist)|error while loading shared libraries"
     r"|cannot open shared object file|[Nn]inja is required|command not found|ModuleNotFoundError: No module named"
 )
-_SEVERAL_NODES = Pattern(
+_MULTI_NODE_PATTERN = Pattern(
     r"Running on the following workers|\bpdsh\b|multinode_runner|hostfile[= ]\S|nnodes=[2-9]|num_nodes[= ][2-9]"
     r"|cmd = (?:pdsh|mpirun|srun)"
 )
@@ -33,7 +33,7 @@ class DeepspeedEnvNotPropagated(Hazard):
         lost = [
             (name, field)
             for name, field in launch.variables.items()
-            if not name.startswith(_PASSED_ON) and _READ_BY_PROGRAMS.search(name) is not None
+            if not name.startswith(_PASSED_ON) and _PROGRAM_VARIABLE_PATTERN.search(name) is not None
         ]
         listed = _read_deepspeed_env(launch.cwd / ".deepspeed_env") | _read_deepspeed_env(
             Path.home() / ".deepspeed_env"
@@ -66,7 +66,7 @@ class DeepspeedEnvNotPropagated(Hazard):
         no_gpus, missing = log.find(_NO_GPUS), log.find(_MISSING)
         if no_gpus is None and missing is None:
             return
-        several = log.find(_SEVERAL_NODES) is not None or log.setup.mentions(_IN_SETUP) or len(_nodes(log)) > 1
+        several = log.find(_MULTI_NODE_PATTERN) is not None or log.setup.mentions(_IN_SETUP) or len(_nodes(log)) > 1
         if log.find(_NO_HOSTFILE) is not None and len(_nodes(log)) < 2 and not log.has("pdsh"):
             several = False
         if no_gpus is not None and (several or _NCCL_WITHOUT_GPUS.search(no_gpus.text)):
@@ -74,19 +74,21 @@ class DeepspeedEnvNotPropagated(Hazard):
         elif missing is not None and several and _on_remote_nodes_only(log, missing):
             yield self._missing(missing, Certainty.LIKELY)
 
-    def _missing(self, found: LineMatch, certainty: Certainty) -> Finding:
+    def _missing(self, line_match: LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
-            found,
+            line_match,
             translated(
                 "{node} does not have the launching shell's environment. The deepspeed launcher forwards only "
                 "NCCL_*, PYTHON* and a few other variables over ssh; LD_LIBRARY_PATH, CUDA_HOME, PATH and the "
                 "like are not among them."
             ).format(
-                node=Text(f"Node {node}", f"节点 {node} ") if (node := _node_of(found.line)) else translated("A rank")
+                node=Text(f"Node {node}", f"节点 {node} ")
+                if (node := _node_of(line_match.line))
+                else translated("A rank")
             ),
             cure=(
                 translated("Put into ~/.deepspeed_env on the launching node, one NAME=VALUE per line: {names}").format(
-                    names=next((name for name in found.match.groups() if name), None)
+                    names=next((name for name in line_match.match.groups() if name), None)
                     or translated("LD_LIBRARY_PATH, PATH, CUDA_HOME, HF_HOME ...")
                 ),
                 translated(
@@ -114,15 +116,15 @@ def _nodes(log: FailureLog) -> set[str]:
     return {node for line in log.lines if (node := _node_of(line)) is not None}
 
 
-def _on_remote_nodes_only(log: FailureLog, missing: LineMatch) -> bool:
+def _on_remote_nodes_only(log: FailureLog, line_match: LineMatch) -> bool:
     """True where the lines name their nodes and the first of them, which launches, does not lack it."""
     first = next((node for line in log.lines if (node := _node_of(line)) is not None), None)
-    own = _node_of(missing.line)
+    own = _node_of(line_match.line)
     return own is not None and own != first
 
 
 _PASSED_ON = ("NCCL", "PYTHON", "MLFLOW", "MV2", "UCX")
-_READ_BY_PROGRAMS = Pattern(
+_PROGRAM_VARIABLE_PATTERN = Pattern(
     r"^(?:LD_LIBRARY_PATH|LIBRARY_PATH|PATH|CUDA_HOME|HF_\w+|HUGGING\w+|TRANSFORMERS_\w+|WANDB_\w+|TORCH_\w+|GLOO_\w+"
     r"|TOKENIZERS_PARALLELISM|OMP_NUM_THREADS|DS_\w+|CUDA_DEVICE_MAX_CONNECTIONS|TRITON_\w+|HCCL_\w+|\w+_API_KEY"
     r"|https?_proxy|no_proxy)$"

@@ -1,9 +1,11 @@
-from gonogo.evidence.log.context import several_processes
+from gonogo.evidence.log.context import has_several_processes
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.how_it_trains import mentions
+from gonogo.hazards.facts.training_framework import mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, translated
 
-_DUMMY = Pattern(r"'Dummy(?:Optim|Scheduler)' object has no attribute|'Dummy(?:Optim|Scheduler)' object is not")
+_DUMMY_OPTIM_ERROR_PATTERN = Pattern(
+    r"'Dummy(?:Optim|Scheduler)' object has no attribute|'Dummy(?:Optim|Scheduler)' object is not"
+)
 _STEP = Pattern(r"'DummyOptim' object has no attribute '(?:step|train)'")
 
 
@@ -37,10 +39,10 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The placeholder of an optimizer that was used as one."""
-        found = next(log.errors_of(says=_DUMMY), None) or log.find(_DUMMY)
+        found = next(log.errors_of(says=_DUMMY_OPTIM_ERROR_PATTERN), None) or log.find(_DUMMY_OPTIM_ERROR_PATTERN)
         if found is None:
             return
-        certain = log.find(_STEP) is not None and not several_processes(log)
+        certain = log.find(_STEP) is not None and not has_several_processes(log)
         yield self.log_finding(
             found,
             translated(

@@ -4,13 +4,13 @@ from gonogo.hazards.facts.launch_facts import is_plain_python
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _MPI4PY = Pattern(r"No module named '?mpi4py|cannot load MPI library|libmpi\w*\.so[\d.]*: cannot open")
-_DISCOVERS = Pattern(r"mpi_discovery|attempting to detect MPI environment|detect MPI environment")
-_MPI_FAILS = Pattern(
+_MPI_DISCOVERY_PATTERN = Pattern(r"mpi_discovery|attempting to detect MPI environment|detect MPI environment")
+_MPI_FAILURE_PATTERN = Pattern(
     r"MPI_Init|MPI_ERRORS_ARE_FATAL|orte_init failed|ompi_mpi_init|PMIx?\w* .{0,40}(?:failed|unable)|pmix_\w+: unable"
     r"|It looks like (?:orte|MPI|opal)_\w+ failed|OPAL ERROR|PMI_Init"
 )
 _DEEPSPEED = Pattern(r"(?i)deepspeed")
-_STARTED_OTHERWISE = (
+_OTHER_LAUNCH_WORDS = (
     *(b"mp.spawn", b"multiprocessing", b"init_process_group", b"MASTER_ADDR", b"notebook_launcher", b"ray"),
 )
 
@@ -33,7 +33,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         if run.environment.has("mpi4py"):
             return
         for script in run.scripts:
-            if any(word in script.source.data for word in _STARTED_OTHERWISE):
+            if any(word in script.source.data for word in _OTHER_LAUNCH_WORDS):
                 return
         for script in run.scripts:
             call = next(script.calls("deepspeed.initialize", "deepspeed.init_distributed"), None)
@@ -55,9 +55,9 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         error = next(log.errors_of(says=_MPI4PY), None)
         line = log.find(_MPI4PY)
         found = error or line
-        discovers = log.find(_DISCOVERS) is not None or log.passes("mpi_discovery", "deepspeed/comm")
+        discovers = log.find(_MPI_DISCOVERY_PATTERN) is not None or log.passes("mpi_discovery", "deepspeed/comm")
         if found is None or line is None:
-            yield from self._without_message(log)
+            yield from self._find_without_mpi4py_error(log)
             return
         library = "mpi4py" not in line.match.group(0)
         innermost = error.innermost if error else None
@@ -67,20 +67,24 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         spoken = log.find(_DEEPSPEED) is not None or log.setup.mentions("(?i)deepspeed")
         yield self._found(found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY, _MISSING)
 
-    def _without_message(self, log: FailureLog) -> Findings:
+    def _find_without_mpi4py_error(self, log: FailureLog) -> Findings:
         """MPI that fails itself, or a traceback that is cut at the import."""
         cut = next((error for error in log.cut if error.innermost and "from mpi4py" in error.innermost.code), None)
-        broken = log.find(_MPI_FAILS) if log.find(_DISCOVERS) and not log.has("Discovered MPI settings") else None
+        broken = (
+            log.find(_MPI_FAILURE_PATTERN)
+            if log.find(_MPI_DISCOVERY_PATTERN) and not log.has("Discovered MPI settings")
+            else None
+        )
         if evidence := cut or broken:
             yield self._found(evidence, Certainty.LIKELY, _MISSING if cut else _BROKEN)
 
-    def _found(self, found: LoggedError | LineMatch, certainty: Certainty, then: Text) -> Finding:
+    def _found(self, found: LoggedError | LineMatch, certainty: Certainty, consequence: Text) -> Finding:
         return self.log_finding(
             found,
             translated(
                 "DeepSpeed found none of the launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR ...) and assumed MPI."
                 " {then}"
-            ).format(then=then),
+            ).format(then=consequence),
             cure=_LAUNCH_CURE,
             certainty=certainty,
             confirm=translated("The traceback goes through mpi_discovery in deepspeed/comm/comm.py"),

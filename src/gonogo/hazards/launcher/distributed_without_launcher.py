@@ -31,10 +31,10 @@ class EnvironmentSetting(msgspec.Struct, frozen=True, eq=False):
     default: bool = False
 
 
-_SET_BY_LAUNCHERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _NOT_SET = Pattern(r"env:// rendezvous: environment variable (\w+) expected, but not set")
-_KEY = Pattern(rf"^'({'|'.join(_SET_BY_LAUNCHERS)})'$")
-_STARTED_OTHERWISE = (b"mp.spawn", b"multiprocessing", b"notebook_launcher", b"import ray", b"mpi_discovery")
+_KEY = Pattern(rf"^'({'|'.join(_LAUNCHER_VARIABLES)})'$")
+_OTHER_LAUNCH_WORDS = (b"mp.spawn", b"multiprocessing", b"notebook_launcher", b"import ray", b"mpi_discovery")
 _CURE = (
     translated(
         "Use a launcher, even on one GPU: torchrun --nproc_per_node 8 train.py …, deepspeed train.py …, or "
@@ -48,16 +48,16 @@ _CURE = (
 
 
 class DistributedWithoutLauncher(Hazard):
-    log_words = ("env:// rendezvous", *(f"KeyError: '{name}'" for name in _SET_BY_LAUNCHERS))
+    log_words = ("env:// rendezvous", *(f"KeyError: '{name}'" for name in _LAUNCHER_VARIABLES))
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain python, and a script that joins the group, or reads a variable of it, whatever the case."""
-        if not run.scripts or not is_plain_python(launch, _SET_BY_LAUNCHERS):
+        if not run.scripts or not is_plain_python(launch, _LAUNCHER_VARIABLES):
             return
-        if any(word in script.source.data for script in run.scripts for word in _STARTED_OTHERWISE):
+        if any(word in script.source.data for script in run.scripts for word in _OTHER_LAUNCH_WORDS):
             return
         settings = [setting.name for script in run.scripts for setting in environment_settings(script)]
-        if any(name in settings for name in _SET_BY_LAUNCHERS):
+        if any(name in settings for name in _LAUNCHER_VARIABLES):
             return
         script = run.scripts[0]
         found = next((found for found in _needs(script) if _is_reached(script, found[0])), None)
@@ -107,7 +107,7 @@ def _needs(script: Script) -> Iterator[tuple[ast.AST, str]]:
     for node in script.nodes(ast.Subscript):
         if isinstance(node.ctx, ast.Load) and script.qualified(node.value) == "os.environ":
             name = script.field(node.slice).string
-            if name in _SET_BY_LAUNCHERS:
+            if name in _LAUNCHER_VARIABLES:
                 yield node, name
     for call in script.calls("torch.distributed.init_process_group"):
         method = call.keyword("init_method")
@@ -118,7 +118,7 @@ def _needs(script: Script) -> Iterator[tuple[ast.AST, str]]:
             yield call.node, "RANK"
 
 
-def _is_reached(script: Script, node: ast.AST, deep: int = 3) -> bool:
+def _is_reached(script: Script, node: ast.AST, max_depth: int = 3) -> bool:
     """Whether the program gets there whatever it is told, as far as the script shows: under no condition, in no try."""
     if any(isinstance(around, ast.Try) and around.handlers for around in script.ancestors(node)):
         return False
@@ -127,10 +127,10 @@ def _is_reached(script: Script, node: ast.AST, deep: int = 3) -> bool:
     function = script.enclosing_function(node)
     if function is None:
         return script.enclosing_class(node) is None
-    if script.enclosing_class(node) is not None or deep == 0:
+    if script.enclosing_class(node) is not None or max_depth == 0:
         return False
     return any(
-        _is_reached(script, call, deep - 1)
+        _is_reached(script, call, max_depth - 1)
         for call in script.nodes(ast.Call)
         if isinstance(call.func, ast.Name) and call.func.id == function.name
     )

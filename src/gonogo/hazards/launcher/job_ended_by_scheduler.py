@@ -2,8 +2,10 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
 
 _CANCELLED = Pattern(r"slurmstepd: error: .*CANCELLED AT \S+ DUE TO (?P<why>TIME LIMIT|PREEMPTION|NODE FAILURE)")
-_ACCOUNT = Pattern(r"^\s*\d+(?:_\d+)?(?:\.\w+)?\s.*\b(?P<why>TIMEOUT|NODE_FAIL|PREEMPTED|BOOT_FAIL|DEADLINE)\b")
-_TOLD = {
+_SACCT_STATE_PATTERN = Pattern(
+    r"^\s*\d+(?:_\d+)?(?:\.\w+)?\s.*\b(?P<why>TIMEOUT|NODE_FAIL|PREEMPTED|BOOT_FAIL|DEADLINE)\b"
+)
+_CAUSES_AND_CURES = {
     "TIME LIMIT": (
         translated("its time limit was reached"),
         translated(
@@ -38,10 +40,10 @@ class JobEndedByScheduler(Hazard):
         """Slurm's own line about it, or the job's state in what ``sacct`` prints."""
         found = log.find(_CANCELLED)
         if found is None and log.has("JobID"):
-            found = log.find(_ACCOUNT)
+            found = log.find(_SACCT_STATE_PATTERN)
         if found is None:
             return
-        why, cure = _TOLD[_SAME.get(found.match.group("why"), found.match.group("why"))]
+        why, cure = _CAUSES_AND_CURES[_SAME.get(found.match.group("why"), found.match.group("why"))]
         yield self.log_finding(
             found,
             translated("Slurm ended the job: {why}.").format(why=why),

@@ -34,7 +34,7 @@ class LaunchAllocatorOptionUnknown(Hazard):
             value = field.string if field is not None else None
             if field is None or not value:
                 continue
-            for part in _options_in(value):
+            for part in _split_allocator_options(value):
                 name, colon, _ = part.partition(":")
                 name = name.strip()
                 since = _SINCE.get(name)
@@ -92,6 +92,6 @@ def _place_of(field: Field, part: str) -> Place | None:
     )
 
 
-def _options_in(value: str) -> list[str]:
+def _split_allocator_options(value: str) -> list[str]:
     """The options, separated by commas outside brackets (``roundup_power2_divisions:[256:1,512:2]``)."""
     return [option for found in _OPTION.finditer(value) if (option := found.group(0).strip())]

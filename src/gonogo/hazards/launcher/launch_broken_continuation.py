@@ -25,8 +25,8 @@ class _Break(msgspec.Struct, frozen=True):
     edits: tuple[Edit, ...]
 
 
-_MOST_SHOWN = 20
-_MOST_MENDED = 500
+_MAX_SHOWN_BREAKS = 20
+_MAX_EDITS = 500
 """Lines beyond which it is no command that somebody wrote."""
 
 
@@ -60,15 +60,13 @@ class LaunchBrokenContinuation(Hazard):
             ),
             spans=tuple(
                 span
-                for one in breaks[:_MOST_SHOWN]
+                for one in breaks[:_MAX_SHOWN_BREAKS]
                 for span in (
                     one.place.span(one.what),
                     one.cut_off.place().span(cut_off.format(word=one.cut_off.text.split()[0])),
                 )
             ),
-            fixes=self.fix(
-                translated("join the command's lines again"), *(edits if len(edits) <= _MOST_MENDED else ())
-            ),
+            fixes=self.fix(translated("join the command's lines again"), *(edits if len(edits) <= _MAX_EDITS else ())),
         )
 
 
@@ -87,7 +85,7 @@ def _breaks(number: int, launch: Launch) -> Iterator[_Break]:
             return  # the command lies in a quoted text, whose lines need no backslash
         if line.number > number and not line.code.strip():
             continue
-        between, following = _next_words(line)
+        between, following = _next_nonblank_line(line)
         if following is None or not _OPTION.search(following.text):
             if line.continues and not between:
                 continue  # an operand, or the program, on a line of its own
@@ -115,7 +113,7 @@ def _breaks(number: int, launch: Launch) -> Iterator[_Break]:
         yield _Break(at, what, following, tuple(edits))
 
 
-def _next_words(line: ShellLine) -> tuple[list[ShellLine], ShellLine | None]:
+def _next_nonblank_line(line: ShellLine) -> tuple[list[ShellLine], ShellLine | None]:
     """The empty and comment lines after a line, and the first one after them that holds words."""
     between: list[ShellLine] = []
     for following in lines_from(line.source, line.number + 1):

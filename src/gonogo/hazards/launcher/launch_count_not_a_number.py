@@ -10,7 +10,7 @@ _COUNTS = {
     ),
 }
 
-_WHICH = {"deepspeed": "--include localhost:"}
+_GPU_SELECTION_PREFIXES = {"deepspeed": "--include localhost:"}
 
 
 class LaunchCountNotANumber(Hazard):
@@ -20,7 +20,7 @@ class LaunchCountNotANumber(Hazard):
             if name not in launch.launcher_options:
                 continue
             field = launch.launcher_options.get(name)
-            if not _is_wrong(field):
+            if not _is_certainly_not_a_number(field):
                 continue
             value = str(field.value) if field.value is not True else ""
             gpus = [part for part in value.split(",") if part.strip().isdigit()] if "," in value else []
@@ -39,7 +39,7 @@ class LaunchCountNotANumber(Hazard):
                     translated("Name the GPUs with {which}, or give their count: --{name} {count}").format(
                         name=name,
                         count=len(gpus),
-                        which=f"{_WHICH.get(launch.launcher, 'CUDA_VISIBLE_DEVICES=')}{','.join(gpus)}",
+                        which=_GPU_SELECTION_PREFIXES.get(launch.launcher, "CUDA_VISIBLE_DEVICES=") + ",".join(gpus),
                     )
                     if len(gpus) > 1
                     else translated("Give --{name} a number: --{name} 8 {value}").format(name=name, value=value)
@@ -49,7 +49,7 @@ class LaunchCountNotANumber(Hazard):
             )
 
 
-def _is_wrong(field: Field) -> bool:
+def _is_certainly_not_a_number(field: Field) -> bool:
     if not field.known or whole_number(field) is not None:
         return False
     if field.value is True:

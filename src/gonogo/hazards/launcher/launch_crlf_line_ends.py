@@ -22,7 +22,7 @@ class LaunchCrlfLineEnds(Hazard):
                 "last word on each line, and a backslash before it does not continue the line."
             ).format(count=len(places), path=source.path),
             cure=translated("Give the file Unix line endings: sed -i 's/\\r$//' {path}").format(path=source.path),
-            certainty=Certainty.CERTAIN if _matters(launch, len(places)) else Certainty.POSSIBLE,
+            certainty=Certainty.CERTAIN if _carriage_return_has_effect(launch, len(places)) else Certainty.POSSIBLE,
             spans=(first.span(), launch.place.span()),
             confirm=translated(
                 "The last word of the command is one that a carriage return breaks, such as a file name"
@@ -31,6 +31,6 @@ class LaunchCrlfLineEnds(Hazard):
         )
 
 
-def _matters(launch: Launch, lines: int) -> bool:
+def _carriage_return_has_effect(launch: Launch, lines: int) -> bool:
     """Whether a carriage return surely changes the run: at a command's one line, it may end a word that bears it."""
     return lines > 1 or launch.place.text.rstrip("\r\n").endswith(".py")

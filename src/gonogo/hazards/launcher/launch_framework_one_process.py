@@ -39,7 +39,7 @@ class LaunchFrameworkOneProcess(Hazard):
             return
         visible = visible_gpus(launch)
         if launch.launcher == "swift":
-            yield from self._of_swift(launch, visible)
+            yield from self._check_swift(launch, visible)
         elif launch.variable("FORCE_TORCHRUN").absent and visible is not None and len(visible) == 1:
             yield self.finding(
                 translated(
@@ -48,10 +48,10 @@ class LaunchFrameworkOneProcess(Hazard):
                 ).format(gpu=visible[0]),
                 cure=_FORCED,
                 spans=(launch.place.span(), launch.deepspeed_config.span(), launch.visible_devices.span()),
-                fixes=self._setting(launch, "FORCE_TORCHRUN", "1"),
+                fixes=self._set_variable_fix(launch, "FORCE_TORCHRUN", "1"),
             )
 
-    def _of_swift(self, launch: Launch, visible: list[str] | None) -> Findings:
+    def _check_swift(self, launch: Launch, visible: list[str] | None) -> Findings:
         each, nodes = launch.variable("NPROC_PER_NODE"), launch.variable("NNODES")
         if not nodes.absent or not launch.variable("SWIFT_SINGLE_DEVICE_MODE").absent:
             return
@@ -83,9 +83,9 @@ class LaunchFrameworkOneProcess(Hazard):
                 launch.deepspeed_config.span(),
                 launch.visible_devices.span(Text(f"{count} GPUs", f"{count} 张 GPU")),
             ),
-            fixes=self._setting(launch, "NPROC_PER_NODE", str(count)) if count else None,
+            fixes=self._set_variable_fix(launch, "NPROC_PER_NODE", str(count)) if count else None,
         )
 
-    def _setting(self, launch: Launch, name: str, value: str) -> Fix | None:
+    def _set_variable_fix(self, launch: Launch, name: str, value: str) -> Fix | None:
         title = translated("set {name}={value}").format(name=name, value=value)
         return self.fix(title, launch.setting_variable(name, value), safe=False) if launch.source.writable else None

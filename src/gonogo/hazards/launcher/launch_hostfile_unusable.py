@@ -1,7 +1,7 @@
 import os
 
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE
+from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE_BYTES
 from gonogo.evidence.paths import is_file
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding.errors import UserError
@@ -32,11 +32,11 @@ class LaunchHostfileUnusable(Hazard):
                 yield self._missing(launch, path, nodes)
             return  # else the script is run from another folder
         try:
-            source = SourceFile.read(whole_path, limit=MAX_HOSTFILE)
+            source = SourceFile.read(whole_path, limit=MAX_HOSTFILE_BYTES)
         except UserError:
             return
         source.path = os.path.relpath(whole_path) if not os.path.relpath(whole_path).startswith("..") else source.path
-        problems, hosts = _problems(source)
+        problems, hosts = _parse_hostfile(source)
         place = options.place_of("hostfile")
         for line, what in problems[:1]:
             yield self.finding(
@@ -58,7 +58,7 @@ class LaunchHostfileUnusable(Hazard):
                 spans=(place.span() if place else None, source.place(0, 0).span()),
             )
         elif not problems:
-            yield from self._beyond(launch, hosts, path)
+            yield from self._check_node_and_gpu_counts(launch, hosts, path)
 
     def _without(self, launch: Launch, nodes: int) -> Finding:
         place = launch.launcher_options.place_of("num_nodes")
@@ -91,7 +91,7 @@ class LaunchHostfileUnusable(Hazard):
             confirm=translated("Nothing creates the file before the launch either"),
         )
 
-    def _beyond(self, launch: Launch, hosts: dict[str, int], path: str) -> Findings:
+    def _check_node_and_gpu_counts(self, launch: Launch, hosts: dict[str, int], path: str) -> Findings:
         options = launch.launcher_options
         place = options.place_of("num_nodes")
         nodes = whole_number(options.get("num_nodes"))
@@ -120,7 +120,7 @@ class LaunchHostfileUnusable(Hazard):
         for name in ("include", "exclude"):
             text = options.get(name).string
             place = options.place_of(name)
-            wrong = _not_there(text, hosts) if text else None
+            wrong = _find_missing_host_or_slot(text, hosts) if text else None
             if wrong is not None and place is not None:
                 what, cure = wrong
                 yield self.finding(
@@ -132,7 +132,7 @@ class LaunchHostfileUnusable(Hazard):
                 )
 
 
-def _problems(source: SourceFile) -> tuple[list[tuple[Place, Text]], dict[str, int]]:
+def _parse_hostfile(source: SourceFile) -> tuple[list[tuple[Place, Text]], dict[str, int]]:
     """What DeepSpeed's reader of hostfiles refuses, and the hosts."""
     problems: list[tuple[Place, Text]] = []
     hosts: dict[str, int] = {}
@@ -154,7 +154,7 @@ def _problems(source: SourceFile) -> tuple[list[tuple[Place, Text]], dict[str, i
     return problems, hosts
 
 
-def _not_there(text: str, hosts: dict[str, int]) -> tuple[Text, Text] | None:
+def _find_missing_host_or_slot(text: str, hosts: dict[str, int]) -> tuple[Text, Text] | None:
     """A host or a slot of a filter that the hostfile doesn't have, and what to do."""
     for part in text.split("@"):
         name, colon, slots = part.partition(":")

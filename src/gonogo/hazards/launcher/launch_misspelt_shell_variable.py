@@ -9,8 +9,10 @@ _SET = Pattern(
     r"|(?:^|[\s;])for ([A-Za-z_]\w*) in|\bread (?:-\w+ )*([A-Za-z_]\w*)|\bmapfile (?:-t )?([A-Za-z_]\w*)"
     r"|\$\{([A-Za-z_]\w*):?="
 )
-_COMMAND_ENDS = str.maketrans(dict.fromkeys(";&|(){}`", "\n"))
-_BEFORE = frozenset(("export", "local", "readonly", "declare", "typeset", "env", "then", "do", "else", "!"))
+_COMMAND_SEPARATORS_TO_NEWLINES = str.maketrans(dict.fromkeys(";&|(){}`", "\n"))
+_ASSIGNMENT_PREFIX_WORDS = frozenset(
+    ("export", "local", "readonly", "declare", "typeset", "env", "then", "do", "else", "!")
+)
 
 
 class LaunchMisspeltShellVariable(Hazard):
@@ -27,7 +29,7 @@ class LaunchMisspeltShellVariable(Hazard):
                     known = {group for found in _SET.finditer(source.text) for group in found.groups() if group}
                 if name in known or launch.variable(name).known:
                     continue
-                meant = next((one for one in _assigned_names(source.text) if _is_near(name, one)), None)
+                meant = next((one for one in _assigned_names(source.text) if _is_one_edit_apart(name, one)), None)
                 if meant is None:
                     continue
                 word = line.place(match.start(1), match.end(1))
@@ -55,17 +57,17 @@ def _assigned_names(text: str) -> tuple[str, ...]:
     found = {
         group for match in _SET.finditer(text) for group in match.groups()[1:] if group
     }  # for, read, mapfile, ${NAME:=...}
-    for command in text.replace("\\\n", " ").translate(_COMMAND_ENDS).splitlines():
+    for command in text.replace("\\\n", " ").translate(_COMMAND_SEPARATORS_TO_NEWLINES).splitlines():
         for word in command.split():
             name, equals, _ = word.partition("=")
             if equals and name.removesuffix("+").isidentifier():
                 found.add(name.removesuffix("+"))
-            elif word not in _BEFORE and not word.startswith("-"):
+            elif word not in _ASSIGNMENT_PREFIX_WORDS and not word.startswith("-"):
                 break
     return tuple(sorted(found))
 
 
-def _is_near(name: str, other: str) -> bool:
+def _is_one_edit_apart(name: str, other: str) -> bool:
     """Whether one letter was left out, put in or changed, or two neighbours swapped; names of 4 letters at least."""
     if name == other or min(len(name), len(other)) < 4 or abs(len(name) - len(other)) > 1:
         return False

@@ -3,12 +3,12 @@ from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
 
 
-def _by_spelling(meant: dict[str, str]) -> dict[str, str]:
-    return {spelling: name for name, spellings in meant.items() for spelling in spellings.split()}
+def _invert_spellings(spellings_by_name: dict[str, str]) -> dict[str, str]:
+    return {spelling: name for name, spellings in spellings_by_name.items() for spelling in spellings.split()}
 
 
 # Spellings that public scripts hold, by what was meant. A name that some program does read is none of them.
-_MEANT = _by_spelling(
+_MEANT = _invert_spellings(
     {
         "CUDA_VISIBLE_DEVICES": (
             "CUDA_VISIBLE_DEVICE CUDA_VISIBLE_DEVICS CUDA_VISIBLE_DEIVCES CUDA_VISIBLE_DEVCIES CUDA_VISIABLE_DEVICES "
@@ -44,7 +44,7 @@ _MEANT = _by_spelling(
         "WANDB_DISABLED": "WANDB_DISABLE",
     }
 )
-_OF_FRAMEWORKS = _by_spelling(
+_FRAMEWORK_VARIABLE_SPELLINGS = _invert_spellings(
     {
         "NPROC_PER_NODE": "NPROC_PER_NODES NUM_PROC_PER_NODE NPROCS_PER_NODE N_PROC_PER_NODE",
         "NNODES": "NNODE",
@@ -60,7 +60,7 @@ class LaunchMisspeltVariable(Hazard):
         for name, field in launch.variables.items():
             meant = _MEANT.get(name)
             if meant is None and launch.launcher in ("swift", "llamafactory"):
-                meant = _OF_FRAMEWORKS.get(name)
+                meant = _FRAMEWORK_VARIABLE_SPELLINGS.get(name)
             place = field.place
             if meant is None or place is None or f"${name}" in text or f"${{{name}" in text:
                 continue

@@ -1,10 +1,10 @@
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.facts.launch_facts import TORCHRUN, slurm_number, under_srun
+from gonogo.hazards.facts.launch_facts import TORCHRUN, is_started_by_srun, slurm_number
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
 
-_OF_A_TASK = ("SLURM_NODEID", "SLURM_PROCID")
+_SLURM_TASK_VARIABLES = ("SLURM_NODEID", "SLURM_PROCID")
 
-_WITHOUT_RANKS = translated(
+_USE_C10D_RENDEZVOUS = translated(
     "Or remove it, and let the nodes agree on their ranks: --rdzv_backend c10d --rdzv_endpoint HOST:29500"
 )
 
@@ -13,14 +13,14 @@ class LaunchNodeRankSameEverywhere(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A constant, or slurm's variable of a task in the words that the batch script expands, under srun."""
         if launch.launcher in ("swift", "llamafactory"):
-            yield from self._of_framework(launch, run)
+            yield from self._check_framework(launch, run)
         name = "node_rank" if launch.launcher in TORCHRUN else "machine_rank"
         if launch.launcher not in (*TORCHRUN, "accelerate") or name not in launch.launcher_options:
             return
         options = launch.launcher_options
         job_nodes = slurm_number(launch, "nodes")
         nodes = whole_number(options.get("nnodes" if name == "node_rank" else "num_machines")) or job_nodes
-        if not under_srun(launch) or nodes is None or nodes < 2 or job_nodes == 1:
+        if not is_started_by_srun(launch) or nodes is None or nodes < 2 or job_nodes == 1:
             return
         if name == "node_rank" and options.get("rdzv_backend").get("static") != "static":
             return
@@ -29,7 +29,7 @@ class LaunchNodeRankSameEverywhere(Hazard):
             return
         written = place.text
         direct = bool(launch.words) and launch.words[0].value == "srun"
-        variable = next((one for one in _OF_A_TASK if one in written), None)
+        variable = next((one for one in _SLURM_TASK_VARIABLES if one in written), None)
         constant = whole_number(options.get(name)) if "$" not in written else None
         if not (direct and variable) and constant is None:
             return
@@ -46,12 +46,12 @@ class LaunchNodeRankSameEverywhere(Hazard):
                 translated(
                     "Let each node's shell expand it: srun bash -c '... --{name} $SLURM_NODEID ...', in single quotes"
                 ).format(name=name),
-                *((_WITHOUT_RANKS,) if name == "node_rank" else ()),
+                *((_USE_C10D_RENDEZVOUS,) if name == "node_rank" else ()),
             ),
             spans=place.span(),
         )
 
-    def _of_framework(self, launch: Launch, run: Run) -> Findings:
+    def _check_framework(self, launch: Launch, run: Run) -> Findings:
         """NNODES without NODE_RANK, which the framework hands to torchrun as it is, else 0."""
         nodes, field = whole_number(launch.variable("NNODES")), launch.variable("NNODES")
         if nodes is None or nodes < 2 or not launch.variable("NODE_RANK").absent:

@@ -1,12 +1,12 @@
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.facts.launch_facts import TORCHRUN, is_loopback, under_srun
+from gonogo.hazards.facts.launch_facts import TORCHRUN, is_loopback, is_started_by_srun
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Run, Text, translated
 
 _HOST = translated("HOST")
 _UNDER_SLURM = translated('Under slurm: HOST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)')
 
 
-def _one_address(launch: Launch, host: str | Text = _HOST) -> tuple[Text, ...]:
+def _common_address_cure(launch: Launch, host: str | Text = _HOST) -> tuple[Text, ...]:
     """The cure for the launcher at hand: one node's address, the same for all."""
     if launch.launcher in TORCHRUN:
         cure = translated(
@@ -22,7 +22,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """torchrun, or a framework that calls it, with more than one node and no address, or this machine's."""
         if launch.launcher in TORCHRUN:
-            yield from self._of_torchrun(launch)
+            yield from self._check_torchrun(launch)
         elif launch.launcher in ("swift", "llamafactory"):
             nodes = whole_number(launch.variable("NNODES"))
             if nodes is None or nodes < 2:
@@ -36,7 +36,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                         "itself, for the rendezvous."
                     ).format(nodes=nodes),
                     certainty=Certainty.LIKELY,
-                    cure=_one_address(launch),
+                    cure=_common_address_cure(launch),
                     spans=(launch.place.span(), span),
                     confirm=translated("MASTER_ADDR is not in the environment either"),
                 )
@@ -45,7 +45,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                     launch, address, "MASTER_ADDR", whole_number(launch.variable("NODE_RANK")), nodes
                 )
 
-    def _of_torchrun(self, launch: Launch) -> Findings:
+    def _check_torchrun(self, launch: Launch) -> Findings:
         options = launch.launcher_options
         nodes = whole_number(options.get("nnodes"))
         if nodes is None or nodes < 2 or not options.complete:
@@ -60,7 +60,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                 ).format(nodes=nodes, others=nodes - 1),
                 cure=(
                     translated("Remove --standalone, and name one node as the rendezvous endpoint"),
-                    *_one_address(launch),
+                    *_common_address_cure(launch),
                 ),
                 spans=(place.span() if place else None, count),
             )
@@ -84,7 +84,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
                 nodes=nodes, ignored=translated("; torchrun does not read MASTER_ADDR") if not exported.absent else ""
             ),
             certainty=Certainty.LIKELY,
-            cure=_one_address(launch, _HOST if exported.absent else '"$MASTER_ADDR"'),
+            cure=_common_address_cure(launch, _HOST if exported.absent else '"$MASTER_ADDR"'),
             spans=(count, exported.span(translated("not read by torchrun")) if not exported.absent else None),
             fixes=self.fix(
                 translated("pass MASTER_ADDR to torchrun"), options.adding('--master_addr="$MASTER_ADDR"'), safe=False
@@ -95,7 +95,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
         )
 
     def _loopback(self, launch: Launch, address: Field, name: str, rank: int | None, nodes: int) -> Findings:
-        everywhere = under_srun(launch) or (rank is not None and rank > 0)
+        everywhere = is_started_by_srun(launch) or (rank is not None and rank > 0)
         if rank == 0 and not everywhere:
             return
         assumed = address.reason is not None
@@ -105,6 +105,6 @@ class LaunchNodesWithoutRendezvous(Hazard):
                 "nodes never connect."
             ).format(name=name, address=address.value, nodes=nodes),
             certainty=Certainty.CERTAIN if everywhere and not assumed else Certainty.LIKELY,
-            cure=_one_address(launch),
+            cure=_common_address_cure(launch),
             spans=address.span() or launch.place.span(),
         )

@@ -3,7 +3,7 @@ from gonogo.hazards.facts.launch_facts import names
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text, translated
 
 # Options of TrainingArguments, of trainers and of the frameworks that take one value: the last one counts.
-_ONE_VALUE = names(
+_SINGLE_VALUE_OPTIONS = names(
     """
     bf16 fp16 tf32 learning_rate lr num_train_epochs max_steps per_device_train_batch_size
     per_device_eval_batch_size gradient_accumulation_steps gradient_checkpointing warmup_ratio warmup_steps
@@ -22,7 +22,9 @@ class LaunchOptionGivenTwice(Hazard):
         """The launcher's own options, and the program's that are known to take one value."""
         own = [name for name in launch.launcher_options.duplicates if name not in ("env", "tee")]
         yield from self._found(launch.launcher_options, own)
-        yield from self._found(launch.options, [name for name in launch.options.duplicates if name in _ONE_VALUE])
+        yield from self._found(
+            launch.options, [name for name in launch.options.duplicates if name in _SINGLE_VALUE_OPTIONS]
+        )
 
     def _found(self, options: CommandOptions, names: list[str]) -> Findings:
         for name in names:

@@ -2,7 +2,7 @@ from gonogo.hazards.facts.launch_facts import names
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
 
 # Options of TrainingArguments and of the frameworks that have no meaning without a value.
-_NEED_A_VALUE = names(
+_OPTIONS_WITH_REQUIRED_VALUE = names(
     """
     learning_rate num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size
     gradient_accumulation_steps warmup_ratio warmup_steps weight_decay lr_scheduler_type logging_steps save_steps
@@ -18,7 +18,7 @@ class LaunchOptionWithoutValue(Hazard):
         """The program's options that are known to need a value."""
         declared = [script for script in run.scripts if b"store_true" in script.source.data]
         for option in launch.options:
-            if option.name not in _NEED_A_VALUE or option.values or option.attached:
+            if option.name not in _OPTIONS_WITH_REQUIRED_VALUE or option.values or option.attached:
                 continue
             if any(option.name.encode("utf-8", "surrogateescape") in script.source.data for script in declared):
                 continue

@@ -18,7 +18,7 @@ class LaunchProgramNotFound(Hazard):
             return
         if not launch.cwd_known and may_exist(Path(launch.source.path).parent / path):
             return  # it is started from its own folder
-        near = _like(program.name, launch.cwd)
+        near = _find_similar_file(program.name, launch.cwd)
         if not near and not launch.cwd_known:
             return  # a script alone, whose project lies elsewhere
         yield self.finding(
@@ -36,7 +36,7 @@ class LaunchProgramNotFound(Hazard):
         )
 
 
-def _like(name: str, folder: os.PathLike[str]) -> str | None:
+def _find_similar_file(name: str, folder: os.PathLike[str]) -> str | None:
     """A Python file of nearly that name in the folder, or of that very name in a folder below."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)

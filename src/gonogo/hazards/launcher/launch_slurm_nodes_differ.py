@@ -1,8 +1,8 @@
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slurm_number, under_srun
+from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, is_started_by_srun, slurm_number
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Severity, Text, translated
 
-_REACHES_NODES = Pattern(r"\b(?:srun|ssh|pdsh|mpirun|mpiexec|clush|parallel|prun|ibrun|jsrun|flux)\b")
+_MULTI_NODE_COMMAND_PATTERN = Pattern(r"\b(?:srun|ssh|pdsh|mpirun|mpiexec|clush|parallel|prun|ibrun|jsrun|flux)\b")
 
 
 class LaunchSlurmNodesDiffer(Hazard):
@@ -12,22 +12,22 @@ class LaunchSlurmNodesDiffer(Hazard):
         field = launch.slurm.get("nodes")
         if job_nodes is None or field is None or field.place is None:
             return
-        own = _own_nodes(launch, run)
+        own = _launcher_nodes(launch, run)
         count = whole_number(own) if own is not None else None
         if own is None or count is None:
             return
-        carried = under_srun(launch)
+        carried = is_started_by_srun(launch)
         nodes = field.span(Text(f"the job has {job_nodes}", f"作业有 {job_nodes} 个节点"))
         if carried:
             if count != job_nodes and own.reason is None:
                 yield self.finding(
                     translated("The job has {nodes} node(s), but the launcher is told {count}: {then}.").format(
-                        nodes=job_nodes, count=count, then=_THEN[count > job_nodes]
+                        nodes=job_nodes, count=count, then=_CONSEQUENCES[count > job_nodes]
                     ),
                     cure=_SAME.format(option=_OPTIONS.get(launch.launcher, "--nnodes "), count=count),
                     spans=(own.span() or launch.place.span(), nodes),
                 )
-        elif job_nodes > 1 and _REACHES_NODES.search(launch.source.text) is None:
+        elif job_nodes > 1 and _MULTI_NODE_COMMAND_PATTERN.search(launch.source.text) is None:
             if count > 1:
                 yield self.finding(
                     translated(
@@ -52,7 +52,7 @@ class LaunchSlurmNodesDiffer(Hazard):
                 )
 
 
-_THEN = {
+_CONSEQUENCES = {
     True: translated("it waits for nodes that the job does not have"),
     False: translated("the extra nodes cannot join the run"),
 }
@@ -64,7 +64,7 @@ _SRUN = translated(
 )
 
 
-def _own_nodes(launch: Launch, run: Run) -> Field | None:
+def _launcher_nodes(launch: Launch, run: Run) -> Field | None:
     """The nodes that the launcher is told of; one, where it is told of none and meets on its own machine."""
     if launch.launcher in TORCHRUN:
         return launch.launcher_options.get("nnodes") if "nnodes" in launch.launcher_options else launch.nodes

@@ -1,12 +1,12 @@
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.facts.launch_facts import TORCHRUN, slurm_number, under_srun
+from gonogo.hazards.facts.launch_facts import TORCHRUN, is_started_by_srun, slurm_number
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated
 
 
 class LaunchSlurmTasksMultiply(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Tasks a node times processes a task."""
-        if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate", "swift") or not under_srun(launch):
+        if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate", "swift") or not is_started_by_srun(launch):
             return
         tasks = slurm_number(launch, "ntasks-per-node")
         field = launch.slurm.get("ntasks-per-node")

@@ -4,13 +4,13 @@ from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, lines_f
 from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Run, Text, translated
 
 _DASHES = "‐‑‒–—―−﹣－"
-_DOUBLE = "“”„‟″＂"
-_SINGLE = "‘’‚‛′＇"
+_DOUBLE_QUOTES = "“”„‟″＂"
+_SINGLE_QUOTES = "‘’‚‛′＇"
 _SPACES = "\u00a0\u2002\u2003\u2007\u2009\u202f\u3000"
 _NOTHING = "\u200b\u200c\u200d\u2060\ufeff"
 _NAMES = {
     **dict.fromkeys(_DASHES, translated("a typographic dash")),
-    **dict.fromkeys(_DOUBLE + _SINGLE, translated("a typographic quote")),
+    **dict.fromkeys(_DOUBLE_QUOTES + _SINGLE_QUOTES, translated("a typographic quote")),
     **dict.fromkeys(_SPACES, translated("a space that does not separate words")),
     **dict.fromkeys(_NOTHING, translated("an invisible character")),
 }
@@ -46,7 +46,9 @@ class LaunchTypographicCharacters(Hazard):
             ),
             cure=translated('Use ASCII characters instead: -- before an option, " around a value, a plain space'),
             spans=tuple(one.place(at, at + 1).span(_NAMES[one.text[at]]) for one, at in found[:8]),
-            fixes=self.fix(translated("use ASCII characters instead"), *(_ascii(one, at) for one, at in found)),
+            fixes=self.fix(
+                translated("use ASCII characters instead"), *(_replace_with_ascii(one, at) for one, at in found)
+            ),
         )
 
 
@@ -68,7 +70,7 @@ def _unquoted_positions(line: ShellLine) -> Iterator[int]:
             yield index
 
 
-def _ascii(line: ShellLine, index: int) -> Edit:
+def _replace_with_ascii(line: ShellLine, index: int) -> Edit:
     character = line.text[index]
     if character in _DASHES:
         alone = line.text[index - 1 : index] != "-" and line.text[index + 1 : index + 2] not in ("-", *_DASHES)
@@ -78,5 +80,5 @@ def _ascii(line: ShellLine, index: int) -> Edit:
     elif character in _SPACES:
         replacement = " "
     else:
-        replacement = '"' if character in _DOUBLE else "'" if character in _SINGLE else ""
+        replacement = '"' if character in _DOUBLE_QUOTES else "'" if character in _SINGLE_QUOTES else ""
     return line.place(index, index + 1).edit(replacement)

@@ -6,15 +6,17 @@ from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, lines_from
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text, translated
 
-_READ_FROM_THE_ENVIRONMENT = Pattern(
+_ENVIRONMENT_VARIABLE_PATTERN = Pattern(
     r"^(?:CUDA_VISIBLE_DEVICES|ASCEND_RT_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|FORCE_TORCHRUN|ENABLE_AUDIO_OUTPUT"
     r"|NCCL_[A-Z0-9_]+|TORCH_NCCL_[A-Z_]+|HCCL_[A-Z_]+|GLOO_SOCKET_IFNAME|PYTORCH_CUDA_ALLOC_CONF|OMP_NUM_THREADS"
     r"|PYTORCH_ALLOC_CONF|TOKENIZERS_PARALLELISM|HF_HOME|HF_ENDPOINT|HF_HUB_OFFLINE|TRANSFORMERS_OFFLINE|HF_TOKEN"
     r"|WANDB_[A-Z_]+|CUDA_DEVICE_MAX_CONNECTIONS|CUDA_LAUNCH_BLOCKING|MAX_PIXELS|VIDEO_MAX_PIXELS|FPS_MAX_FRAMES"
     r"|USE_HF|DS_SKIP_CUDA_CHECK|TORCH_CUDA_ARCH_LIST|CUDA_HOME|TRITON_CACHE_DIR)$"
 )
-_OF_FRAMEWORKS = ("NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
-_ASSIGNMENTS = Pattern(r"""^[ \t]*(?:[A-Za-z_]\w*=(?:"[^"\n]*"|'[^'\n]*'|\$\([^()\n]*\)|[^\s"'`;&|()<>#]*)[ \t]*)+$""")
+_FRAMEWORK_LAUNCH_VARIABLES = ("NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+_ASSIGNMENT_LINE_PATTERN = Pattern(
+    r"""^[ \t]*(?:[A-Za-z_]\w*=(?:"[^"\n]*"|'[^'\n]*'|\$\([^()\n]*\)|[^\s"'`;&|()<>#]*)[ \t]*)+$"""
+)
 _NAME = Pattern(r"""(?:^|[ \t])([A-Za-z_]\w*)=""")
 _EXPORTS_ALL = Pattern(r"^[ \t]*set (?:-a\b|-o allexport)|^[ \t]*set -[a-z]*a")
 
@@ -41,8 +43,8 @@ class LaunchVariableNotExported(Hazard):
         text = source.text
         first = launch.words[0].place if launch.words else launch.place
         command = source.place(first.start, launch.place.end) if first.source is source else first
-        for assignments in _plain_assignments(source, command.start):
-            names = [name for name in assignments.names if self._is_lost(name, launch, text, assignments)]
+        for assignments in _unexported_assignments(source, command.start):
+            names = [name for name in assignments.names if self._is_not_exported(name, launch, text, assignments)]
             if not names or _EXPORTS_ALL.search(text):
                 continue
             cut = _empty_lines(assignments, command.start)
@@ -74,15 +76,15 @@ class LaunchVariableNotExported(Hazard):
                 fixes=self._fix(assignments, cut),
             )
 
-    def _fix(self, assignments: _Assignments, cut: Place | None) -> Fix:
-        if cut is not None:
-            return self.fix(translated("remove the empty line"), cut.edit(""), safe=False)
+    def _fix(self, assignments: _Assignments, blank_lines: Place | None) -> Fix:
+        if blank_lines is not None:
+            return self.fix(translated("remove the empty line"), blank_lines.edit(""), safe=False)
         start = assignments.place.source.place(assignments.place.start, assignments.place.start)
         return self.fix(translated("export it"), start.edit("export "), safe=False)
 
-    def _is_lost(self, name: str, launch: Launch, text: str, assignments: _Assignments) -> bool:
-        framework = launch.launcher in ("swift", "llamafactory") and name in _OF_FRAMEWORKS
-        if not framework and _READ_FROM_THE_ENVIRONMENT.search(name) is None:
+    def _is_not_exported(self, name: str, launch: Launch, text: str, assignments: _Assignments) -> bool:
+        framework = launch.launcher in ("swift", "llamafactory") and name in _FRAMEWORK_LAUNCH_VARIABLES
+        if not framework and _ENVIRONMENT_VARIABLE_PATTERN.search(name) is None:
             return False
         place = launch.variable(name).place
         own = assignments.place
@@ -92,17 +94,17 @@ class LaunchVariableNotExported(Hazard):
         return f"${name}" not in text and f"${{{name}" not in text
 
 
-def _plain_assignments(source: SourceFile, until: int) -> Iterator[_Assignments]:
-    """Such commands before byte ``until``; one that goes on over several lines is one."""
+def _unexported_assignments(source: SourceFile, end_offset: int) -> Iterator[_Assignments]:
+    """Such commands before byte ``end_offset``; one that goes on over several lines is one."""
     parts: list[ShellLine] = []
     for line in lines_from(source, 1):
-        if line.start >= until:
+        if line.start >= end_offset:
             return
         parts.append(line)
         if line.continues:
             continue
         text = " ".join(part.text[:-1] if part.continues else part.code for part in parts)
-        if "=" in text and _ASSIGNMENTS.match(text) is not None:
+        if "=" in text and _ASSIGNMENT_LINE_PATTERN.match(text) is not None:
             names = tuple(match.group(1) for match in _NAME.finditer(text))
             indent = len(parts[0].text) - len(parts[0].text.lstrip())
             last = next(part for part in reversed(parts) if part.text.strip(" \t\\"))
@@ -110,11 +112,11 @@ def _plain_assignments(source: SourceFile, until: int) -> Iterator[_Assignments]
         parts = []
 
 
-def _empty_lines(assignments: _Assignments, until: int) -> Place | None:
-    """The empty lines that cut off assignments that end in a backslash from the command at ``until``."""
+def _empty_lines(assignments: _Assignments, end_offset: int) -> Place | None:
+    """The empty lines that cut off assignments that end in a backslash from the command at ``end_offset``."""
     source = assignments.place.source
-    gap = source.data[assignments.place.end : until]
+    gap = source.data[assignments.place.end : end_offset]
     if not assignments.place.text.endswith("\\") or gap.strip():
         return None
     after = source.line_start(source.line_of(assignments.place.end) + 1)
-    return source.place(after, source.line_start(source.line_of(until)))
+    return source.place(after, source.line_start(source.line_of(end_offset)))

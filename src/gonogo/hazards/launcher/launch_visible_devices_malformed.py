@@ -1,7 +1,7 @@
 from gonogo.evidence.source_file import Place
 from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Pattern, Run, Text, translated
 
-_ONE_OR_RANGE = Pattern(r"^([0-9]{1,3})(?:-([0-9]{1,2}))?$")
+_INDEX_OR_RANGE_PATTERN = Pattern(r"^([0-9]{1,3})(?:-([0-9]{1,2}))?$")
 _NUMBER = Pattern(r"^[0-9]+")
 _FILTERS = ("include", "exclude", "num_gpus", "num_nodes", "hostfile")
 
@@ -17,7 +17,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
             yield from self._of_deepspeed(launch, value)
             return
         wanted = _intended_gpus(value)
-        seen = _as_cuda_reads(value)
+        seen = _parse_like_cuda(value)
         if wanted is None or seen == wanted:
             return
         right = ",".join(dict.fromkeys(wanted))
@@ -72,7 +72,7 @@ def _intended_gpus(value: str) -> list[str] | None:
     """The GPUs that were meant; None where that is anyone's guess (identifiers, words)."""
     found: list[str] = []
     for part in value.strip("[](){}").replace(";", ",").replace("，", ",").replace(" ", ",").split(","):
-        given = _ONE_OR_RANGE.match(part) if part else None
+        given = _INDEX_OR_RANGE_PATTERN.match(part) if part else None
         if given is not None:
             first, last = int(given.group(1) or 0), int(given.group(2) or given.group(1) or 0)
             if given.group(2) and not first < last < 64:
@@ -83,7 +83,7 @@ def _intended_gpus(value: str) -> list[str] | None:
     return found or None
 
 
-def _as_cuda_reads(value: str) -> list[str]:
+def _parse_like_cuda(value: str) -> list[str]:
     """The list as CUDA's parser takes it: numbers up to what is none; nothing where one comes twice."""
     found: list[str] = []
     for part in value.split(","):

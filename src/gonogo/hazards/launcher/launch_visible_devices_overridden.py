@@ -2,7 +2,7 @@ from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
 
-_MOST_GPUS = 1024
+_MAX_GPUS = 1024
 """More is a slip of the pen: a machine has no such number."""
 
 
@@ -22,7 +22,7 @@ class LaunchVisibleDevicesOverridden(Hazard):
             host, colon, slots = field.string.partition(":")
             if "@" not in field.string and colon and host == "localhost":
                 taken = [slot.strip() for slot in slots.split(",")]
-        elif name.startswith("num_") and (count := whole_number(field)) is not None and 0 < count <= _MOST_GPUS:
+        elif name.startswith("num_") and (count := whole_number(field)) is not None and 0 < count <= _MAX_GPUS:
             taken = [str(number) for number in range(count)]
         if taken is None or sorted(taken) == sorted(visible):
             return

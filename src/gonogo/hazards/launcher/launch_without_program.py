@@ -9,7 +9,7 @@ _LAUNCHERS = {
     "deepspeed": "user_script",
 }
 _REQUIRED = Pattern(r"error: the following arguments are required: (?:training_script|user_script)\b")
-_ASKS_ONLY = ("help", "h", "version")
+_HELP_OPTIONS = ("help", "h", "version")
 _CURE = (
     translated("Name the program after the launcher's own options: torchrun --nproc_per_node 8 train.py --lr 1e-5"),
     translated("If it is on a later line: end every line of the command except the last with a single backslash"),
@@ -20,7 +20,11 @@ class LaunchWithoutProgram(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A launcher all of whose words are known, and none of which is the program."""
         wanted = _LAUNCHERS.get(launch.launcher)
-        if wanted is None or not launch.program.absent or any(name in launch.launcher_options for name in _ASKS_ONLY):
+        if (
+            wanted is None
+            or not launch.program.absent
+            or any(name in launch.launcher_options for name in _HELP_OPTIONS)
+        ):
             return
         yield self.finding(
             translated(

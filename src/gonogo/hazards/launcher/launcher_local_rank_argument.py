@@ -7,7 +7,7 @@ _REFUSED = Pattern(
     r"|[Uu]nknown (?:command line flag|option|argument)s?:? *\[?'?(?:--)?local[-_]rank"
     r"|ambiguous option: --local[-_]rank"
 )
-_HYPHEN = Pattern(r"local-rank")
+_HYPHENATED_LOCAL_RANK_PATTERN = Pattern(r"local-rank")
 _OTHER_PARSERS = (
     *("*.HfArgumentParser", "fire.Fire", "*add_config_arguments_local_rank", "*.parse_args_into_dataclasses"),
 )
@@ -29,14 +29,18 @@ class LauncherLocalRankArgument(Hazard):
         elif launch.launcher == "torch.distributed.launch" and "use_env" not in options:
             old = run.environment.within("torch", "<2.0")
             passed = "--local_rank" if old else "--local-rank"
-            if old is None and run.environment.within("torch", ">=2.0") is None and _knows(run, "--local_rank"):
+            if (
+                old is None
+                and run.environment.within("torch", ">=2.0") is None
+                and _accepts_argument(run, "--local_rank")
+            ):
                 return  # the spelling depends on a release that is not told
         else:
             return
         entry = run.scripts[0]
         parses = [call for script in run.scripts for call in script.calls("*.parse_args")]
         parsers = [call for script in run.scripts for call in script.calls("argparse.ArgumentParser")]
-        if not parsers or not parses or _knows(run, passed):
+        if not parsers or not parses or _accepts_argument(run, passed):
             return
         if any(next(script.calls(*_OTHER_PARSERS), None) is not None for script in run.scripts):
             return
@@ -49,7 +53,7 @@ class LauncherLocalRankArgument(Hazard):
                 passed=passed,
                 path=entry.source.path,
                 knows=Text(f"has only {known}, another name", f"只有 {known}，是另一个名称")
-                if _knows(run, known)
+                if _accepts_argument(run, known)
                 else translated("has no such argument"),
             ),
             certainty=Certainty.LIKELY,
@@ -65,7 +69,7 @@ class LauncherLocalRankArgument(Hazard):
         found = log.find(_REFUSED)
         if found is None:
             return
-        hyphen = _HYPHEN.search(found.text) is not None
+        hyphen = _HYPHENATED_LOCAL_RANK_PATTERN.search(found.text) is not None
         yield self.log_finding(
             found,
             translated(
@@ -75,7 +79,7 @@ class LauncherLocalRankArgument(Hazard):
         )
 
 
-def _knows(run: Run, argument: str) -> bool:
+def _accepts_argument(run: Run, argument: str) -> bool:
     """Whether some parser of the run's scripts is given the argument."""
     for script in run.scripts:
         if b"local" not in script.source.data:

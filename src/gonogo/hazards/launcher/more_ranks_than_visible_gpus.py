@@ -1,27 +1,29 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.context import outside_training, several_processes
+from gonogo.evidence.log.context import has_several_processes, outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.hazards.facts.duplicate_gpu import duplicate_gpu, gpus_of, processes_of
 from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slurm_number, visible_gpus
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, RehearsalRecord, Run, Text, translated
 
 _ASKED_FOR = Pattern(r"device (\d{1,4}) was asked for")
-_INVALID = Pattern(
+_INVALID_DEVICE_PATTERN = Pattern(
     r"invalid device ordinal|Invalid device [Ii][Dd]|You requested (?i:gpus?): \[|But your machine only has"
     r"|requested .* gpus but only .* (?:are )?available|num_processes.* (?:greater|more) than .*(?:GPU|device)s"
 )
-_STRICT = Pattern(r"CUDA error: invalid device ordinal|invalid device ordinal|But your machine only has")
-_OWN_DEVICE = Pattern(r"(?i)local_?rank|\brank\b|gpu_?id|\bself\.device\b|set_device")
-_NAMED_DEVICE = Pattern(r"cuda:\d|\.cuda\(\s*\d|set_device\(\s*(?:[\"']cuda:)?\d")
-_SETS_DEVICE = (
+_INVALID_ORDINAL_PATTERN = Pattern(
+    r"CUDA error: invalid device ordinal|invalid device ordinal|But your machine only has"
+)
+_RANK_DEVICE_PATTERN = Pattern(r"(?i)local_?rank|\brank\b|gpu_?id|\bself\.device\b|set_device")
+_HARDCODED_DEVICE_PATTERN = Pattern(r"cuda:\d|\.cuda\(\s*\d|set_device\(\s*(?:[\"']cuda:)?\d")
+_SET_DEVICE_CALLS = (
     ("accelerate/state.py", "cuda.set_device("),
     ("transformers/training_args.py", "cuda.set_device("),
     ("torch/cuda/__init__.py", "_cuda_setDevice("),
 )
-_OF_A_NODE = ("nproc_per_node", "num_gpus", "num_accelerators")
-_COUNTS = (*_OF_A_NODE, "num_processes", "include")
+_PER_NODE_OPTIONS = ("nproc_per_node", "num_gpus", "num_accelerators")
+_COUNTS = (*_PER_NODE_OPTIONS, "num_processes", "include")
 _CURE = (
     translated(
         "Start as many processes as GPUs are visible: --nproc_per_node (torchrun), --num_gpus (deepspeed), "
@@ -41,7 +43,7 @@ class MoreRanksThanVisibleGpus(Hazard):
         """An invalid ordinal where a process of several sets its own device: not a device that the script names."""
         for failed in failed_ranks(record):
             failure = failed.failure
-            if "invalid device ordinal" not in failure.message or not _asks_for_its_own(failed):
+            if "invalid device ordinal" not in failure.message or not _uses_local_rank(failed):
                 continue
             yield self.finding(
                 translated(
@@ -64,7 +66,7 @@ class MoreRanksThanVisibleGpus(Hazard):
         counted = next((name for name in _COUNTS if options.place_of(name)), None)
         written = (counted and options.place_of(counted)) or launch.processes_per_node.place or launch.place
         visible, given = visible_gpus(launch), slurm_number(launch, "gpus-per-node")
-        overridden = launch.launcher == "deepspeed" or _names_gpus(launch, run)
+        overridden = launch.launcher == "deepspeed" or _has_explicit_gpu_ids(launch, run)
         if visible is not None and not overridden and visible != ["-1"] and len(visible) < processes:
             field, gpus = launch.visible_devices, len(visible)
             shows = f"CUDA_VISIBLE_DEVICES={field.value}"
@@ -82,7 +84,9 @@ class MoreRanksThanVisibleGpus(Hazard):
             cure=translated("Start {gpus} processes per node{option}, or give it {processes} GPUs").format(
                 gpus=gpus,
                 processes=processes,
-                option=Text(f" (--{counted} {gpus})", f"（--{counted} {gpus}）") if counted in _OF_A_NODE else "",
+                option=Text(f" (--{counted} {gpus})", f"（--{counted} {gpus}）")
+                if counted in _PER_NODE_OPTIONS
+                else "",
             ),
             spans=(
                 written.span(Text(f"{processes} processes", f"{processes} 个进程")),
@@ -112,7 +116,11 @@ class MoreRanksThanVisibleGpus(Hazard):
                 confirm=_CONFIRM,
             )
             return
-        evidence = next(log.errors_of(says=_INVALID), None) or log.find(_INVALID) or cut_in(log, *_SETS_DEVICE)
+        evidence = (
+            next(log.errors_of(says=_INVALID_DEVICE_PATTERN), None)
+            or log.find(_INVALID_DEVICE_PATTERN)
+            or find_truncated_error(log, *_SET_DEVICE_CALLS)
+        )
         if evidence is None:
             return
         yield self.log_finding(
@@ -126,28 +134,32 @@ class MoreRanksThanVisibleGpus(Hazard):
         )
 
 
-def _certainty_of_ordinal(log: FailureLog, evidence: LoggedError | LineMatch, too_many: bool | None) -> Certainty:
+def _certainty_of_ordinal(
+    log: FailureLog, evidence: LoggedError | LineMatch, exceeds_visible_gpus: bool | None
+) -> Certainty:
     text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
     if isinstance(evidence, LoggedError) and not evidence.type:
-        return Certainty.POSSIBLE if outside_training(log) or too_many is False else Certainty.LIKELY
-    frame = evidence.users_frame or evidence.innermost if isinstance(evidence, LoggedError) else None
+        return Certainty.POSSIBLE if outside_training(log) or exceeds_visible_gpus is False else Certainty.LIKELY
+    frame = evidence.last_user_frame or evidence.innermost if isinstance(evidence, LoggedError) else None
     code = frame.code if frame else ""
-    if outside_training(log) or not _STRICT.search(text) or _NAMED_DEVICE.search(code):
+    if outside_training(log) or not _INVALID_ORDINAL_PATTERN.search(text) or _HARDCODED_DEVICE_PATTERN.search(code):
         return Certainty.POSSIBLE
-    if too_many or (_OWN_DEVICE.search(code) and too_many is None):
+    if exceeds_visible_gpus or (_RANK_DEVICE_PATTERN.search(code) and exceeds_visible_gpus is None):
         return Certainty.CERTAIN
-    return Certainty.POSSIBLE if too_many is False or several_processes(log) is False else Certainty.LIKELY
+    return (
+        Certainty.POSSIBLE if exceeds_visible_gpus is False or has_several_processes(log) is False else Certainty.LIKELY
+    )
 
 
-def _asks_for_its_own(failed: FailedRanks) -> bool:
+def _uses_local_rank(failed_group: FailedRanks) -> bool:
     """True where ``set_device`` was given the local rank: any other index is one that the script names."""
-    setting = any("set_device" in f"{frame.function} {frame.text}" for frame in failed.failure.frames[-3:])
-    asked = _ASKED_FOR.search(failed.failure.message)
-    own = int(asked.group(1)) == failed.first.local_rank if asked else failed.first.local_rank > 0
+    setting = any("set_device" in f"{frame.function} {frame.text}" for frame in failed_group.failure.frames[-3:])
+    asked = _ASKED_FOR.search(failed_group.failure.message)
+    own = int(asked.group(1)) == failed_group.first.local_rank if asked else failed_group.first.local_rank > 0
     return setting and own
 
 
-def _names_gpus(launch: Launch, run: Run) -> bool:
+def _has_explicit_gpu_ids(launch: Launch, run: Run) -> bool:
     """Whether accelerate shows GPUs of its own choice (``gpu_ids``) in place of CUDA_VISIBLE_DEVICES."""
     if launch.launcher != "accelerate":
         return False

@@ -11,12 +11,12 @@ _IN_USE = Pattern(
     r"|launch distributed communication on port .* another process|EADDRINUSE|RuntimeError: Address already in use"
     r"|TCPStore.*[Aa]ddress already in use|EJ0003|Port `\d+` is already in use"
 )
-_ERRNO = Pattern(r"(?i)address already in use|地址已被占用|地址已在使用")
-_FRAMEWORK = Pattern(
+_ADDRESS_IN_USE_PATTERN = Pattern(r"(?i)address already in use|地址已被占用|地址已在使用")
+_DISTRIBUTED_PATTERN = Pattern(
     r"(?i)c10d|TCPStore|rendezvous|init_process_group|torch/distributed|torchrun|master_port|deepspeed"
     r"|DistNetworkError|accelerate"
 )
-_OF_THE_LAUNCH = Pattern(
+_LAUNCH_PATTERN = Pattern(
     r"(?i)rendezvous|torch/distributed/(?:run|launch|launcher|elastic)|torchrun|launch distributed communication|EJ0003"
     r"|_env_rendezvous|c10d_rendezvous|deepspeed|accelerate|init_process_group|\[c10d\]|Port `\d+` is already in use"
 )
@@ -45,7 +45,7 @@ class PortInUse(Hazard):
         port = _rendezvous_port(launch)
         if port is None or not is_shell_script(source) or b"&" not in source.data or launch.in_container:
             return
-        if not _runs_on(launch, launch.place.end) or _ELSEWHERE.search(source.text) is not None:
+        if not _runs_in_background(launch, launch.place.end) or _ELSEWHERE.search(source.text) is not None:
             return
         from gonogo.evidence.launch.reading import read_launches
 
@@ -82,17 +82,19 @@ class PortInUse(Hazard):
         if found is not None and _OTHER_REASON.search(found.text):
             return
         if found is None:
-            found = log.find(_ERRNO)
+            found = log.find(_ADDRESS_IN_USE_PATTERN)
             if found is None:
                 return
-            certainty = Certainty.LIKELY if log.find(_FRAMEWORK) else Certainty.POSSIBLE
-        elif log.find(_ERRNO) is None and not log.has("another process") and not log.has("EADDRINUSE"):
+            certainty = Certainty.LIKELY if log.find(_DISTRIBUTED_PATTERN) else Certainty.POSSIBLE
+        elif log.find(_ADDRESS_IN_USE_PATTERN) is None and not log.has("another process") and not log.has("EADDRINUSE"):
             certainty = Certainty.LIKELY
-        elif not log_mentions(log, _OF_THE_LAUNCH):
+        elif not log_mentions(log, _LAUNCH_PATTERN):
             certainty = Certainty.POSSIBLE  # an engine that picks its own port loses it in the same words
         if log.find(_SERVER) or outside_training(log):
             certainty = Certainty.POSSIBLE
-        port = next((port for line in log.find_all(_ERRNO) if (port := _port(line.text))), None) or _port(found.text)
+        port = next(
+            (port for line in log.find_all(_ADDRESS_IN_USE_PATTERN) if (port := _port(line.text))), None
+        ) or _port(found.text)
         yield self.log_finding(
             found,
             translated(
@@ -148,7 +150,7 @@ def _rendezvous_port(launch: Launch) -> int | None:
     return 29500 if field.absent else whole_number(field)
 
 
-def _runs_on(launch: Launch, end: int) -> bool:
+def _runs_in_background(launch: Launch, end: int) -> bool:
     """Whether the shell goes on without waiting for the command."""
     tail = launch.source.data[end:].partition(b"\n")[0].partition(b"#")[0].strip()
     return tail.endswith(b"&") and not tail.endswith(b"&&")

@@ -2,13 +2,15 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.progress import training_line
-from gonogo.evidence.log.stall import STALL_WORDS, stall_of
+from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, translated
 
-_INITIALIZES = Pattern(r"Initializing TorchBackend in DeepSpeed|\[comm\.py:\d+:init_distributed\]")
-_MEETS = Pattern(r"Initializing TorchBackend|init_process_group|cdb=None|Distributed backend already initialized")
-_NAMES_PORT_ZERO = Pattern(
+_DEEPSPEED_INIT_PATTERN = Pattern(r"Initializing TorchBackend in DeepSpeed|\[comm\.py:\d+:init_distributed\]")
+_RENDEZVOUS_PATTERN = Pattern(
+    r"Initializing TorchBackend|init_process_group|cdb=None|Distributed backend already initialized"
+)
+_PORT_ZERO_PATTERN = Pattern(
     r"main_process_port[\"']?\s*[:=]?\s*[\"']?0(?:$|[^.\d])|--master[-_]port[= ]+0\b|MASTER_PORT=0\b"
 )
 _IN_SETUP = r"main_process_port[\"']?\s*[:=]?\s*[\"']?0\b(?!\.)|--master[-_]port[= ]+0\b|\bMASTER_PORT=[\"']?0\b"
@@ -51,21 +53,21 @@ class RendezvousPortZeroHang(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """Port 0 in the log or the setup, with a stall or with a log that ends where the backend is initialized."""
-        stall = stall_of(log)
-        ends = log.find(_INITIALIZES)
-        port = log.find(_NAMES_PORT_ZERO)
+        stall = find_stall(log)
+        ends = log.find(_DEEPSPEED_INIT_PATTERN)
+        port = log.find(_PORT_ZERO_PATTERN)
         port_zero = port is not None or log.setup.mentions(_IN_SETUP)
         if stall is not None and port_zero:
             certainty = Certainty.LIKELY if training_line(log) is None else Certainty.POSSIBLE
             yield self._found(port_zero, stall.at_most(certainty), stall.evidence, *([port] if port else []))
             return
-        if stall is not None and not stall.time_outs and (beside := _initializing_beside(log, stall.line)):
+        if stall is not None and not stall.time_outs and (beside := _nearby_rendezvous_line(log, stall.line)):
             yield self._found(port_zero, Certainty.POSSIBLE, stall.evidence, beside)
             return
         if ends is None or log.errors:
             return
         if not port_zero:
-            last = [*log.find_all(_INITIALIZES)][-1]
+            last = [*log.find_all(_DEEPSPEED_INIT_PATTERN)][-1]
             if not any(line.text.strip() for line in log.lines_after(last.line, 6)):
                 yield self._found(port_zero, Certainty.POSSIBLE, last)
             return
@@ -90,14 +92,14 @@ class RendezvousPortZeroHang(Hazard):
                 "--master_port 29501"
             ),
             certainty=certainty,
-            also=tuple(one for one in also if one != first),
+            extra_evidence=tuple(one for one in also if one != first),
             confirm=translated("With a fixed port the run continues")
             if port_zero
             else translated("The launch command or the Accelerate config has main_process_port: 0"),
         )
 
 
-def _initializing_beside(log: FailureLog, line: LogLine) -> LogLine | None:
+def _nearby_rendezvous_line(log: FailureLog, line: LogLine) -> LogLine | None:
     """A line about the first meeting of the ranks that stands around the one given."""
     around = (*log.lines_before(line, 8), line, *log.lines_after(line, 4))
-    return next((one for one in reversed(around) if _MEETS.search(one.text)), None)
+    return next((one for one in reversed(around) if _RENDEZVOUS_PATTERN.search(one.text)), None)

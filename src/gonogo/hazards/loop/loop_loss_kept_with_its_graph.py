@@ -1,9 +1,9 @@
 import ast
 
-from gonogo.evidence.script.identifiers import last_name, picks_values, same_code, says, uses_name
+from gonogo.evidence.script.identifiers import is_tensor_gather, last_name, same_code, says, uses_name
 from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, translated
 
-_PARTS_OF_A_BATCH = ("accum", "accumulate", "accumulation", "micro", "microbatch", "microbatches", "chunk", "chunks")
+_MICRO_BATCH_WORDS = ("accum", "accumulate", "accumulation", "micro", "microbatch", "microbatches", "chunk", "chunks")
 _GATHERS = ("reduce", "reduced", "allreduce", "gather", "allgather")
 
 
@@ -13,21 +13,27 @@ class LoopLossKeptWithItsGraph(Hazard):
         if b"backward(" not in script.source.data or b"+= " not in script.source.data:
             return
         backed = list(script.calls("*.backward"))
-        trained = [node for call in backed for node in _trained_by(call)]
+        trained = [node for call in backed for node in _backward_targets(call)]
         for statement in script.nodes(ast.AugAssign):
             value, loop = statement.value, script.enclosing_loop(statement)
             if not isinstance(statement.op, ast.Add) or not isinstance(value, ast.Name) or loop is None:
                 continue
             total = statement.target
-            if not _among(value, trained) or _among(total, trained) or isinstance(total, ast.Subscript):
+            if (
+                not _contains_same_code(value, trained)
+                or _contains_same_code(total, trained)
+                or isinstance(total, ast.Subscript)
+            ):
                 continue
             run_here = [
-                call for call in backed if _among(value, _trained_by(call)) and _within(script, call.node, loop)
+                call
+                for call in backed
+                if _contains_same_code(value, _backward_targets(call)) and _within(script, call.node, loop)
             ]
             if (
-                _begins_anew(loop, total)
+                _is_reset_or_short(loop, total)
                 or not run_here
-                or _made_plain(script, loop, value.id)
+                or _is_assigned_plain_value(script, loop, value.id)
                 or any(says(name.rpartition(".")[2], "no_grad") for name in script.with_contexts(statement))
             ):
                 continue
@@ -46,7 +52,7 @@ class LoopLossKeptWithItsGraph(Hazard):
             )
 
 
-def _trained_by(call: Call) -> list[ast.expr]:
+def _backward_targets(call: Call) -> list[ast.expr]:
     """The name that backward is called on: ``loss.backward()``, ``engine.backward(loss)``."""
     found: list[ast.expr] = [one for one in call.node.args[:1] if isinstance(one, (ast.Name, ast.Attribute))]
     if not call.node.args and call.receiver is not None:
@@ -58,7 +64,7 @@ def _trained_by(call: Call) -> list[ast.expr]:
     return found
 
 
-def _among(node: ast.expr, others: list[ast.expr]) -> bool:
+def _contains_same_code(node: ast.expr, others: list[ast.expr]) -> bool:
     return any(same_code(node, other) for other in others)
 
 
@@ -66,46 +72,46 @@ def _within(script: Script, node: ast.AST, loop: ast.AST) -> bool:
     return any(parent is loop for parent in script.ancestors(node))
 
 
-def _begins_anew(loop: ast.For | ast.AsyncFor | ast.While, total: ast.expr) -> bool:
+def _is_reset_or_short(loop: ast.For | ast.AsyncFor | ast.While, total: ast.expr) -> bool:
     """Whether the sum is set back within the loop, or is one of a few micro-batches: its history stays short."""
-    if uses_name(loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else loop.test, *_PARTS_OF_A_BATCH):
+    if uses_name(loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else loop.test, *_MICRO_BATCH_WORDS):
         return True
     return any(
         same_code(target, total) for node in ast.walk(loop) if isinstance(node, ast.Assign) for target in node.targets
     )
 
 
-def _made_plain(script: Script, loop: ast.AST, name: str) -> bool:
+def _is_assigned_plain_value(script: Script, loop: ast.AST, name: str) -> bool:
     """Whether the loop gives the name a plain number, or a tensor without history, somewhere."""
     return any(
         isinstance(node, ast.Assign)
         and any(isinstance(one, ast.Name) and one.id == name for one in node.targets)
-        and _is_plain(node.value)
+        and _has_no_graph(node.value)
         for node in ast.walk(loop)
     )
 
 
-def _is_plain(value: ast.expr) -> bool:
+def _has_no_graph(value: ast.expr) -> bool:
     """Whether a value has no history: ``.item()``, ``.detach()``, ``float(…)``, and what is computed of such alone."""
     if isinstance(value, ast.Constant):
         return True
     if isinstance(value, ast.BinOp):
         # What a plain number is divided by, or multiplied with, is mostly a count or a weight.
         scaled = isinstance(value.op, (ast.Div, ast.Mult)) and not isinstance(value.left, ast.Constant)
-        return _is_plain(value.left) and (scaled or _is_plain(value.right))
+        return _has_no_graph(value.left) and (scaled or _has_no_graph(value.right))
     if isinstance(value, ast.UnaryOp):
-        return _is_plain(value.operand)
+        return _has_no_graph(value.operand)
     if isinstance(value, ast.IfExp):
-        return _is_plain(value.body) and _is_plain(value.orelse)
+        return _has_no_graph(value.body) and _has_no_graph(value.orelse)
     if isinstance(value, ast.Attribute):
-        return value.attr == "data" or _is_plain(value.value)
+        return value.attr == "data" or _has_no_graph(value.value)
     if not isinstance(value, ast.Call):
         return False
     name = last_name(value.func)
     if name in ("item", "detach", "tolist", "float") or says(name, "no_grad"):
         return True
-    if says(name, *_GATHERS) and not picks_values(value):
+    if says(name, *_GATHERS) and not is_tensor_gather(value):
         return True
-    return isinstance(value.func, (ast.Attribute, ast.Call)) and _is_plain(
+    return isinstance(value.func, (ast.Attribute, ast.Call)) and _has_no_graph(
         value.func.value if isinstance(value.func, ast.Attribute) else value.func
     )

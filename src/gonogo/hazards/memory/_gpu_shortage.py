@@ -4,15 +4,15 @@ import math
 
 import msgspec
 
-from gonogo.evidence.rehearsal.completions import short_of_completions
-from gonogo.evidence.rehearsal.failures import innermost, offload_device, path_ends, places, setting
+from gonogo.evidence.rehearsal.completions import is_completion_shortage
+from gonogo.evidence.rehearsal.failures import innermost, offload_device, path_ends_with, places, setting
 from gonogo.evidence.rehearsal.record import DeviceMemory, RankRecord, RehearsalRecord, Shortage
 from gonogo.finding import Certainty, Span, Text, translated
 from gonogo.finding.words import PHASES, size, sizes
 
 MODEL_STATES = ("parameters", "gradients", "optimizer", "communication")
 ACTIVATIONS = ("activations", "temporary")
-_PHASES_OF_STATES = ("load", "init", "step")
+_MODEL_STATE_PHASES = ("load", "init", "step")
 
 
 class GpuShortage(msgspec.Struct, frozen=True):
@@ -27,27 +27,27 @@ class GpuShortage(msgspec.Struct, frozen=True):
     @property
     def need(self) -> int:
         """Bytes of tensors that the program wanted at once: its peak, or what it held and asked for when it stopped."""
-        return max(self.memory.peak_allocated_bytes, self._wanted_at_shortage)
+        return max(self.memory.peak_allocated_bytes, self._requested_at_shortage)
 
     @property
-    def _wanted_at_shortage(self) -> int:
+    def _requested_at_shortage(self) -> int:
         return self.shortage.allocated_bytes + self.shortage.requested_bytes
 
     @property
-    def ended_at_shortage(self) -> bool:
+    def stopped_at_shortage(self) -> bool:
         """True where the rehearsal stopped when memory ran out, so that no later peak is known."""
-        return self.memory.peak_allocated_bytes < self._wanted_at_shortage
+        return self.memory.peak_allocated_bytes < self._requested_at_shortage
 
     @property
     def by_category(self) -> dict[str, int]:
         """Bytes by category at the peak where the rehearsal went on to it, else when memory ran out."""
-        return (self.ended_at_shortage and self.shortage.by_category) or self.memory.by_category
+        return (self.stopped_at_shortage and self.shortage.by_category) or self.memory.by_category
 
     def _bytes_of(self, categories: tuple[str, ...]) -> int:
         """Bytes of these categories together; a request that ended it counts for the phase that made it."""
         held = sum(self.by_category.get(category, 0) for category in categories)
-        for_states = self.shortage.phase in _PHASES_OF_STATES
-        if self.ended_at_shortage and for_states == (categories == MODEL_STATES):
+        for_states = self.shortage.phase in _MODEL_STATE_PHASES
+        if self.stopped_at_shortage and for_states == (categories == MODEL_STATES):
             held += self.shortage.requested_bytes
         return held
 
@@ -62,7 +62,7 @@ class GpuShortage(msgspec.Struct, frozen=True):
         return self._bytes_of(ACTIVATIONS)
 
     @property
-    def fragmented(self) -> bool:
+    def is_fragmented(self) -> bool:
         """True where the tensors would fit, and only the allocator's cut-up blocks do not."""
         return self.need <= self.shortage.capacity_bytes
 
@@ -70,7 +70,7 @@ class GpuShortage(msgspec.Struct, frozen=True):
     def is_of_model_states(self) -> bool:
         """True where the model states alone overfill the device, or are the larger part of what fills it."""
         if self.states == self.activations:
-            return self.shortage.phase in _PHASES_OF_STATES
+            return self.shortage.phase in _MODEL_STATE_PHASES
         return self.states > self.shortage.capacity_bytes or self.states > self.activations
 
 
@@ -89,37 +89,37 @@ def gpu_shortages(record: RehearsalRecord, *, of_model_states: bool) -> list[Gpu
     return [GpuShortage(ranks, worst.rank, worst.memory, worst.shortage, record)]
 
 
-def certainty(short: GpuShortage) -> Certainty:
+def certainty(gpu_shortage: GpuShortage) -> Certainty:
     """Likely where completions that end earlier than those that were made would fit."""
-    of_length = short_of_completions(short.rank, short.shortage, short.by_category)
+    of_length = is_completion_shortage(gpu_shortage.rank, gpu_shortage.shortage, gpu_shortage.by_category)
     return Certainty.LIKELY if of_length else Certainty.CERTAIN
 
 
-def title(short: GpuShortage, what: Text) -> Text:
+def title(gpu_shortage: GpuShortage, bottleneck: Text) -> Text:
     """``Out of GPU memory (model states): the run needs 155.9 GiB, an H100-80G has 79.6 GiB``."""
-    if short.fragmented:
+    if gpu_shortage.is_fragmented:
         return translated("{what}: {need} of tensors do not fit the fragmented {capacity} of an {name}").format(
-            what=what,
-            need=size(short.need),
-            capacity=size(short.shortage.capacity_bytes),
-            name=short.record.accelerator.name,
+            what=bottleneck,
+            need=size(gpu_shortage.need),
+            capacity=size(gpu_shortage.shortage.capacity_bytes),
+            name=gpu_shortage.record.accelerator.name,
         )
-    close = short.need <= short.memory.total_bytes
+    close = gpu_shortage.need <= gpu_shortage.memory.total_bytes
     return translated("{what}: the run needs {least}{need}, but an {name} has {total}{taken}").format(
-        what=what,
-        least=translated("at least ") if short.ended_at_shortage else "",
-        need=size(short.need),
-        name=short.record.accelerator.name,
-        total=size(short.memory.total_bytes),
-        taken=translated(", {bytes} of it taken by the context").format(bytes=size(short.memory.allowance_bytes))
+        what=bottleneck,
+        least=translated("at least ") if gpu_shortage.stopped_at_shortage else "",
+        need=size(gpu_shortage.need),
+        name=gpu_shortage.record.accelerator.name,
+        total=size(gpu_shortage.memory.total_bytes),
+        taken=translated(", {bytes} of it taken by the context").format(bytes=size(gpu_shortage.memory.allowance_bytes))
         if close
         else "",
     )
 
 
-def cause(short: GpuShortage) -> Text:
+def cause(gpu_shortage: GpuShortage) -> Text:
     """Where the allocation failed, what was to be had, and what filled the device."""
-    shortage, held = short.shortage, short.by_category
+    shortage, held = gpu_shortage.shortage, gpu_shortage.by_category
     text = translated(
         "In {phase} (step {step}){where}, {operator} requests {need} on {device}, which has {allocated} allocated and "
         "{reserved} reserved of {capacity} ({total} less {allowance} for the context and libraries). At the peak: "
@@ -134,12 +134,12 @@ def cause(short: GpuShortage) -> Text:
         allocated=size(shortage.allocated_bytes),
         reserved=size(shortage.reserved_bytes),
         capacity=size(shortage.capacity_bytes),
-        total=size(short.memory.total_bytes),
-        allowance=size(short.memory.allowance_bytes),
+        total=size(gpu_shortage.memory.total_bytes),
+        allowance=size(gpu_shortage.memory.allowance_bytes),
         categories=sizes(held),
-        modules=_top_modules(short),
+        modules=_top_modules(gpu_shortage),
     )
-    if short.fragmented:
+    if gpu_shortage.is_fragmented:
         text = Text(
             text.en + " The tensors alone would fit; the blocks that the caching allocator has cut do not.",
             text.zh + " 仅就张量而言放得下；放不下的是缓存分配器切碎的块。",
@@ -147,10 +147,10 @@ def cause(short: GpuShortage) -> Text:
     return text
 
 
-def spans(short: GpuShortage) -> tuple[Span, ...]:
+def spans(gpu_shortage: GpuShortage) -> tuple[Span, ...]:
     """The user's line that led to the allocation, then the library's."""
-    frames = short.shortage.frames
-    telling = [frame for frame in frames if not path_ends(frame, "deepspeed/utils/nvtx.py")]
+    frames = gpu_shortage.shortage.frames
+    telling = [frame for frame in frames if not path_ends_with(frame, "deepspeed/utils/nvtx.py")]
     return places(
         (innermost(frames, "user"), translated("memory runs out inside this call")),
         (innermost(telling, "library"), translated("the allocation")),
@@ -164,32 +164,34 @@ class Remedy(msgspec.Struct, frozen=True):
     frees: int | None
 
 
-def in_order(short: GpuShortage, remedies: list[Remedy]) -> tuple[Text, ...]:
+def in_order(gpu_shortage: GpuShortage, remedies: list[Remedy]) -> tuple[Text, ...]:
     """Remedies that are enough by themselves first, each with what it would free and what would still be missing."""
-    missing = short.need - short.shortage.capacity_bytes
+    missing = gpu_shortage.need - gpu_shortage.shortage.capacity_bytes
 
     def rank_of(remedy: Remedy) -> int:
         return 1 if remedy.frees is None else 0 if remedy.frees >= missing else 2
 
-    return tuple(_with_effect(remedy, missing) for remedy in sorted(remedies, key=rank_of))
+    return tuple(_describe_remedy(remedy, missing) for remedy in sorted(remedies, key=rank_of))
 
 
-def _with_effect(remedy: Remedy, missing: int) -> Text:
+def _describe_remedy(remedy: Remedy, missing_bytes: int) -> Text:
     if remedy.frees is None:
         return remedy.how
-    if remedy.frees >= missing:
+    if remedy.frees >= missing_bytes:
         tail = translated(": frees {frees} per GPU, enough")
     else:
         tail = translated(": frees {frees} per GPU; {left} would still be missing")
-    tail = tail.format(frees=size(remedy.frees), left=size(missing - remedy.frees))
+    tail = tail.format(frees=size(remedy.frees), left=size(missing_bytes - remedy.frees))
     return Text(remedy.how.en + tail.en, remedy.how.zh + tail.zh)
 
 
-def fragmentation_remedies(short: GpuShortage) -> list[Remedy]:
+def fragmentation_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
     """What helps where only the allocator's blocks do not fit."""
-    if not short.fragmented:
+    if not gpu_shortage.is_fragmented:
         return []
-    variable = "PYTORCH_NPU_ALLOC_CONF" if short.record.accelerator.device_type == "npu" else "PYTORCH_CUDA_ALLOC_CONF"
+    variable = (
+        "PYTORCH_NPU_ALLOC_CONF" if gpu_shortage.record.accelerator.device_type == "npu" else "PYTORCH_CUDA_ALLOC_CONF"
+    )
     return [
         Remedy(
             Text(
@@ -201,10 +203,10 @@ def fragmentation_remedies(short: GpuShortage) -> list[Remedy]:
     ]
 
 
-def state_remedies(short: GpuShortage) -> list[Remedy]:
+def state_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
     """What makes the model states on one device smaller, from the resolved DeepSpeed config and the categories."""
-    config, held = short.rank.deepspeed_config, short.by_category
-    world = short.record.world_size
+    config, held = gpu_shortage.rank.deepspeed_config, gpu_shortage.by_category
+    world = gpu_shortage.record.world_size
     stage = setting(config, "zero_optimization", "stage")
     stage = stage if isinstance(stage, int) else 0
     parameters, gradients, optimizer = (held.get(name, 0) for name in ("parameters", "gradients", "optimizer"))
@@ -223,7 +225,7 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
             )
         )
     if optimizer and config is not None and offload_device(config, "offload_optimizer") is None:
-        host = size(optimizer * short.record.ranks_per_node)
+        host = size(optimizer * gpu_shortage.record.ranks_per_node)
         remedies.append(
             Remedy(
                 Text(
@@ -243,7 +245,7 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
                 parameters,
             )
         )
-    if stage == 3 and (gpus := _gpus_needed(short, parameters + gradients + optimizer)):
+    if stage == 3 and (gpus := _gpus_needed(gpu_shortage, parameters + gradients + optimizer)):
         remedies.append(
             Remedy(
                 Text(
@@ -259,28 +261,30 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
             gradients + optimizer,
         )
     )
-    remedies.append(larger_device(short))
+    remedies.append(larger_device(gpu_shortage))
     return [remedy for remedy in remedies if remedy.frees != 0]
 
 
-def larger_device(short: GpuShortage) -> Remedy:
+def larger_device(gpu_shortage: GpuShortage) -> Remedy:
     """The memory that an accelerator needs to have for the run as it is."""
-    needed = size(short.need + short.memory.allowance_bytes)
+    needed = size(gpu_shortage.need + gpu_shortage.memory.allowance_bytes)
     return Remedy(Text(f"Use a GPU with at least {needed}", f"换显存至少 {needed} 的 GPU"), None)
 
 
-def _gpus_needed(short: GpuShortage, partitioned: int) -> int | None:
+def _gpus_needed(gpu_shortage: GpuShortage, partitioned_bytes: int) -> int | None:
     """How many ranks, in whole nodes, make these states fit beside the rest; None where none of up to 64 x do."""
-    room = short.shortage.capacity_bytes - (short.need - partitioned)
-    if room <= 0 or partitioned <= 0:
+    room = gpu_shortage.shortage.capacity_bytes - (gpu_shortage.need - partitioned_bytes)
+    if room <= 0 or partitioned_bytes <= 0:
         return None
-    world, node = short.record.world_size, max(short.record.ranks_per_node, 1)
-    gpus = math.ceil(partitioned * world / room / node) * node
+    world, node = gpu_shortage.record.world_size, max(gpu_shortage.record.ranks_per_node, 1)
+    gpus = math.ceil(partitioned_bytes * world / room / node) * node
     return gpus if world < gpus <= 64 * world else None
 
 
-def _top_modules(short: GpuShortage) -> Text | str:
-    held = [held for held in short.memory.top_modules if not held.module.startswith("(")]  # "(outside any module)"
+def _top_modules(gpu_shortage: GpuShortage) -> Text | str:
+    held = [
+        held for held in gpu_shortage.memory.top_modules if not held.module.startswith("(")
+    ]  # "(outside any module)"
     if not held:
         return ""
     names = ", ".join(f"{module.module} ({size(module.bytes)})" for module in held[:3])

@@ -24,7 +24,7 @@ def basis(node: NodeHostMemory) -> Text:
     )
 
 
-def cures(record: RehearsalRecord, node: NodeHostMemory, missing: int) -> tuple[Text, ...]:
+def cures(record: RehearsalRecord, node: NodeHostMemory, missing_bytes: int) -> tuple[Text, ...]:
     rank, host = node.fullest
     config = rank.deepspeed_config
     cures: list[Text] = []
@@ -59,7 +59,7 @@ def cures(record: RehearsalRecord, node: NodeHostMemory, missing: int) -> tuple[
         )
     cures.append(
         translated("Use nodes with at least {more} more memory, use more nodes, or train LoRA").format(
-            more=size(missing)
+            more=size(missing_bytes)
         )
     )
     if node.estimated and all(run.local_rank == 0 for run, _ in node.run):
@@ -67,11 +67,11 @@ def cures(record: RehearsalRecord, node: NodeHostMemory, missing: int) -> tuple[
     return tuple(cures)
 
 
-def _room_on_gpu(rank: RankRecord, more: int) -> bool:
+def _room_on_gpu(rank: RankRecord, additional_bytes: int) -> bool:
     """True where the rank's own device has that much left at its peak."""
     return any(
         memory.device == rank.device
         and memory.shortage is None
-        and memory.peak_reserved_bytes + more <= memory.total_bytes - memory.allowance_bytes
+        and memory.peak_reserved_bytes + additional_bytes <= memory.total_bytes - memory.allowance_bytes
         for memory in rank.devices
     )

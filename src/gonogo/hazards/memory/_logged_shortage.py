@@ -10,7 +10,7 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.traceback import LogFrame
-from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import Certainty, Text, translated
 from gonogo.finding.words import size
 
@@ -20,33 +20,33 @@ _SAYS = Pattern(
     r"(?:CUDA|HIP|NPU|XPU|MUSA|MLU) (?:error: )?out of memory|CUDA_ERROR_OUT_OF_MEMORY|cuda runtime error \(2\)"
     r"|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|\bEL0004\b|NPU memory is not enough"
 )
-_ALLOC_FAILED = compiled_when_used(r"CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED")
-_HOST = compiled_when_used(r"DefaultCPUAllocator|[Uu]nable to allocate .{1,60} for an array|^$")
-_HOST_WORDS = compiled_when_used(r"(?i)\b(?:cpu|host|system|ram)\b|内存|oom[-_ ]?kill")
+_ALLOC_FAILED = lazy_compile(r"CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED")
+_HOST = lazy_compile(r"DefaultCPUAllocator|[Uu]nable to allocate .{1,60} for an array|^$")
+_HOST_MEMORY_PATTERN = lazy_compile(r"(?i)\b(?:cpu|host|system|ram)\b|内存|oom[-_ ]?kill")
 
 _SIZE = r"(?<!\d)(\d{1,20}(?:\.\d{1,20})?) ?([KMGT]?)i?(?:B|bytes)"
-_ASKED = compiled_when_used(rf"Tried to allocate {_SIZE}")
-_CAPACITY = compiled_when_used(rf"{_SIZE} total capacity|total capaci?ty of {_SIZE}")
-_ALLOCATED = compiled_when_used(rf"{_SIZE} already allocated|Of the allocated memory {_SIZE} is allocated")
-_UNUSED = compiled_when_used(rf"and {_SIZE} is reserved by PyTorch but unallocated")
-_RESERVED = compiled_when_used(rf"{_SIZE} reserved in total")
-_OTHER_PROCESS = compiled_when_used(rf"Process \d+ has {_SIZE} memory in use")
+_ASKED = lazy_compile(rf"Tried to allocate {_SIZE}")
+_CAPACITY = lazy_compile(rf"{_SIZE} total capacity|total capaci?ty of {_SIZE}")
+_ALLOCATED = lazy_compile(rf"{_SIZE} already allocated|Of the allocated memory {_SIZE} is allocated")
+_UNUSED = lazy_compile(rf"and {_SIZE} is reserved by PyTorch but unallocated")
+_RESERVED = lazy_compile(rf"{_SIZE} reserved in total")
+_OTHER_PROCESS = lazy_compile(rf"Process \d+ has {_SIZE} memory in use")
 _POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _GIB = 1 << 30
 
 # Functions of frames; the innermost frame that has one tells what was allocated.
 # fmt: off
-_IN_EVALUATION = frozenset((
+_EVALUATION_FUNCTIONS = frozenset((
     "evaluation_loop", "prediction_loop", "prediction_step", "nested_concat", "torch_pad_and_concatenate",
     "pad_across_processes", "nested_numpify", "gather_for_metrics", "_nested_gather", "_pad_across_processes",
     "evaluation_step", "eval_step", "validation_step", "run_evaluation", "_run_evaluation", "run_validation",
     "eval_loop", "validate", "eval_epoch", "evaluate_model",
 ))
-_KEPT_OUTPUTS = frozenset((
+_OUTPUT_GATHERING_FUNCTIONS = frozenset((
     "nested_concat", "torch_pad_and_concatenate", "pad_across_processes", "_pad_across_processes",
     "_nested_gather", "nested_numpify", "gather_for_metrics",
 ))
-_PLACING = frozenset((
+_MODEL_LOADING_FUNCTIONS = frozenset((
     "from_pretrained", "_load_pretrained_model", "_load_state_dict_into_meta_model",
     "_load_state_dict_into_model", "load_state_dict", "set_module_tensor_to_device", "_move_model_to_device",
     "_configure_distributed_model", "_convert_to_deepspeed_param", "_post_init_method", "_zero_init_param",
@@ -54,7 +54,7 @@ _PLACING = frozenset((
     "materialize_meta_module", "_materialize_copy", "create_and_replace_parameter", "load_model",
     "load_pretrained",
 ))
-_SETTING_UP = frozenset((
+_ENGINE_SETUP_FUNCTIONS = frozenset((
     "initialize", "initialize_optimizer_states", "_setup_for_real_optimizer", "_create_fp32_partitions",
     "_create_fp16_partitions", "_create_fp16_partitions_with_defragmentation", "_configure_zero_optimizer",
     "_configure_optimizer", "_configure_bf16_optimizer", "_configure_fp16_optimizer", "_prepare_deepspeed",
@@ -62,14 +62,14 @@ _SETTING_UP = frozenset((
     "flatten_tensors", "flatten_tensors_into_flat_param", "_flatten_dense_tensors",
     "flatten_dense_tensors_aligned", "move_to_cpu", "defragment", "_auto_wrap", "fully_shard",
 ))
-_STEPPING = frozenset((
+_OPTIMIZER_STEP_FUNCTIONS = frozenset((
     "optimizer_step", "_optimizer_step", "_take_model_step", "_init_group", "init_state", "_multi_tensor_adam",
     "_multi_tensor_adamw", "_single_tensor_adam", "_single_tensor_adamw", "adam", "adamw", "_fused_adam",
     "_fused_adamw", "update_step", "_partition_gradients", "partition_gradients", "reduce_ipg_grads",
     "average_tensor", "reduce_independent_p_g_buckets_and_remove_grads", "__reduce_and_partition_ipg_grads",
     "step",
 ))
-_COMPUTING = frozenset((
+_FORWARD_BACKWARD_FUNCTIONS = frozenset((
     "forward", "_call_impl", "_wrapped_call_impl", "backward", "_engine_run_backward", "compute_loss",
     "cross_entropy", "loss_function", "ForCausalLMLoss", "_softmax", "softmax", "embedding", "training_step",
     "checkpoint", "generate", "apply",
@@ -77,11 +77,13 @@ _COMPUTING = frozenset((
 # fmt: on
 _MAX_MESSAGE = 8000
 """Characters that are searched for figures: allocators name theirs in the first few hundred, and list processes."""
-_KEEPS = compiled_when_used(r"\b(?:preds|labels|logits)(?:_host)? = .{0,60}(?:torch\.cat\(|nested_concat\()")
-_MOVES_MODEL = compiled_when_used(
+_ACCUMULATED_OUTPUTS_PATTERN = lazy_compile(
+    r"\b(?:preds|labels|logits)(?:_host)? = .{0,60}(?:torch\.cat\(|nested_concat\()"
+)
+_MOVES_MODEL = lazy_compile(
     r"(?i)(?:model|module)\w*\.(?:cuda\(|to\((?:device|['\"]cuda|args\.device|local_rank|self\.device))"
 )
-_OPTIMIZER = compiled_when_used(
+_OPTIMIZER = lazy_compile(
     r"torch/optim/|deepspeed/runtime/|apex/optimizers|bitsandbytes/optim|accelerate/optimizer|galore"
 )
 
@@ -94,7 +96,7 @@ _TRAINING_SETUP = r"(?i)train|sft|finetun|deepspeed|torchrun|zero_optimization|l
 _STEPS_DONE = Pattern(r"'loss': ?[\d.n]|\b[1-9]\d*/\d+ \[\d+:\d+|\b(?:step|iter(?:ation)?)s?[ :=]+[1-9]\d*\b.*\bloss\b")
 _EVALUATING = Pattern(r"\*\*\* Running (?:Evaluation|Prediction)|(?i:^\s*(?:evaluat\w*|validat\w*)\b.{0,40}\d+%)")
 _LOADING = Pattern(r"Loading checkpoint shards:? +\d{1,2}%|(?i:loading weights:? +\d{1,2}%)")
-_SETS_UP = Pattern(
+_ENGINE_SETUP_PATTERN = Pattern(
     r"deepspeed\.initialize|_setup_for_real_optimizer|initialize_optimizer_states"
     r"|(?i:optimizer state initiali[sz]ation)"
 )
@@ -116,8 +118,8 @@ class _Activity(msgspec.Struct, frozen=True):
 _ACTIVITIES = (
     _Activity(
         translated("reading a checkpoint"),
-        compiled_when_used(r"^(?:_load_from_checkpoint|load_optimizer_state|_load_optimizer_and_scheduler)$"),
-        compiled_when_used(r"torch\.load\((?!.*map_location)"),
+        lazy_compile(r"^(?:_load_from_checkpoint|load_optimizer_state|_load_optimizer_and_scheduler)$"),
+        lazy_compile(r"torch\.load\((?!.*map_location)"),
         (
             translated(
                 "torch.load(…, map_location='cpu'): without it each rank puts the file's tensors on the GPU that they "
@@ -128,11 +130,11 @@ _ACTIVITIES = (
     ),
     _Activity(
         translated("the loss over all logits at once"),
-        compiled_when_used(
+        lazy_compile(
             r"^(?:cross_entropy|fixed_cross_entropy|ForCausalLMLoss|loss_function|_?selective_log_softmax|log_softmax"
             r"|logprobs_from_logits\w*|entropy_from_logits\w*|vocab_parallel_\w+|_?get_per_token_log\w*|get_batch_logps)$"
         ),
-        compiled_when_used(r"logits\.(?:float|to)\(|lm_head\(|logits ?/|log_softmax\("),
+        lazy_compile(r"logits\.(?:float|to)\(|lm_head\(|logits ?/|log_softmax\("),
         (
             translated(
                 "Use a loss that does not materialize all logits (batch x length x vocabulary): "
@@ -143,8 +145,8 @@ _ACTIVITIES = (
     ),
     _Activity(
         translated("attention"),
-        compiled_when_used(r"^(?:eager_attention_forward|scaled_dot_product_attention|sdpa_attention_forward)$"),
-        compiled_when_used(r"attn_weights|attention_scores"),
+        lazy_compile(r"^(?:eager_attention_forward|scaled_dot_product_attention|sdpa_attention_forward)$"),
+        lazy_compile(r"attn_weights|attention_scores"),
         (
             translated(
                 'attn_implementation="flash_attention_2" (or "sdpa"), which does not materialize the scores of '
@@ -154,7 +156,7 @@ _ACTIVITIES = (
     ),
     _Activity(
         translated("generation"),
-        compiled_when_used(r"^(?:generate|_sample|_prefill|generate_sequences|batch_generation|generate_completions)$"),
+        lazy_compile(r"^(?:generate|_sample|_prefill|generate_sequences|batch_generation|generate_completions)$"),
         None,
         (
             translated(
@@ -214,7 +216,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
         return Text(f", {activity.said.en}", f"，{activity.said.zh}") if activity is not None else ""
 
     @property
-    def by_activity(self) -> tuple[Text, ...]:
+    def activity_cures(self) -> tuple[Text, ...]:
         """What cures a shortage at just this place, before what cures any."""
         activity = self._activity
         return activity.cures if activity is not None else ()
@@ -231,7 +233,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
         return None
 
     @property
-    def shared_or_cut_up(self) -> tuple[Text, ...]:
+    def sharing_and_fragmentation_cures(self) -> tuple[Text, ...]:
         """What to do first where another process holds the memory, or the allocator's blocks are in pieces."""
         cures = []
         if self.others is not None and self.capacity and self.others > 0.1 * self.capacity:
@@ -253,41 +255,45 @@ class LoggedShortage(msgspec.Struct, frozen=True):
         return tuple(cures)
 
 
-def shortage_in(log: FailureLog) -> LoggedShortage | None:
+def find_logged_shortage(log: FailureLog) -> LoggedShortage | None:
     """The shortage that the log tells of, or None: of a GPU's memory, or of the host's in an evaluation."""
     if outside_training(log):
         return None
-    short = _shortage_in(log)
+    short = _find_shortage(log)
     if short is None or log.find(_TRAINS) is not None or log.setup.mentions(_TRAINING_SETUP):
         return short
     return replace(short, certainty=Certainty.POSSIBLE)  # any program may run out of memory
 
 
-def _shortage_in(log: FailureLog) -> LoggedShortage | None:
-    errors = list(_errors(log))
+def _find_shortage(log: FailureLog) -> LoggedShortage | None:
+    errors = list(_out_of_memory_errors(log))
     if errors:
-        return _of_error(log, max(errors[:8], key=lambda error: bool(error.frames)))
+        return _shortage_from_error(log, max(errors[:8], key=lambda error: bool(error.frames)))
     for cut in log.cut:
-        if any(_keeps_outputs(frame) or _KEEPS.search(frame.code) for frame in cut.frames[-3:]):
-            return _shortage(cut, EVALUATION, Certainty.LIKELY, (), cut.innermost, "")
+        if any(_keeps_outputs(frame) or _ACCUMULATED_OUTPUTS_PATTERN.search(frame.code) for frame in cut.frames[-3:]):
+            return _make_shortage(cut, EVALUATION, Certainty.LIKELY, (), cut.innermost, "")
     for found in log.find_all(_SAYS):
-        return _of_line(log, found, found.text)
+        return _shortage_from_line(log, found, found.text)
     return None
 
 
-def certainty_for(short: LoggedShortage | None, kind: str) -> Certainty | None:
+def certainty_for(logged_shortage: LoggedShortage | None, kind: str) -> Certainty | None:
     """How sure it is that the shortage is of this kind; None where it isn't."""
-    if short is None:
+    if logged_shortage is None:
         return None
-    if short.kind == kind:
-        return short.certainty
-    return Certainty.POSSIBLE if kind in short.also else None
+    if logged_shortage.kind == kind:
+        return logged_shortage.certainty
+    return Certainty.POSSIBLE if kind in logged_shortage.also else None
 
 
-def _errors(log: FailureLog) -> Iterator[LoggedError]:
+def _out_of_memory_errors(log: FailureLog) -> Iterator[LoggedError]:
     for error in log.errors:
         of_torch = error.type == "OutOfMemoryError" and error.raised.qualified.startswith(("torch", "Out"))
-        if _SAYS.search(error.message) or (of_torch and not _HOST_WORDS.search(error.message)) or _of_host(error):
+        if (
+            _SAYS.search(error.message)
+            or (of_torch and not _HOST_MEMORY_PATTERN.search(error.message))
+            or _of_host(error)
+        ):
             yield error
 
 
@@ -297,28 +303,28 @@ def _of_host(error: LoggedError) -> bool:
     return bool(said) and any(_keeps_outputs(frame) for frame in error.all_frames)
 
 
-def _of_error(log: FailureLog, error: LoggedError) -> LoggedShortage:
+def _shortage_from_error(log: FailureLog, error: LoggedError) -> LoggedShortage:
     message = " ".join(error.message.split())
     kind, frame = _kind_by_frames(error)
     if kind is None:
-        return _of_line(log, error, message)
+        return _shortage_from_line(log, error, message)
     certainty = Certainty.LIKELY
     also: tuple[str, ...] = ()
     function = _function(frame) if frame else ""
     if kind == EVALUATION:
         certainty = Certainty.CERTAIN if any(map(_keeps_outputs, error.all_frames)) else Certainty.LIKELY
     elif kind == STATES:
-        certainty = Certainty.LIKELY if function in _STEPPING else Certainty.CERTAIN
-        also = (ACTIVATIONS,) if function in _STEPPING else ()
+        certainty = Certainty.LIKELY if function in _OPTIMIZER_STEP_FUNCTIONS else Certainty.CERTAIN
+        also = (ACTIVATIONS,) if function in _OPTIMIZER_STEP_FUNCTIONS else ()
     else:
         also = (STATES,)
     if _ALLOC_FAILED.search(message) and not _ASKED.search(message):
         certainty = Certainty.POSSIBLE
-    return _shortage(error, kind, certainty, also, frame, message)
+    return _make_shortage(error, kind, certainty, also, frame, message)
 
 
 def _keeps_outputs(frame: LogFrame) -> bool:
-    return _function(frame) in _KEPT_OUTPUTS
+    return _function(frame) in _OUTPUT_GATHERING_FUNCTIONS
 
 
 def _kind_by_frames(error: LoggedError) -> tuple[str | None, LogFrame | None]:
@@ -326,15 +332,15 @@ def _kind_by_frames(error: LoggedError) -> tuple[str | None, LogFrame | None]:
     for frame in error.all_frames:
         function = _function(frame)
         in_trainer = "trainer" in frame.path.lower() and function in ("evaluate", "_evaluate")
-        if function in _IN_EVALUATION or in_trainer:
+        if function in _EVALUATION_FUNCTIONS or in_trainer:
             return EVALUATION, frame
     for frame in reversed(error.all_frames):
         function = _function(frame)
-        if function in _PLACING or function in _SETTING_UP:
+        if function in _MODEL_LOADING_FUNCTIONS or function in _ENGINE_SETUP_FUNCTIONS:
             return STATES, frame
-        if function in _STEPPING and (function != "step" or _steps(frame)):
+        if function in _OPTIMIZER_STEP_FUNCTIONS and (function != "step" or _steps(frame)):
             return STATES, frame
-        if function in _COMPUTING or ".backward(" in frame.code or "loss = " in frame.code:
+        if function in _FORWARD_BACKWARD_FUNCTIONS or ".backward(" in frame.code or "loss = " in frame.code:
             return ACTIVATIONS, frame
         if _MOVES_MODEL.search(frame.code) or "optimizer.step(" in frame.code:
             return STATES, frame
@@ -350,13 +356,13 @@ def _steps(frame: LogFrame) -> bool:
     return _OPTIMIZER.search(frame.path.replace("\\", "/")) is not None or "optim" in frame.code
 
 
-def _of_line(log: FailureLog, evidence: LoggedError | LineMatch, message: str) -> LoggedShortage:
+def _shortage_from_line(log: FailureLog, evidence: LoggedError | LineMatch, message: str) -> LoggedShortage:
     """A shortage of which no frame tells: by what the log shows before it, else by the sizes."""
     at = evidence.raised.at if isinstance(evidence, LoggedError) else evidence.line
     kind = _kind_by_surroundings(log, at)
     certainty = Certainty.LIKELY
     requested, capacity, allocated = (_size(pattern, message) for pattern in (_ASKED, _CAPACITY, _ALLOCATED))
-    if kind != EVALUATION and _copies_all(requested, allocated):
+    if kind != EVALUATION and _is_full_fp32_copy(requested, allocated):
         kind = STATES
     elif kind != EVALUATION and (cut := _kind_by_cut(log)):
         kind, certainty = cut, Certainty.POSSIBLE
@@ -367,7 +373,7 @@ def _of_line(log: FailureLog, evidence: LoggedError | LineMatch, message: str) -
     elif _ALLOC_FAILED.search(message) and requested is None and kind != EVALUATION:
         certainty = Certainty.POSSIBLE
     also = tuple(other for other in (ACTIVATIONS, STATES) if other != kind)
-    return _shortage(evidence, kind, certainty, also, None, message)
+    return _make_shortage(evidence, kind, certainty, also, None, message)
 
 
 def _kind_by_cut(log: FailureLog) -> str | None:
@@ -375,28 +381,28 @@ def _kind_by_cut(log: FailureLog) -> str | None:
     return next((kind for error in log.cut if (kind := _kind_by_frames(error)[0])), None)
 
 
-def _copies_all(requested: float | None, allocated: float | None) -> bool:
+def _is_full_fp32_copy(requested: float | None, allocated: float | None) -> bool:
     """True where one allocation is as large as all that is there, or twice: the fp32 copy of all weights."""
     if requested is None or not allocated or requested < 2 * _GIB:
         return False
     return any(abs(requested - times * allocated) < 0.03 * allocated for times in (1, 2))
 
 
-def _kind_by_surroundings(log: FailureLog, at: LogLine) -> str | None:
+def _kind_by_surroundings(log: FailureLog, log_line: LogLine) -> str | None:
     """What the last progress before the line was of; that an engine is set up, if that stands around it."""
-    for line in reversed(log.lines_before(at, 60)):
+    for line in reversed(log.lines_before(log_line, 60)):
         for pattern, kind in ((_EVALUATING, EVALUATION), (_STEPS_DONE, ACTIVATIONS), (_LOADING, STATES)):
             if pattern.search(line.text):
                 return kind
-    near = (*log.lines_before(at, 15), at, *log.lines_after(at, 15))
-    return STATES if any(_SETS_UP.search(line.text) for line in near) else None
+    near = (*log.lines_before(log_line, 15), log_line, *log.lines_after(log_line, 15))
+    return STATES if any(_ENGINE_SETUP_PATTERN.search(line.text) for line in near) else None
 
 
-def _shortage(
+def _make_shortage(
     evidence: LoggedError | LineMatch,
     kind: str,
     certainty: Certainty,
-    also: tuple[str, ...],
+    extra_kinds: tuple[str, ...],
     frame: LogFrame | None,
     message: str,
 ) -> LoggedShortage:
@@ -407,14 +413,14 @@ def _shortage(
     if unused is None and reserved is not None and allocated is not None:
         unused = reserved - allocated
     others = _held_by_others(message, (allocated or 0) + (unused or 0))
-    return LoggedShortage(evidence, kind, certainty, also, frame, requested, capacity, allocated, unused, others)
+    return LoggedShortage(evidence, kind, certainty, extra_kinds, frame, requested, capacity, allocated, unused, others)
 
 
-def _held_by_others(message: str, own: float) -> float | None:
+def _held_by_others(message: str, own_usage: float) -> float | None:
     """What the listed processes hold, less this one's: in a container its number is not known, and it is listed too."""
     listed = sorted(_bytes(found.groups()) for found in _OTHER_PROCESS.finditer(message))
     if listed and "this process has" not in message:
-        mine = next((one for one in listed if one >= own), listed[-1])
+        mine = next((one for one in listed if one >= own_usage), listed[-1])
         listed.remove(mine)
     return sum(listed) if listed else None
 

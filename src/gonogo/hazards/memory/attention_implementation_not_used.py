@@ -1,17 +1,17 @@
-from gonogo.hazards.facts.as_run import stepped_runs
+from gonogo.hazards.facts.as_run import ranks_with_completed_steps
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 _SLOWER = {"sdpa", "eager"}
-_NEEDED = {"flash_attention_2": "flash", "flash_attention_3": "flash", "sdpa": "sdpa"}
+_KERNELS_BY_IMPLEMENTATION = {"flash_attention_2": "flash", "flash_attention_3": "flash", "sdpa": "sdpa"}
 
 
 class AttentionImplementationNotUsed(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """By the operators that attention ended in, on every rank that stepped; silent where none was recognised."""
-        runs = stepped_runs(record)
+        runs = ranks_with_completed_steps(record)
         if not runs:
             return
-        needed = _NEEDED.get(runs[0][1].asked.attention)
+        needed = _KERNELS_BY_IMPLEMENTATION.get(runs[0][1].asked.attention)
         for _, run in runs:
             slower = set(run.attention) <= _SLOWER and bool(run.attention)
             if needed is None or not slower or any(name.startswith(needed) for name in run.attention):

@@ -1,11 +1,11 @@
-from gonogo.hazards.facts.as_run import stepped_runs
+from gonogo.hazards.facts.as_run import ranks_with_completed_steps
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 
 class CheckpointingNotEntered(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Asked for by the model's flags or the Trainer's argument, and not seen on any rank that stepped."""
-        runs = stepped_runs(record)
+        runs = ranks_with_completed_steps(record)
         if not runs or not all(run.asked.checkpointing and not run.recomputed for _, run in runs):
             return
         yield self.finding(

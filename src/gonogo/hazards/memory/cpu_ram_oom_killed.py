@@ -1,10 +1,10 @@
-from gonogo.evidence.guarded.ends import roots, span_of_rank
+from gonogo.evidence.guarded.ends import rank_file_span, roots
 from gonogo.evidence.guarded.guarded_run import GuardedRank
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.exit_summary import exits, first_failure
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.log.stall import stall_of
+from gonogo.evidence.log.stall import find_stall
 from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
 from gonogo.finding.words import PHASES, size, sizes
 from gonogo.hazards.facts.trained_size import OffloadedStates, offloaded_states
@@ -26,10 +26,10 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_HEADROOM = 0.9
+_USABLE_FRACTION = 0.9
 """A node that tensors fill beyond this share leaves little for Python, the CUDA context, page cache and workers."""
 
-_KERNEL = Pattern(
+_OOM_KILLER_PATTERN = Pattern(
     r"Out of memory: Kill(?:ed)? process|oom-kill(?:er|:)|oom_reaper|oom-kill event|OOM[- ]?Killed|OOM [Kk]illed"
     r"|invoked oom-killer|Memory cgroup out of memory|killed by the cgroup out-of-memory handler"
     r"|exceeded memory limit|node running low on memory|killed due to memory pressure \(OOM\)"
@@ -39,11 +39,11 @@ _KERNEL = Pattern(
 )
 _POD = Pattern(r"may have exceeded K8s pod memory limits")
 _KILLED = Pattern(r"^Killed\b|killed by signal: Killed|: +\d+ Killed\b|\d+ Killed +\S|已杀死|\bSIGKILL\b")
-_ALLOCATOR = Pattern(
+_ALLOCATION_FAILED_PATTERN = Pattern(
     r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|not enough memory: you tried to allocate"
     r"|Unable to allocate [\d.]+ [KMGT]iB for an array|\[Errno 12\] Cannot allocate memory|os error 12\b"
 )
-_MAP = Pattern(r"One of the subprocesses has abruptly died during map operation")
+_MAP_WORKER_DIED_PATTERN = Pattern(r"One of the subprocesses has abruptly died during map operation")
 _LOADING = Pattern(r"Loading (?:checkpoint shards|weights)|Loading extension module|from_pretrained")
 
 _SLURM_SIZE = Pattern(r"(?i)^(\d+(?:\.\d+)?)([kmgt])?b?$")
@@ -63,7 +63,7 @@ class CpuRamOomKilled(Hazard):
             (launch.host_total for launch in run.launches), default=0
         )
         left = rank.steps[-1].host_available if rank.steps else None
-        short = left is not None and total > 0 and left < (1 - _HEADROOM) * total
+        short = left is not None and total > 0 and left < (1 - _USABLE_FRACTION) * total
         if not kills and not short:
             return
         yield self.finding(
@@ -76,7 +76,7 @@ class CpuRamOomKilled(Hazard):
                 )
                 if kills
                 else "",
-                memory=_last_memory(run, rank, total),
+                memory=_describe_last_memory(run, rank, total),
             ),
             certainty=Certainty.CERTAIN if kills else Certainty.LIKELY,
             cure=(
@@ -85,7 +85,7 @@ class CpuRamOomKilled(Hazard):
                     "Use fewer DataLoader workers, and check what grows from step to step in the report's table"
                 ),
             ),
-            spans=span_of_rank(rank),
+            spans=rank_file_span(rank),
             ranks=(rank.rank,),
             confirm=() if kills else (translated("dmesg -T on that machine says 'Out of memory: Killed process'"),),
         )
@@ -97,7 +97,7 @@ class CpuRamOomKilled(Hazard):
         if limit is None or not nodes:
             return
         node = max(nodes, key=lambda each: each.peak_bytes)
-        if node.peak_bytes <= _HEADROOM * limit:
+        if node.peak_bytes <= _USABLE_FRACTION * limit:
             return
         worst, peak = node.fullest
         over = node.peak_bytes > limit
@@ -126,44 +126,46 @@ class CpuRamOomKilled(Hazard):
             ),
             certainty=host.certainty(node, limit),
             severity=Severity.ERROR if over else Severity.WARNING,
-            cure=host.cures(record, node, int(node.peak_bytes / _HEADROOM) - limit),
+            cure=host.cures(record, node, int(node.peak_bytes / _USABLE_FRACTION) - limit),
             ranks=tuple(rank.rank for rank, _ in node.run),
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """The machine's memory against the optimizer states that are offloaded to it."""
         limit, states = environment.host_memory.number, offloaded_states(run)
-        if limit is not None and states is not None and states.bytes_a_node > limit:
+        if limit is not None and states is not None and states.bytes_per_node > limit:
             has = translated("The machine has {has:.0f} GiB of memory").format(has=limit / 2**30)
             ends = translated("the kernel kills the run")
             offload = run.config.offload("optimizer").span() if run.config is not None else None
-            yield self._too_little(states, has, ends, _LOG_CURES[0], (offload, environment.host_memory.span()))
+            yield self._too_little_memory_finding(
+                states, has, ends, _LOG_CURES[0], (offload, environment.host_memory.span())
+            )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """slurm's memory for the job against the optimizer states that are offloaded to the host."""
         field, states = launch.slurm.get("mem"), offloaded_states(run)
         asked = _slurm_bytes(str(field.get(""))) if field is not None else 0
-        if field is not None and states is not None and 0 < asked < states.bytes_a_node:
+        if field is not None and states is not None and 0 < asked < states.bytes_per_node:
             has = translated("The job asks for {has:.0f} GiB per node").format(has=asked / 2**30)
             ends = translated("slurm kills the job")
             offload = run.config.offload("optimizer").span() if run.config is not None else None
-            yield self._too_little(states, has, ends, _ASK_FOR_MORE, (field.span(), offload))
+            yield self._too_little_memory_finding(states, has, ends, _ASK_FOR_MORE, (field.span(), offload))
 
-    def _too_little(
-        self, states: OffloadedStates, has: Text, ends: Text, cure: Text, spans: tuple[Span | None, ...]
+    def _too_little_memory_finding(
+        self, states: OffloadedStates, available: Text, conclusion: Text, cure: Text, spans: tuple[Span | None, ...]
     ) -> Finding:
         return self.finding(
             translated(
                 "{has}. The optimizer states of {billions:g} billion parameters, offloaded to the CPU, take "
                 "{needed:.0f} GiB on {each}: {ends}."
             ).format(
-                has=has,
+                has=available,
                 billions=states.billions,
-                needed=states.bytes_a_node / 2**30,
+                needed=states.bytes_per_node / 2**30,
                 each=Text(f"each of {states.nodes} nodes", f" {states.nodes} 个节点上各")
                 if states.nodes > 1
                 else translated("the node"),
-                ends=ends,
+                ends=conclusion,
             ),
             certainty=Certainty.LIKELY,
             cure=cure,
@@ -175,9 +177,11 @@ class CpuRamOomKilled(Hazard):
         """The kernel's own word that it killed for memory, or a process killed (-9) without an error of its own."""
         evidence, certainty = _find_kill_in_log(log)
         if evidence is None:
-            if (died := next(log.errors_of(says=_MAP), None) or log.find(_MAP)) is not None:
+            if (
+                died := next(log.errors_of(says=_MAP_WORKER_DIED_PATTERN), None) or log.find(_MAP_WORKER_DIED_PATTERN)
+            ) is not None:
                 yield self.log_finding(
-                    died, _DIED_IN_MAP, cure=_MAP_CURES, certainty=Certainty.POSSIBLE, confirm=_CONFIRM
+                    died, _MAP_WORKER_DIED, cure=_MAP_CURES, certainty=Certainty.POSSIBLE, confirm=_CONFIRM
                 )
             return
         if outside_training(log):
@@ -187,8 +191,8 @@ class CpuRamOomKilled(Hazard):
         yield self.log_finding(
             evidence,
             translated("{what}{offload}{loading}").format(
-                what=_SHORT if said else _ENDED_IN_POD if log.find(_POD) else _SIGNAL_9,
-                offload=_OFFLOADS if offloads else Text("", ""),
+                what=_SHORT if said else _TERMINATED_IN_POD if log.find(_POD) else _SIGNAL_9,
+                offload=_OFFLOAD_NOTE if offloads else Text("", ""),
                 loading=_WHILE_LOADING if log.find(_LOADING) else Text("", ""),
             ),
             cure=_LOG_CURES,
@@ -200,7 +204,7 @@ class CpuRamOomKilled(Hazard):
 _CONFIRM = translated(
     "dmesg -T | grep -i 'killed process' (or the container's OOMKilled state, or htop during a run) shows it"
 )
-_DIED_IN_MAP = translated(
+_MAP_WORKER_DIED = translated(
     "A data preparation process died without an error of its own: usually the kernel killed it, because each "
     "such process holds part of the data; a crash in a library's native code looks the same."
 )
@@ -216,11 +220,11 @@ _SIGNAL_9 = translated(
     "A process was killed by signal 9 and left no error of its own: usually that is the kernel, when host memory "
     "runs out; a person, a scheduler's limit or a launcher's timeout can send it too."
 )
-_ENDED_IN_POD = translated(
+_TERMINATED_IN_POD = translated(
     "A worker in a Kubernetes pod received SIGTERM, which Ray attributes to the pod's memory limit; whoever "
     "terminates the pod sends it too."
 )
-_OFFLOADS = translated(
+_OFFLOAD_NOTE = translated(
     " The config offloads to the CPU: 16 bytes per parameter for the optimizer, summed over all ranks of a node."
 )
 _WHILE_LOADING = translated(" Every rank that reads the weights by itself holds a copy of the model.")
@@ -238,9 +242,11 @@ _LOG_CURES = (
 
 
 def _find_kill_in_log(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certainty]:
-    if kernel := log.find(_KERNEL):
+    if kernel := log.find(_OOM_KILLER_PATTERN):
         return kernel, Certainty.CERTAIN
-    short = next((error for error in log.errors_of(says=_ALLOCATOR)), None) or log.find(_ALLOCATOR)
+    short = next((error for error in log.errors_of(says=_ALLOCATION_FAILED_PATTERN)), None) or log.find(
+        _ALLOCATION_FAILED_PATTERN
+    )
     if short is not None:
         # A wrong size asks for too much as well; loading and offloading are what fills a host.
         fills = log.passes("from_pretrained", "load_state_dict", "deepspeed/") or log.setup.offloads("optimizer")
@@ -248,24 +254,24 @@ def _find_kill_in_log(log: FailureLog) -> tuple[LoggedError | LineMatch | None, 
     if ended := log.find(_POD):
         return ended, Certainty.LIKELY
     first = first_failure(log)
-    killed: LineMatch | None = next((found for found, code in exits(log) if code == -9), None) or _killed_line(log)
+    killed: LineMatch | None = next((found for found, code in exits(log) if code == -9), None) or _find_kill_line(log)
     if killed is None:
         return None, Certainty.POSSIBLE
     # Launchers kill those that outlive a failure; then another rank has the error.
     other = first is not None and first.exit_code not in (None, -9)
     own = any(error.role is Role.ROOT and not _KILLED.search(error.message) for error in log.errors)
-    stall = stall_of(log)
+    stall = find_stall(log)
     waited = stall is not None and bool(stall.time_outs)
     return killed, Certainty.POSSIBLE if other or own or waited else Certainty.LIKELY
 
 
-def _killed_line(log: FailureLog) -> LineMatch | None:
+def _find_kill_line(log: FailureLog) -> LineMatch | None:
     """The first line that tells of a kill, but for those of exceptions that Python ignored while it cleared up."""
     ignored = {(error.raised.at.path, error.raised.at.number) for error in log.errors if error.raised.ignored}
     return next((one for one in log.find_all(_KILLED) if (one.line.path, one.line.number) not in ignored), None)
 
 
-def _last_memory(run: GuardedRun, rank: GuardedRank, total: int) -> Text:
+def _describe_last_memory(run: GuardedRun, rank: GuardedRank, total: int) -> Text:
     """What the ranks of its machine held, and what was left of it, when that was last looked at."""
     last = rank.steps[-1] if rank.steps else None
     if last is None or not last.host_bytes:

@@ -30,7 +30,7 @@ _NO_SPACE = Pattern(r"\[Errno 28\]|No space left on device")
 _BUS_ERROR = Pattern(r"(?i:\bbus error\b)|SIGBUS|signal 7 \(")
 _MMAP = Pattern(r"unable to mmap \d+ bytes from file </?torch_|DataLoader worker \(pid\(s\) .*\) exited unexpectedly")
 _DISK = Pattern(r"(?i)sav(?:e|ing)|checkpoint|download|\bcache|\bdisk\b|保存|下载|磁盘")
-_SHARED_IN_CODE = (
+_SHARED_MEMORY_FRAMES = (
     "SemLock", "multiprocessing/synchronize.py", "multiprocessing/shared_memory.py", "_share_filename_cpu_",
     "_share_fd_cpu_", "_new_shared", "multiprocessing/heap.py", "reduce_storage",
 )  # fmt: skip
@@ -139,7 +139,7 @@ class DevShmBusError(Hazard):
         )
 
 
-def _small_container(log: FailureLog) -> bool:
+def _has_default_shm_size(log: FailureLog) -> bool:
     """True where the launch command starts a container with Docker's default /dev/shm of 64 MiB."""
     return log.setup.mentions(r"\bdocker run\b") and not log.setup.mentions(r"--shm-size|--ipc[= ]host|/dev/shm")
 
@@ -149,7 +149,7 @@ def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certaint
         return says, Certainty.CERTAIN
     bare = None
     for error in log.errors_of(says=_NO_SPACE):
-        if error.passes(*_SHARED_IN_CODE):
+        if error.passes(*_SHARED_MEMORY_FRAMES):
             return error, Certainty.CERTAIN
         if not error.frames and error.type == "OSError":
             bare = error
@@ -159,7 +159,7 @@ def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certaint
     if mapped := log.find(_MMAP):
         return mapped, Certainty.POSSIBLE
     if bare is not None and not log.passes("save", "write", "download"):
-        small = _small_container(log) and log.find(_DISK) is None
+        small = _has_default_shm_size(log) and log.find(_DISK) is None
         return bare, Certainty.LIKELY if small else Certainty.POSSIBLE
     return None, Certainty.POSSIBLE
 

@@ -1,13 +1,13 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding.words import size
-from gonogo.hazards.memory._logged_shortage import shortage_in
+from gonogo.hazards.memory._logged_shortage import find_logged_shortage
 from gonogo.hazards.rule import Certainty, Findings, Hazard, translated
 
 
 class GpuHeldByAnotherProcess(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An out-of-memory error whose list of processes shows another with a large part."""
-        short = shortage_in(log)
+        short = find_logged_shortage(log)
         if short is None or not short.others or not short.capacity or short.others < 0.4 * short.capacity:
             return
         yield self.log_finding(

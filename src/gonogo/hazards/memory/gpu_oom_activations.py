@@ -1,14 +1,14 @@
 from msgspec.structs import replace
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal.completions import HOW_LONG
+from gonogo.evidence.rehearsal.completions import COMPLETION_LENGTH_HINT
 from gonogo.evidence.rehearsal.failures import setting
 from gonogo.finding.words import size
 from gonogo.hazards.memory import _gpu_shortage as gpu
-from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, LoggedShortage, certainty_for, shortage_in
+from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, LoggedShortage, certainty_for, find_logged_shortage
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text, translated
 
-_CURES_IN_LOG = (
+_LOG_CURES = (
     translated("Turn on gradient checkpointing if it is off (gradient_checkpointing=True)"),
     translated(
         "Lower per_device_train_batch_size, to 1 if need be, and raise gradient_accumulation_steps in proportion"
@@ -31,7 +31,7 @@ class GpuOomActivations(Hazard):
                 title=gpu.title(short, self.title),
                 certainty=gpu.certainty(short),
                 cure=gpu.in_order(short, remedies),
-                confirm=HOW_LONG,
+                confirm=COMPLETION_LENGTH_HINT,
                 spans=gpu.spans(short),
                 ranks=short.ranks,
                 module=short.shortage.module,
@@ -39,7 +39,7 @@ class GpuOomActivations(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """An out-of-memory error in a forward, a loss or a backward, or after steps that went well."""
-        short = shortage_in(log)
+        short = find_logged_shortage(log)
         certainty = certainty_for(short, ACTIVATIONS)
         if short is None or certainty is None:
             return
@@ -55,22 +55,22 @@ class GpuOomActivations(Hazard):
             ),
             certainty=certainty,
             cure=(
-                *short.shared_or_cut_up,
-                *(short.by_activity if short.kind == ACTIVATIONS else ()),
-                *_cures_in_log(short),
+                *short.sharing_and_fragmentation_cures,
+                *(short.activity_cures if short.kind == ACTIVATIONS else ()),
+                *_log_cures(short),
             ),
             confirm=translated("With micro-batch 1 and short samples the same step passes"),
         )
         yield finding if short.kind == ACTIVATIONS else replace(finding, spans=())  # the place tells of the other
 
 
-def _cures_in_log(short: LoggedShortage) -> tuple[Text, ...]:
+def _log_cures(logged_shortage: LoggedShortage) -> tuple[Text, ...]:
     """What cures any; without what the place itself has named, which stands before it."""
-    return _CURES_IN_LOG[:-1] if short.by_activity and short.kind == ACTIVATIONS else _CURES_IN_LOG
+    return _LOG_CURES[:-1] if logged_shortage.activity_cures and logged_shortage.kind == ACTIVATIONS else _LOG_CURES
 
 
-def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
-    if short.shortage.phase == "evaluate":
+def _remedies(gpu_shortage: gpu.GpuShortage) -> list[gpu.Remedy]:
+    if gpu_shortage.shortage.phase == "evaluate":
         return [
             gpu.Remedy(
                 translated(
@@ -83,11 +83,11 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
     remedies = [
         gpu.Remedy(translated("Turn on gradient checkpointing if it is off (gradient_checkpointing=True)"), None)
     ]
-    room = short.shortage.capacity_bytes - (short.need - short.activations)
-    batch = setting(short.rank.deepspeed_config, "train_micro_batch_size_per_gpu")
+    room = gpu_shortage.shortage.capacity_bytes - (gpu_shortage.need - gpu_shortage.activations)
+    batch = setting(gpu_shortage.rank.deepspeed_config, "train_micro_batch_size_per_gpu")
     batch = batch if isinstance(batch, int) else 1
     if batch > 1:
-        fits = max(1, min(batch - 1, room * batch // short.activations))
+        fits = max(1, min(batch - 1, room * batch // gpu_shortage.activations))
         remedies.append(
             gpu.Remedy(
                 Text(
@@ -95,17 +95,17 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
                     "accumulation raised in proportion",
                     f"micro-batch 由 {batch} 改为 {fits}（per_device_train_batch_size），并按比例增加梯度累积",
                 ),
-                short.activations * (batch - fits) // batch,
+                gpu_shortage.activations * (batch - fits) // batch,
             )
         )
-    if 0 < room < short.activations:
-        percent = 100 * room // short.activations
+    if 0 < room < gpu_shortage.activations:
+        percent = 100 * room // gpu_shortage.activations
         remedies.append(
             gpu.Remedy(
                 Text(
                     f"A sequence of at most {percent} % of the present length: activations have {size(room)} of the "
-                    f"{size(short.activations)} that they take now",
-                    f"序列长度不超过现在的 {percent} %：激活现占 {size(short.activations)}，可用 {size(room)}",
+                    f"{size(gpu_shortage.activations)} that they take now",
+                    f"序列长度不超过现在的 {percent} %：激活现占 {size(gpu_shortage.activations)}，可用 {size(room)}",
                 ),
                 None,
             )
@@ -118,5 +118,5 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
             None,
         )
     )
-    remedies.append(gpu.larger_device(short))
+    remedies.append(gpu.larger_device(gpu_shortage))
     return remedies

@@ -1,11 +1,11 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.training_script import is_trainer, trained_loads
-from gonogo.hazards.memory._logged_shortage import EVALUATION, certainty_for, shortage_in
+from gonogo.hazards.facts.training_script import is_trainer, trained_pretrained_calls
+from gonogo.hazards.memory._logged_shortage import EVALUATION, certainty_for, find_logged_shortage
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text, translated
 
-_SPARED = ("eval_accumulation_steps", "batch_eval_metrics", "eval_do_concat_batches")
+_EVAL_MEMORY_OPTIONS = ("eval_accumulation_steps", "batch_eval_metrics", "eval_do_concat_batches")
 
 _CURES = (
     translated(
@@ -23,9 +23,13 @@ class GpuOomEvalLogits(Hazard):
         if b"compute_metrics" not in script.source.data:
             return
         only_loss = run.arguments.get("prediction_loss_only")
-        if only_loss.unknown or only_loss.truth or any(not run.arguments.get(name).absent for name in _SPARED):
+        if (
+            only_loss.unknown
+            or only_loss.truth
+            or any(not run.arguments.get(name).absent for name in _EVAL_MEMORY_OPTIONS)
+        ):
             return
-        for trainer, load in trained_loads(script):
+        for trainer, load in trained_pretrained_calls(script):
             metrics = trainer.passed("compute_metrics")
             if (
                 metrics is None
@@ -62,7 +66,7 @@ class GpuOomEvalLogits(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """An out-of-memory error in the evaluation's frames, or one that comes with the evaluation."""
-        short = shortage_in(log)
+        short = find_logged_shortage(log)
         certainty = certainty_for(short, EVALUATION)
         if short is None or certainty is None:
             return
@@ -72,7 +76,7 @@ class GpuOomEvalLogits(Hazard):
                 "{sizes}{where}. Memory runs out in evaluation, which keeps every batch's logits until it ends."
             ).format(sizes=short.sizes, where=short.where),
             certainty=certainty,
-            cure=(*_CURES, *short.shared_or_cut_up),
+            cure=(*_CURES, *short.sharing_and_fragmentation_cures),
             confirm=translated(
                 "The run passes with eval_strategy=no, and memory grows from batch to batch in an evaluation"
             ),

@@ -4,11 +4,11 @@ from msgspec.structs import replace
 
 from gonogo.evidence.config.model import ModelConfig
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal.completions import HOW_LONG
-from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.facts.training_script import mentions, surely_ddp
+from gonogo.evidence.rehearsal.completions import COMPLETION_LENGTH_HINT
+from gonogo.hazards.facts.training_framework import uses_trainer
+from gonogo.hazards.facts.training_script import is_certainly_ddp, mentions
 from gonogo.hazards.memory import _gpu_shortage as gpu
-from gonogo.hazards.memory._logged_shortage import STATES, certainty_for, shortage_in
+from gonogo.hazards.memory._logged_shortage import STATES, certainty_for, find_logged_shortage
 from gonogo.hazards.rule import (
     Certainty,
     Environment,
@@ -22,26 +22,26 @@ from gonogo.hazards.rule import (
 )
 
 # What trains less than all of the model, holds it in fewer bytes, or spreads it.
-_LESS = (
+_MEMORY_SAVING_WORDS = (
     *(b"peft", b"lora", b"LoRA", b"requires_grad", b"device_map", b"load_in_", b"quantization", b"freeze", b"galore"),
     *(b"fsdp", b"FSDP", b"deepspeed", b"offload", b"Adafactor", b"8bit", b"tensor_parallel", b"tp_plan"),
 )
-_DENSE = ("llama", "qwen2", "qwen3", "mistral")
+_DENSE_MODEL_TYPES = ("llama", "qwen2", "qwen3", "mistral")
 
 
 class GpuOomModelStates(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """All parameters trained with Adam on one GPU each, where even 16-bit states are more than the GPU has."""
         sizes = [one.memory for one in environment.gpus if one.memory]
-        if not sizes or run.launch is None or run.model is None or not with_trainer(run) or not run.scripts:
+        if not sizes or run.launch is None or run.model is None or not uses_trainer(run) or not run.scripts:
             return
         alone = run.launch.launcher == "python" and run.world_size == 1 and run.deepspeed_on is False
-        if not (surely_ddp(run) or alone) or mentions(run, run.scripts[0], *_LESS):
+        if not (is_certainly_ddp(run) or alone) or mentions(run, run.scripts[0], *_MEMORY_SAVING_WORDS):
             return
         optimizer = run.arguments.get("optim")
         if not optimizer.absent and not str(optimizer.value).startswith("adamw_torch"):
             return
-        parameters = _parameters(run.model)
+        parameters = _count_parameters(run.model)
         if parameters is None or str(optimizer.value).endswith(("bit", "4bit", "8bit")):
             return
         need, have = 8 * parameters, max(sizes)
@@ -72,7 +72,7 @@ class GpuOomModelStates(Hazard):
                 title=gpu.title(short, self.title),
                 certainty=gpu.certainty(short),
                 cure=gpu.in_order(short, remedies),
-                confirm=HOW_LONG,
+                confirm=COMPLETION_LENGTH_HINT,
                 spans=gpu.spans(short),
                 ranks=short.ranks,
                 module=short.shortage.module,
@@ -80,7 +80,7 @@ class GpuOomModelStates(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """An out-of-memory error while loading, in an engine's set-up or in an optimizer's step."""
-        short = shortage_in(log)
+        short = find_logged_shortage(log)
         certainty = certainty_for(short, STATES)
         if short is None or certainty is None:
             return
@@ -94,7 +94,11 @@ class GpuOomModelStates(Hazard):
                 "{sizes}; the model states alone may fill it: 16 bytes per trainable parameter under Adam."
             ).format(sizes=short.sizes),
             certainty=certainty,
-            cure=(*short.shared_or_cut_up, *(short.by_activity if short.kind == STATES else ()), *_cures(log)),
+            cure=(
+                *short.sharing_and_fragmentation_cures,
+                *(short.activity_cures if short.kind == STATES else ()),
+                *_cures(log),
+            ),
             confirm=translated(
                 "It fails the same way with micro-batch 1 and short samples; gonogo rehearse shows what fills the GPU"
             ),
@@ -129,18 +133,18 @@ def _cures(log: FailureLog) -> Iterator[Text]:
 
 
 _ADAPTERS = Pattern(r"trainable params: [\d,]+ \|\||(?i:\bq?lora\b)|PeftModel|peft/tuners")
-_FULL = r"(?i)finetuning_type[:= ]+full|train_type[ =:]+full|tuner_type[ =:]+full"
+_FULL_FINE_TUNING_PATTERN = r"(?i)finetuning_type[:= ]+full|train_type[ =:]+full|tuner_type[ =:]+full"
 
 
 def _trains_adapters(log: FailureLog) -> bool:
     """True where the log or the setup speaks of adapters, and none of training all weights."""
     spoken = log.find(_ADAPTERS) is not None or log.setup.mentions(r"(?i)\bq?lora|peft|--use_peft|adapter")
-    return spoken and not log.setup.mentions(_FULL)
+    return spoken and not log.setup.mentions(_FULL_FINE_TUNING_PATTERN)
 
 
-def _parameters(model: ModelConfig) -> int | None:
+def _count_parameters(model: ModelConfig) -> int | None:
     """The parameters of a dense decoder, by its config.json; None for other architectures."""
-    if model.model_type not in _DENSE:
+    if model.model_type not in _DENSE_MODEL_TYPES:
         return None
     names = ("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size", "num_attention_heads")
     hidden, layers, inner, words, heads = (model.value(name) for name in names)

@@ -1,6 +1,6 @@
-from gonogo.evidence.guarded.ends import roots, span_of_rank
+from gonogo.evidence.guarded.ends import rank_file_span, roots
 from gonogo.evidence.guarded.guarded_run import GuardedRank
-from gonogo.evidence.guarded.records import Warned
+from gonogo.evidence.guarded.records import WarningRecord
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import size
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text, translated
@@ -35,7 +35,7 @@ class MemoryGrowsWithSteps(Hazard):
             if not warned:
                 continue
             rank, worst = max(warned, key=lambda pair: pair[1].bytes_per_step)
-            died = _died_of_it(run, what)
+            died = _ranks_out_of_memory(run, what)
             ranks = tuple(sorted({one.rank for one, _ in warned}))
             place = translated("GPU memory") if what == "gpu-memory" else translated("host memory")
             yield self.finding(
@@ -46,18 +46,18 @@ class MemoryGrowsWithSteps(Hazard):
                 certainty=Certainty.CERTAIN if died else Certainty.LIKELY,
                 severity=Severity.ERROR if died else Severity.WARNING,
                 cure=_GPU if what == "gpu-memory" else _HOST,
-                spans=span_of_rank(rank),
+                spans=rank_file_span(rank),
                 ranks=tuple(sorted({*ranks, *died})),
                 confirm=() if died else (translated("It continues growing over the next hundred steps"),),
             )
 
 
-def _growth_text(rank: GuardedRank, worst: Warned, place: Text, ranks: tuple[int, ...]) -> Text:
+def _growth_text(rank: GuardedRank, warning: WarningRecord, place: Text, ranks: tuple[int, ...]) -> Text:
     since = [step for step in rank.steps if step.host_bytes or step.gpu_reserved]
     first, last = (since[0], since[-1]) if since else (None, None)
     seen = Text("", "")
     if first is not None and last is not None and last.step > first.step:
-        gpu = worst.what == "gpu-memory"
+        gpu = warning.what == "gpu-memory"
         before, now = (first.gpu_reserved, last.gpu_reserved) if gpu else (first.host_bytes, last.host_bytes)
         seen = Text(
             f" Seen on rank {rank.rank}: {size(before)} at step {first.step}, {size(now)} at step {last.step}.",
@@ -69,22 +69,22 @@ def _growth_text(rank: GuardedRank, worst: Warned, place: Text, ranks: tuple[int
     ).format(
         ranks=ranks_text(ranks),
         place=place,
-        each=size(worst.bytes_per_step),
-        step=worst.step,
-        left=size(worst.bytes_left),
-        steps=max(worst.steps_left, 0.0),
+        each=size(warning.bytes_per_step),
+        step=warning.step,
+        left=size(warning.bytes_left),
+        steps=max(warning.steps_left, 0.0),
         seen=seen,
     )
 
 
-def _died_of_it(run: GuardedRun, what: str) -> tuple[int, ...]:
+def _ranks_out_of_memory(run: GuardedRun, memory_kind: str) -> tuple[int, ...]:
     """The ranks that ended first, where that was for want of this memory."""
     found = []
     for death in roots(run)[:1]:
         raised = death.raised
-        if what == "gpu-memory" and raised is not None and "OutOfMemory" in raised.type:
+        if memory_kind == "gpu-memory" and raised is not None and "OutOfMemory" in raised.type:
             found.append(death.rank)
         short = raised is not None and raised.type.endswith("MemoryError")
-        if what == "host-memory" and (short or death.signal == 9):
+        if memory_kind == "host-memory" and (short or death.signal == 9):
             found.append(death.rank)
     return tuple(found)

@@ -1,11 +1,11 @@
 from collections.abc import Iterator
 
-from gonogo.evidence.guarded.ends import span_of_rank
+from gonogo.evidence.guarded.ends import rank_file_span
 from gonogo.evidence.guarded.records import PlacedTensors
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.words import size
-from gonogo.hazards.facts.as_run import stepped_runs
+from gonogo.hazards.facts.as_run import ranks_with_completed_steps
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, Text, translated
 
 _WHAT = {
@@ -29,9 +29,9 @@ _CURE = (
 class OffloadWithoutEffect(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """States that were seen on the GPU after a step, where the resolved config offloads them."""
-        for rank, run in stepped_runs(record):
+        for rank, run in ranks_with_completed_steps(record):
             section = (rank.deepspeed_config or {}).get("zero_optimization")
-            for what, where in _on_gpu(section if isinstance(section, dict) else {}, run):
+            for what, where in _offloaded_but_on_gpu(section if isinstance(section, dict) else {}, run):
                 yield self.finding(
                     translated(
                         "After {steps} steps {what} are on {where}, though the config offloads them ({stage}, "
@@ -56,19 +56,23 @@ class OffloadWithoutEffect(Hazard):
                         "Before the first step, {held}, though the config offloads them (offload_param: {parameters}, "
                         "offload_optimizer: {optimizer})."
                     ).format(
-                        held=_held_text(wrong), parameters=census.offload_parameters, optimizer=census.offload_optimizer
+                        held=_describe_placed_tensors(wrong),
+                        parameters=census.offload_parameters,
+                        optimizer=census.offload_optimizer,
                     ),
                     certainty=Certainty.CERTAIN,
                     severity=Severity.WARNING,
                     cure=_CURE,
-                    spans=span_of_rank(rank),
-                    ranks=tuple(one.rank for one in run.ranks if any(_offended(c.misplaced) for c in one.placements)),
+                    spans=rank_file_span(rank),
+                    ranks=tuple(
+                        one.rank for one in run.ranks if any(_has_expected_on_cpu(c.misplaced) for c in one.placements)
+                    ),
                     parameter=wrong[0].names[0] if wrong[0].names else None,
                 )
                 return
 
 
-def _on_gpu(zero: dict[str, object], run: AsRun) -> Iterator[tuple[Text, str]]:
+def _offloaded_but_on_gpu(zero: dict[str, object], run: AsRun) -> Iterator[tuple[Text, str]]:
     """What the section offloads whole, and where most of it was seen instead."""
     for key, where, stages, what in (
         ("offload_optimizer", run.states_on, (1, 2, 3), _WHAT["optimizer-state"]),
@@ -82,11 +86,11 @@ def _on_gpu(zero: dict[str, object], run: AsRun) -> Iterator[tuple[Text, str]]:
             yield what, where[0]
 
 
-def _offended(places: tuple[PlacedTensors, ...]) -> bool:
+def _has_expected_on_cpu(places: tuple[PlacedTensors, ...]) -> bool:
     return any((place.expected or "").startswith("cpu") for place in places)
 
 
-def _held_text(places: list[PlacedTensors]) -> Text:
+def _describe_placed_tensors(places: list[PlacedTensors]) -> Text:
     each = [(_WHAT[place.what], place) for place in places]
     return Text(
         "; ".join(

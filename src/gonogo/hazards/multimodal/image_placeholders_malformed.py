@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.log_rule import LoggedHazard, Sign
-from gonogo.hazards.multimodal._counts import FEW, MISMATCH, counts_of
+from gonogo.hazards.multimodal._placeholder_counts import FEW, MISMATCH, token_and_feature_counts
 from gonogo.hazards.rule import Certainty, Pattern, Text, translated
 
 _ON_COMPLETIONS = ("dp_actor.py", "/verl/workers/", "grpo_trainer.py", "rloo_trainer.py", "openrlhf/")
@@ -40,11 +40,11 @@ class ImagePlaceholdersMalformed(LoggedHazard):
             return None  # a mask of another form, which says nothing of the placeholders
         if sign.says is not MISMATCH:
             return sign.certainty
-        counts = counts_of(evidence)
+        counts = token_and_feature_counts(evidence)
         if counts is None:
             return Certainty.POSSIBLE
         tokens, features = counts
-        if _before_merging(tokens, features):
+        if _counts_unmerged_patches(tokens, features):
             return Certainty.LIKELY
         if tokens > features and isinstance(evidence, LoggedError) and evidence.passes(*_ON_COMPLETIONS):
             return Certainty.POSSIBLE  # the model may have written the token itself: the data can be right
@@ -54,7 +54,7 @@ class ImagePlaceholdersMalformed(LoggedHazard):
         """Placeholders for each patch, where patches are merged, are told as that."""
         groups = match.groupdict() if match is not None else {}
         tokens, features = (int(groups.get(name) or 0) for name in ("tokens", "features"))
-        if not _before_merging(tokens, features):
+        if not _counts_unmerged_patches(tokens, features):
             return self.cause
         return translated(
             "The text has {tokens} placeholders for {features} features, {times} for each: they were counted "
@@ -62,6 +62,6 @@ class ImagePlaceholdersMalformed(LoggedHazard):
         ).format(tokens=tokens, features=features, times=tokens // features)
 
 
-def _before_merging(tokens: int, features: int) -> bool:
+def _counts_unmerged_patches(tokens: int, features: int) -> bool:
     """Whether each feature has as many placeholders as patches that a vision tower merges: 2 x 2, 3 x 3, 4 x 4."""
     return features > 0 and tokens in (4 * features, 9 * features, 16 * features)

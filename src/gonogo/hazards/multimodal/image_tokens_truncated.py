@@ -1,15 +1,15 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions, match_of
-from gonogo.hazards.multimodal._counts import (
+from gonogo.hazards.multimodal._placeholder_counts import (
+    CUTOFF_ROUNDING,
     FEW,
     LIMIT,
     MISMATCH,
-    PIXELS_A_TOKEN,
-    POSITIONS,
-    ROUND,
-    counts_of,
-    first_known,
+    PIXELS_PER_TOKEN,
+    POSITIONS_MISMATCH_PATTERN,
+    first_known_argument,
+    token_and_feature_counts,
 )
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, translated
 
@@ -28,20 +28,20 @@ class ImageTokensTruncated(LoggedHazard):
             Certainty.POSSIBLE,
         ),
         Sign(Pattern(r"number of image start tokens and image end tokens should be the same")),
-        Sign(POSITIONS),
+        Sign(POSITIONS_MISMATCH_PATTERN),
     )
 
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
         """Fewer tokens than features were cut; more of them only where a limit is known to be small."""
-        if sign.says is POSITIONS:
-            match = match_of(POSITIONS, evidence)
+        if sign.says is POSITIONS_MISMATCH_PATTERN:
+            match = match_of(POSITIONS_MISMATCH_PATTERN, evidence)
             needed, kept = (int(match.group(name)) for name in ("needed", "kept")) if match is not None else (0, 0)
             if needed <= kept:
                 return None
-            return Certainty.LIKELY if kept % ROUND == 0 or log_mentions(log, LIMIT) else Certainty.POSSIBLE
+            return Certainty.LIKELY if kept % CUTOFF_ROUNDING == 0 or log_mentions(log, LIMIT) else Certainty.POSSIBLE
         if sign.says is not MISMATCH:
             return sign.certainty
-        counts = counts_of(evidence)
+        counts = token_and_feature_counts(evidence)
         if counts is None:
             return Certainty.POSSIBLE
         tokens, features = counts
@@ -54,18 +54,18 @@ class ImageTokensTruncated(LoggedHazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """One image of the largest size that is let through against the length limit."""
-        limit = first_known(run, "cutoff_len", "max_prompt_length", "data.max_prompt_length", "max_seq_length")
-        pixels = first_known(run, "image_max_pixels", "max_pixels", "data.max_pixels")
+        limit = first_known_argument(run, "cutoff_len", "max_prompt_length", "data.max_prompt_length", "max_seq_length")
+        pixels = first_known_argument(run, "image_max_pixels", "max_pixels", "data.max_pixels")
         if limit is None or pixels is None:
             return
         length, most = whole_number(limit[1]), whole_number(pixels[1])
-        if length is None or most is None or most // PIXELS_A_TOKEN <= length:
+        if length is None or most is None or most // PIXELS_PER_TOKEN <= length:
             return
         yield self.finding(
             translated(
                 "{pixels} lets an image have {tokens} tokens or more, but {limit} truncates at {length}: such a "
                 "sample loses image tokens, and the model rejects it."
-            ).format(pixels=pixels[0], tokens=most // PIXELS_A_TOKEN, limit=limit[0], length=length),
+            ).format(pixels=pixels[0], tokens=most // PIXELS_PER_TOKEN, limit=limit[0], length=length),
             certainty=Certainty.POSSIBLE,
             cure=self.cures,
             spans=(limit[1].span(), pixels[1].span(), launch.place.span()),

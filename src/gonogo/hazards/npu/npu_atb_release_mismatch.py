@@ -3,7 +3,7 @@ from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Severity, translated
 
 _SOURCED = Pattern(r"^\s*(?:source|\.)\s+\S*nnal/atb/set_env\.sh\s*(?:[;&#]|$)")
-_ACTIVATED = Pattern(r"^\s*(?:(?:conda|mamba|micromamba) activate\b|(?:source|\.)\s+\S+/bin/activate\b)")
+_ACTIVATION_PATTERN = Pattern(r"^\s*(?:(?:conda|mamba|micromamba) activate\b|(?:source|\.)\s+\S+/bin/activate\b)")
 _CURE = (
     translated(
         "Install torch and torch_npu and activate their environment first, then in a new shell source CANN's "
@@ -22,7 +22,7 @@ class NpuAtbReleaseMismatch(LoggedHazard):
             return
         lines = tuple(lines_from(launch.source, 1))
         sourced = [line for line in lines if _SOURCED.search(line.code)]
-        activated = [line for line in lines if _ACTIVATED.search(line.code)]
+        activated = [line for line in lines if _ACTIVATION_PATTERN.search(line.code)]
         if sourced and activated and sourced[-1].number < activated[-1].number:
             yield self.finding(
                 translated(

@@ -7,13 +7,13 @@ _PACKAGES = (
     r"|google\.protobuf|google|protobuf|requests|numpy|mpmath|jinja2"
 )
 _MODULE = Pattern(rf"No module named '?(?:{_PACKAGES})'?(?:[^\w.]|$)")
-_BY_CANN = Pattern(
+_CANN_IMPORT_PATTERN = Pattern(
     r"Failed to import Python module|(?:Import|import) (?:te|tbe)\b.{0,40}(?:fail|error)|PyImport_ImportModule"
     r"|[/\\](?:te|tbe|impl)[/\\]\S*\.py|te_fusion|auto_tune|op_impl|ascend-toolkit|cann"
 )
 _COMPILER_SAYS = Pattern(r"Failed to import Python module \[")
 _NPU = Pattern(r"(?i)torch[_-]npu|ascend|昇腾|\bcann(?:kb)?\b|\bnpu\b|hccl|tefusion")
-_INIT = Pattern(
+_INIT_FAILED_PATTERN = Pattern(
     r"\[Init\]\[Env\] ?init env failed|GEInitialize failed|InitTbe\w*|[Tt]be ?[Ii]nit\w* fail"
     r"|Failed to init(?:ialize)? (?:tbe|TeFusion)"
     r"|AclSetCompileopt\(aclCompileOpt::ACL_PRECISION_MODE|SetPrecisionMode.{0,80}50000[01]|te_fusion.{0,60}fail"
@@ -37,7 +37,7 @@ class NpuCannPythonDepsMissing(Hazard):
         """torch_npu in a complete listing that is without packages that CANN's compiler imports."""
         if environment.has("torch-npu") is not True or not environment.complete:
             return
-        missing = [name for name in _IMPORTED if environment.has(name) is False]
+        missing = [name for name in _REQUIRED_PACKAGES if environment.has(name) is False]
         if not missing:
             return
         place = environment.place("torch-npu")
@@ -58,8 +58,8 @@ class NpuCannPythonDepsMissing(Hazard):
         if found is not None:
             yield self._found(found, Certainty.CERTAIN)
         elif on_npu and (found := log.find(_MODULE)):
-            yield self._found(found, Certainty.CERTAIN if log.find(_BY_CANN) else Certainty.LIKELY)
-        elif found := log.find(_INIT):
+            yield self._found(found, Certainty.CERTAIN if log.find(_CANN_IMPORT_PATTERN) else Certainty.LIKELY)
+        elif found := log.find(_INIT_FAILED_PATTERN):
             yield self._found(found, Certainty.LIKELY)
 
     def _found(self, found: LineMatch, certainty: Certainty) -> Finding:
@@ -78,5 +78,5 @@ class NpuCannPythonDepsMissing(Hazard):
 _MODULE_NAME = Pattern(r"No module named '?([\w.]+)")
 
 
-_IMPORTED = ("decorator", "attrs", "psutil", "scipy", "cloudpickle", "ml-dtypes", "tornado", "absl-py")
+_REQUIRED_PACKAGES = ("decorator", "attrs", "psutil", "scipy", "cloudpickle", "ml-dtypes", "tornado", "absl-py")
 """What CANN's guide lists beside what torch and transformers bring anyway."""

@@ -3,9 +3,11 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, translated
 
-_CONNECT = Pattern(r"\bEI0006\b|Communication_Error_Get_Socket|Getting socket times out")
-_NOTIFY = Pattern(r"\bEI0002\b|wait execution of the Notify register times out|Notify register has not received")
-_CODES = Pattern(
+_CONNECT_TIMEOUT_PATTERN = Pattern(r"\bEI0006\b|Communication_Error_Get_Socket|Getting socket times out")
+_NOTIFY_TIMEOUT_PATTERN = Pattern(
+    r"\bEI0002\b|wait execution of the Notify register times out|Notify register has not received"
+)
+_HCCL_TIMEOUT_PATTERN = Pattern(
     r"error code is (?:107020|507046|507012)\b|\b107020\b.*|WorkHCCL\(.*(?:ran for|timed out)"
     r"|HCCL.{0,40}(?:[Tt]ime-?out|超时)"
 )
@@ -48,11 +50,11 @@ class NpuHcclTimeout(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """HCCL's codes for a peer that did not connect or did not answer in time."""
-        connect, notify = log.find(_CONNECT), log.find(_NOTIFY)
+        connect, notify = log.find(_CONNECT_TIMEOUT_PATTERN), log.find(_NOTIFY_TIMEOUT_PATTERN)
         found = connect or notify
         certainty = Certainty.CERTAIN
         if found is None:
-            found = log.find(_CODES)
+            found = log.find(_HCCL_TIMEOUT_PATTERN)
             if found is None or log.find(_HCCL) is None:
                 return
             certainty = Certainty.LIKELY if "507" not in found.match.group(0) else Certainty.POSSIBLE

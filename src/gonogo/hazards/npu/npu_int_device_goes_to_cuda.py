@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, from_file, span_of, together
-from gonogo.hazards.facts.on_npu import NO_CUDA, ON_NPU
+from gonogo.hazards.facts.on_npu import CUDA_NOT_COMPILED_PATTERN, NPU_PATTERN
 from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, translated
 
@@ -9,13 +9,15 @@ _FSDP2 = Pattern(r"(?i)fsdp_?2|fully_shard|fsdp_version")
 
 class NpuIntDeviceGoesToCuda(LoggedHazard):
     signs = (
-        Sign(says=NO_CUDA, beside=Pattern(r"torch(?:-npu)?==(?:1\.|2\.[0-4]\b|2\.5\.0)"), unless=_FSDP2),
-        Sign(says=NO_CUDA, beside=ON_NPU, unless=_FSDP2, certainty=Certainty.LIKELY),
+        Sign(
+            says=CUDA_NOT_COMPILED_PATTERN, beside=Pattern(r"torch(?:-npu)?==(?:1\.|2\.[0-4]\b|2\.5\.0)"), unless=_FSDP2
+        ),
+        Sign(says=CUDA_NOT_COMPILED_PATTERN, beside=NPU_PATTERN, unless=_FSDP2, certainty=Certainty.LIKELY),
     )
 
     def in_log(self, log: FailureLog) -> Findings:
         """The refusal, where there are NPUs."""
-        if log_mentions(log, ON_NPU):
+        if log_mentions(log, NPU_PATTERN):
             yield from super().in_log(log)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
 
 
@@ -34,7 +34,7 @@ class NpuTorchNpuVersionRegression(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch between NPUs in ``npu_dtype_cast``; less sure where a model is loaded and no operator is named."""
-        for mismatch in mismatches_in(log):
+        for mismatch in training_mismatches(log):
             certainty = _certainty(mismatch, log)
             if certainty is None:
                 continue
@@ -63,7 +63,7 @@ class NpuTorchNpuVersionRegression(Hazard):
 
 
 def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
-    if not mismatch.between_accelerators or not any(device.startswith("npu") for device in mismatch.devices):
+    if not mismatch.is_between_accelerators or not any(device.startswith("npu") for device in mismatch.devices):
         return None
     if "dtype_cast" in (mismatch.operator or "") or mismatch.passes("npu_dtype_cast"):
         return Certainty.CERTAIN

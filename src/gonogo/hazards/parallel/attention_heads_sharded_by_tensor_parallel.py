@@ -22,8 +22,8 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
             if failed.failure.phase == "forward" and as_run is not None and as_run.strategy.startswith("TP"):
                 yield from self._of_view(failed, record.world_size)
 
-    def _of_view(self, failed: FailedRanks, world: int) -> Findings:
-        found = _VIEW.search(failed.failure.message)
+    def _of_view(self, failed_group: FailedRanks, world: int) -> Findings:
+        found = _VIEW.search(failed_group.failure.message)
         shape = [int(one) for one in found.group("shape").split(",")] if found is not None else []
         if found is None or len(shape) < 3:
             return
@@ -31,31 +31,35 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
         if shape.count(-1) == 1 and shape[-2] == -1:
             rows = math.prod(shape[:-2])
             if size % rows == 0 and size // rows % width:
-                yield self._cut(failed, size // rows, width)
+                yield self._cut(failed_group, size // rows, width)
         elif asked > size and asked % size == 0:
             parts = asked // size
             if world % parts == 0 and shape[-2] % parts == 0:
-                yield self._in_full(failed, shape[-2], parts)
+                yield self._unsharded_head_count_finding(failed_group, shape[-2], parts)
 
-    def _cut(self, failed: FailedRanks, columns: int, width: int) -> Finding:
+    def _cut(self, failed_group: FailedRanks, columns: int, width: int) -> Finding:
         return self._said(
-            failed,
+            failed_group,
             translated(
                 "A rank has {columns} columns of the projection, and a head takes {width}: the number of heads "
                 "is not divisible by the tensor-parallel size."
             ).format(columns=columns, width=width),
         )
 
-    def _in_full(self, failed: FailedRanks, heads: int, parts: int) -> Finding:
+    def _unsharded_head_count_finding(self, failed_group: FailedRanks, num_heads: int, parts: int) -> Finding:
         return self._said(
-            failed,
+            failed_group,
             translated(
                 "The view expects {heads} heads, all that the model has; the columns are split into {parts} "
                 "parts, and the rank has one of them."
-            ).format(heads=heads, parts=parts),
+            ).format(heads=num_heads, parts=parts),
         )
 
-    def _said(self, failed: FailedRanks, cause: Text) -> Finding:
+    def _said(self, failed_group: FailedRanks, cause: Text) -> Finding:
         return self.finding(
-            cause, cure=_CURE, spans=failure_places(failed.failure), ranks=failed.ranks, module=failed.failure.module
+            cause,
+            cure=_CURE,
+            spans=failure_places(failed_group.failure),
+            ranks=failed_group.ranks,
+            module=failed_group.failure.module,
         )

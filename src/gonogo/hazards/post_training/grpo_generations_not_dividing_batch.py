@@ -10,7 +10,7 @@ class GrpoGenerationsNotDividingBatch(LoggedHazard):
         batch = generation_batch(launch, run)
         if batch is None or batch.completions % batch.generations == 0:
             return
-        would_do = divisors(batch.completions, least=2)
+        would_do = divisors(batch.completions, minimum=2)
         yield self.finding(
             translated(
                 "{how} = {completions} completions, but num_generations is {n}: the trainer refuses to start."

@@ -26,7 +26,10 @@ class RewardFunctionSignature(LoggedHazard):
                     ).format(name=function.name, lacking=", ".join(lacking)),
                     certainty=Certainty.CERTAIN if version else Certainty.LIKELY,
                     cure=translated("Give it **kwargs"),
-                    spans=(script.headline(function).span(), call.place.span(translated("the trainer that calls it"))),
+                    spans=(
+                        script.first_line_place(function).span(),
+                        call.place.span(translated("the trainer that calls it")),
+                    ),
                     confirm=() if version else self.confirm,
                 )
 

@@ -1,7 +1,7 @@
 import os
 
 from gonogo.evidence.launch.command_line import quoted
-from gonogo.evidence.run import OffPath
+from gonogo.evidence.run import ImportOutsideSysPath
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
 
 
@@ -14,7 +14,7 @@ class ModuleOffPythonPath(Hazard):
             folder = os.path.relpath(each.folder, launch.cwd)
             before = launch.variable("PYTHONPATH").string
             value = f"{before}:{folder}" if before else folder
-            edits = (launch.setting_variable("PYTHONPATH", value),) if _can_set(launch) else ()
+            edits = (launch.setting_variable("PYTHONPATH", value),) if _can_set_python_path(launch) else ()
             title = translated("Put the folder on PYTHONPATH")
             yield self.finding(
                 translated(
@@ -31,7 +31,7 @@ class ModuleOffPythonPath(Hazard):
             )
 
 
-def _can_set(launch: Launch) -> bool:
+def _can_set_python_path(launch: Launch) -> bool:
     return launch.source.writable and launch.python_path_complete
 
 
@@ -40,10 +40,15 @@ def _shown(folder: str) -> Text:
     return here if folder == "." else Text(folder, folder)
 
 
-def _cures(launch: Launch, each: OffPath, value: str) -> tuple[Text, ...]:
+def _cures(launch: Launch, off_path: ImportOutsideSysPath, value: str) -> tuple[Text, ...]:
     first = translated("Start it with PYTHONPATH={value} (there is nothing to install)").format(value=quoted(value))
     program = launch.program.string
-    if each.folder != os.path.realpath(launch.cwd) or not program or not program.endswith(".py") or program[0] in "/.":
+    if (
+        off_path.folder != os.path.realpath(launch.cwd)
+        or not program
+        or not program.endswith(".py")
+        or program[0] in "/."
+    ):
         return (first,)
     module = program.removesuffix(".py").replace(os.sep, ".")
     if not all(part.isidentifier() for part in module.split(".")):

@@ -1,16 +1,16 @@
 from collections.abc import Iterator, Mapping
 
-from gonogo.evidence.failure.failure_facts import ended_by, failure_facts, first_error, raised_in_your_line
+from gonogo.evidence.failure.failure_facts import ended_by, failure_facts, first_error, is_raised_in_user_code
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.failures import (
-    assumption_before,
+    assumption_behind_failure,
     class_of,
+    data_end_behind_failure,
     failed_ranks,
     failure_places,
     is_shortage,
-    less_data_before,
-    made_before,
     shorten,
+    synthetic_input_behind_failure,
 )
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.finding.words import PHASES
@@ -61,9 +61,9 @@ class ProgramRaises(Hazard):
             if is_shortage(failed.first, failure):
                 continue
             assumed = (
-                assumption_before(failed.first, failure)
-                or made_before(failed.first, failure)
-                or less_data_before(failed.first, failure)
+                assumption_behind_failure(failed.first, failure)
+                or synthetic_input_behind_failure(failed.first, failure)
+                or data_end_behind_failure(failed.first, failure)
             )
             yield self.finding(
                 translated("{reading}{message}{cause} (last reached: {phase}, step {step}{module}){assumed}").format(
@@ -86,7 +86,7 @@ class ProgramRaises(Hazard):
                 title=translated("The program raised {type}").format(type=class_of(failure) or failure.type),
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
                 cure=(
-                    *([_ALL_RANKS] if assumed and assumed.what.startswith(_OF_OTHER_RANKS) else []),
+                    *([_REHEARSE_ALL_RANKS] if assumed and assumed.what.startswith(_OTHER_RANK_ASSUMPTIONS) else []),
                     *_cures(failure, failed.first.versions),
                 ),
                 spans=failure_places(failure),
@@ -101,7 +101,7 @@ class ProgramRaises(Hazard):
             return
         error = ended_by(log, error)
         raised = failure_facts(log).chain[-1]
-        users = error.users_frame
+        users = error.last_user_frame
         yield self.log_finding(
             error,
             translated("{message}{users}").format(
@@ -114,7 +114,7 @@ class ProgramRaises(Hazard):
                 else "",
             ),
             title=translated("The program raised {type}").format(type=error.type),
-            certainty=Certainty.CERTAIN if raised_in_your_line(raised) else Certainty.POSSIBLE,
+            certainty=Certainty.CERTAIN if is_raised_in_user_code(raised) else Certainty.POSSIBLE,
             cure=tuple(_next_steps(error)),
         )
 
@@ -131,9 +131,11 @@ def _said(error: LoggedError) -> str:
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
 
 
-_OF_OTHER_RANKS = ("every rank sends", "the objects received")
+_OTHER_RANK_ASSUMPTIONS = ("every rank sends", "the objects received")
 """How assumptions begin that hold where other ranks are rehearsed too."""
-_ALL_RANKS = translated("Rehearse with --ranks all: each rank then sends its own data, and no assumption is needed")
+_REHEARSE_ALL_RANKS = translated(
+    "Rehearse with --ranks all: each rank then sends its own data, and no assumption is needed"
+)
 _NO_NAME = Pattern(r"No module named '(\w+)\.[\w.]+'|cannot import name '\w+' from '(\w+)")
 
 
@@ -153,18 +155,18 @@ def _cures(failure: Failure, versions: Mapping[str, str]) -> Iterator[Text]:
             "the code was written for (--environment FILE, --as-of DATE, or --with {package}==VERSION)"
         ).format(package=package, version=versions[package])
     else:
-        yield from _by_what_it_says(said)
+        yield from _cures_for_message(said)
     if failure.innermost("user"):
         yield translated("Start at the first place named here: it is the innermost line of your own code")
 
 
-def _by_what_it_says(error: str) -> Iterator[Text]:
+def _cures_for_message(error: str) -> Iterator[Text]:
     yield from [text for pattern, text in _NEXT if pattern.search(error)][:1]
 
 
 def _next_steps(error: LoggedError) -> Iterator[Text]:
-    yield from _by_what_it_says(f"{error.type}: {error.message}")
-    if error.users_frame is not None:
+    yield from _cures_for_message(f"{error.type}: {error.message}")
+    if error.last_user_frame is not None:
         yield translated("Start at the line of your own code that is named; then read the library's line below it")
     elif not error.frames:
         yield translated(

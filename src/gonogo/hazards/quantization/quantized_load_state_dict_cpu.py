@@ -1,7 +1,7 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.log.truncated_traceback import cut_in
-from gonogo.hazards.facts.training_script import is_trainer, trained_loads
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
+from gonogo.hazards.facts.training_script import is_trainer, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _SAID = Pattern(r"Expected a cuda device, but got: cpu")
@@ -9,15 +9,23 @@ _LOADS = (
     "_load_best_model", "load_state_dict", "_load_from_checkpoint", "_load_from_state_dict", "load_checkpoint",
     "deepspeed_load_checkpoint", "resume_from_checkpoint", "undo_layout", "maybe_rearrange_weight", "_load_state",
 )  # fmt: skip
-_RUNS = ("training_step", "compute_loss", "prediction_step", "in forward", "generate", "dequantize_4bit", "matmul_4bit")
+_TRAINING_FRAMES = (
+    "training_step",
+    "compute_loss",
+    "prediction_step",
+    "in forward",
+    "generate",
+    "dequantize_4bit",
+    "matmul_4bit",
+)
 _CUT = (("bitsandbytes/", "undo_layout"), ("bitsandbytes/", "maybe_rearrange_weight"))
 _8BIT = r"load_in_8bit|quantization_bit[ =:]*8|8-?bit|int8"
-_QUANTIZES = Pattern(_8BIT)
+_QUANTIZATION_PATTERN = Pattern(_8BIT)
 _ASKS = Pattern(
     r"load_best_model|_load_from_checkpoint|resume_from_checkpoint|Loading best model|Attempting to resume"
     r"|(?i:\bresum(?:e|ing)\b)"
 )
-_AT_THE_END = Pattern(r"100%\|")
+_PROGRESS_COMPLETE_PATTERN = Pattern(r"100%\|")
 
 
 class QuantizedLoadStateDictCpu(Hazard):
@@ -29,7 +37,7 @@ class QuantizedLoadStateDictCpu(Hazard):
         asked = best if best.truth else resumed if resumed.string else None
         if asked is None:
             return
-        for trainer, load in trained_loads(script):
+        for trainer, load in trained_pretrained_calls(script):
             if load.keyword("load_in_8bit").truth is not True or not is_trainer(trainer):
                 continue
             yield self.finding(
@@ -54,8 +62,12 @@ class QuantizedLoadStateDictCpu(Hazard):
             certainty = _certainty(evidence, log)
             if certainty is not None:
                 yield self._finding(evidence, certainty)
-        elif not log.errors and (cut := cut_in(log, ("trainer.py", "_load_best_model"), *_CUT, within=4)):
-            quantizes = cut.passes("bitsandbytes") or log.find(_QUANTIZES) is not None or log.setup.mentions(_8BIT)
+        elif not log.errors and (
+            cut := find_truncated_error(log, ("trainer.py", "_load_best_model"), *_CUT, max_frames=4)
+        ):
+            quantizes = (
+                cut.passes("bitsandbytes") or log.find(_QUANTIZATION_PATTERN) is not None or log.setup.mentions(_8BIT)
+            )
             yield self._finding(cut, Certainty.LIKELY if quantizes else Certainty.POSSIBLE)
 
     def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
@@ -84,9 +96,9 @@ def _certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Certainty 
     if isinstance(evidence, LoggedError) and evidence.frames:
         if evidence.passes(*_LOADS):
             return Certainty.CERTAIN
-        if evidence.passes(*_RUNS) or any(frame.function == "forward" for frame in evidence.frames):
+        if evidence.passes(*_TRAINING_FRAMES) or any(frame.function == "forward" for frame in evidence.frames):
             return None
     asks = log.find(_ASKS) is not None or log.setup.mentions(r"resume_from_checkpoint|load_best_model_at_end")
-    if asks or log.find(_AT_THE_END) is not None:
+    if asks or log.find(_PROGRESS_COMPLETE_PATTERN) is not None:
         return Certainty.LIKELY
     return Certainty.LIKELY if not isinstance(evidence, LoggedError) or not evidence.frames else Certainty.POSSIBLE

@@ -1,16 +1,16 @@
-from gonogo.hazards.facts.as_run import stepped_runs
+from gonogo.hazards.facts.as_run import ranks_with_completed_steps
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
-_LARGE = 0.2
+_MIN_UNQUANTIZED_FRACTION = 0.2
 """Of all parameters: less than that stays whole in every quantized model (heads, projectors, routers)."""
 
 
 class QuantizedModelKeepsExperts(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Weights that are neither quantized, nor trained, nor embeddings, where they are a large part."""
-        for rank, run in stepped_runs(record):
+        for rank, run in ranks_with_completed_steps(record):
             left = sum(each.parameters for each in run.unquantized)
-            if not run.asked.quantization or left < _LARGE * run.parameters:
+            if not run.asked.quantization or left < _MIN_UNQUANTIZED_FRACTION * run.parameters:
                 continue
             largest = ", ".join(f"{each.module} ({each.parameters:,}, {each.dtype})" for each in run.unquantized[:3])
             yield self.finding(

@@ -2,8 +2,8 @@ import ast
 
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.facts.device_map import own_gpu_edits
-from gonogo.hazards.facts.training_script import is_trainer, several_a_node, trained_loads
+from gonogo.hazards.facts.device_map import local_rank_device_map_edits
+from gonogo.hazards.facts.training_script import has_several_processes_per_node, is_trainer, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _SAID = Pattern(
@@ -20,16 +20,16 @@ _QUANTIZED = ("quantization_config", "load_in_4bit", "load_in_8bit")
 class QuantizedModelWrongDeviceMap(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A quantized model that every process of a node loads onto the same GPU, and then trains."""
-        if b"device_map" not in script.source.data or not several_a_node(run):
+        if b"device_map" not in script.source.data or not has_several_processes_per_node(run):
             return
-        for trainer, load in trained_loads(script):
+        for trainer, load in trained_pretrained_calls(script):
             node = load.keyword_node("device_map")
             if node is None or not any(load.passed(name) is not None for name in _QUANTIZED) or not is_trainer(trainer):
                 continue
             fixed = _one_gpu(script, node)
             if fixed is None:
                 continue
-            edits = tuple(edit for edit in own_gpu_edits(script, load) if edit is not None)
+            edits = tuple(edit for edit in local_rank_device_map_edits(script, load) if edit is not None)
             place = load.keyword_place("device_map")
             assert run.launch is not None
             yield self.finding(
@@ -56,22 +56,24 @@ class QuantizedModelWrongDeviceMap(Hazard):
         )
         if evidence is not None:
             text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
-            yield self._finding(evidence, Certainty.CERTAIN, offloaded="offload" in text, several="multiple" in text)
+            yield self._finding(
+                evidence, Certainty.CERTAIN, offloaded="offload" in text, on_several_gpus="multiple" in text
+            )
             return
         if outside_training(log):
             return
         for error in log.errors_of(says=_ON_CPU):
             runs = any(frame.function == "forward" for frame in error.frames) and error.passes("bitsandbytes")
             if runs and error.passes("training_step", "compute_loss", "prediction_step", "backward"):
-                yield self._finding(error, Certainty.LIKELY, offloaded=True, several=False)
+                yield self._finding(error, Certainty.LIKELY, offloaded=True, on_several_gpus=False)
 
     def _finding(
-        self, evidence: LoggedError | LineMatch, certainty: Certainty, *, offloaded: bool, several: bool
+        self, evidence: LoggedError | LineMatch, certainty: Certainty, *, offloaded: bool, on_several_gpus: bool
     ) -> Finding:
         where = translated("on a GPU other than the one the process trains on")
         if offloaded:
             where = translated("partly on the CPU or the disk")
-        elif several:
+        elif on_several_gpus:
             where = translated("on several GPUs")
         cures = [
             translated('Load it whole onto the process\'s GPU: device_map={"": int(os.environ.get("LOCAL_RANK", 0))}'),

@@ -3,19 +3,19 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Pattern
 
-FEWER = Pattern(
+TOO_FEW_GPUS_PATTERN = Pattern(
     r"Total available (?:GPU|NPU|device)s? (?P<free>\d+)(?:\.\d+)? is less than total desired \w+ (?P<asked>\d+)"
     r"|Requested (?P<asked_>\d+) GPUs, but only (?P<free_>\d+)"
 )
-_WHOLE_NODES = (4, 8, 16)
+_GPUS_PER_FULL_NODE = (4, 8, 16)
 
 
-def whole_nodes_are_missing(log: FailureLog) -> bool:
+def are_whole_nodes_missing(log: FailureLog) -> bool:
     """True where the free GPUs are those of one full node and several such nodes are asked for."""
-    found = log.find(FEWER)
+    found = log.find(TOO_FEW_GPUS_PATTERN)
     if found is None:
         return False
     group = found.match.group
     free = int(group("free") or group("free_"))
     asked = int(group("asked") or group("asked_"))
-    return free in _WHOLE_NODES and asked > free and asked % free == 0
+    return free in _GPUS_PER_FULL_NODE and asked > free and asked % free == 0

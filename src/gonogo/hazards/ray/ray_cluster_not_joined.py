@@ -1,13 +1,13 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.log_rule import LoggedHazard, Sign
-from gonogo.hazards.ray._missing_nodes import FEWER, whole_nodes_are_missing
+from gonogo.hazards.ray._missing_nodes import TOO_FEW_GPUS_PATTERN, are_whole_nodes_missing
 from gonogo.hazards.rule import Certainty, Pattern, translated
 
 
 class RayClusterNotJoined(LoggedHazard):
     signs = (
         Sign(
-            FEWER,
+            TOO_FEW_GPUS_PATTERN,
             cause=translated(
                 "Only one node's worth of GPUs is free, but several nodes are requested: the others have not "
                 "joined this Ray cluster."
@@ -26,6 +26,6 @@ class RayClusterNotJoined(LoggedHazard):
 
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
         """Numbers of GPUs count where it is whole nodes that are missing; else they make it possible."""
-        if sign.says is not FEWER:
+        if sign.says is not TOO_FEW_GPUS_PATTERN:
             return sign.certainty
-        return Certainty.LIKELY if whole_nodes_are_missing(log) else Certainty.POSSIBLE
+        return Certainty.LIKELY if are_whole_nodes_missing(log) else Certainty.POSSIBLE

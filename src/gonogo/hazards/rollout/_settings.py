@@ -7,7 +7,7 @@ import msgspec
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.rule import Field, Launch, Run, Span
 
-_VERL = ("verl.trainer.main_ppo", "verl/trainer/main_ppo.py")
+_VERL_PROGRAMS = ("verl.trainer.main_ppo", "verl/trainer/main_ppo.py")
 _DEFAULTS = {
     "trainer.nnodes": 1,
     "trainer.n_gpus_per_node": 8,
@@ -37,7 +37,7 @@ def colocated(run: Run) -> Field | None:
     return mode if mode.known and str(mode.value) == "colocate" else None
 
 
-class Number(msgspec.Struct, frozen=True):
+class VerlNumber(msgspec.Struct, frozen=True):
     """A whole number of verl's config: as the command overrides it, or its default."""
 
     value: int
@@ -54,7 +54,7 @@ class Number(msgspec.Struct, frozen=True):
         return self.field.span() if self.field.known else None
 
 
-class Verl:
+class VerlLaunch:
     """A launch of verl's PPO trainer, whose command overrides its config by ``key=value``."""
 
     def __init__(self, run: Run) -> None:
@@ -66,20 +66,20 @@ class Verl:
         """The override of a key; absent where there is none."""
         return self._run.arguments.get(key)
 
-    def number(self, key: str) -> Number | None:
+    def number(self, key: str) -> VerlNumber | None:
         """A whole number; None where it can't be told."""
         field = self.field(key)
         if field.known:
             value = whole_number(field)
-            return Number(value, field) if value is not None else None
+            return VerlNumber(value, field) if value is not None else None
         default = _DEFAULTS.get(key)
-        return Number(default, field) if field.absent and default is not None else None
+        return VerlNumber(default, field) if field.absent and default is not None else None
 
     @property
-    def gpus(self) -> Number | None:
+    def gpus(self) -> VerlNumber | None:
         """GPUs of all nodes; the field is that of a node's."""
         nodes, each = self.number("trainer.nnodes"), self.number("trainer.n_gpus_per_node")
-        return Number(nodes.value * each.value, each.field) if nodes and each else None
+        return VerlNumber(nodes.value * each.value, each.field) if nodes and each else None
 
     @property
     def on_megatron(self) -> bool:
@@ -90,9 +90,9 @@ class Verl:
         return "megatron" in (str(strategy.get("")), str(engine.get(""))) or "megatron" in str(config.get(""))
 
 
-def verl(launch: Launch, run: Run) -> Verl | None:
+def verl(launch: Launch, run: Run) -> VerlLaunch | None:
     """The launch as one of verl's PPO trainer; None where it is none."""
     program = launch.program.string
-    if program is None or not program.endswith(_VERL) or launch.options.get("config_name").known:
+    if program is None or not program.endswith(_VERL_PROGRAMS) or launch.options.get("config_name").known:
         return None
-    return Verl(run)
+    return VerlLaunch(run)

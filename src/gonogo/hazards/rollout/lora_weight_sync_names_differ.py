@@ -3,9 +3,9 @@ from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Pattern
 
 _ADAPTERS = Pattern(r"base_layer|lora_[AB]|base_model|modules_to_save|\.default\.weight")
-_OF_SHAPES = Pattern(r"(?i)\bdimensions?\b|\bshapes?\b|size mismatch|\b\d-?D tensor")
+_SHAPE_PATTERN = Pattern(r"(?i)\bdimensions?\b|\bshapes?\b|size mismatch|\b\d-?D tensor")
 _LOADS = ("load_weights", "add_lora", "update_weights", "load_lora")
-_SYNCS = (
+_WEIGHT_SYNC_FRAMES = (
     "sharding_manager",
     "update_params",
     "update_weights",
@@ -16,7 +16,7 @@ _SYNCS = (
 )
 _STARTS = ("init_model", "load_model", "get_model")
 """An engine that is started from a folder: an adapter's, where its names are met there, and nothing is sent."""
-_WITH_ADAPTER = Pattern(r"base_sync_done|enable_lora=True|TensorLoRARequest|LoraConfig\(|lora_rank\s*[=:]\s*[1-9]")
+_ADAPTER_PATTERN = Pattern(r"base_sync_done|enable_lora=True|TensorLoRARequest|LoraConfig\(|lora_rank\s*[=:]\s*[1-9]")
 
 
 class LoraWeightSyncNamesDiffer(LoggedHazard):
@@ -31,9 +31,9 @@ class LoraWeightSyncNamesDiffer(LoggedHazard):
         ),
         Sign(
             types=("KeyError", "ValueError", "AssertionError", "RuntimeError", ""),
-            frames=(_SYNCS, ("peft_config",), _LOADS),
+            frames=(_WEIGHT_SYNC_FRAMES, ("peft_config",), _LOADS),
         ),
-        Sign(Pattern(r"KeyError: '[\w.]+(?:weight|bias)'"), beside=_WITH_ADAPTER),
+        Sign(Pattern(r"KeyError: '[\w.]+(?:weight|bias)'"), beside=_ADAPTER_PATTERN),
         Sign(
             Pattern(r"KeyError: '[\w.]+(?:weight|bias)'"), beside=Pattern(r"peft_config="), certainty=Certainty.LIKELY
         ),
@@ -53,7 +53,7 @@ class LoraWeightSyncNamesDiffer(LoggedHazard):
 
         None where the frames alone speak for it and the message is about shapes: no name is unknown then.
         """
-        of_shapes = isinstance(evidence, LoggedError) and _OF_SHAPES.search(evidence.message) is not None
-        if sign.says is None and of_shapes and not (log.says(_ADAPTERS) or log.says(_WITH_ADAPTER)):
+        of_shapes = isinstance(evidence, LoggedError) and _SHAPE_PATTERN.search(evidence.message) is not None
+        if sign.says is None and of_shapes and not (log.says(_ADAPTERS) or log.says(_ADAPTER_PATTERN)):
             return None
-        return Certainty.POSSIBLE if log.passes(*_STARTS) and not log.passes(*_SYNCS) else sign.certainty
+        return Certainty.POSSIBLE if log.passes(*_STARTS) and not log.passes(*_WEIGHT_SYNC_FRAMES) else sign.certainty

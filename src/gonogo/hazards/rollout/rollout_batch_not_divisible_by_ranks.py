@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rollout._settings import Verl, verl
+from gonogo.hazards.rollout._settings import VerlLaunch, verl
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 
@@ -16,7 +16,7 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
         real = batch.value * generations.value
         if real % gpus.value == 0:
             return
-        filled = _is_filled_up(command, run)
+        filled = _is_batch_padded(command, run)
         if filled is True:
             return
         sure = batch.given and gpus.given and filled is False
@@ -30,14 +30,14 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
                 less=max(batch.value // gpus.value, 1) * gpus.value, more=(batch.value // gpus.value + 1) * gpus.value
             ),
             spans=(batch.span or gpus.span, generations.span, gpus.span, launch.place.span()),
-            confirm=() if sure else (_WHICH_VERL,) if filled is None else self.confirm,
+            confirm=() if sure else (_CHECK_VERL_VERSION,) if filled is None else self.confirm,
         )
 
 
-_WHICH_VERL = translated("pip show verl: from 0.9 on, with use_dynamic_bsz, its trainer fills the batch up")
+_CHECK_VERL_VERSION = translated("pip show verl: from 0.9 on, with use_dynamic_bsz, its trainer fills the batch up")
 
 
-def _is_filled_up(command: Verl, run: Run) -> bool | None:
+def _is_batch_padded(command: VerlLaunch, run: Run) -> bool | None:
     """Whether verl makes the batch a multiple with samples that count for nothing; None where that can't be told.
 
     It does from 0.9 on, in its new trainer; but with batches of a fixed size it compares the numbers first.

@@ -1,19 +1,21 @@
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
-from gonogo.finding.divergence import ENGINE_MADE
+from gonogo.finding.divergence import ENGINE_CONSTRUCTION
 from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, translated
 
 _MADE = translated("Each process creates an engine, and all of them build vLLM's process groups together.")
 _STEPPED = translated("The ranks of a tensor-parallel engine reduce in every layer of every step.")
-_OTHER_PROMPTS = translated(
+_SAME_PROMPTS_REQUIRED = translated(
     "The ranks of a tensor-parallel engine act as one model: each must be given the same prompts and parameters, "
     "in the same order."
 )
-_ON_ALL = translated("Create and call the engine on every rank, outside any condition on the rank")
+_CREATE_ENGINE_ON_ALL_RANKS = translated("Create and call the engine on every rank, outside any condition on the rank")
 _GATHER = translated(
     "Gather the prompts of the engine's ranks before generate (all_gather_object in their group), and keep each rank's "
     "own part of the answers"
 )
-_ALONE = translated("Or use one engine per GPU (tensor_parallel_size=1): then generate needs no other rank")
+_ONE_ENGINE_PER_GPU = translated(
+    "Or use one engine per GPU (tensor_parallel_size=1): then generate needs no other rank"
+)
 
 
 class RolloutEngineRanksDiverge(Hazard):
@@ -22,12 +24,17 @@ class RolloutEngineRanksDiverge(Hazard):
         divergence = rank_divergence(record)
         if divergence is None or not divergence.of_engine:
             return
-        telling = divergence.telling_side(*divergence.of_engine)
+        telling = divergence.most_informative_side(*divergence.of_engine)
         all_generate = divergence.divergence.kind == "other-size" and len(divergence.of_engine) == len(divergence.sides)
         if all_generate and divergence.rank_test is None:
-            yield self.divergence_finding(divergence, telling, cure=(_GATHER, _ALONE), because=_OTHER_PROMPTS)
+            yield self.divergence_finding(
+                divergence, telling, cure=(_GATHER, _ONE_ENGINE_PER_GPU), reason=_SAME_PROMPTS_REQUIRED
+            )
             return
-        made = any(side.call is not None and side.call.operator == ENGINE_MADE for side in divergence.of_engine)
+        made = any(side.call is not None and side.call.operator == ENGINE_CONSTRUCTION for side in divergence.of_engine)
         yield self.divergence_finding(
-            divergence, telling, cure=_ON_ALL if made else (_ON_ALL, _ALONE), because=_MADE if made else _STEPPED
+            divergence,
+            telling,
+            cure=_CREATE_ENGINE_ON_ALL_RANKS if made else (_CREATE_ENGINE_ON_ALL_RANKS, _ONE_ENGINE_PER_GPU),
+            reason=_MADE if made else _STEPPED,
         )

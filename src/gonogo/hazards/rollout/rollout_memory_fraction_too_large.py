@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from gonogo.evidence.rehearsal.completions import HOW_LONG, short_of_completions
+from gonogo.evidence.rehearsal.completions import COMPLETION_LENGTH_HINT, is_completion_shortage
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.evidence.rehearsal.record import DeviceMemory
 from gonogo.finding.words import PHASES, size, sizes
@@ -24,7 +24,7 @@ _TRAINERS = (
     "RayActor",
     "rlhf",
 )
-_ENGINE_STARTS = (
+_ENGINE_STARTUP_FUNCTIONS = (
     "_initialize_kv_caches",
     "initialize_cache",
     "from_engine_args",
@@ -36,11 +36,11 @@ _ENGINE_STARTS = (
     "capture_model",
     "self.llm = LLM(",
 )
-_SLACK = 3 << 29
+_SLACK_BYTES = 3 << 29
 """Bytes by which CUDA graphs and the context of a real engine may differ from those of a rehearsal."""
 _SHORT = ("OutOfMemoryError", "RuntimeError", "ValueError")
 _OOM = Pattern(r"out of memory")
-_AT_START = Pattern(
+_FREE_MEMORY_PATTERN = Pattern(
     r"Free memory on device.*\((?P<free>[\d.]+)/(?P<whole>[\d.]+) GiB\).*less than desired GPU memory utilization"
 )
 _TAKEN = translated(
@@ -51,13 +51,13 @@ _TAKEN = translated(
 
 class RolloutMemoryFractionTooLarge(LoggedHazard):
     signs = (
-        Sign(_AT_START, cause=_TAKEN),
+        Sign(_FREE_MEMORY_PATTERN, cause=_TAKEN),
         Sign(Pattern(r"less than desired GPU memory utilization")),
-        Sign(types=_SHORT, frames=(_TRAINERS, _ENGINE_STARTS), says=_OOM),
-        Sign(types=("",), frames=(_TRAINERS, _ENGINE_STARTS), certainty=Certainty.LIKELY),
+        Sign(types=_SHORT, frames=(_TRAINERS, _ENGINE_STARTUP_FUNCTIONS), says=_OOM),
+        Sign(types=("",), frames=(_TRAINERS, _ENGINE_STARTUP_FUNCTIONS), certainty=Certainty.LIKELY),
         Sign(
             types=(*_SHORT, ""),
-            frames=(_ENGINE_STARTS, ("_initialize_kv_caches", "initialize_cache", "profile_run")),
+            frames=(_ENGINE_STARTUP_FUNCTIONS, ("_initialize_kv_caches", "initialize_cache", "profile_run")),
             certainty=Certainty.POSSIBLE,
         ),
     )
@@ -65,7 +65,7 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """The engine does not start, or memory runs out later and would not without the engine."""
         for failed in failed_ranks(record):
-            refused = _AT_START.search(failed.failure.message)
+            refused = _FREE_MEMORY_PATTERN.search(failed.failure.message)
             if refused is not None:
                 yield self.finding(
                     _TAKEN.format(whole=refused.group("whole"), free=refused.group("free")),
@@ -73,13 +73,13 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
                     spans=failure_places(failed.failure),
                     ranks=failed.ranks,
                 )
-        short = [(rank, device) for rank in record.ranks for device in rank.devices if _is_engines(device)]
+        short = [(rank, device) for rank in record.ranks for device in rank.devices if _is_caused_by_engine(device)]
         if not short:
             return
         rank, device = max(short, key=lambda each: _missing(each[1]))
         shortage, engine, missing = device.shortage, _engine(device), _missing(device)
         assert shortage is not None
-        of_length = short_of_completions(rank, shortage, device.by_category)
+        of_length = is_completion_shortage(rank, shortage, device.by_category)
         yield self.finding(
             translated(
                 "In {phase} (step {step}) {device} would need {need} of {capacity}: {categories}. The engine holds "
@@ -94,9 +94,9 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
                 engine=size(engine),
                 missing=size(missing),
             ),
-            certainty=Certainty.CERTAIN if missing > _SLACK and not of_length else Certainty.LIKELY,
+            certainty=Certainty.CERTAIN if missing > _SLACK_BYTES and not of_length else Certainty.LIKELY,
             cure=tuple(_cures(device)),
-            confirm=(HOW_LONG,) if of_length else (),
+            confirm=(COMPLETION_LENGTH_HINT,) if of_length else (),
             ranks=tuple(sorted({each.rank for each, _ in short})),
         )
 
@@ -110,14 +110,14 @@ def _missing(device: DeviceMemory) -> int:
     return device.peak_reserved_bytes - device.shortage.capacity_bytes
 
 
-def _is_engines(device: DeviceMemory) -> bool:
+def _is_caused_by_engine(device: DeviceMemory) -> bool:
     """Whether what is missing is less than what the engine holds."""
     return device.shortage is not None and 0 < _missing(device) < _engine(device)
 
 
 def _cures(device: DeviceMemory) -> Iterator[Text]:
     engine, missing = _engine(device), _missing(device)
-    share = (engine - missing - _SLACK) / device.total_bytes
+    share = (engine - missing - _SLACK_BYTES) / device.total_bytes
     if share > 0.05:
         yield translated(
             "Lower the engine's share: vllm_gpu_memory_utilization={share:.2f} or less (its weights and one sequence "

@@ -1,21 +1,21 @@
 from collections.abc import Iterator
 
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, lines_from
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
-_STARTS_ROLLOUT_SERVER = compiled_when_used(r"\b(?:trl vllm-serve|swift rollout|trl\.scripts\.vllm_serve)\b")
-_DEVICES = compiled_when_used(r"CUDA_VISIBLE_DEVICES=[\"']?(\d{1,3}(?:,\d{1,3})*)[\"']?\s")
-_OTHER_HOST = compiled_when_used(r"^\s*(?:srun|ssh|docker|kubectl)\b")
+_STARTS_ROLLOUT_SERVER = lazy_compile(r"\b(?:trl vllm-serve|swift rollout|trl\.scripts\.vllm_serve)\b")
+_DEVICES = lazy_compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d{1,3}(?:,\d{1,3})*)[\"']?\s")
+_OTHER_HOST = lazy_compile(r"^\s*(?:srun|ssh|docker|kubectl)\b")
 
 
 class RolloutServerOnTrainerGpu(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """A server that the same script starts on a GPU that the trainer sees too."""
         trainers = visible_gpus(launch)
-        for line, server in served_gpus(launch):
+        for line, server in rollout_server_gpus(launch):
             both = sorted(set(server) & set(trainers), key=server.index) if server and trainers else []
             if not both and (server is not None or trainers is not None):
                 continue
@@ -35,7 +35,7 @@ class RolloutServerOnTrainerGpu(LoggedHazard):
             )
 
 
-def server_lines(launch: Launch) -> Iterator[ShellLine]:
+def rollout_server_lines(launch: Launch) -> Iterator[ShellLine]:
     """The lines of the launch's script that start a rollout server on this machine."""
     if (is_shell_script(launch.source) and b"rollout" in launch.source.data) or b"vllm-serve" in launch.source.data:
         for line in lines_from(launch.source, 1):
@@ -43,9 +43,9 @@ def server_lines(launch: Launch) -> Iterator[ShellLine]:
                 yield line
 
 
-def served_gpus(launch: Launch) -> Iterator[tuple[ShellLine, list[str] | None]]:
+def rollout_server_gpus(launch: Launch) -> Iterator[tuple[ShellLine, list[str] | None]]:
     """Each server's line and its GPUs; None where the line sets none, and so nothing hides any from it."""
-    lines = list(server_lines(launch))
+    lines = list(rollout_server_lines(launch))
     exported = lines and b"export CUDA_VISIBLE_DEVICES" in launch.source.data
     for line in lines:
         if devices := _DEVICES.search(line.code):

@@ -2,7 +2,7 @@ from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import verl
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
-_MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
+_MINI_BATCH_SIZE_KEY = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
 
 class VerlMiniBatchRefused(LoggedHazard):
@@ -11,7 +11,7 @@ class VerlMiniBatchRefused(LoggedHazard):
         command = verl(launch, run)
         if command is None or command.on_megatron:
             return
-        batch, mini = command.number("data.train_batch_size"), command.number(_MINI)
+        batch, mini = command.number("data.train_batch_size"), command.number(_MINI_BATCH_SIZE_KEY)
         generations, gpus = command.number("actor_rollout_ref.rollout.n"), command.gpus
         if batch is None or mini is None or not (batch.given or mini.given):
             return

@@ -16,15 +16,15 @@ class TrainerOverrideWithoutNumItems(Hazard):
         for owner in script.subclasses(*TRAINER_CLASSES):
             for name, positional in (("compute_loss", False), ("training_step", True)):
                 method = owner.methods.get(name)
-                if method is None or _takes(method, positional) or method.decorator_list:
+                if method is None or _accepts_num_items(method, positional) or method.decorator_list:
                     continue
-                edit = _adding(script, method)
+                edit = _add_parameter_edit(script, method)
                 yield self.finding(
                     translated(
                         "transformers {version} calls {owner}.{name} with num_items_in_batch, which it does not take."
                     ).format(version=version.get(">= 4.46"), owner=owner.name, name=name),
                     cure=translated("Give it a parameter num_items_in_batch with a default"),
-                    spans=(script.headline(method).span(), version.span(translated("passes it since 4.46"))),
+                    spans=(script.first_line_place(method).span(), version.span(translated("passes it since 4.46"))),
                     fixes=self.fix(translated("Use the argument"), edit) if edit is not None else None,
                 )
 
@@ -32,7 +32,7 @@ class TrainerOverrideWithoutNumItems(Hazard):
 _Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def _takes(method: _Method, positional: bool) -> bool:
+def _accepts_num_items(method: _Method, positional: bool) -> bool:
     """Whether a method takes the number, by its name, by ``**kwargs``, or at its place."""
     arguments = method.args
     names = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
@@ -41,7 +41,7 @@ def _takes(method: _Method, positional: bool) -> bool:
     return positional and (arguments.vararg is not None or len(arguments.args) > 3)
 
 
-def _adding(script: Script, method: _Method) -> Edit | None:
+def _add_parameter_edit(script: Script, method: _Method) -> Edit | None:
     """The parameter added after the last one; None where the signature has more than plain parameters."""
     arguments = method.args
     if arguments.vararg or arguments.kwonlyargs or arguments.kwarg or not arguments.args or not script.editable:

@@ -11,11 +11,11 @@ from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Certainty, Finding, Fix, Span, Text, translated
-from gonogo.hazards.facts.zero_files import is_engine, stage_span, text_of
+from gonogo.hazards.facts.zero_usage import is_engine, stage_span, text_of
 from gonogo.hazards.hazard import Hazard
 
 _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.*Trainer")
-_ENABLES = "*.gradient_checkpointing_enable"
+_ENABLE_METHOD = "*.gradient_checkpointing_enable"
 _OPTION = "gradient_checkpointing_kwargs"
 
 
@@ -34,13 +34,19 @@ class Checkpointing(msgspec.Struct, frozen=True, eq=False):
 def checkpointing(run: Run) -> Checkpointing | None:
     """How a run recomputes activations; None where it does not, or where that can't be told."""
     argument = run.arguments.get("gradient_checkpointing")
-    call = next((call for script in run.scripts for call in script.calls(_ENABLES)), None)
+    call = next((call for script in run.scripts for call in script.calls(_ENABLE_METHOD)), None)
     if argument.truth is not True and call is None:
         return None
-    on = argument.span(_ON) if argument.truth else call.place.span(_ON) if call is not None else None
+    on = (
+        argument.span(_CHECKPOINTING_ENABLED)
+        if argument.truth
+        else call.place.span(_CHECKPOINTING_ENABLED)
+        if call is not None
+        else None
+    )
     settings = run.arguments.get(_OPTION)
     if not run.arguments.has(_OPTION) and call is not None:
-        settings = _dict_of(call)
+        settings = _kwargs_field(call)
     reentrant = _reentrant_in(settings)
     if reentrant is not None:
         return Checkpointing(reentrant, on, settings.span(), call)
@@ -51,11 +57,11 @@ def checkpointing(run: Run) -> Checkpointing | None:
     return Checkpointing(before, on, version.span(_BY_DEFAULT) if before else None, call)
 
 
-_ON = translated("gradient checkpointing is on")
+_CHECKPOINTING_ENABLED = translated("gradient checkpointing is on")
 _BY_DEFAULT = translated("checkpoints reentrantly by default")
 
 
-def _dict_of(call: Call) -> Field:
+def _kwargs_field(call: Call) -> Field:
     """What the script's own call passes; a dict written there counts also where parts of it can't be told."""
     node = call.keyword_node(_OPTION) or (call.node.args[0] if call.node.args else None)
     if isinstance(node, ast.Dict):
@@ -76,7 +82,7 @@ def _reentrant_in(settings: Field) -> bool | None:
     return found if isinstance(found, bool) else None
 
 
-def two_forwards(script: Script) -> Iterator[tuple[Call, Call]]:
+def repeated_forward_calls(script: Script) -> Iterator[tuple[Call, Call]]:
     """The model run twice for one loss: in a Trainer's ``compute_loss``, or in one turn of a loop on an engine."""
     for info in script.subclasses(*_TRAINERS):
         method = info.methods.get("compute_loss")
@@ -97,8 +103,8 @@ def two_forwards(script: Script) -> Iterator[tuple[Call, Call]]:
                 yield from _pairs(script, calls)
 
 
-def _same_loop(script: Script, one: Call, other: Call) -> bool:
-    return script.enclosing_loop(one.node) is script.enclosing_loop(other.node)
+def _same_loop(script: Script, first: Call, other: Call) -> bool:
+    return script.enclosing_loop(first.node) is script.enclosing_loop(other.node)
 
 
 def _calls_of_name(script: Script, name: str) -> Iterator[Call]:
@@ -118,11 +124,11 @@ def _pairs(script: Script, calls: list[Call]) -> Iterator[tuple[Call, Call]]:
                 return
 
 
-def recomputed_twice(
+def double_recomputation_findings(
     hazard: Hazard, script: Script, run: Run, message: str, cure: tuple[Text, ...]
 ) -> Iterator[Finding]:
     """Reentrant checkpointing of a model that runs twice for one loss."""
-    pair = next(two_forwards(script), None)
+    pair = next(repeated_forward_calls(script), None)
     if pair is None:
         return
     how = checkpointing(run)

@@ -5,14 +5,14 @@ import re
 from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
-from gonogo.hazards.facts.all_ranks import script_at
+from gonogo.hazards.facts.divergence_fixes import script_at
 from gonogo.hazards.rule import Fix, Hazard, Run, Script, translated
 
-_ZEROS = translated("Run self.{module} on zeros, output times zero, if there is no {name}")
+_RUN_ON_ZEROS = translated("Run self.{module} on zeros, output times zero, if there is no {name}")
 _SIZE = re.compile(r"\[(\d+(?:, \d+)*)\]$")
 
 
-def run_on_zeros(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+def dummy_input_fixes(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """``if pixels is not None: x = … self.tower(pixels) …`` gets an ``else`` that runs the tower too."""
     for side, _ in divergence.calls:
         sizes = {name: match[1] for name, kind in side.batch if (match := _SIZE.search(kind))}
@@ -20,16 +20,23 @@ def run_on_zeros(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
             script = script_at(run, guard.path)
             for branch in script.nodes(ast.If) if script is not None else ():
                 if script is not None and branch.lineno == guard.line:
-                    yield from _with_else(script, branch, sizes)
+                    yield from _add_else_fix(script, branch, sizes)
 
 
-def _with_else(script: Script, branch: ast.If, sizes: dict[str, str]) -> Iterator[Fix]:
+def _add_else_fix(script: Script, branch: ast.If, sizes: dict[str, str]) -> Iterator[Fix]:
     name = _tested_name(branch.test)
     statement = branch.body[-1]
     if name not in sizes or branch.orelse or not isinstance(statement, ast.Assign) or len(branch.body) != 1:
         return
     target = script.place(statement.targets[0]).text
-    call = next((each for each in ast.walk(statement.value) if isinstance(each, ast.Call) and _takes(each, name)), None)
+    call = next(
+        (
+            each
+            for each in ast.walk(statement.value)
+            if isinstance(each, ast.Call) and _is_submodule_call_with(each, name)
+        ),
+        None,
+    )
     if call is None or not isinstance(call.func, ast.Attribute):
         return
     zeros = f"torch.zeros({sizes[name]}, dtype={target}.dtype, device={target}.device)"
@@ -41,7 +48,7 @@ def _with_else(script: Script, branch: ast.If, sizes: dict[str, str]) -> Iterato
         return
     text = f"\n{outside}else:\n{inside}{target} = {target} + 0.0 * {script.place(call.func).text}({zeros}).sum()"
     edit = script.source.place(place.end, place.end).edit(text)
-    yield Hazard.fix(_ZEROS.format(module=call.func.attr, name=name), edit, safe=False)
+    yield Hazard.fix(_RUN_ON_ZEROS.format(module=call.func.attr, name=name), edit, safe=False)
 
 
 def _tested_name(test: ast.expr) -> str:
@@ -51,7 +58,7 @@ def _tested_name(test: ast.expr) -> str:
     return test.id if isinstance(test, ast.Name) else ""
 
 
-def _takes(call: ast.Call, name: str) -> bool:
+def _is_submodule_call_with(call: ast.Call, name: str) -> bool:
     """Whether it is ``self.module(name)``."""
     func = call.func
     of_self = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self"

@@ -6,15 +6,15 @@ from enum import Enum
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
-from gonogo.hazards.zero3._partitioned import cut_at, first_match
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match
 
 _INFLIGHT = Pattern(r"still have inflight params")
-_MAY_RAISE = Pattern(r"^$|raise RuntimeError|inflight")
-_STUCK = Pattern(r"\{'id': \d+, 'status': 'INFLIGHT'")
-_TRACE = Pattern(r"Invalidate trace cache @ step")
+_RAISING_LINE_PATTERN = Pattern(r"^$|raise RuntimeError|inflight")
+_INFLIGHT_STATUS_PATTERN = Pattern(r"\{'id': \d+, 'status': 'INFLIGHT'")
+_TRACE_INVALIDATED_PATTERN = Pattern(r"Invalidate trace cache @ step")
 _EVALUATING = Pattern(r"get_param_coordinator\(training=False\)")
 _TRAINING = Pattern(r"get_param_coordinator\(training=True\)")
-_AFTER_EVALUATION = Pattern(
+_EVALUATION_PATTERN = Pattern(
     r"(?i)evaluation_loop|\bevaluat(?:e|ion)\b|predict(?:ion)?_step|\.generate\(|generate_experience|_generate_sequence"
     r"|\bvalidat\w*|\bval_loop"
 )
@@ -27,16 +27,16 @@ class Cause(Enum):
     COORDINATORS = "a pass in evaluation mode left its prefetches to the other coordinator"
 
 
-def inflight(log: FailureLog) -> tuple[LoggedError | LineMatch, Mapping[Cause, Certainty]] | None:
+def find_inflight_error(log: FailureLog) -> tuple[LoggedError | LineMatch, Mapping[Cause, Certainty]] | None:
     """The error of parameters in flight and how sure each cause of it is, or None."""
-    evidence = first_match(log, _INFLIGHT, "RuntimeError") or cut_at(
-        log, "partitioned_param_coordinator.py", "reset_step", code=_MAY_RAISE
+    evidence = first_match(log, _INFLIGHT, "RuntimeError") or find_cut_traceback(
+        log, "partitioned_param_coordinator.py", "reset_step", code=_RAISING_LINE_PATTERN
     )
     if evidence is None:
-        stuck = next(log.errors_of("AssertionError", says=_STUCK), None)
+        stuck = next(log.errors_of("AssertionError", says=_INFLIGHT_STATUS_PATTERN), None)
         if stuck is None:
             return None
-        if not log.find(_AFTER_EVALUATION):
+        if not log.find(_EVALUATION_PATTERN):
             return stuck, {Cause.COORDINATORS: Certainty.POSSIBLE, Cause.DYNAMIC: Certainty.POSSIBLE}
         return stuck, {Cause.COORDINATORS: Certainty.LIKELY, Cause.DYNAMIC: Certainty.POSSIBLE}
     release = log.setup.release("deepspeed")
@@ -44,8 +44,8 @@ def inflight(log: FailureLog) -> tuple[LoggedError | LineMatch, Mapping[Cause, C
     coordinators = {Cause.COORDINATORS: Certainty.LIKELY, Cause.DYNAMIC: Certainty.POSSIBLE}
     if release is not None and release >= (0, 17):
         return evidence, {Cause.DYNAMIC: Certainty.LIKELY}
-    if log.find(_EVALUATING) and not log.find(_TRACE):
+    if log.find(_EVALUATING) and not log.find(_TRACE_INVALIDATED_PATTERN):
         return evidence, coordinators
-    if log.find(_TRACE) or log.find(_TRAINING):
+    if log.find(_TRACE_INVALIDATED_PATTERN) or log.find(_TRAINING):
         return evidence, dynamic
-    return evidence, coordinators if log.find(_AFTER_EVALUATION) else dynamic
+    return evidence, coordinators if log.find(_EVALUATION_PATTERN) else dynamic

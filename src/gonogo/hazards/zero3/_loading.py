@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from gonogo.evidence.script.script import Call, Script
-from gonogo.hazards.facts.zero_files import name_of
+from gonogo.hazards.facts.zero_usage import name_of
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-_NO_MODELS = ("Tokenizer", "Processor", "Config", "Extractor", "Scheduler", "Adapter", "Dataset")
+_NON_MODEL_CLASS_WORDS = ("Tokenizer", "Processor", "Config", "Extractor", "Scheduler", "Adapter", "Dataset")
 # Each of these makes the HfDeepSpeedConfig that from_pretrained looks for, or is handed one that was made.
-_TELLS = (
+_ZERO3_CONFIGURING_CALLS = (
     *("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "*.HfDeepSpeedConfig"),
     *("*.SFTConfig", "*.DPOConfig", "*.GRPOConfig", "*.PPOConfig", "*.KTOConfig", "*.ORPOConfig", "*.CPOConfig"),
     *("*.RLOOConfig", "*.OnlineDPOConfig", "*.GKDConfig", "*.RewardConfig", "*.PRMConfig"),
@@ -25,58 +25,61 @@ def model_loads(script: Script, *methods: str) -> Iterator[Call]:
     for call in script.calls(*(f"*.{method}" for method in methods or ("from_pretrained",))):
         owner = next((name for name in call.names if name.startswith(("transformers.", "trl."))), "")
         words = owner.split(".")
-        if len(words) < 3 or any(word in words[-2] for word in _NO_MODELS) or not words[-2][:1].isupper():
+        if len(words) < 3 or any(word in words[-2] for word in _NON_MODEL_CLASS_WORDS) or not words[-2][:1].isupper():
             continue
         yield call
 
 
 @lru_cache(maxsize=64)
-def tells_of_zero3(script: Script) -> tuple[Call, ...]:
+def zero3_configuring_calls(script: Script) -> tuple[Call, ...]:
     """Where a script makes the objects by which transformers learns of ZeRO-3."""
-    return tuple(script.calls(*_TELLS))
+    return tuple(script.calls(*_ZERO3_CONFIGURING_CALLS))
 
 
-def knows_zero3(script: Script, node: ast.AST) -> bool | None:
+def is_zero3_configured_at(script: Script, node: ast.AST) -> bool | None:
     """Whether transformers knows of ZeRO-3 where a node runs: surely, surely not yet, or not known."""
-    return _knows(script, node, _MAX_DEPTH)
+    return _is_configured_at(script, node, _MAX_DEPTH)
 
 
-def _knows(script: Script, node: ast.AST, depth: int) -> bool | None:
-    tells = tells_of_zero3(script)
+def _is_configured_at(script: Script, node: ast.AST, depth: int) -> bool | None:
+    tells = zero3_configuring_calls(script)
     if not tells and script.enclosing_function(node) is None:
         return None
     function = script.enclosing_function(node)
     at = getattr(node, "lineno", 0)
     here = [call for call in tells if script.enclosing_function(call.node) is function]
-    if any(call.line <= at and call.node is not node and not _in_branch(script, call.node, node) for call in here):
+    if any(
+        call.line <= at and call.node is not node and not _has_additional_condition(script, call.node, node)
+        for call in here
+    ):
         return True
     if function is None:
         return False if here else None
-    if _given_arguments(function):
+    if _has_training_arguments_parameter(function):
         return True
     if depth and tells and not function.name.startswith("__"):
-        known = {_knows(script, call.node, depth - 1) for call in _calls_of(script, function)}
+        known = {_is_configured_at(script, call.node, depth - 1) for call in _calls_of_function(script, function)}
         if known and (known != {None} or not here):
             return known.pop() if len(known) == 1 else None
     return False if here else None
 
 
-def _in_branch(script: Script, node: ast.AST, other: ast.AST) -> bool:
+def _has_additional_condition(script: Script, node: ast.AST, other: ast.AST) -> bool:
     """Whether a node stands under a condition that the other does not stand under."""
     tests = {ast.dump(test) for test in script.guarded_by(other)}
     return any(ast.dump(test) not in tests for test in script.guarded_by(node))
 
 
-def _given_arguments(function: _Function) -> bool:
+def _has_training_arguments_parameter(function: _Function) -> bool:
     arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
     return any(one.arg in ("training_args", "train_args", "training_arguments") for one in arguments)
 
 
-def _calls_of(script: Script, function: _Function) -> Iterator[Call]:
+def _calls_of_function(script: Script, function: _Function) -> Iterator[Call]:
     return script.calls(function.name, f"*.{function.name}")
 
 
-def variable_of(script: Script, node: ast.AST) -> str | None:
+def assigned_variable(script: Script, node: ast.AST) -> str | None:
     """The name, or ``self.name``, that holds what a call gives; None where it is no plain assignment."""
     statement = script.statement(node)
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and statement.value is node:
@@ -84,7 +87,7 @@ def variable_of(script: Script, node: ast.AST) -> str | None:
     return None
 
 
-def handed_to(script: Script, name: str, *patterns: str) -> bool:
+def is_passed_to(script: Script, name: str, *patterns: str) -> bool:
     """Whether a call of what the patterns name gets a variable as an argument."""
     for call in script.calls(*patterns):
         values = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]

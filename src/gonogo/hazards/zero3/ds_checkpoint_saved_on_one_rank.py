@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
-from gonogo.hazards.facts.all_ranks import outside_of_rank_test
-from gonogo.hazards.facts.rank_tests import lone_statement, on_one_rank
-from gonogo.hazards.facts.zero_files import is_engine, is_optional, text_of
+from gonogo.hazards.facts.divergence_fixes import fix_rank_conditional_call
+from gonogo.hazards.facts.rank_tests import on_one_rank, removable_rank_condition
+from gonogo.hazards.facts.zero_usage import is_behind_option, is_engine, text_of
 from gonogo.hazards.rule import (
     Certainty,
     Finding,
@@ -17,7 +17,7 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_ON_ALL = translated(
+_CALL_ON_ALL_RANKS = translated(
     "Move the call out of the condition: all ranks make it, and only rank 0 does the rest, such as printing"
 )
 
@@ -33,13 +33,13 @@ class DsCheckpointSavedOnOneRank(Hazard):
             return
         side, _ = divergence.rank_test
         if "save_checkpoint" in side.functions:
-            yield self.divergence_finding(divergence, side, cure=_ON_ALL, because=_REHEARSED)
+            yield self.divergence_finding(divergence, side, cure=_CALL_ON_ALL_RANKS, reason=_REHEARSED)
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """What one rank does, all do."""
         divergence = rank_divergence(record)
         if divergence is not None:
-            yield from outside_of_rank_test(divergence, run)
+            yield from fix_rank_conditional_call(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``save_checkpoint`` of an engine, or ``save_state`` of an accelerator, that one rank calls."""
@@ -59,7 +59,7 @@ class DsCheckpointSavedOnOneRank(Hazard):
             test = on_one_rank(script, call.node)
             if test is None:
                 continue
-            lone = lone_statement(script, call.node)
+            lone = removable_rank_condition(script, call.node)
             edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
             yield self.finding(
                 translated(
@@ -67,10 +67,10 @@ class DsCheckpointSavedOnOneRank(Hazard):
                     "hangs at its first checkpoint."
                 ).format(code=text_of(script, call.node.func) + "(…)"),
                 certainty=Certainty.LIKELY
-                if run.zero_stage == 0 or is_optional(script, call.node)
+                if run.zero_stage == 0 or is_behind_option(script, call.node)
                 else Certainty.CERTAIN,
                 severity=Severity.ERROR,
-                cure=_ON_ALL,
+                cure=_CALL_ON_ALL_RANKS,
                 spans=(call.place.span(), script.place(test).span(translated("only one rank gets here"))),
                 fixes=self.fix(translated("Save on all ranks"), edit, safe=False) if edit else None,
             )

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.zero_files import is_engine, stage_span, text_of
+from gonogo.hazards.facts.zero_usage import is_engine, stage_span, text_of
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 

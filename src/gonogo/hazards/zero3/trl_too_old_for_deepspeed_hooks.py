@@ -1,7 +1,7 @@
-from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Findings, Run, Script, translated
-from gonogo.hazards.zero3._online import gathering_trainers
+from gonogo.hazards.zero3._online_trainers import gathering_trainers
 
 
 class TrlTooOldForDeepspeedHooks(LoggedHazard):
@@ -19,5 +19,5 @@ class TrlTooOldForDeepspeedHooks(LoggedHazard):
                     "AttributeError."
                 ).format(trl=trl.get("< 0.16"), deepspeed=deepspeed.get(">= 0.16.4")),
                 cure=self.cures,
-                spans=(trl.span(), call.script.headline(call.node).span(), deepspeed.span(), stage_span(run)),
+                spans=(trl.span(), call.script.first_line_place(call.node).span(), deepspeed.span(), stage_span(run)),
             )

@@ -1,6 +1,6 @@
-from gonogo.hazards.facts.zero_files import gathered, stage_span, tests_the_stage, text_of
+from gonogo.hazards.facts.zero_usage import gathered, is_under_zero_condition, stage_span, text_of
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
-from gonogo.hazards.zero3._loading import knows_zero3
+from gonogo.hazards.zero3._loading import is_zero3_configured_at
 
 
 class Zero3AdapterMergedWhilePartitioned(Hazard):
@@ -9,9 +9,9 @@ class Zero3AdapterMergedWhilePartitioned(Hazard):
         if run.zero_stage != 3 or b".merge_" not in script.source.data:
             return
         for call in script.calls("*.merge_and_unload", "*.merge_adapter"):
-            if gathered(script, call.node) or tests_the_stage(script, call.node):
+            if gathered(script, call.node) or is_under_zero_condition(script, call.node):
                 continue
-            known = knows_zero3(script, call.node)
+            known = is_zero3_configured_at(script, call.node)
             if known is False or (known is None and not script.imports("deepspeed")):
                 continue
             yield self.finding(

@@ -3,12 +3,12 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
-from gonogo.hazards.facts.zero_files import TRAINERS, stage_span, tests_the_stage
+from gonogo.hazards.facts.zero_usage import TRAINERS, is_under_zero_condition, stage_span
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, translated
-from gonogo.hazards.zero3._empty_uses import AUXILIARY, Use, empty_uses
-from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
-from gonogo.hazards.zero3._partitioned import zero3
+from gonogo.hazards.zero3._empty_parameter_uses import AUXILIARY, UseOfEmptyParameter, find_empty_parameter_uses
+from gonogo.hazards.zero3._loading import is_zero3_configured_at, model_loads, zero3_configuring_calls
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
+from gonogo.hazards.zero3._zero3_in_log import zero3
 
 _OF_OTHERS = ("OSError", "ImportError", "ModuleNotFoundError", "FileNotFoundError", "KeyError", "OutOfMemoryError")
 _LOADING = ("from_pretrained", "partition_parameters.py", "_load_pretrained_model")
@@ -20,7 +20,7 @@ _CURE = (
         "set it again"
     ),
 )
-_SCORERS = (
+_METRIC_MODEL_CALLS = (
     *("bert_score.score", "bert_score.BERTScorer", "sentence_transformers.SentenceTransformer"),
     *("sentence_transformers.CrossEncoder", "comet.load_from_checkpoint", "transformers.pipeline"),
 )
@@ -30,10 +30,12 @@ _METRICS = ("bertscore", "perplexity")
 class Zero3AuxModelLoadedUnderZeroInit(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A metric that loads a model of its own, while a Trainer's arguments keep ZeRO-3 alive."""
-        if run.zero_stage != 3 or not tells_of_zero3(script):
+        if run.zero_stage != 3 or not zero3_configuring_calls(script):
             return
-        for call, what in _loads(script):
-            if tests_the_stage(script, call.node) or any("unset" in name for name in script.with_contexts(call.node)):
+        for call, what in _metric_model_loads(script):
+            if is_under_zero_condition(script, call.node) or any(
+                "unset" in name for name in script.with_contexts(call.node)
+            ):
                 continue
             yield self.finding(
                 translated(
@@ -49,7 +51,9 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight, or a failed load, in what computes the metrics."""
         found: list[tuple[LoggedError | LineMatch, Certainty]] = [
-            (use.evidence, use.causes[Use.AUXILIARY]) for use in empty_uses(log) if Use.AUXILIARY in use.causes
+            (use.evidence, use.causes[UseOfEmptyParameter.AUXILIARY])
+            for use in find_empty_parameter_uses(log)
+            if UseOfEmptyParameter.AUXILIARY in use.causes
         ]
         for mismatch in shape_mismatches(log):
             error = mismatch.evidence
@@ -76,19 +80,19 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
             )
 
 
-def _loads(script: Script) -> Iterator[tuple[Call, str]]:
+def _metric_model_loads(script: Script) -> Iterator[tuple[Call, str]]:
     """The calls by which a metric loads a model, and what it is called."""
     for call in script.calls("evaluate.load", "datasets.load_metric"):
         name = call.argument(0).string
         if name in _METRICS:
             yield call, name
-    for call in (*script.calls(*_SCORERS), *model_loads(script)):
+    for call in (*script.calls(*_METRIC_MODEL_CALLS), *model_loads(script)):
         function = script.enclosing_function(call.node)
         if function is None or not _is_metric(script, function.name):
             continue
         if call.method != "from_pretrained":
             yield call, call.name.rpartition(".")[2]
-        elif knows_zero3(script, call.node) is not False:
+        elif is_zero3_configured_at(script, call.node) is not False:
             yield call, call.name.split(".")[-2]
 
 

@@ -1,17 +1,17 @@
 import ast
 
-from gonogo.hazards.facts.zero_files import (
-    before_initialize,
+from gonogo.hazards.facts.zero_usage import (
     gathered,
+    is_before_deepspeed_initialize,
     is_engine,
     is_trained,
+    is_under_zero_condition,
     name_of,
     stage_span,
-    tests_the_stage,
     text_of,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
-from gonogo.hazards.zero3._loading import knows_zero3, model_loads, variable_of
+from gonogo.hazards.zero3._loading import assigned_variable, is_zero3_configured_at, model_loads
 
 
 class Zero3CopyOfPartitionedModel(Hazard):
@@ -21,7 +21,7 @@ class Zero3CopyOfPartitionedModel(Hazard):
             return
         for call in script.calls("copy.deepcopy"):
             model = call.node.args[0] if call.node.args else None
-            if model is None or gathered(script, call.node) or tests_the_stage(script, call.node):
+            if model is None or gathered(script, call.node) or is_under_zero_condition(script, call.node):
                 continue
             if not _is_partitioned(script, call.node, model):
                 continue
@@ -47,7 +47,7 @@ def _is_partitioned(script: Script, call: ast.Call, model: ast.expr) -> bool:
         return True
     name = name_of(model)
     for load in model_loads(script):
-        if variable_of(script, load.node) == name and load.line < call.lineno:
-            return knows_zero3(script, load.node) is True
+        if assigned_variable(script, load.node) == name and load.line < call.lineno:
+            return is_zero3_configured_at(script, load.node) is True
     own = next(script.calls("deepspeed.initialize"), None) is not None
-    return own and is_trained(script, name) and not before_initialize(script, call)
+    return own and is_trained(script, name) and not is_before_deepspeed_initialize(script, call)

@@ -1,6 +1,6 @@
-from gonogo.hazards.facts.zero_files import stage_span, tests_the_stage
+from gonogo.hazards.facts.zero_usage import is_under_zero_condition, stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
-from gonogo.hazards.zero3._loading import knows_zero3
+from gonogo.hazards.zero3._loading import is_zero3_configured_at
 
 
 class Zero3CreateReferenceModel(Hazard):
@@ -9,8 +9,8 @@ class Zero3CreateReferenceModel(Hazard):
         if run.zero_stage != 3 or b"create_reference_model" not in script.source.data:
             return
         for call in script.calls("trl.create_reference_model"):
-            known = knows_zero3(script, call.node)
-            if known is False or tests_the_stage(script, call.node):
+            known = is_zero3_configured_at(script, call.node)
+            if known is False or is_under_zero_condition(script, call.node):
                 continue
             yield self.finding(
                 translated(

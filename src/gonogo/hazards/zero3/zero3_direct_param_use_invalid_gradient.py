@@ -4,7 +4,14 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, places
 from gonogo.evidence.script.parameters import ParameterUse, parameter_uses
-from gonogo.hazards.facts.zero_files import has_peft, in_module, is_optional, stage_span, tests_the_stage, text_of
+from gonogo.hazards.facts.zero_usage import (
+    has_peft,
+    is_behind_option,
+    is_inside_module_class,
+    is_under_zero_condition,
+    stage_span,
+    text_of,
+)
 from gonogo.hazards.rule import (
     Certainty,
     Finding,
@@ -17,7 +24,7 @@ from gonogo.hazards.rule import (
     Text,
     translated,
 )
-from gonogo.hazards.zero3._partitioned import first_match, zero3
+from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
 
 _INVALID = Pattern(
     r"Function (\w{1,64}) returned an invalid gradient at index \d{1,4} - "
@@ -28,8 +35,8 @@ _LOGGED = Pattern(
     r"got \[[01]\] but expected shape compatible with \[\d[\d, ]*\]"
     r"|got \[\d[\d, ]*\] but expected shape compatible with \[0\])"
 )
-_DETACHED = frozenset({"item", "detach", "detach_", "data", "tolist", "numpy"})
-_SHOWS = frozenset({"print", "float", "int", "log", "info", "debug", "warning", "append", "add_scalar"})
+_DETACHING_ATTRIBUTES = frozenset({"item", "detach", "detach_", "data", "tolist", "numpy"})
+_LOGGING_FUNCTIONS = frozenset({"print", "float", "int", "log", "info", "debug", "warning", "append", "add_scalar"})
 _MAX_DEPTH = 4
 _CURE = (
     translated("Remove the term from the loss: under ZeRO-3 not all parameters need to take part in it"),
@@ -48,17 +55,17 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         for use in script.once(parameter_uses):
             if use.kind == "passed" or use.gathered or use.no_grad or use.registered or use.own:
                 continue
-            if use.kind == "weight-reduced" and in_module(script, use.node):
+            if use.kind == "weight-reduced" and is_inside_module_class(script, use.node):
                 continue
-            where = _becomes_loss(script, use)
-            if where is None or tests_the_stage(script, use.node):
+            where = _find_loss_statement(script, use)
+            if where is None or is_under_zero_condition(script, use.node):
                 continue
             yield self._term(script, run, use, where)
 
-    def _term(self, script: Script, run: Run, use: ParameterUse, where: ast.stmt) -> Finding:
-        direct = use.zero is not None or where is use.statement
+    def _term(self, script: Script, run: Run, use: ParameterUse, loss_statement: ast.stmt) -> Finding:
+        direct = use.zero is not None or loss_statement is use.statement
         edits = use.zero.removal(script) if use.zero is not None else ()
-        small = has_peft(run) or is_optional(script, use.node)
+        small = has_peft(run) or is_behind_option(script, use.node)
         fix = self.fix(translated("Remove the term that is multiplied by zero from the loss"), *edits, safe=False)
         return self.finding(
             translated(
@@ -70,7 +77,9 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
             cure=_CURE,
             spans=(
                 script.place(use.node).span(translated("empty under ZeRO-3")),
-                script.place(where).span(translated("the loss includes it")) if where is not use.statement else None,
+                script.place(loss_statement).span(translated("the loss includes it"))
+                if loss_statement is not use.statement
+                else None,
                 stage_span(run),
             ),
             fixes=fix if edits else None,
@@ -142,7 +151,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         )
 
 
-def _becomes_loss(script: Script, use: ParameterUse) -> ast.stmt | None:
+def _find_loss_statement(script: Script, use: ParameterUse) -> ast.stmt | None:
     """The statement by which a use becomes part of a loss; None where it is but shown or not used for one."""
     if use.zero is not None:
         return use.zero.statements[-1] if use.zero.statements else use.statement
@@ -156,12 +165,12 @@ def _is_detached(script: Script, node: ast.expr) -> bool:
     for each in script.ancestors(node):
         if isinstance(each, ast.stmt):
             return False
-        if isinstance(each, ast.Attribute) and each.attr in _DETACHED:
+        if isinstance(each, ast.Attribute) and each.attr in _DETACHING_ATTRIBUTES:
             return True
         if isinstance(each, ast.Call) and child is not each.func:
             func = each.func
             name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
-            if name in _SHOWS:
+            if name in _LOGGING_FUNCTIONS:
                 return True
         child = each
     return False
@@ -174,7 +183,7 @@ def _loss_of(script: Script, statement: ast.stmt, depth: int) -> ast.stmt | None
             return None
         if "loss" in function.name:
             return statement
-        return _loss_of_calls(script, function.name, depth)
+        return _find_loss_from_calls(script, function.name, depth)
     names = list(_bound(statement))
     if any("loss" in name.lower() for name in names):
         return statement
@@ -193,7 +202,7 @@ def _loss_of(script: Script, statement: ast.stmt, depth: int) -> ast.stmt | None
     return None
 
 
-def _loss_of_calls(script: Script, name: str, depth: int) -> ast.stmt | None:
+def _find_loss_from_calls(script: Script, name: str, depth: int) -> ast.stmt | None:
     """The loss that the answer of one of the script's functions becomes part of."""
     for call in script.calls(name, f"*.{name}") if depth else ():
         where = script.statement(call.node)

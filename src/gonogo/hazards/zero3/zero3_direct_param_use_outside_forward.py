@@ -2,27 +2,27 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.script.parameters import parameter_uses
-from gonogo.hazards.facts.zero_files import (
-    before_initialize,
-    in_module,
+from gonogo.hazards.facts.zero_usage import (
+    is_before_deepspeed_initialize,
+    is_behind_option,
     is_engine,
-    is_optional,
+    is_inside_module_class,
     is_trained,
+    is_under_zero_condition,
     name_of,
     root_of,
     stage_span,
-    tests_the_stage,
     text_of,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text, translated
-from gonogo.hazards.zero3._empty_uses import Use, empty_uses
+from gonogo.hazards.zero3._empty_parameter_uses import UseOfEmptyParameter, find_empty_parameter_uses
 
 _CURE = (
     translated("Call the module instead of reading its weight, or compute with the weight inside the model's forward"),
     translated("Outside a forward, gather it on all ranks: with deepspeed.zero.GatheredParameters([weight])"),
 )
-_MULTIPLIES = ("linear", "embedding", "matmul", "mm", "bmm", "einsum", "@")
-_COMPUTES = (*_MULTIPLIES, "normalize", "cosine_similarity", "mse_loss", "cat", "stack", "dist", "cdist", "addmm")
+_MATMUL_FUNCTIONS = ("linear", "embedding", "matmul", "mm", "bmm", "einsum", "@")
+_COMPUTES = (*_MATMUL_FUNCTIONS, "normalize", "cosine_similarity", "mse_loss", "cat", "stack", "dist", "cdist", "addmm")
 
 
 class Zero3DirectParamUseOutsideForward(Hazard):
@@ -31,15 +31,25 @@ class Zero3DirectParamUseOutsideForward(Hazard):
         if run.zero_stage != 3:
             return
         for use in script.once(parameter_uses):
-            if use.kind != "passed" or use.gathered or use.registered or use.own or in_module(script, use.node):
+            if (
+                use.kind != "passed"
+                or use.gathered
+                or use.registered
+                or use.own
+                or is_inside_module_class(script, use.node)
+            ):
                 continue
             operator = _operator(script, use.node)
-            if operator is None or tests_the_stage(script, use.node) or before_initialize(script, use.node):
+            if (
+                operator is None
+                or is_under_zero_condition(script, use.node)
+                or is_before_deepspeed_initialize(script, use.node)
+            ):
                 continue
             root = root_of(use.module)
             function = script.enclosing_function(use.node)
             handed = function is not None and function.name == "compute_loss" and name_of(root) == "model"
-            sure = not is_optional(script, use.node) and (
+            sure = not is_behind_option(script, use.node) and (
                 handed or is_trained(script, name_of(root)) or is_engine(script, root)
             )
             yield self.finding(
@@ -48,7 +58,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                     "forward runs: ZeRO-3 has "
                     "partitioned it, and it is an empty tensor of shape [0]."
                 ).format(code=text_of(script, use.node), module=text_of(script, use.module), operator=operator),
-                certainty=Certainty.CERTAIN if sure and operator in _MULTIPLIES else Certainty.LIKELY,
+                certainty=Certainty.CERTAIN if sure and operator in _MATMUL_FUNCTIONS else Certainty.LIKELY,
                 cure=_CURE,
                 spans=(script.place(use.node).span(), stage_span(run)),
                 confirm=() if sure else (translated("The module belongs to the model that is trained"),),
@@ -56,11 +66,11 @@ class Zero3DirectParamUseOutsideForward(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A shape of an empty parameter, surest where the frame that reads it is no layer of torch."""
-        for use in empty_uses(log):
-            certainty = use.causes.get(Use.DIRECT)
+        for use in find_empty_parameter_uses(log):
+            certainty = use.causes.get(UseOfEmptyParameter.DIRECT)
             if certainty is None:
                 continue
-            place = use.users_place
+            place = use.user_code_location
             yield self.log_finding(
                 use.evidence,
                 translated(

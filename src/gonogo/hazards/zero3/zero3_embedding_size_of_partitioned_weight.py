@@ -1,8 +1,8 @@
 import ast
 
-from gonogo.hazards.facts.zero_files import gathered, stage_span, tests_the_stage, text_of
+from gonogo.hazards.facts.zero_usage import gathered, is_under_zero_condition, stage_span, text_of
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
-from gonogo.hazards.zero3._loading import knows_zero3
+from gonogo.hazards.zero3._loading import is_zero3_configured_at
 
 
 class Zero3EmbeddingSizeOfPartitionedWeight(Hazard):
@@ -12,9 +12,9 @@ class Zero3EmbeddingSizeOfPartitionedWeight(Hazard):
             return
         for node in script.nodes(ast.Subscript):
             found = _layer(script, node)
-            if found is None or gathered(script, node) or tests_the_stage(script, node):
+            if found is None or gathered(script, node) or is_under_zero_condition(script, node):
                 continue
-            if knows_zero3(script, node) is False:
+            if is_zero3_configured_at(script, node) is False:
                 continue
             layer, method = found
             edit = script.replacing(node, text_of(script, layer, 500) + ".num_embeddings")

@@ -2,10 +2,10 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.script.identifiers import same_code
-from gonogo.hazards.facts.zero_files import stage_span, text_of
+from gonogo.hazards.facts.zero_usage import stage_span, text_of
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
-_WRITES = frozenset(
+_IN_PLACE_METHODS = frozenset(
     {
         *("copy_", "fill_", "zero_", "normal_", "uniform_", "add_", "sub_", "mul_", "div_", "lerp_", "clamp_"),
         *("trunc_normal_", "index_copy_", "masked_fill_"),
@@ -25,7 +25,7 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
             block = script.statement(call.node)
             if not isinstance(block, (ast.With, ast.AsyncWith)):
                 continue
-            change = next(_changes(script, block, call.node.args[0]), None)
+            change = next(_find_writes(script, block, call.node.args[0]), None)
             if change is None:
                 continue
             edit = script.setting_keyword(call, "modifier_rank", "0")
@@ -42,11 +42,11 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
             )
 
 
-def _changes(script: Script, block: ast.With | ast.AsyncWith, gathered: ast.expr) -> Iterator[ast.AST]:
+def _find_writes(script: Script, block: ast.With | ast.AsyncWith, gathered_expr: ast.expr) -> Iterator[ast.AST]:
     """The statements and calls of a block that write into what it has gathered."""
-    names = {each.id for each in ast.walk(gathered) if isinstance(each, ast.Name)}
+    names = {each.id for each in ast.walk(gathered_expr) if isinstance(each, ast.Name)}
     names.discard("self")
-    paths = [each for each in ast.walk(gathered) if isinstance(each, ast.Attribute)]
+    paths = [each for each in ast.walk(gathered_expr) if isinstance(each, ast.Attribute)]
     for loop in ast.walk(block):
         if isinstance(loop, ast.For) and names & {
             each.id for each in ast.walk(loop.iter) if isinstance(each, ast.Name)
@@ -66,7 +66,7 @@ def _written_target(script: Script, node: ast.AST) -> ast.expr | None:
     if isinstance(node, ast.Call):
         if script.call_at(node).name.startswith("torch.nn.init."):
             return node.args[0] if node.args else None
-        return node.func.value if isinstance(node.func, ast.Attribute) and node.func.attr in _WRITES else None
+        return node.func.value if isinstance(node.func, ast.Attribute) and node.func.attr in _IN_PLACE_METHODS else None
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
     for target in targets:
         if isinstance(target, ast.Subscript) or (isinstance(target, ast.Attribute) and target.attr == "data"):

@@ -1,12 +1,19 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.log.stall import STALL_WORDS, stall_of
+from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.finding.divergence import Side
-from gonogo.hazards.facts.zero_files import gathered, is_engine, is_trained, name_of, stage_span, tests_the_stage
+from gonogo.hazards.facts.zero_usage import (
+    gathered,
+    is_engine,
+    is_trained,
+    is_under_zero_condition,
+    name_of,
+    stage_span,
+)
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, RehearsalRecord, Run, Script, translated
-from gonogo.hazards.zero3._loading import tells_of_zero3
+from gonogo.hazards.zero3._loading import zero3_configuring_calls
 
 _CURE = (
     translated("model.generate(..., synced_gpus=True), and the same number of calls on every rank"),
@@ -17,25 +24,25 @@ _CURE = (
 )
 
 
-_GENERATES_IN_CODE = (
+_GENERATION_FRAMES = (
     "transformers/generation",
     "generation_utils.py",
     ".generate(",
     "prediction_step",
     "trainer_seq2seq",
 )
-_GENERATES = frozenset({"generate", "_sample", "_beam_search", "_greedy_search"})
+_GENERATION_METHODS = frozenset({"generate", "_sample", "_beam_search", "_greedy_search"})
 _REHEARSED = translated(
     "Each token needs the weights of all ranks, and a rank that has finished generating leaves the others "
     "waiting in the gather."
 )
 
-_UNEQUALLY_OFTEN = translated(
+_UNEQUAL_GENERATE_CALLS = translated(
     "Each token needs the weights of all ranks, but the ranks do not call generate equally often: one with no "
     "prompts left leaves the others waiting in the gather. synced_gpus=True helps within a call of generate, not "
     "here."
 )
-_EQUALLY_OFTEN = (
+_EQUAL_GENERATE_CALLS_CURES = (
     translated(
         "Call generate the same number of times on every rank: agree on the maximum (all_reduce of the number of "
         "prompts with MAX), and let a rank with fewer prompts answer its last one again"
@@ -50,30 +57,35 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         divergence = rank_divergence(record)
         if divergence is None:
             return
-        generating = [side for side in divergence.sides if _GENERATES & set(side.functions)]
+        generating = [side for side in divergence.sides if _GENERATION_METHODS & set(side.functions)]
         if not generating or divergence.zero_stage != 3:
             return
-        side = divergence.telling_side(*generating)
-        often = len(generating) < len(divergence.sides) and _has_just_come(side)
-        cure, because = (_EQUALLY_OFTEN, _UNEQUALLY_OFTEN) if often else (_CURE, _REHEARSED)
-        yield self.divergence_finding(divergence, side, cure=cure, because=because)
+        side = divergence.most_informative_side(*generating)
+        often = len(generating) < len(divergence.sides) and _is_first_generate_call(side)
+        cure, because = (_EQUAL_GENERATE_CALLS_CURES, _UNEQUAL_GENERATE_CALLS) if often else (_CURE, _REHEARSED)
+        yield self.divergence_finding(divergence, side, cure=cure, reason=because)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """``generate`` with ``synced_gpus=False``, or without it where transformers can't see ZeRO-3."""
         if run.zero_stage != 3 or b".generate(" not in script.source.data or run.world_size == 1:
             return
-        seen = any(tells_of_zero3(one) for one in run.scripts)
+        seen = any(zero3_configuring_calls(one) for one in run.scripts)
         old = run.environment.within("transformers", "<4.28")
         for call in script.calls("*.generate"):
             synced = call.keyword("synced_gpus")
-            if gathered(script, call.node) or tests_the_stage(script, call.node) or synced.unknown or synced.truth:
+            if (
+                gathered(script, call.node)
+                or is_under_zero_condition(script, call.node)
+                or synced.unknown
+                or synced.truth
+            ):
                 continue
             if synced.known and synced.truth is False:
-                yield self._file_finding(call, run, off=True)
-            elif synced.absent and (not seen or old) and _is_of_engine(script, call):
-                yield self._file_finding(call, run, off=False)
+                yield self._file_finding(call, run, is_disabled=True)
+            elif synced.absent and (not seen or old) and _is_engine_call(script, call):
+                yield self._file_finding(call, run, is_disabled=False)
 
-    def _file_finding(self, call: Call, run: Run, *, off: bool) -> Finding:
+    def _file_finding(self, call: Call, run: Run, *, is_disabled: bool) -> Finding:
         edit = call.script.setting_keyword(call, "synced_gpus", "True")
         place = call.keyword_place("synced_gpus")
         return self.finding(
@@ -82,7 +94,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
                 "the others waiting in the gather."
             ).format(
                 why=translated("generate runs under ZeRO-3 with synced_gpus=False")
-                if off
+                if is_disabled
                 else translated(
                     "generate runs under ZeRO-3 without synced_gpus=True, and transformers does not know about "
                     "ZeRO-3 here"
@@ -91,7 +103,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
             certainty=Certainty.LIKELY,
             cure=_CURE,
             spans=((place or call.place).span(), stage_span(run)),
-            fixes=self.fix(translated("Pass synced_gpus=True"), edit, safe=off) if edit else None,
+            fixes=self.fix(translated("Pass synced_gpus=True"), edit, safe=is_disabled) if edit else None,
             confirm=translated("The ranks' texts differ in length"),
         )
 
@@ -99,10 +111,10 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A stall under ZeRO-3 inside generate."""
-        stall = stall_of(log)
+        stall = find_stall(log)
         if stall is None or not stall.gathers_parameters:
             return
-        if not log.passes(*_GENERATES_IN_CODE) or log.setup.mentions(r"synced_gpus\s*=\s*True"):
+        if not log.passes(*_GENERATION_FRAMES) or log.setup.mentions(r"synced_gpus\s*=\s*True"):
             return
         yield self.log_finding(
             stall.evidence,
@@ -116,7 +128,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         )
 
 
-def _has_just_come(side: Side) -> bool:
+def _is_first_generate_call(side: Side) -> bool:
     """Whether a side's call is the first of its ``generate``.
 
     Within one there are gathers alone; with ``synced_gpus`` the ranks also ask each other, at its end too, whether any
@@ -125,7 +137,7 @@ def _has_just_come(side: Side) -> bool:
     return bool(side.before) and not side.before[-1].operator.startswith("allgather")
 
 
-def _is_of_engine(script: Script, call: Call) -> bool:
+def _is_engine_call(script: Script, call: Call) -> bool:
     receiver = call.receiver
     if receiver is None or next(script.calls("deepspeed.initialize"), None) is None:
         return False

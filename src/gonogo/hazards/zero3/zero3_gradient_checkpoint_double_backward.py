@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
-from gonogo.hazards.zero3._checkpointing import recomputed_twice
-from gonogo.hazards.zero3._partitioned import cut_at
+from gonogo.hazards.zero3._checkpointing import double_recomputation_findings
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback
 
 _CURE = (
     translated('gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing'),
@@ -15,14 +15,14 @@ _ASSERTED = Pattern(
 )
 _NAMED = Pattern(r"params_in_ipg_bucket")
 _BACKWARD = Pattern(r"optimizer\.backward\(loss")
-_REDUCING = ("reduce_and_partition_ipg_grads", "reduce_independent_p_g_buckets")
+_GRADIENT_REDUCTION_FUNCTIONS = ("reduce_and_partition_ipg_grads", "reduce_independent_p_g_buckets")
 
 
 class Zero3GradientCheckpointDoubleBackward(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """The model run twice for one loss, under reentrant checkpointing and ZeRO-3."""
         if run.zero_stage == 3:
-            yield from recomputed_twice(
+            yield from double_recomputation_findings(
                 self, script, run, "assert len(set(p.ds_id for p in params_in_ipg_bucket))", _CURE
             )
 
@@ -34,14 +34,20 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
             last = error.innermost
             if last and "stage3.py" in last.path and (_NAMED.search(last.code) or _ASSERTED.search(last.code)):
                 evidence = error
-            elif last and "stage3.py" in last.path and not error.message and error.passes(*_REDUCING):
+            elif (
+                last and "stage3.py" in last.path and not error.message and error.passes(*_GRADIENT_REDUCTION_FUNCTIONS)
+            ):
                 evidence, certainty = error, Certainty.LIKELY
-        if evidence is None and (cut := cut_at(log, "zero/stage3.py", code=_NAMED)):
+        if evidence is None and (cut := find_cut_traceback(log, "zero/stage3.py", code=_NAMED)):
             evidence, certainty = cut, Certainty.LIKELY
         if evidence is None and (evidence := log.find(_ASSERTED) or log.find(_NAMED)):
             certainty = Certainty.LIKELY if log.has("AssertionError") else Certainty.POSSIBLE
         bare = any(not (error.frames or error.message) for error in log.errors_of("AssertionError"))
-        if evidence is None and bare and (cut := cut_at(log, "deepspeed/runtime/engine.py", code=_BACKWARD)):
+        if (
+            evidence is None
+            and bare
+            and (cut := find_cut_traceback(log, "deepspeed/runtime/engine.py", code=_BACKWARD))
+        ):
             evidence, certainty = cut, Certainty.POSSIBLE  # another rank's last line, and this one's frames
         if evidence is None:
             return

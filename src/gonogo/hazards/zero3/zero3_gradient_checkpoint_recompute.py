@@ -1,15 +1,15 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.facts.zero_files import has_peft, stage_span
+from gonogo.hazards.facts.zero_usage import has_peft, stage_span
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Run, translated
 from gonogo.hazards.zero3._checkpointing import checkpointing
-from gonogo.hazards.zero3._partitioned import cut_at, zero3
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, zero3
 
 _DIFFERS = Pattern(
     r"(?:Recomputed values for the following tensors\s+)?have different metadata than during the forward"
 )
 _NUMBER = Pattern(r"A different number of tensors was saved during the original forward and recomputation")
 _EMPTY = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[0\]")
-_FULL = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[[^\]]*\]")
+_RECOMPUTED_SHAPE_PATTERN = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[[^\]]*\]")
 _LORA = Pattern(r"(?i)\blora\b|\bpeft\b|lora_[AB]|adapter")
 _FSDP = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "torch/distributed/_composable")
 _CURE = (
@@ -49,12 +49,12 @@ class Zero3GradientCheckpointRecompute(Hazard):
         evidence = evidence or empty
         on = zero3(log)
         if evidence is None:
-            if found := _without_message(log, on):
+            if found := _find_without_shapes(log, on):
                 yield self._found(*found)
             return
         if empty:
             certainty = Certainty.LIKELY if on is False else Certainty.CERTAIN
-        elif log.find(_FULL) or on is False or log.passes(*_FSDP):
+        elif log.find(_RECOMPUTED_SHAPE_PATTERN) or on is False or log.passes(*_FSDP):
             return
         else:
             certainty = Certainty.LIKELY if on or log.find(_LORA) else Certainty.POSSIBLE
@@ -73,11 +73,11 @@ class Zero3GradientCheckpointRecompute(Hazard):
         )
 
 
-def _without_message(log: FailureLog, on: bool | None) -> tuple[LoggedError, Certainty] | None:
+def _find_without_shapes(log: FailureLog, zero3_is_on: bool | None) -> tuple[LoggedError, Certainty] | None:
     """A message that names no shapes, or a traceback that was cut."""
-    if on and (error := next(log.errors_of("CheckpointError", says=_NUMBER), None)):
+    if zero3_is_on and (error := next(log.errors_of("CheckpointError", says=_NUMBER), None)):
         return error, Certainty.POSSIBLE
-    if on is False or log.passes(*_FSDP):
+    if zero3_is_on is False or log.passes(*_FSDP):
         return None
-    cut = cut_at(log, "torch/utils/checkpoint.py", "check_recomputed_tensors_match")
-    return (cut, Certainty.LIKELY if on else Certainty.POSSIBLE) if cut else None
+    cut = find_cut_traceback(log, "torch/utils/checkpoint.py", "check_recomputed_tensors_match")
+    return (cut, Certainty.LIKELY if zero3_is_on else Certainty.POSSIBLE) if cut else None

@@ -1,8 +1,8 @@
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
-from gonogo.hazards.zero3._online import gathering_trainers
-from gonogo.hazards.zero3._partitioned import cut_at, first_match, zero3
+from gonogo.hazards.zero3._online_trainers import gathering_trainers
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match, zero3
 
 _NO_OPTIMIZER = Pattern(
     r"'\w*(?:For(?:Causal|Conditional|Sequence|Masked|Seq2Seq)\w*|PeftModel\w*|LMHead\w*|WithValueHead"
@@ -12,7 +12,7 @@ _NO_OPTIMIZER = Pattern(
 _ANY_MODEL = Pattern(r"'\w*Model' object has no attribute 'optimizer'")
 _RL = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|online[-_ ]?dpo|\bGKD")
 _READS_OPTIMIZER = Pattern(r"\.optimizer\b")
-_GENERATION = ("unwrap_model_for_generation", "remove_hooks", "add_hooks", "trl/models/utils.py")
+_GENERATION_FRAMES = ("unwrap_model_for_generation", "remove_hooks", "add_hooks", "trl/models/utils.py")
 _CURE = (
     translated('pip install "trl>=0.29" (0.16 is the first without this fault)'),
     translated("Until then set ds3_gather_for_generation=False, or pass the wrapped model (self.model_wrapped)"),
@@ -35,7 +35,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
                 ).format(trl=trl.get("< 0.15")),
                 certainty=Certainty.LIKELY,
                 cure=_CURE,
-                spans=(trl.span(), call.script.headline(call.node).span(), stage_span(run)),
+                spans=(trl.span(), call.script.first_line_place(call.node).span(), stage_span(run)),
                 confirm=translated("It generates before the first step"),
             )
 
@@ -47,7 +47,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
         )
         confirm = (translated("The frames show trl/models/utils.py, remove_hooks or add_hooks"),)
         if evidence := first_match(log, _NO_OPTIMIZER, "AttributeError"):
-            framed = isinstance(evidence, LoggedError) and evidence.passes(*_GENERATION)
+            framed = isinstance(evidence, LoggedError) and evidence.passes(*_GENERATION_FRAMES)
             if framed:
                 certainty = Certainty.CERTAIN
             elif isinstance(evidence, LoggedError) and evidence.frames and not evidence.passes("trl/"):
@@ -57,5 +57,5 @@ class Zero3HooksOnUnwrappedModel(Hazard):
                 likely = stage3 or log.find(_RL) or not log.find(_ANY_MODEL)
                 certainty = Certainty.LIKELY if likely and stage3 is not False else Certainty.POSSIBLE
             yield self.log_finding(evidence, cause, cure=_CURE, certainty=certainty, confirm=confirm)
-        elif cut := cut_at(log, "trl/models/utils.py", "remove_hooks", "add_hooks", code=_READS_OPTIMIZER):
+        elif cut := find_cut_traceback(log, "trl/models/utils.py", "remove_hooks", "add_hooks", code=_READS_OPTIMIZER):
             yield self.log_finding(cut, cause, cure=_CURE, certainty=Certainty.LIKELY, confirm=confirm)

@@ -1,9 +1,15 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.zero_files import in_module, names_self, stage_span, tests_the_stage, text_of
+from gonogo.hazards.facts.zero_usage import (
+    is_inside_module_class,
+    is_under_zero_condition,
+    mentions_self,
+    stage_span,
+    text_of,
+)
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
-from gonogo.hazards.zero3._inflight import Cause, inflight
+from gonogo.hazards.zero3._inflight import Cause, find_inflight_error
 
 
 class Zero3InflightParamsDynamicGraph(Hazard):
@@ -13,12 +19,12 @@ class Zero3InflightParamsDynamicGraph(Hazard):
             return
         for node in script.nodes(ast.Call):
             function = script.enclosing_function(node)
-            if function is None or function.name != "forward" or not in_module(script, node):
+            if function is None or function.name != "forward" or not is_inside_module_class(script, node):
                 continue
             tests = script.guarded_by(node)
-            if not tests or not _runs_a_module(script, node) or tests_the_stage(script, node):
+            if not tests or not _runs_a_module(script, node) or is_under_zero_condition(script, node):
                 continue
-            chance = next((one for one in tests if _by_chance(script, one)), None)
+            chance = next((one for one in tests if _is_random(script, one)), None)
             if chance is None:
                 continue
             yield self.finding(
@@ -41,7 +47,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """Parameters in flight, where no pass in evaluation mode explains them."""
-        found = inflight(log)
+        found = find_inflight_error(log)
         if found is None or Cause.DYNAMIC not in found[1]:
             return
         evidence, causes = found
@@ -62,7 +68,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
         )
 
 
-_RANDOM = (
+_RANDOM_FUNCTIONS = (
     "random.random",
     "random.uniform",
     "numpy.random.rand",
@@ -76,9 +82,9 @@ _RANDOM = (
 )
 
 
-def _by_chance(script: Script, test: ast.expr) -> bool:
+def _is_random(script: Script, test: ast.expr) -> bool:
     return any(
-        isinstance(each, ast.Call) and script.call_at(each).name in _RANDOM
+        isinstance(each, ast.Call) and script.call_at(each).name in _RANDOM_FUNCTIONS
         for each in ast.walk(test)
         if each in script.index.parents
     )
@@ -94,7 +100,7 @@ def _runs_a_module(script: Script, node: ast.Call) -> bool:
         loop = script.enclosing_loop(node)
         while isinstance(loop, ast.For):
             names = [each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)]
-            if func.id in names and names_self(loop.iter):
+            if func.id in names and mentions_self(loop.iter):
                 return True
             loop = script.enclosing_loop(loop)
     return False

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
-from gonogo.hazards.zero3._inflight import Cause, inflight
+from gonogo.hazards.zero3._inflight import Cause, find_inflight_error
 
 _CURE = (
     translated('pip install "deepspeed>=0.15.4" (PR #6662 uses one coordinator for both)'),
@@ -38,7 +38,7 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """Parameters in flight in the evaluation's coordinator, or after a pass in evaluation mode."""
-        found = inflight(log)
+        found = find_inflight_error(log)
         if found is None or Cause.COORDINATORS not in found[1]:
             return
         evidence, causes = found

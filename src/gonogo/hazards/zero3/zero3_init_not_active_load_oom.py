@@ -2,7 +2,7 @@ import ast
 import re
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import (
     Call,
     Certainty,
@@ -16,8 +16,8 @@ from gonogo.hazards.rule import (
     Text,
     translated,
 )
-from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
-from gonogo.hazards.zero3._partitioned import first_match, zero3
+from gonogo.hazards.zero3._loading import is_zero3_configured_at, model_loads, zero3_configuring_calls
+from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
 
 _REFUSED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
 _LOADING = Pattern(r"Loading checkpoint shards|Loading weights|Loading pipeline components|from_pretrained")
@@ -29,7 +29,7 @@ _KILLED = Pattern(
     r"|(?:CPU|host|system)(?: RAM| memory)? (?:OOM|out of memory)|CPU OOM|内存(?:溢出|不足|爆)"
 )
 _STEPPED = Pattern(r"'loss': |\bloss[:=] ?\d|\*{3,} Running training")
-_ACTIVE = Pattern(r"(?i)activating zero\.init")
+_ZERO_INIT_ACTIVE_PATTERN = Pattern(r"(?i)activating zero\.init")
 _CURE = (
     translated("Create TrainingArguments, or an HfDeepSpeedConfig that you keep, before from_pretrained"),
     translated("accelerate: zero3_init_flag: true; without transformers: with deepspeed.zero.Init(): around the model"),
@@ -54,9 +54,9 @@ class Zero3InitNotActiveLoadOom(Hazard):
                     None,
                 )
         for call in model_loads(script):
-            if knows_zero3(script, call.node) is not False or call.keyword("quantization_config").known:
+            if is_zero3_configured_at(script, call.node) is not False or call.keyword("quantization_config").known:
                 continue
-            first = next((one for one in tells_of_zero3(script) if one.line > call.line), None)
+            first = next((one for one in zero3_configuring_calls(script) if one.line > call.line), None)
             if first is None or "Accelerator" in first.name:
                 continue
             yield self._file_finding(
@@ -87,7 +87,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
         if evidence := first_match(log, _REFUSED, "ValueError"):
             yield self._found(evidence, Certainty.LIKELY)
             return
-        if log.find(_ACTIVE):
+        if log.find(_ZERO_INIT_ACTIVE_PATTERN):
             return
         stage3 = zero3(log)
         if not stage3:
@@ -113,9 +113,9 @@ class Zero3InitNotActiveLoadOom(Hazard):
         )
 
 
-def _was_loading(log: FailureLog, killed: LineMatch) -> bool:
+def _was_loading(log: FailureLog, kill_line: LineMatch) -> bool:
     """True where the last that the run did before it was killed was to load a model."""
-    for line in reversed(log.lines_before(killed.line, 200)):
+    for line in reversed(log.lines_before(kill_line.line, 200)):
         if _STEPPED.search(line.text):
             return False
         if _LOADING.search(line.text):

@@ -2,24 +2,30 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
-from gonogo.evidence.log.truncated_traceback import cut_in
-from gonogo.hazards.facts.zero_files import gathered, in_module, stage_span, tests_the_stage, text_of
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
+from gonogo.hazards.facts.zero_usage import (
+    gathered,
+    is_inside_module_class,
+    is_under_zero_condition,
+    stage_span,
+    text_of,
+)
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, translated
-from gonogo.hazards.zero3._empty_uses import AUXILIARY, INITIALIZING, RESIZING
-from gonogo.hazards.zero3._loading import knows_zero3
-from gonogo.hazards.zero3._partitioned import cut_at, first_match, zero3
+from gonogo.hazards.zero3._empty_parameter_uses import AUXILIARY, INIT_FUNCTIONS, RESIZE_FUNCTIONS
+from gonogo.hazards.zero3._loading import is_zero3_configured_at
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match, zero3
 
-_NO_ROW = Pattern(r"index \d+ is out of bounds for dimension 0 with size [01]\b")
+_INDEX_OUT_OF_BOUNDS_PATTERN = Pattern(r"index \d+ is out of bounds for dimension 0 with size [01]\b")
 _REFUSED = Pattern(
     r"index \d+ is out of bounds for dimension 0 with size [01]\b|[Pp]adding_idx|fewer than 2 dimensions"
     r"|expected to be in range of \[-1, 0\]|size of tensor [ab] \(0\)|existing size \(0\)|\[0\]"
 )
-_WHILE_MADE = ("torch/utils/_device.py", "torch/overrides.py", "torch/_dynamo/")
+_WRAPPER_PATHS = ("torch/utils/_device.py", "torch/overrides.py", "torch/_dynamo/")
 """What torch puts between a call and its operator while a model is made: it says nothing of who called."""
 _ZEROES_ROW = Pattern(r"\[[\w.]*padding_idx\]")
-_INITIALIZES = Pattern(r"padding_idx|_init_weights|initialize_weights|init_weights")
+_WEIGHT_INIT_PATTERN = Pattern(r"padding_idx|_init_weights|initialize_weights|init_weights")
 
-_BY_FAN = ("xavier", "kaiming", "orthogonal", "dirac", "eye")
+_SHAPE_DEPENDENT_INITIALIZERS = ("xavier", "kaiming", "orthogonal", "dirac", "eye")
 
 
 class Zero3InitWeightsOnPartitioned(Hazard):
@@ -29,12 +35,12 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             return
         for call in script.calls("torch.nn.init.*"):
             weight = call.node.args[0] if call.node.args else None
-            if weight is None or gathered(script, call.node) or tests_the_stage(script, call.node):
+            if weight is None or gathered(script, call.node) or is_under_zero_condition(script, call.node):
                 continue
-            where = _partitioned_at(script, run, weight)
+            where = _find_partitioning_node(script, run, weight)
             if where is None:
                 continue
-            raises = call.method.startswith(_BY_FAN)
+            raises = call.method.startswith(_SHAPE_DEPENDENT_INITIALIZERS)
             yield self.finding(
                 translated("`{code}` is applied to a weight that ZeRO-3 has already partitioned: {then}.").format(
                     code=text_of(script, call.node),
@@ -63,23 +69,23 @@ class Zero3InitWeightsOnPartitioned(Hazard):
         if on is False:
             return
         for error in log.errors_of("IndexError", "RuntimeError", "AssertionError", "ValueError"):
-            if not error.passes(*INITIALIZING) or error.passes(*RESIZING, *AUXILIARY):
+            if not error.passes(*INIT_FUNCTIONS) or error.passes(*RESIZE_FUNCTIONS, *AUXILIARY):
                 continue
             if _REFUSED.search(error.message):
                 # torch's own constructor refuses a vocabulary of 0 in the same words, whatever made it 0
                 of_torch = error.innermost is not None and "torch/nn/modules/" in error.innermost.path
-                likely = Certainty.LIKELY if _NO_ROW.search(error.message) else Certainty.POSSIBLE
+                likely = Certainty.LIKELY if _INDEX_OUT_OF_BOUNDS_PATTERN.search(error.message) else Certainty.POSSIBLE
                 if on or not of_torch:
                     yield self._found(error, Certainty.CERTAIN if on else likely)
-        cut = cut_at(log, "transformers/", "init_weights", "initialize_weights", code=_ZEROES_ROW)
+        cut = find_cut_traceback(log, "transformers/", "init_weights", "initialize_weights", code=_ZEROES_ROW)
         if cut and not log.errors:
             yield self._found(cut, Certainty.LIKELY)
-        elif not log.errors and (on or not log.setup.launch) and (cut := _cut_while_initializing(log)):
+        elif not log.errors and (on or not log.setup.launch) and (cut := _find_cut_initialization(log)):
             yield self._found(cut, Certainty.POSSIBLE)
-        bare = first_match(log, _NO_ROW, "IndexError")
-        if bare is None or (isinstance(bare, LoggedError) and any(map(_is_own, bare.frames))):
+        bare = first_match(log, _INDEX_OUT_OF_BOUNDS_PATTERN, "IndexError")
+        if bare is None or (isinstance(bare, LoggedError) and any(map(_is_not_wrapper_frame, bare.frames))):
             return
-        if on or log.find(_INITIALIZES):
+        if on or log.find(_WEIGHT_INIT_PATTERN):
             yield self._found(bare, Certainty.LIKELY)
         elif isinstance(bare, LoggedError):
             yield self._found(bare, Certainty.POSSIBLE)
@@ -102,12 +108,12 @@ class Zero3InitWeightsOnPartitioned(Hazard):
         )
 
 
-def _is_own(frame: LogFrame) -> bool:
+def _is_not_wrapper_frame(frame: LogFrame) -> bool:
     """Whether a frame tells where the row was asked for."""
-    return not any(part in frame.path for part in _WHILE_MADE)
+    return not any(part in frame.path for part in _WRAPPER_PATHS)
 
 
-def _partitioned_at(script: Script, run: Run, weight: ast.expr) -> ast.AST | None:
+def _find_partitioning_node(script: Script, run: Run, weight: ast.expr) -> ast.AST | None:
     """What has partitioned a layer's weight before it is initialized; None where it is whole, or that can't be told."""
     if not isinstance(weight, ast.Attribute) or not isinstance(weight.value, ast.Attribute):
         return None
@@ -117,7 +123,7 @@ def _partitioned_at(script: Script, run: Run, weight: ast.expr) -> ast.AST | Non
         root = root.value
     if not isinstance(root, ast.Name):
         return None
-    if info is not None and in_module(script, weight):
+    if info is not None and is_inside_module_class(script, weight):
         if function is None or function.name != "__init__" or root.id != "self":
             return None
         for other in run.scripts:
@@ -128,9 +134,11 @@ def _partitioned_at(script: Script, run: Run, weight: ast.expr) -> ast.AST | Non
     made = script.bound_to(root)
     name = script.call_at(made).name if isinstance(made, ast.Call) else ""
     loaded = name.startswith("transformers.") and name.endswith(".from_pretrained")
-    return made if loaded and knows_zero3(script, made) else None
+    return made if loaded and is_zero3_configured_at(script, made) else None
 
 
-def _cut_while_initializing(log: FailureLog) -> LoggedError | None:
+def _find_cut_initialization(log: FailureLog) -> LoggedError | None:
     """A traceback that ends while transformers initializes weights; what it then indexes was cut off."""
-    return cut_in(log, ("modeling_utils.py", "initialize_weights"), ("modeling_utils.py", "_initialize_missing"))
+    return find_truncated_error(
+        log, ("modeling_utils.py", "initialize_weights"), ("modeling_utils.py", "_initialize_missing")
+    )

@@ -1,4 +1,4 @@
-from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 

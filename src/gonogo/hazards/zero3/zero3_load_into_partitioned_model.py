@@ -2,11 +2,18 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.training_script import makers
-from gonogo.hazards.facts.zero_files import gathered, is_engine, is_optional, stage_span, tests_the_stage, text_of
+from gonogo.hazards.facts.zero_usage import (
+    gathered,
+    is_behind_option,
+    is_engine,
+    is_under_zero_condition,
+    stage_span,
+    text_of,
+)
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, translated
-from gonogo.hazards.zero3._loading import knows_zero3
-from gonogo.hazards.zero3._partitioned import zero3
+from gonogo.hazards.zero3._loading import is_zero3_configured_at
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
+from gonogo.hazards.zero3._zero3_in_log import zero3
 
 _CURE = (
     translated("Load with from_pretrained while ZeRO-3 is on, or engine.load_checkpoint to resume"),
@@ -24,7 +31,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
             return
         for call in script.calls("*.load_state_dict"):
             receiver = call.receiver
-            if receiver is None or gathered(script, call.node) or tests_the_stage(script, call.node):
+            if receiver is None or gathered(script, call.node) or is_under_zero_condition(script, call.node):
                 continue
             if call.keyword("assign").truth:
                 continue
@@ -35,7 +42,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
                     "`{model}` is partitioned by ZeRO-3 here: each of its parameters has shape [0], and "
                     "load_state_dict raises a size mismatch for every full tensor it is given."
                 ).format(model=text_of(script, receiver)),
-                certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
+                certainty=Certainty.LIKELY if is_behind_option(script, call.node) else Certainty.CERTAIN,
                 cure=_CURE,
                 spans=(call.place.span(), stage_span(run)),
             )
@@ -50,13 +57,15 @@ class Zero3LoadIntoPartitionedModel(Hazard):
         for mismatch, certainty in found:
             yield self._found(mismatch.evidence, mismatch.saved, mismatch.current, certainty)
 
-    def _found(self, evidence: LoggedError | LineMatch, saved: str, current: str, certainty: Certainty) -> Finding:
+    def _found(
+        self, evidence: LoggedError | LineMatch, saved_sizes: str, current_sizes: str, certainty: Certainty
+    ) -> Finding:
         return self.log_finding(
             evidence,
             translated(
                 "The checkpoint's weights are full ([{saved}]), but the model they are loaded into is "
                 "partitioned by ZeRO-3 and its parameters are empty ([{current}])."
-            ).format(saved=saved, current=current),
+            ).format(saved=saved_sizes, current=current_sizes),
             cure=_CURE,
             certainty=certainty,
         )
@@ -66,10 +75,10 @@ def _is_partitioned(script: Script, node: ast.expr) -> bool:
     """Whether a model's parameters are surely partitioned: an engine's, or what was made under ``zero.Init``."""
     inner = node.value if isinstance(node, ast.Attribute) and node.attr == "module" else node
     made = makers(script, node)
-    return is_engine(script, inner) or (bool(made) and all(_made_partitioned(script, one) for one in made))
+    return is_engine(script, inner) or (bool(made) and all(_is_created_partitioned(script, one) for one in made))
 
 
-def _made_partitioned(script: Script, made: Call) -> bool:
-    if made.method == "from_pretrained" and made.name.startswith("transformers."):
-        return knows_zero3(script, made.node) is True
-    return any(name.endswith("zero.Init") for name in script.with_contexts(made.node))
+def _is_created_partitioned(script: Script, model_call: Call) -> bool:
+    if model_call.method == "from_pretrained" and model_call.name.startswith("transformers."):
+        return is_zero3_configured_at(script, model_call.node) is True
+    return any(name.endswith("zero.Init") for name in script.with_contexts(model_call.node))

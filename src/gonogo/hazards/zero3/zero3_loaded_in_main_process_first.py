@@ -2,7 +2,7 @@ import ast
 from typing import TypeGuard
 
 from gonogo.hazards.facts.rank_tests import on_one_rank
-from gonogo.hazards.facts.zero_files import stage_span, tests_the_stage
+from gonogo.hazards.facts.zero_usage import is_under_zero_condition, stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 from gonogo.hazards.zero3._loading import model_loads
 
@@ -13,9 +13,11 @@ class Zero3LoadedInMainProcessFirst(Hazard):
         if run.zero_stage != 3 or run.world_size == 1:
             return
         for call in model_loads(script, "from_pretrained", "from_config"):
-            block = next((each for each in script.ancestors(call.node) if _lets_one_in(each, call.node)), None)
+            block = next(
+                (each for each in script.ancestors(call.node) if _is_main_process_first(each, call.node)), None
+            )
             test = on_one_rank(script, call.node) if block is None else None
-            if (block is None and test is None) or tests_the_stage(script, call.node):
+            if (block is None and test is None) or is_under_zero_condition(script, call.node):
                 continue
             where = block.items[0].context_expr if block is not None else test
             yield self.finding(
@@ -44,7 +46,7 @@ _FIRST = (
 )
 
 
-def _lets_one_in(block: ast.AST, inside: ast.AST) -> TypeGuard[ast.With]:
+def _is_main_process_first(block: ast.AST, inside: ast.AST) -> TypeGuard[ast.With]:
     if not isinstance(block, ast.With) or block.lineno == getattr(inside, "lineno", 0):
         return False
     call = block.items[0].context_expr

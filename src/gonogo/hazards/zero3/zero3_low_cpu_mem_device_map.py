@@ -2,10 +2,10 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
-from gonogo.hazards.facts.zero_files import is_optional, stage_span, tests_the_stage
+from gonogo.hazards.facts.zero_usage import is_behind_option, is_under_zero_condition, stage_span
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, translated
-from gonogo.hazards.zero3._loading import knows_zero3, model_loads
-from gonogo.hazards.zero3._partitioned import first_match
+from gonogo.hazards.zero3._loading import is_zero3_configured_at, model_loads
+from gonogo.hazards.zero3._zero3_in_log import first_match
 
 _REFUSED = Pattern(
     r"(?i)DeepSpeed Zero-?3 is not compatible with (?:.{0,60}(?:low_cpu_mem|device_map)|\W?low_cpu|passing\b|\W*$)"
@@ -22,17 +22,17 @@ class Zero3LowCpuMemDeviceMap(Hazard):
         if run.zero_stage != 3 or not any(word in script.source.data for word in (b"device_map", b"low_cpu_mem")):
             return
         for call in model_loads(script):
-            known = knows_zero3(script, call.node)
-            if known is False or tests_the_stage(script, call.node):
+            known = is_zero3_configured_at(script, call.node)
+            if known is False or is_under_zero_condition(script, call.node):
                 continue
-            yield from self._in_call(call, run, known is True and not is_optional(script, call.node))
+            yield from self._in_call(call, run, known is True and not is_behind_option(script, call.node))
 
-    def _in_call(self, call: Call, run: Run, known: bool) -> Findings:
+    def _in_call(self, call: Call, run: Run, zero3_is_known: bool) -> Findings:
         names = []
         place = call.keyword("device_map")
         if call.has("device_map") and not (place.known and place.value is None):
             node = call.keyword_node("device_map")
-            if place.unknown and not _surely_set(node):
+            if place.unknown and not _is_certainly_mapping(node):
                 return
             names.append("device_map")
         refused = run.environment.within("transformers", "<4.51")
@@ -48,13 +48,13 @@ class Zero3LowCpuMemDeviceMap(Hazard):
                 "`{given}` is passed to from_pretrained under ZeRO-3: transformers partitions the model across "
                 "all ranks there and refuses any other placement."
             ).format(given=", ".join(one.text for one in where if one is not None)),
-            certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
+            certainty=Certainty.CERTAIN if zero3_is_known else Certainty.LIKELY,
             cure=_CURE,
             spans=(*(one.span() for one in where if one is not None), stage_span(run), version),
-            fixes=self.fix(translated("Drop {names}").format(names=", ".join(names)), *edits, safe=known)
+            fixes=self.fix(translated("Drop {names}").format(names=", ".join(names)), *edits, safe=zero3_is_known)
             if len(edits) == len(names)
             else None,
-            confirm=() if known else (translated("TrainingArguments exist by then, and this call is made"),),
+            confirm=() if zero3_is_known else (translated("TrainingArguments exist by then, and this call is made"),),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -89,7 +89,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
             )
 
 
-def _surely_set(node: ast.expr | None) -> bool:
+def _is_certainly_mapping(node: ast.expr | None) -> bool:
     """Whether an expression whose value can't be told is a map all the same."""
     return isinstance(node, ast.Dict) or (
         isinstance(node, ast.IfExp)

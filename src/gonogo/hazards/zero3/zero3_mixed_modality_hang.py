@@ -2,11 +2,18 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
-from gonogo.evidence.log.named_model import named_multimodal
-from gonogo.evidence.log.stall import STALL_WORDS, stall_of
+from gonogo.evidence.log.named_model import find_multimodal_mention
+from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
-from gonogo.hazards.facts.all_ranks import same_way
-from gonogo.hazards.facts.zero_files import in_module, name_of, names_self, stage_span, tests_the_stage, text_of
+from gonogo.hazards.facts.divergence_fixes import fix_divergent_branch
+from gonogo.hazards.facts.zero_usage import (
+    is_inside_module_class,
+    is_under_zero_condition,
+    mentions_self,
+    name_of,
+    stage_span,
+    text_of,
+)
 from gonogo.hazards.rule import (
     Certainty,
     Finding,
@@ -19,7 +26,7 @@ from gonogo.hazards.rule import (
     Script,
     translated,
 )
-from gonogo.hazards.zero3._dummy_input import run_on_zeros
+from gonogo.hazards.zero3._dummy_input import dummy_input_fixes
 
 _CURE = (
     translated(
@@ -50,14 +57,16 @@ class Zero3MixedModalityHang(Hazard):
         towers = [side for side in divergence.sides if _TOWER.search(names_in_call(side))]
         unlike = 0 < len(towers) < len(divergence.sides) or divergence.batches_differ
         if unlike and divergence.gathers and divergence.rank_test is None:
-            yield self.divergence_finding(divergence, divergence.telling_side(*towers), cure=_CURE, because=_REHEARSED)
+            yield self.divergence_finding(
+                divergence, divergence.most_informative_side(*towers), cure=_CURE, reason=_REHEARSED
+            )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """All ranks run the tower."""
         divergence = rank_divergence(record)
         if divergence is not None:
-            yield from same_way(divergence, run)
-            yield from run_on_zeros(divergence, run)
+            yield from fix_divergent_branch(divergence, run)
+            yield from dummy_input_fixes(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """A tower that a model of the script's own calls only where a batch brings something for it."""
@@ -74,12 +83,12 @@ class Zero3MixedModalityHang(Hazard):
             ):
                 continue
             function = script.enclosing_function(node)
-            if function is None or function.name != "forward" or not in_module(script, node):
+            if function is None or function.name != "forward" or not is_inside_module_class(script, node):
                 continue
-            if not any(word in tower.attr.lower() for word in _TOWERS) or tests_the_stage(script, node):
+            if not any(word in tower.attr.lower() for word in _TOWERS) or is_under_zero_condition(script, node):
                 continue
             test = next((one for one in script.guarded_by(node) if _depends_on_batch(one)), None)
-            if test is None or _called_otherwise(script, node, function):
+            if test is None or _is_called_elsewhere(script, node, function):
                 continue
             yield self.finding(
                 translated(
@@ -100,10 +109,10 @@ class Zero3MixedModalityHang(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A stall under ZeRO-3 of a multimodal model, surest after an invalid trace cache."""
-        stall = stall_of(log)
+        stall = find_stall(log)
         if stall is None or not stall.gathers_parameters:
             return
-        named, cache = named_multimodal(log), stall.trace_cache
+        named, cache = find_multimodal_mention(log), stall.trace_cache
         if not named and not stall.disagreed and (cache is None or stall.time_outs):
             return
         shown = named and (cache is not None or stall.diverged)
@@ -115,7 +124,7 @@ class Zero3MixedModalityHang(Hazard):
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
-            also=tuple(one for one in (named, cache) if isinstance(one, LineMatch)),
+            extra_evidence=tuple(one for one in (named, cache) if isinstance(one, LineMatch)),
             confirm=translated("With text-only or image-only data the run continues, as it does under ZeRO-2"),
         )
 
@@ -123,12 +132,12 @@ class Zero3MixedModalityHang(Hazard):
 def _depends_on_batch(test: ast.expr) -> bool:
     """``images is not None``, ``len(images) > 0``, ``mask.any()``, ``"pixel_values" in batch``."""
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.IsNot, ast.In)):
-        return not names_self(test.left)
+        return not mentions_self(test.left)
     called = (name_of(each.func) for each in ast.walk(test) if isinstance(each, ast.Call))
-    return any(name.rpartition(".")[2] in _SIZES for name in called) and not names_self(test)
+    return any(name.rpartition(".")[2] in _SIZES for name in called) and not mentions_self(test)
 
 
-def _called_otherwise(script: Script, node: ast.Call, function: ast.AST) -> bool:
+def _is_called_elsewhere(script: Script, node: ast.Call, function: ast.AST) -> bool:
     """Whether the same function calls the tower also at another place."""
     name = name_of(node.func)
     return any(

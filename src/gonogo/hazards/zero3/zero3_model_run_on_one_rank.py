@@ -3,16 +3,16 @@ from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.finding.divergence import CollectiveCall, EnclosingCondition
-from gonogo.hazards.facts.all_ranks import outside_of_rank_test
+from gonogo.hazards.facts.divergence_fixes import fix_rank_conditional_call
 from gonogo.hazards.facts.rank_tests import on_one_rank
-from gonogo.hazards.facts.zero_files import (
+from gonogo.hazards.facts.zero_usage import (
     gathered,
+    is_behind_option,
     is_engine,
-    is_optional,
     is_trained,
+    is_under_zero_condition,
     name_of,
     stage_span,
-    tests_the_stage,
     text_of,
 )
 from gonogo.hazards.rule import (
@@ -42,20 +42,20 @@ class Zero3ModelRunOnOneRank(Hazard):
         call = side.call
         runs_model = call is not None and (call.parameters or call.module) and not _in_forward(call, guard)
         if runs_model and divergence.zero_stage == 3:
-            yield self.divergence_finding(divergence, side, cure=_CURE, because=_REHEARSED)
+            yield self.divergence_finding(divergence, side, cure=_CURE, reason=_REHEARSED)
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """What one rank does, all do."""
         divergence = rank_divergence(record)
         if divergence is not None:
-            yield from outside_of_rank_test(divergence, run)
+            yield from fix_rank_conditional_call(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Runs of the trained model that only one rank makes."""
         if run.zero_stage != 3 or run.world_size == 1:
             return
         for node in script.nodes(ast.Call):
-            if not _runs_the_model(script, node) or gathered(script, node) or tests_the_stage(script, node):
+            if not _runs_the_model(script, node) or gathered(script, node) or is_under_zero_condition(script, node):
                 continue
             test = on_one_rank(script, node)
             if test is None:
@@ -65,7 +65,7 @@ class Zero3ModelRunOnOneRank(Hazard):
                     "`{code}` runs on one rank only; each of its layers gathers its weights from all ranks, which "
                     "never join in: the run hangs here."
                 ).format(code=text_of(script, node.func) + "(…)"),
-                certainty=Certainty.LIKELY if is_optional(script, node) else Certainty.CERTAIN,
+                certainty=Certainty.LIKELY if is_behind_option(script, node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,
                 cure=_CURE,
                 spans=(

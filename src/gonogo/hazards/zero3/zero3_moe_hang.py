@@ -1,13 +1,13 @@
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
-from gonogo.evidence.log.named_model import named_multimodal, named_with_experts
+from gonogo.evidence.log.named_model import find_moe_mention, find_multimodal_mention
 from gonogo.evidence.log.progress import before_first_step
-from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, stall_of
+from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, find_stall
 from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
-from gonogo.hazards.facts.all_ranks import same_way
-from gonogo.hazards.facts.leaf_modules import made_leaves
-from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.facts.divergence_fixes import fix_divergent_branch
+from gonogo.hazards.facts.leaf_modules import fix_with_leaf_modules
+from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -34,7 +34,7 @@ _VARIABLE = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
 _LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
 
 
-_IN_ONE_STEP = 100_000
+_MAX_COLLECTIVES_PER_STEP = 100_000
 """More gathers than the forward and backward of any model make: a run that counts so many has long trained."""
 _EXPERT = Pattern(r"(?i)expert|\bmoe\b")
 _REHEARSED = translated(
@@ -50,14 +50,16 @@ class Zero3MoeHang(Hazard):
             return
         reached = [side for side in divergence.sides if _EXPERT.search(names_in_call(side))]
         if reached and divergence.gathers and divergence.rank_test is None:
-            yield self.divergence_finding(divergence, divergence.telling_side(*reached), cure=_CURE, because=_REHEARSED)
+            yield self.divergence_finding(
+                divergence, divergence.most_informative_side(*reached), cure=_CURE, reason=_REHEARSED
+            )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """All ranks run all experts, or gather their block as one."""
         divergence = rank_divergence(record)
         if divergence is not None:
-            yield from same_way(divergence, run)
-            yield from made_leaves(divergence, run)
+            yield from fix_divergent_branch(divergence, run)
+            yield from fix_with_leaf_modules(divergence, run)
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A model with experts under ZeRO-3, and no leaf modules."""
@@ -97,9 +99,9 @@ class Zero3MoeHang(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A stall under ZeRO-3 of a model with experts, surest where ranks gather different sizes."""
-        stall = stall_of(log)
-        experts = named_with_experts(log)
-        if stall is None or not stall.gathers_parameters or not (experts or _gathers_unlike(log, stall)):
+        stall = find_stall(log)
+        experts = find_moe_mention(log)
+        if stall is None or not stall.gathers_parameters or not (experts or _gathers_different_modules(log, stall)):
             return
         yield self.log_finding(
             stall.evidence,
@@ -109,22 +111,24 @@ class Zero3MoeHang(Hazard):
             ),
             cure=_CURE,
             certainty=stall.at_most(_certainty(log, stall)) if experts else Certainty.POSSIBLE,
-            also=tuple(one for one in (experts, stall.trace_cache if experts else None) if isinstance(one, LineMatch)),
+            extra_evidence=tuple(
+                one for one in (experts, stall.trace_cache if experts else None) if isinstance(one, LineMatch)
+            ),
             confirm=translated("The model has experts, and the run continues under ZeRO-2"),
         )
 
 
 def _certainty(log: FailureLog, stall: Stall) -> Certainty:
     """How sure it is of a model with experts: surest where the ranks gather different sizes, and not of a tower."""
-    if stall.diverged and stall.in_gather and not stall.disagreed and not named_multimodal(log):
+    if stall.diverged and stall.is_in_gather and not stall.disagreed and not find_multimodal_mention(log):
         return Certainty.CERTAIN
     return Certainty.LIKELY if stall.zero3 or stall.trace_cache or stall.diverged else Certainty.POSSIBLE
 
 
-def _gathers_unlike(log: FailureLog, stall: Stall) -> bool:
+def _gathers_different_modules(log: FailureLog, stall: Stall) -> bool:
     """Whether some module that not all ranks call is gathered, where nothing names the model's kind."""
-    if not stall.in_gather or named_multimodal(log):
+    if not stall.is_in_gather or find_multimodal_mention(log):
         return False
     # Before the first step is done, only ZeRO-3 has gathered that often.
-    early = FEW < (stall.first_sequence or 0) < _IN_ONE_STEP and before_first_step(log)
+    early = FEW < (stall.first_sequence or 0) < _MAX_COLLECTIVES_PER_STEP and before_first_step(log)
     return bool(stall.zero3 or stall.diverged or early)

@@ -1,14 +1,14 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, innermost, path_ends, places
-from gonogo.hazards.facts.drawn_weights import abbreviated_names, lost_in_conversion, named_instead, report_of_drawn
+from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, innermost, path_ends_with, places
+from gonogo.hazards.facts.drawn_weights import abbreviated_names, find_load_report, is_lost_in_conversion, named_instead
 from gonogo.hazards.facts.installed import describe_package, span_of, version_fix
-from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, RehearsalRecord, Run, translated
-from gonogo.hazards.zero3._partitioned import zero3
+from gonogo.hazards.zero3._zero3_in_log import zero3
 
-_RAISES = ">=5.1,<5.2"
-_EITHER = ">=5.0,<5.2"
-_MENDED = ">=5.2"
+_RAISING_VERSIONS = ">=5.1,<5.2"
+_AFFECTED_VERSIONS = ">=5.0,<5.2"
+_FIXED_VERSIONS = ">=5.2"
 
 _FAILED = Pattern(r"Failed to apply weight conversion for '([\w.]+)'")
 _UNPACKED = Pattern(r"not enough values to unpack \(expected 2, got 1\)")
@@ -29,9 +29,9 @@ class Zero3MoeWeightsNotConverted(Hazard):
         model = run.model
         if run.zero_stage != 3 or model is None or not model.has_experts:
             return
-        if environment.within("transformers", _EITHER) is not True:
+        if environment.within("transformers", _AFFECTED_VERSIONS) is not True:
             return
-        raises = environment.within("transformers", _RAISES) is True
+        raises = environment.within("transformers", _RAISING_VERSIONS) is True
         yield self.finding(
             translated("{transformers} {then} when {model}, a mixture of experts, is loaded under ZeRO-3.").format(
                 transformers=describe_package(environment, "transformers"),
@@ -43,18 +43,18 @@ class Zero3MoeWeightsNotConverted(Hazard):
             certainty=Certainty.LIKELY if model.config is not None else Certainty.POSSIBLE,
             cure=_CURE,
             spans=(span_of(environment, "transformers"), run.arguments.model.span(), stage_span(run)),
-            fixes=version_fix(environment, "transformers", _MENDED),
+            fixes=version_fix(environment, "transformers", _FIXED_VERSIONS),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Weights that the loading of transformers 5.0 lost; the error of 5.1's."""
         for failed in failed_ranks(record):
             failure = failed.failure
-            inside = any(path_ends(frame, _LOADING) for frame in failure.frames)
+            inside = any(path_ends_with(frame, _LOADING) for frame in failure.frames)
             if inside and _FAILED.search(failure.message) and _UNPACKED.search(failure.message):
                 yield self.finding(_CAUSE, cure=_CURE, spans=failure_places(failure), ranks=failed.ranks)
         losing = [
-            (rank, drawn) for rank in record.ranks for drawn in rank.drawn_weights if lost_in_conversion(drawn, rank)
+            (rank, drawn) for rank in record.ranks for drawn in rank.drawn_weights if is_lost_in_conversion(drawn, rank)
         ]
         for rank, lost in losing[:1]:
             yield self.finding(
@@ -85,7 +85,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
                     error, _CAUSE, cure=_CURE, certainty=Certainty.CERTAIN if of_zero3 else Certainty.LIKELY
                 )
                 return
-        reported = report_of_drawn(log)
+        reported = find_load_report(log)
         release = log.setup.release("transformers")
         if reported is None or not on or (release is not None and release[:2] != (5, 0)):
             return

@@ -1,9 +1,9 @@
 from gonogo.evidence.log.context import under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
-from gonogo.evidence.rehearsal.failures import failed_ranks, path_ends, places, setting
-from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
+from gonogo.evidence.rehearsal.failures import failed_ranks, path_ends_with, places, setting
+from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, training_mismatches
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -68,9 +68,9 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
             failure = failed.failure
             clipping = next((f for f in reversed(failure.frames) if f.function == "unscale_and_clip_grads"), None)
             mismatch = device_mismatch(failure)
-            if clipping is None or not path_ends(clipping, "deepspeed/runtime/zero/stage3.py"):
+            if clipping is None or not path_ends_with(clipping, "deepspeed/runtime/zero/stage3.py"):
                 continue
-            if mismatch is None or not mismatch.with_host:
+            if mismatch is None or not mismatch.involves_cpu:
                 continue
             version = failed.first.versions.get("deepspeed", "?")
             limit = setting(failed.first.deepspeed_config, "gradient_clipping")
@@ -95,14 +95,14 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU in ``unscale_and_clip_grads``; a bare one, where version or config speak for it."""
         release = log.setup.release("deepspeed")
-        for mismatch in mismatches_in(log):
+        for mismatch in training_mismatches(log):
             certainty = _certainty(mismatch, log, release)
             if certainty is not None:
                 yield self._log_finding(mismatch.evidence, log, certainty)
-        if not log.errors and (cut := cut_in(log, ("stage3.py", "unscale_and_clip_grads"))):
+        if not log.errors and (cut := find_truncated_error(log, ("stage3.py", "unscale_and_clip_grads"))):
             faulty = release is None or release[:3] in _FAULTY
             yield self._log_finding(cut, log, Certainty.LIKELY if faulty else Certainty.POSSIBLE)
-        elif not log.errors and (cut := _cut_in_a_step(log, release)):
+        elif not log.errors and (cut := _find_cut_step_traceback(log, release)):
             yield self._log_finding(cut, log, Certainty.POSSIBLE)  # of what ends a step, the most common
 
     def _log_finding(self, evidence: LoggedError | LineMatch, log: FailureLog, certainty: Certainty) -> Finding:
@@ -132,7 +132,7 @@ _CLIPS = Pattern(r"in unscale_and_clip_grads|grad\.mul_\(1\. / combined_scale\)|
 
 
 def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ...] | None) -> Certainty | None:
-    if not mismatch.with_host or mismatch.between_accelerators:
+    if not mismatch.involves_cpu or mismatch.is_between_accelerators:
         return None
     faulty = release is not None and release[:3] in _FAULTY
     clips = any(
@@ -159,8 +159,8 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ..
     return Certainty.POSSIBLE if zero3 or offloads or faulty else None
 
 
-def _cut_in_a_step(log: FailureLog, release: tuple[int, ...] | None) -> LoggedError | None:
+def _find_cut_step_traceback(log: FailureLog, release: tuple[int, ...] | None) -> LoggedError | None:
     """A traceback that ends in the engine's step, where neither version nor stage speaks against it."""
     if under_zero3(log) is False or (release is not None and release[:3] not in _FAULTY):
         return None
-    return cut_in(log, ("deepspeed/runtime/engine.py", "_take_model_step"), within=1)
+    return find_truncated_error(log, ("deepspeed/runtime/engine.py", "_take_model_step"), max_frames=1)

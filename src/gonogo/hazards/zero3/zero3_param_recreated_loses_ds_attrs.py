@@ -1,19 +1,21 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.facts.zero_files import in_module, stage_span, text_of
+from gonogo.hazards.facts.zero_usage import is_inside_module_class, stage_span, text_of
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
-from gonogo.hazards.zero3._partitioned import cut_at, first_match
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match
 
 _LOST = Pattern(
     r"'(\w{0,40}(?:Parameter|Params4bit|Int8Params|Tensor|DTensor))' object has no attribute '(ds_\w+"
     r"|all_gather_coalesced|partition|all_gather)'"
 )
-_MODULE_LOST = Pattern(
+_MISSING_DS_ATTRIBUTE_PATTERN = Pattern(
     r"'(\w{1,60})' object has no attribute '(ds_grads_remaining|ds_id|applied_pre_backward_ref_cnt)'"
 )
 # Reading one of DeepSpeed's attributes can fail in one way only; an assertion of it in two.
-_READS = Pattern(r"^(?:if|for|return|while|elif)\b.*\.(ds_(?:status|id|persist|active_sub_modules|secondary\w+))\b")
+_DS_ATTRIBUTE_ACCESS_PATTERN = Pattern(
+    r"^(?:if|for|return|while|elif)\b.*\.(ds_(?:status|id|persist|active_sub_modules|secondary\w+))\b"
+)
 _QUANTIZED_TYPES = ("Params4bit", "Int8Params")
 
 
@@ -35,7 +37,9 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
                 ),
                 None,
             )
-            in_forward = function is not None and function.name == "forward" and in_module(script, call.node)
+            in_forward = (
+                function is not None and function.name == "forward" and is_inside_module_class(script, call.node)
+            )
             if not in_forward and built is None:
                 continue
             target = statement.targets[0]
@@ -65,17 +69,17 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
         on_module = False
         evidence = first_match(log, _LOST, "AttributeError")
         if evidence is None:
-            evidence, on_module = first_match(log, _MODULE_LOST, "AttributeError"), True
+            evidence, on_module = first_match(log, _MISSING_DS_ATTRIBUTE_PATTERN, "AttributeError"), True
         if evidence is None:
-            evidence, on_module = cut_at(log, "deepspeed/", code=_READS), False
+            evidence, on_module = find_cut_traceback(log, "deepspeed/", code=_DS_ATTRIBUTE_ACCESS_PATTERN), False
         if evidence is None:
             return
         if isinstance(evidence, LoggedError) and not evidence.type and evidence.innermost:
-            read = _READS.search(evidence.innermost.code)
+            read = _DS_ATTRIBUTE_ACCESS_PATTERN.search(evidence.innermost.code)
             yield self._found(evidence, "Parameter", read.group(1) if read else "ds_id", Certainty.LIKELY)
             return
         text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
-        found = (_MODULE_LOST if on_module else _LOST).search(text)
+        found = (_MISSING_DS_ATTRIBUTE_PATTERN if on_module else _LOST).search(text)
         holder, attribute = (found.group(1), found.group(2)) if found else ("Parameter", "ds_id")
         if attribute == "ds_numel":
             certainty = Certainty.POSSIBLE  # as much a parameter that zero.Init never saw
@@ -85,13 +89,13 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
             certainty = Certainty.CERTAIN if not on_module and attribute.startswith("ds_") else Certainty.LIKELY
         yield self._found(evidence, holder, attribute, certainty)
 
-    def _found(self, evidence: LoggedError | LineMatch, holder: str, attribute: str, certainty: Certainty) -> Finding:
+    def _found(self, evidence: LoggedError | LineMatch, owner: str, attribute: str, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
             translated(
                 "A {holder} lacks {attribute}, which DeepSpeed sets on every parameter and module it knows: it "
                 "was created, copied or replaced after ZeRO-3 took over the model."
-            ).format(holder=holder, attribute=attribute),
+            ).format(holder=owner, attribute=attribute),
             cure=(
                 translated(
                     "Assign the data in place (weight.data.copy_(...) under GatheredParameters) instead of a new "

@@ -1,14 +1,19 @@
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
-from gonogo.hazards.zero3._online import gathering_trainers
-from gonogo.hazards.zero3._partitioned import cut_at, first_match, zero3
+from gonogo.hazards.zero3._online_trainers import gathering_trainers
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match, zero3
 
 _EMPTY = Pattern(r"pop from an empty deque")
 _POPS = Pattern(r"\.popleft\(\)")
-_RECORDING = ("record_parameters", "partitioned_param_coordinator", "__step_id_module_fetched_for", "reset_step")
+_TRACE_RECORDING_FUNCTIONS = (
+    "record_parameters",
+    "partitioned_param_coordinator",
+    "__step_id_module_fetched_for",
+    "reset_step",
+)
 _RECORDING_NAMED = Pattern(r"record_parameters|__step_id_module_fetched_for|partitioned_param_coordinator")
-_GENERATING = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|\bGKD|deepspeed")
+_GENERATING_TRAINER_PATTERN = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|\bGKD|deepspeed")
 _CURE = (
     translated('pip install "trl>=0.29", or "deepspeed>=0.19"'),
     translated("Until then set ds3_gather_for_generation=False, generate with vLLM, or use ZeRO-2"),
@@ -32,21 +37,23 @@ class Zero3ParamTraceEmptyDeque(Hazard):
                 ).format(trl=trl.get("< 0.29")),
                 certainty=Certainty.POSSIBLE,
                 cure=_CURE,
-                spans=(trl.span(), call.script.headline(call.node).span(), stage_span(run)),
+                spans=(trl.span(), call.script.first_line_place(call.node).span(), stage_span(run)),
                 confirm=translated("record_parameters in partitioned_param_coordinator.py fails"),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
         """The empty deque; sure where the frames are those of the coordinator."""
-        evidence = first_match(log, _EMPTY, "IndexError") or cut_at(log, "partitioned_param_coordinator.py", code=_POPS)
+        evidence = first_match(log, _EMPTY, "IndexError") or find_cut_traceback(
+            log, "partitioned_param_coordinator.py", code=_POPS
+        )
         if evidence is None:
             return
-        framed = isinstance(evidence, LoggedError) and evidence.passes(*_RECORDING)
+        framed = isinstance(evidence, LoggedError) and evidence.passes(*_TRACE_RECORDING_FUNCTIONS)
         if framed or log.find(_RECORDING_NAMED):
             certainty = Certainty.CERTAIN
         elif isinstance(evidence, LoggedError) and evidence.frames and not evidence.passes("deepspeed/"):
             return
-        elif zero3(log) or log.find(_GENERATING) or any(line.rank is not None for line in log.lines):
+        elif zero3(log) or log.find(_GENERATING_TRAINER_PATTERN) or any(line.rank is not None for line in log.lines):
             certainty = Certainty.LIKELY
         else:
             certainty = Certainty.POSSIBLE

@@ -1,10 +1,16 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.facts.zero_files import TRAINERS, in_module, name_of, stage_span, tests_the_stage
+from gonogo.hazards.facts.zero_usage import (
+    TRAINERS,
+    is_inside_module_class,
+    is_under_zero_condition,
+    name_of,
+    stage_span,
+)
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
-from gonogo.hazards.zero3._empty_uses import Use, empty_uses
-from gonogo.hazards.zero3._loading import handed_to, knows_zero3, model_loads, variable_of
+from gonogo.hazards.zero3._empty_parameter_uses import UseOfEmptyParameter, find_empty_parameter_uses
+from gonogo.hazards.zero3._loading import assigned_variable, is_passed_to, is_zero3_configured_at, model_loads
 
 _CURE = (
     translated(
@@ -36,14 +42,16 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
         if run.zero_stage != 3:
             return
         for call in model_loads(script):
-            name = variable_of(script, call.node)
-            if name is None or in_module(script, call.node) or call.keyword("quantization_config").known:
+            name = assigned_variable(script, call.node)
+            if name is None or is_inside_module_class(script, call.node) or call.keyword("quantization_config").known:
                 continue
             if any("zero3_init_context_manager" in one for one in script.with_contexts(call.node)):
                 continue
             of_trainer = script.enclosing_class(call.node)
-            known = knows_zero3(script, call.node) or (of_trainer is not None and of_trainer.is_subclass("*Trainer"))
-            if not known or tests_the_stage(script, call.node) or handed_to(script, name, *_WRAP):
+            known = is_zero3_configured_at(script, call.node) or (
+                of_trainer is not None and of_trainer.is_subclass("*Trainer")
+            )
+            if not known or is_under_zero_condition(script, call.node) or is_passed_to(script, name, *_WRAP):
                 continue
             use = _find_model_call(script, name, call.line)
             if use is None:
@@ -66,8 +74,8 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight in a model that is not the trained one, or nothing that tells which it was."""
-        for use in empty_uses(log):
-            certainty = use.causes.get(Use.OUTSIDE_ENGINE)
+        for use in find_empty_parameter_uses(log):
+            certainty = use.causes.get(UseOfEmptyParameter.OUTSIDE_ENGINE)
             if certainty is None:
                 continue
             yield self.log_finding(

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.facts.zero_files import stage_span
+from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import (
     Certainty,
     DeepSpeedConfig,
@@ -13,17 +13,19 @@ from gonogo.hazards.rule import (
     Text,
     translated,
 )
-from gonogo.hazards.zero3._partitioned import cut_at, first_match, zero3
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match, zero3
 
 _REFUSED = Pattern(
     r"(?i)(?:ZeRO-?3|FSDP) (?:or \S+ )?(?:is|are) (?:incompatible|not compatible) with (?:\S+ )?(?:PTQ|quanti[sz]"
     r"|QLoRA|GPTQ|AWQ|4-?bit|8-?bit)"
     r"|PTQ-quantized models"
 )
-_NOT_ONE = Pattern(r"expected there to be only one unique element in (?:<generator object|\{items\}|\.\.\.)")
+_SEVERAL_DTYPES_PATTERN = Pattern(
+    r"expected there to be only one unique element in (?:<generator object|\{items\}|\.\.\.)"
+)
 _INTEGERS = Pattern(r"[Oo]nly Tensors of floating point and complex dtype can require gradients")
 _NOT_INITIALISED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
-_COLLECTIVE = Pattern(
+_COLLECTIVE_DTYPE_PATTERN = Pattern(
     r"output tensor must have the same type as input tensor|output tensor size must be equal to world_size times input"
     r"|(?:Unconvertible NCCL type|data type is not supported for NCCL process group:?) ?\S*(?:Float8|Byte|Char|float8)"
 )
@@ -39,7 +41,7 @@ _ZERO_FRAMES = (
     "parameter_offload.py",
 )
 
-_PACKED = ("gptq", "awq", "aqlm", "hqq", "bitsandbytes", "bnb")
+_PACKED_QUANTIZATION_METHODS = ("gptq", "awq", "aqlm", "hqq", "bitsandbytes", "bnb")
 _CURE = (
     translated("Use ZeRO-2 (or DDP) for QLoRA, or FSDP with bnb_4bit_quant_storage set to the compute dtype"),
     translated("Or train an unquantized checkpoint under ZeRO-3"),
@@ -63,7 +65,7 @@ class Zero3QuantizedModel(Hazard):
                 Certainty.CERTAIN,
                 bits.span(),
             )
-        elif quantized in _PACKED and run.model is not None:
+        elif quantized in _PACKED_QUANTIZATION_METHODS and run.model is not None:
             refuses = run.framework == "llamafactory"
             yield self._file_finding(
                 run,
@@ -119,15 +121,15 @@ class Zero3QuantizedModel(Hazard):
         if evidence := first_match(log, _REFUSED):
             yield self._found(evidence, Certainty.CERTAIN)
             return
-        if evidence := first_match(log, _NOT_ONE, "RuntimeError"):
+        if evidence := first_match(log, _SEVERAL_DTYPES_PATTERN, "RuntimeError"):
             yield self._found(evidence, Certainty.CERTAIN if quantized else Certainty.LIKELY)
             return
-        if cut := cut_at(log, "deepspeed/runtime/", "get_only_unique_item"):
+        if cut := find_cut_traceback(log, "deepspeed/runtime/", "get_only_unique_item"):
             yield self._found(cut, Certainty.CERTAIN if quantized else Certainty.LIKELY)
             return
         if on is False:
             return
-        for says, alone in ((_INTEGERS, False), (_NOT_INITIALISED, True), (_COLLECTIVE, False)):
+        for says, alone in ((_INTEGERS, False), (_NOT_INITIALISED, True), (_COLLECTIVE_DTYPE_PATTERN, False)):
             evidence = first_match(log, says, "RuntimeError", "ValueError", "TypeError")
             if evidence is None:
                 continue

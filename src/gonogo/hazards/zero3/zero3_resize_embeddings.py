@@ -2,18 +2,18 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.script.identifiers import is_main_guard, is_option, last_name
-from gonogo.hazards.facts.zero_files import gathered, stage_span, tests_the_stage
+from gonogo.hazards.facts.zero_usage import gathered, is_under_zero_condition, stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text, translated
-from gonogo.hazards.zero3._empty_uses import RESIZING
-from gonogo.hazards.zero3._loading import knows_zero3
-from gonogo.hazards.zero3._partitioned import first_match, zero3
+from gonogo.hazards.zero3._empty_parameter_uses import RESIZE_FUNCTIONS
+from gonogo.hazards.zero3._loading import is_zero3_configured_at
+from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
 
 _EMPTY = Pattern(
     r"'weight' must be 2-?D|with size 0\b|torch\.Size\(\[0\]\)|\(0\)|\[0\]|\[-1, 0\]|input of size 0\b"
     r"|Padding_idx must be"
     r"|expected to be in range of \[-1, 0\]|fewer than 2 dimensions|ds_\w+"
 )
-_NO_VOCABULARY = Pattern(r"shape '\[-1, 0\]' is invalid for input of size [1-9]")
+_EMPTY_VOCABULARY_PATTERN = Pattern(r"shape '\[-1, 0\]' is invalid for input of size [1-9]")
 _RESIZES = Pattern(r"resize_token_embeddings|resize_embedding")
 
 # Releases that read the size of a partitioned weight, and the first one after them that does not.
@@ -32,16 +32,16 @@ class Zero3ResizeEmbeddings(Hazard):
             return
         for faulty, fixed in _FAULTY_RELEASES:
             if run.environment.within("transformers", faulty):
-                yield from self._under_faulty(script, run, fixed)
+                yield from self._check_faulty_release(script, run, fixed)
         for statement in script.nodes(ast.Assign):
             target = statement.targets[0]
             if (
                 not isinstance(target, ast.Subscript)
                 or gathered(script, statement)
-                or tests_the_stage(script, statement)
+                or is_under_zero_condition(script, statement)
             ):
                 continue
-            source = _embedding_behind(script, target.value)
+            source = _resolve_embedding(script, target.value)
             if source is None:
                 continue
             yield self.finding(
@@ -59,11 +59,11 @@ class Zero3ResizeEmbeddings(Hazard):
                 ),
             )
 
-    def _under_faulty(self, script: Script, run: Run, fixed: str) -> Findings:
+    def _check_faulty_release(self, script: Script, run: Run, fixed_version: str) -> Findings:
         version = run.environment.field("transformers")
-        edit = run.environment.replacing_version("transformers", f"=={fixed}")
+        edit = run.environment.replacing_version("transformers", f"=={fixed_version}")
         for call in script.calls("*.resize_token_embeddings"):
-            known = knows_zero3(script, call.node)
+            known = is_zero3_configured_at(script, call.node)
             if known is False or not (call.node.args or call.node.keywords):
                 continue
             yield self.finding(
@@ -73,11 +73,16 @@ class Zero3ResizeEmbeddings(Hazard):
                 ).format(version=version.get("?")),
                 certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
                 cure=(
-                    Text(f"Install transformers {fixed} or later", f"安装 transformers {fixed} 或更新版本"),
+                    Text(
+                        f"Install transformers {fixed_version} or later",
+                        f"安装 transformers {fixed_version} 或更新版本",
+                    ),
                     _GATHER_CURE,
                 ),
                 spans=(version.span(translated("a release with this fault")), call.place.span(), stage_span(run)),
-                fixes=self.fix(Text(f"Pin transformers {fixed}", f"固定为 transformers {fixed}"), edit, safe=False)
+                fixes=self.fix(
+                    Text(f"Pin transformers {fixed_version}", f"固定为 transformers {fixed_version}"), edit, safe=False
+                )
                 if edit
                 else None,
             )
@@ -89,12 +94,12 @@ class Zero3ResizeEmbeddings(Hazard):
             return
         found: list[tuple[LoggedError | LineMatch, Certainty]] = []
         for error in log.errors_of("RuntimeError", "IndexError", "AssertionError", "ValueError", "AttributeError"):
-            if error.passes(*RESIZING):
+            if error.passes(*RESIZE_FUNCTIONS):
                 if _EMPTY.search(error.message):
                     found.append((error, Certainty.CERTAIN if on else Certainty.LIKELY))
                 elif on:
                     found.append((error, Certainty.LIKELY))
-        if evidence := first_match(log, _NO_VOCABULARY, "RuntimeError"):
+        if evidence := first_match(log, _EMPTY_VOCABULARY_PATTERN, "RuntimeError"):
             found.append((evidence, Certainty.CERTAIN if on and log.find(_RESIZES) else Certainty.LIKELY))
         for one, certainty in found:
             yield self.log_finding(
@@ -126,10 +131,10 @@ def _surely_called(script: Script, statement: ast.stmt) -> bool:
         for node in script.nodes(ast.Call)
         if function is not None and isinstance(node.func, ast.Name) and node.func.id == function.name
     ]
-    return not calls or any(all(map(_is_usual, script.guarded_by(node))) for node in calls)
+    return not calls or any(all(map(_is_usually_true, script.guarded_by(node))) for node in calls)
 
 
-def _is_usual(test: ast.expr) -> bool:
+def _is_usually_true(test: ast.expr) -> bool:
     """Whether a test is of a tokenizer's pad token, or of a main program: an option that has its name is neither."""
     own = any(
         last_name(each) in ("pad_token", "pad_token_id")
@@ -139,7 +144,7 @@ def _is_usual(test: ast.expr) -> bool:
     return own or is_main_guard(test)
 
 
-def _embedding_behind(script: Script, node: ast.expr) -> ast.expr | None:
+def _resolve_embedding(script: Script, node: ast.expr) -> ast.expr | None:
     """The model's embedding or head weight that an expression is, also through variables."""
     weight = each = script.bound_to(node)
     names: list[str] = []

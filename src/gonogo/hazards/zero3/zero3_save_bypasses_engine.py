@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.facts.zero_files import stage_span, tests_the_stage
+from gonogo.hazards.facts.zero_usage import is_under_zero_condition, stage_span
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
@@ -26,7 +26,7 @@ class Zero3SaveBypassesEngine(LoggedHazard):
             return
         for call in script.calls("accelerate.Accelerator.get_state_dict"):
             given = call.node.args[0] if call.node.args else None
-            if given is None or tests_the_stage(script, call.node):
+            if given is None or is_under_zero_condition(script, call.node):
                 continue
             made = script.bound_to(given)
             calls = [each for each in script.calls(*_UNWRAPPED) if each.node is made]
@@ -51,5 +51,5 @@ class Zero3SaveBypassesEngine(LoggedHazard):
                     ).format(trl=trl.get("< 1.13")),
                     certainty=Certainty.LIKELY,
                     cure=_PPO,
-                    spans=(trl.span(), call.script.headline(call.node).span(), stage_span(run)),
+                    spans=(trl.span(), call.script.first_line_place(call.node).span(), stage_span(run)),
                 )

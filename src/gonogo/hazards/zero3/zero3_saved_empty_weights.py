@@ -2,25 +2,25 @@ import ast
 from math import prod
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.facts.zero_files import (
-    before_initialize,
+from gonogo.hazards.facts.zero_usage import (
     gathered,
+    is_before_deepspeed_initialize,
+    is_behind_option,
     is_engine,
-    is_optional,
     is_trained,
+    is_under_zero_condition,
     name_of,
     stage_span,
-    tests_the_stage,
     text_of,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
-from gonogo.hazards.zero3._partitioned import first_match, zero3
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
+from gonogo.hazards.zero3._zero3_in_log import first_match, zero3
 
 _REFUSED = Pattern(r"[Cc]annot get 16bit model weights because `stage3_gather")
 _LISTED = Pattern(r"\.(?:weight|bias|lora_[AB])\b.{0,24}torch\.Size\(\[0\]\)")
-_OF_A_FILE = Pattern(r"(?i)checkpoint|model_states|\.bin\b|\.safetensors|\bsaved?\b")
-_UNLISTED = Pattern(r"\b[\w.]+\.(?:weight|bias|lora_[AB])\S* ?[=:]\s*torch\.Size\(\[0\]\)")
+_CHECKPOINT_FILE_PATTERN = Pattern(r"(?i)checkpoint|model_states|\.bin\b|\.safetensors|\bsaved?\b")
+_EMPTY_WEIGHT_PATTERN = Pattern(r"\b[\w.]+\.(?:weight|bias|lora_[AB])\S* ?[=:]\s*torch\.Size\(\[0\]\)")
 _GATHER = "stage3_gather_16bit_weights_on_model_save"
 _FILE_CURE = (
     Text(
@@ -44,8 +44,8 @@ class Zero3SavedEmptyWeights(Hazard):
                 continue
             if (
                 not _is_partitioned(script, model)
-                or tests_the_stage(script, call.node)
-                or before_initialize(script, call.node)
+                or is_under_zero_condition(script, call.node)
+                or is_before_deepspeed_initialize(script, call.node)
             ):
                 continue
             if call.method == "state_dict" and not _is_saved(script, call.node):
@@ -55,7 +55,7 @@ class Zero3SavedEmptyWeights(Hazard):
                     "`{code}` sees only what this rank holds of a model that ZeRO-3 has partitioned: tensors of shape "
                     "[0] are saved instead of weights."
                 ).format(code=text_of(script, call.node)),
-                certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
+                certainty=Certainty.LIKELY if is_behind_option(script, call.node) else Certainty.CERTAIN,
                 cure=_FILE_CURE,
                 spans=(call.place.span(), stage_span(run)),
             )
@@ -97,9 +97,9 @@ class Zero3SavedEmptyWeights(Hazard):
             return ones[0].evidence, Certainty.LIKELY
         if evidence := first_match(log, _REFUSED, "ValueError"):
             return evidence, Certainty.LIKELY
-        if (line := log.find(_LISTED)) and log.find(_OF_A_FILE):
+        if (line := log.find(_LISTED)) and log.find(_CHECKPOINT_FILE_PATTERN):
             return line, Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
-        unlisted = [] if log.errors else list(log.find_all(_UNLISTED))
+        unlisted = [] if log.errors else list(log.find_all(_EMPTY_WEIGHT_PATTERN))
         if len(unlisted) > 1:
             return unlisted[0], Certainty.LIKELY if zero3(log) else Certainty.POSSIBLE
         return None

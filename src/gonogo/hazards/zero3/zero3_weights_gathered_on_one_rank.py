@@ -3,9 +3,9 @@ from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.finding.divergence import Side
-from gonogo.hazards.facts.all_ranks import outside_of_rank_test
-from gonogo.hazards.facts.rank_tests import lone_statement, on_one_rank
-from gonogo.hazards.facts.zero_files import is_engine, is_optional, stage_span, text_of
+from gonogo.hazards.facts.divergence_fixes import fix_rank_conditional_call
+from gonogo.hazards.facts.rank_tests import on_one_rank, removable_rank_condition
+from gonogo.hazards.facts.zero_usage import is_behind_option, is_engine, stage_span, text_of
 from gonogo.hazards.rule import (
     Certainty,
     Finding,
@@ -24,7 +24,7 @@ _GATHERS = (
     *("deepspeed.utils.safe_get_full_grad", "deepspeed.utils.safe_get_full_optimizer_state"),
     *("accelerate.Accelerator.get_state_dict", "accelerate.Accelerator.save_model"),
 )
-_ON_ALL = translated("Call it on all ranks, and put only the use of its result under the condition")
+_CALL_ON_ALL_RANKS = translated("Call it on all ranks, and put only the use of its result under the condition")
 
 
 _SAVES_WEIGHTS = frozenset(
@@ -40,35 +40,35 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
         if divergence is None or divergence.rank_test is None:
             return
         side, _ = divergence.rank_test
-        if divergence.zero_stage == 3 and _gathers_to_read(side):
-            yield self.divergence_finding(divergence, side, cure=_ON_ALL, because=_REHEARSED)
+        if divergence.zero_stage == 3 and _gathers_full_weights(side):
+            yield self.divergence_finding(divergence, side, cure=_CALL_ON_ALL_RANKS, reason=_REHEARSED)
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """What one rank does, all do."""
         divergence = rank_divergence(record)
         if divergence is not None:
-            yield from outside_of_rank_test(divergence, run)
+            yield from fix_rank_conditional_call(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Gathers that only one rank calls."""
         if run.zero_stage != 3 or run.world_size == 1:
             return
         for call in script.calls(*_GATHERS, "*.save_16bit_model", "*.save_fp16_model", "*.save_model"):
-            if call.method.startswith("save_") and not _gathers(script, call.node):
+            if call.method.startswith("save_") and not _is_gathering_save(script, call.node):
                 continue
             test = on_one_rank(script, call.node)
             if test is None:
                 continue
-            lone = lone_statement(script, call.node)
+            lone = removable_rank_condition(script, call.node)
             edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
             yield self.finding(
                 translated(
                     "`{code}` is called by one rank only; it gathers the parts of all ranks, which never join in: the "
                     "run hangs here."
                 ).format(code=text_of(script, call.node.func) + "(…)"),
-                certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
+                certainty=Certainty.LIKELY if is_behind_option(script, call.node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,
-                cure=_ON_ALL,
+                cure=_CALL_ON_ALL_RANKS,
                 spans=(
                     call.place.span(),
                     script.place(test).span(translated("only one rank gets here")),
@@ -78,7 +78,7 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
             )
 
 
-def _gathers_to_read(side: Side) -> bool:
+def _gathers_full_weights(side: Side) -> bool:
     """Whether the side's call gathers whole weights, by hand or to save them."""
     by_hand = side.call is not None and any(
         frame.function == "__enter__" and frame.path.endswith("partition_parameters.py") for frame in side.call.frames
@@ -86,7 +86,7 @@ def _gathers_to_read(side: Side) -> bool:
     return by_hand or bool(_SAVES_WEIGHTS & set(side.functions))
 
 
-def _gathers(script: Script, node: ast.Call) -> bool:
+def _is_gathering_save(script: Script, node: ast.Call) -> bool:
     """Whether a method that saves is the engine's, the accelerator's or a Trainer's."""
     receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
     if receiver is None:

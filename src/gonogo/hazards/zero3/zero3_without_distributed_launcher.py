@@ -3,8 +3,8 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, translated
-from gonogo.hazards.zero3._empty_uses import Use, empty_uses
-from gonogo.hazards.zero3._partitioned import first_match, started_singly
+from gonogo.hazards.zero3._empty_parameter_uses import UseOfEmptyParameter, find_empty_parameter_uses
+from gonogo.hazards.zero3._zero3_in_log import first_match, is_single_process
 
 _NOT_CONVERTED = Pattern(r"'Parameter' object has no attribute 'ds_numel'")
 _CAUSE = translated(
@@ -57,9 +57,9 @@ class Zero3WithoutDistributedLauncher(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """An empty weight in the trained model, which no engine wraps; surer where the launch line tells."""
-        for use in empty_uses(log):
-            certainty = use.causes.get(Use.NO_LAUNCHER)
+        for use in find_empty_parameter_uses(log):
+            certainty = use.causes.get(UseOfEmptyParameter.NO_LAUNCHER)
             if certainty is not None:
                 yield self.log_finding(use.evidence, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
-        if (evidence := first_match(log, _NOT_CONVERTED, "AttributeError")) and started_singly(log) is not False:
+        if (evidence := first_match(log, _NOT_CONVERTED, "AttributeError")) and is_single_process(log) is not False:
             yield self.log_finding(evidence, _CAUSE, cure=_CURE, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)

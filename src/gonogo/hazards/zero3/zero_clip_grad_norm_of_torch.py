@@ -1,15 +1,15 @@
 import ast
 
-from gonogo.hazards.facts.how_it_trains import edit_of
-from gonogo.hazards.facts.zero_files import (
+from gonogo.hazards.facts.training_framework import try_edit
+from gonogo.hazards.facts.zero_usage import (
     engine_calls,
     is_engine,
     is_trained,
+    is_under_zero_condition,
     name_of,
     parameters_of,
     root_of,
     stage_span,
-    tests_the_stage,
     text_of,
 )
 from gonogo.hazards.rule import Call, Certainty, Field, Findings, Fix, Hazard, Run, Script, Severity, Text, translated
@@ -25,7 +25,7 @@ class ZeroClipGradNormOfTorch(Hazard):
             return
         for call in script.calls("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_"):
             parameters = call.node.args[0] if call.node.args else call.keyword_node("parameters")
-            if parameters is None or tests_the_stage(script, call.node):
+            if parameters is None or is_under_zero_condition(script, call.node):
                 continue
             root = root_of(parameters_of(script, parameters) or parameters)
             if not is_engine(script, root) and not is_trained(script, name_of(root)):
@@ -35,7 +35,7 @@ class ZeroClipGradNormOfTorch(Hazard):
             yield self.finding(
                 translated(
                     "`{code}` clips nothing: ZeRO-{stage} has already taken the gradients out of p.grad. {instead}"
-                ).format(code=text_of(script, call.node), stage=stage, instead=_instead(clipping)),
+                ).format(code=text_of(script, call.node), stage=stage, instead=_describe_replacement(clipping)),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
                 cure=_cure(clipping, limit),
@@ -59,7 +59,7 @@ class ZeroClipGradNormOfTorch(Hazard):
             return (self.fix(translated("Drop the call"), drop),)
         if limit is None or clipping.unknown:
             return ()
-        edit = edit_of(lambda: config.inserting("gradient_clipping", value=limit))
+        edit = try_edit(lambda: config.inserting("gradient_clipping", value=limit))
         title = translated("Let DeepSpeed clip at {limit}").format(limit=limit)
         return (self.fix(title, drop, edit, safe=False),) if edit is not None else ()
 
@@ -71,7 +71,7 @@ def _limit(call: Call) -> float | None:
     return (call.argument(1) if len(call.node.args) > 1 else call.keyword("max_norm")).number
 
 
-def _instead(clipping: Field) -> Text:
+def _describe_replacement(clipping: Field) -> Text:
     """What clips in the call's stead."""
     if clipping.number:
         return Text(

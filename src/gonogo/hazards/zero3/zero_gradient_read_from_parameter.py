@@ -1,13 +1,13 @@
 import ast
 
-from gonogo.hazards.facts.zero_files import (
+from gonogo.hazards.facts.zero_usage import (
     is_engine,
     is_trained,
+    is_under_zero_condition,
     name_of,
     parameters_of,
     root_of,
     stage_span,
-    tests_the_stage,
     text_of,
 )
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
@@ -24,9 +24,9 @@ class ZeroGradientReadFromParameter(Hazard):
         for node in script.nodes(ast.Attribute):
             if node.attr != "grad" or not isinstance(node.ctx, ast.Load) or not isinstance(node.value, ast.Name):
                 continue
-            loop = _loop_of(script, node.value)
+            loop = _iterable_of(script, node.value)
             module = parameters_of(script, loop) if loop is not None else None
-            if loop is None or module is None or loop.lineno in seen or tests_the_stage(script, node):
+            if loop is None or module is None or loop.lineno in seen or is_under_zero_condition(script, node):
                 continue
             root = root_of(module)
             if not is_engine(script, root) and not is_trained(script, name_of(root)):
@@ -54,7 +54,7 @@ class ZeroGradientReadFromParameter(Hazard):
             )
 
 
-def _loop_of(script: Script, name: ast.Name) -> ast.expr | None:
+def _iterable_of(script: Script, name: ast.Name) -> ast.expr | None:
     """What the loop or comprehension goes over that a name is the variable of."""
     for each in script.ancestors(name):
         loops = each.generators if isinstance(each, (ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)) else []

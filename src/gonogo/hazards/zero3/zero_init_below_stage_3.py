@@ -1,13 +1,13 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import failed_ranks, places, setting
-from gonogo.hazards.facts.zero_files import stage_span, tests_the_stage
+from gonogo.hazards.facts.zero_usage import is_under_zero_condition, stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
 _CURE = (
     translated("Build the model without deepspeed.zero.Init, or pass enabled=(stage == 3)"),
     translated('Or train with "stage": 3'),
 )
-_PARTITIONS = "initialize_gradient_partitioning_data_structures"
+_GRADIENT_PARTITIONING_FUNCTION = "initialize_gradient_partitioning_data_structures"
 
 
 class ZeroInitBelowStage3(Hazard):
@@ -16,7 +16,7 @@ class ZeroInitBelowStage3(Hazard):
         if run.zero_stage not in (0, 1, 2) or next(script.calls("deepspeed.initialize"), None) is None:
             return
         for call in script.calls("deepspeed.zero.Init", "deepspeed.runtime.zero.partition_parameters.Init"):
-            if not call.keyword("enabled").absent or tests_the_stage(script, call.node):
+            if not call.keyword("enabled").absent or is_under_zero_condition(script, call.node):
                 continue
             yield self.finding(
                 translated(
@@ -47,12 +47,12 @@ class ZeroInitBelowStage3(Hazard):
                 ranks=failed.ranks,
             )
 
-    log_words = (_PARTITIONS,)
+    log_words = (_GRADIENT_PARTITIONING_FUNCTION,)
 
     def in_log(self, log: FailureLog) -> Findings:
         """The optimizer of stages 1 and 2 finds no parameter to partition."""
         for error in log.errors_of("KeyError"):
-            if not any(_PARTITIONS in frame.function for frame in error.all_frames):
+            if not any(_GRADIENT_PARTITIONING_FUNCTION in frame.function for frame in error.all_frames):
                 continue
             yield self.log_finding(
                 error,

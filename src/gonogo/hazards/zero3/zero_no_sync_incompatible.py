@@ -1,9 +1,9 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.facts.zero_files import is_engine, stage_span, text_of
+from gonogo.hazards.facts.training_framework import uses_trainer
+from gonogo.hazards.facts.zero_usage import is_engine, stage_span, text_of
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, Script, translated
-from gonogo.hazards.zero3._partitioned import first_match
+from gonogo.hazards.zero3._zero3_in_log import first_match
 
 _REFUSED = Pattern(r"no_sync(?:\(\))? context manager is incompatible|assert not self\.zero_optimization_partition_")
 _REFUSES = translated("refuses no_sync under ZeRO-2/3")
@@ -16,7 +16,7 @@ _NO_SYNC_CALLERS = ("accelerate/accelerator.py", "deepspeed/runtime/engine.py", 
 class ZeroNoSyncIncompatible(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Accumulation under ZeRO-2/3 with a DeepSpeed that refuses no_sync and a Trainer that enters it."""
-        if config.zero_stage not in (2, 3) or not with_trainer(run):
+        if config.zero_stage not in (2, 3) or not uses_trainer(run):
             return
         environment = run.environment
         if environment.within("deepspeed", ">=0.16") is not True:
@@ -102,7 +102,7 @@ class ZeroNoSyncIncompatible(Hazard):
         evidence: LoggedError | LineMatch | None = first_match(log, _REFUSED, "AssertionError")
         certainty = Certainty.CERTAIN
         if evidence is None:
-            evidence, certainty = _cut(log), Certainty.LIKELY
+            evidence, certainty = _find_cut_traceback(log), Certainty.LIKELY
         if evidence is not None:
             yield self.log_finding(
                 evidence,
@@ -122,7 +122,7 @@ class ZeroNoSyncIncompatible(Hazard):
             )
 
 
-def _cut(log: FailureLog) -> LoggedError | None:
+def _find_cut_traceback(log: FailureLog) -> LoggedError | None:
     """A traceback that ends within the entering of no_sync, which torch's own never fails at."""
     for error in log.cut:
         frames = [frame for frame in error.frames if "contextlib" not in frame.path]

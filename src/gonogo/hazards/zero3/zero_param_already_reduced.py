@@ -1,9 +1,9 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
-from gonogo.hazards.zero3._checkpointing import recomputed_twice
-from gonogo.hazards.zero3._partitioned import cut_at, first_match
+from gonogo.hazards.zero3._checkpointing import double_recomputation_findings
+from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, first_match
 
-_TWICE = Pattern(
+_ALREADY_REDUCED_PATTERN = Pattern(
     r"[Tt]he parameter \S{0,200} ?has already been reduced|Gradient computed twice for this partition"
     r"|Multiple gradient reduction is currently not supported|assert self\.params_already_reduced\["
 )
@@ -21,14 +21,18 @@ class ZeroParamAlreadyReduced(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """The model run twice for one loss, under reentrant checkpointing and ZeRO-2."""
         if run.zero_stage == 2:
-            yield from recomputed_twice(self, script, run, "The parameter … has already been reduced", _CURE)
+            yield from double_recomputation_findings(
+                self, script, run, "The parameter … has already been reduced", _CURE
+            )
 
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion in stage_1_and_2.py."""
-        evidence: LoggedError | LineMatch | None = first_match(log, _TWICE, "AssertionError")
+        evidence: LoggedError | LineMatch | None = first_match(log, _ALREADY_REDUCED_PATTERN, "AssertionError")
         certainty = Certainty.CERTAIN
         if evidence is None:
-            evidence = cut_at(log, "zero/stage_1_and_2.py", "reduce_independent_p_g_buckets_and_remove_grads")
+            evidence = find_cut_traceback(
+                log, "zero/stage_1_and_2.py", "reduce_independent_p_g_buckets_and_remove_grads"
+            )
             certainty = Certainty.LIKELY
         if evidence is not None:
             yield self.log_finding(

@@ -17,7 +17,7 @@ from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
 from gonogo.hazards.build_cache import CHECKOUT, PACKAGE, fingerprint, kept
 from gonogo.hazards.index import all_hazards
-from gonogo.judge.similar.features import Features, features_of_frames
+from gonogo.judge.similar.features import Features, traceback_features
 from gonogo.judge.similar.index import IssueThread, ThreadIndex, packed
 
 SHIPPED = Path(__file__).with_name("cases.msgpack")
@@ -26,14 +26,14 @@ LINES = "lines.log"
 """A file of cases of one line each: ``bad_only_the_error: RuntimeError: …``."""
 
 
-def index_of_cases() -> ThreadIndex:
+def case_index() -> ThreadIndex:
     """The index: a case is a thread, its name the address. It is empty in a copy of the source without the cases."""
     try:
         return ThreadIndex(SHIPPED.read_bytes())
     except FileNotFoundError:
         if not CASES.is_dir():
             return ThreadIndex(packed([]))
-        of = fingerprint(CASES, endings=(".log",)) + fingerprint(PACKAGE / "evidence" / "log", PACKAGE / "diagnose")
+        of = fingerprint(CASES, suffixes=(".log",)) + fingerprint(PACKAGE / "evidence" / "log", PACKAGE / "diagnose")
         return ThreadIndex(kept("cases", of, build))
 
 
@@ -41,15 +41,15 @@ def build() -> bytes:
     """The index of the cases as they are now."""
     names = [hazard.name for hazard in all_hazards() if not hazard.fallback]
     found = [
-        (IssueThread(f"{name}/{case}", hazard=name), _frames_of(text))
+        (IssueThread(f"{name}/{case}", hazard=name), _frame_features(text))
         for name in names
-        for case, text in sorted(logs_in(CASES / name))
+        for case, text in sorted(case_logs(CASES / name))
         if case.startswith("bad")
     ]
     return packed([(case, frames) for case, frames in found if frames])
 
 
-def logs_in(folder: Path) -> Iterator[tuple[str, bytes]]:
+def case_logs(folder: Path) -> Iterator[tuple[str, bytes]]:
     """A hazard's logs by the names of their cases. Raises ValueError where a line of ``lines.log`` has no name."""
     for path in sorted(folder.glob("*.log")):
         if path.name != LINES:
@@ -62,10 +62,10 @@ def logs_in(folder: Path) -> Iterator[tuple[str, bytes]]:
             yield name.decode(), text + b"\n"
 
 
-def _frames_of(text: bytes) -> Features:
+def _frame_features(text: bytes) -> Features:
     """The frames on the way to what a log fails with."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.log")
         path.write_bytes(text)
         log = read_logs(sources([str(path)])[0], (), Setup())
-    return features_of_frames([*(error for error in log.errors if error.role is Role.ROOT), *log.cut])
+    return traceback_features([*(error for error in log.errors if error.role is Role.ROOT), *log.cut])

@@ -34,13 +34,15 @@ _FOLDERS = re.compile(r"(?:[A-Za-z]:)?(?:[\w.~@+-]*[\\/])+")
 _NUMBER = re.compile(r"\d{3,}|(?<![A-Za-z_])\d+")
 _WORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_#]+")
 _PACKAGES = re.compile(r"(?:site|dist)-packages[\\/]|[\\/]lib[\\/]python3?\.\d+[\\/]")
-_TELLS = re.compile(
+_FAILURE_WORDS_PATTERN = re.compile(
     r"(?i)error|exception|fail|fatal|abort|assert|signal|killed|watchdog|time(?:d )?-?out|mismatch|cannot|can't|unable"
     r"|invalid|illegal|unsupported|not (?:found|supported|implemented|available)|no such|undefined|unexpected|overflow"
     r"|out of memory|missing|refused|core dumped"
 )
 # Lines of a healthy run that name such words: options, counts of failures, advice of a library.
-_CHATTER = re.compile(r"(?i)^\W*(?:warning|info|debug)\b|Warning:|\[(?:INFO|WARNING|DEBUG)\]|NCCL INFO| INFO ")
+_ROUTINE_LINE_PATTERN = re.compile(
+    r"(?i)^\W*(?:warning|info|debug)\b|Warning:|\[(?:INFO|WARNING|DEBUG)\]|NCCL INFO| INFO "
+)
 
 
 def features_of(log: FailureLog) -> Features:
@@ -48,32 +50,36 @@ def features_of(log: FailureLog) -> Features:
     found: Features = {}
     roots = [error for error in log.errors if error.role is Role.ROOT]
     for error in [*roots, *log.cut][:_MAX_ERRORS]:
-        _add(found, _of_error(error))
+        _add(found, _error_features(error))
     if not found:
-        for text in islice(_distinctive(log), _MAX_LINES):
-            _add(found, of_message(text))
+        for text in islice(_distinctive_lines(log), _MAX_LINES):
+            _add(found, message_features(text))
     return found
 
 
-def features_of_frames(errors: Iterable[LoggedError]) -> Features:
+def traceback_features(errors: Iterable[LoggedError]) -> Features:
     """The features of tracebacks without what was raised: all that is left where a log was cut before that."""
     found: Features = {}
     for error in errors:
-        _add(found, _of_frames(error))
+        _add(found, _features_of_error_frames(error))
         if error.frames and error.frames[-1].code:
             _add(found, [(f"c {normalized(error.frames[-1].code)}", _RAISED_IN)])
     return found
 
 
-def _distinctive(log: FailureLog) -> Iterator[str]:
+def _distinctive_lines(log: FailureLog) -> Iterator[str]:
     """Lines that may tell of a failure where there is no exception: what training went past was none."""
     stepped = last_steps(log)
     for line in log.lines:
-        if line.number > stepped.get(line.path, 0) and _TELLS.search(line.text) and not _CHATTER.search(line.text):
+        if (
+            line.number > stepped.get(line.path, 0)
+            and _FAILURE_WORDS_PATTERN.search(line.text)
+            and not _ROUTINE_LINE_PATTERN.search(line.text)
+        ):
             yield line.text
 
 
-def of_message(text: str) -> Iterator[tuple[str, float]]:
+def message_features(text: str) -> Iterator[tuple[str, float]]:
     """The features of what an exception, or a line, or a thread's title says."""
     said = normalized(text)
     words = _WORDS.findall(said)[:_MAX_WORDS]
@@ -98,22 +104,22 @@ def hashed(features: Iterable[tuple[str, float]]) -> Features:
     return found
 
 
-def _add(found: Features, features: Iterable[tuple[str, float]]) -> None:
+def _add(total: Features, features: Iterable[tuple[str, float]]) -> None:
     for text, weight in features:
         key = crc32(text.encode("utf-8", "replace"))
-        found[key] = max(found.get(key, 0.0), weight)
+        total[key] = max(total.get(key, 0.0), weight)
 
 
-def _of_error(error: LoggedError) -> Iterator[tuple[str, float]]:
+def _error_features(error: LoggedError) -> Iterator[tuple[str, float]]:
     if error.type:
         yield f"t {error.type}", _TYPE
     lines = [line for line in error.message.splitlines() if line.strip()]
     for line in lines[:8]:
-        yield from of_message(line)
-    yield from _of_frames(error)
+        yield from message_features(line)
+    yield from _features_of_error_frames(error)
 
 
-def _of_frames(error: LoggedError) -> Iterator[tuple[str, float]]:
+def _features_of_error_frames(error: LoggedError) -> Iterator[tuple[str, float]]:
     frames = [named for frame in error.frames if (named := _frame_feature(frame))]
     for name in frames[-_MAX_FRAMES:]:
         yield f"f {name}", _FRAME

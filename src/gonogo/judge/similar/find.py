@@ -11,8 +11,8 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text, translated
 from gonogo.finding.log_answer import SimilarThread
 from gonogo.hazards.index import hazard_of
-from gonogo.judge.similar.cases import index_of_cases
-from gonogo.judge.similar.features import Features, features_of, features_of_frames
+from gonogo.judge.similar.cases import case_index
+from gonogo.judge.similar.features import Features, features_of, traceback_features
 from gonogo.judge.similar.index import IssueThread, ThreadIndex
 
 MAX_SIMILAR = 3
@@ -22,24 +22,24 @@ MIN_TRACEBACK_SHARE = 0.3
 """The part of a cut traceback that a hazard's case has at least, where the hazard is named for it."""
 _MAX_PER_HAZARD = 2
 """Threads of one hazard among those shown: one message may have several causes."""
-_UNSETTLED = 0.85
+_UNEXPLAINED_THREAD_FACTOR = 0.85
 """What the likeness of a thread counts for, of several alike, that does not tell what settled it."""
 
 
-def similar_threads(log: FailureLog, shown: Collection[str] = ()) -> tuple[SimilarThread, ...]:
+def similar_threads(log: FailureLog, excluded_addresses: Collection[str] = ()) -> tuple[SimilarThread, ...]:
     """The threads that look like the log's failure, most alike first, without the addresses that are shown anyhow."""
     features = features_of(log)
     if not features:
         return ()
     index = _index()
-    without = {number for number, thread in enumerate(index.threads) if thread.address in shown}
+    without = {number for number, thread in enumerate(index.threads) if thread.address in excluded_addresses}
     return tuple(
         _to_similar_thread(index.threads[number], likeness) for likeness, number in chosen(index, features, without)
     )
 
 
 def chosen(
-    index: ThreadIndex, features: Features, without: Collection[int] = (), least: float = MIN_SIMILARITY
+    index: ThreadIndex, features: Features, excluded: Collection[int] = (), min_similarity: float = MIN_SIMILARITY
 ) -> list[tuple[float, int]]:
     """The likeness and the number of the threads of an index that are worth to be shown for a log's features.
 
@@ -47,8 +47,10 @@ def chosen(
     """
     found: list[tuple[float, int]] = []
     of_hazard: Counter[str] = Counter()
-    alike = [one for one in index.alike(features, without) if one[0] >= least]
-    for likeness, number in sorted(alike, key=lambda one: _worth(index.threads[one[1]], one[0]), reverse=True):
+    alike = [one for one in index.alike(features, excluded) if one[0] >= min_similarity]
+    for likeness, number in sorted(
+        alike, key=lambda one: _weighted_likeness(index.threads[one[1]], one[0]), reverse=True
+    ):
         hazard = index.threads[number].hazard
         if len(found) == MAX_SIMILAR:
             break
@@ -59,7 +61,7 @@ def chosen(
     return found
 
 
-def hazards_like(log: FailureLog) -> list[str]:
+def hazards_with_similar_cases(log: FailureLog) -> list[str]:
     """The hazards whose own cases have most frames of a traceback that was cut, if enough; the likeliest first.
 
     A program's own frames are called alike in any program (``main`` in ``train.py``): alone they tell nothing.
@@ -67,28 +69,28 @@ def hazards_like(log: FailureLog) -> list[str]:
     cut = [error for error in log.cut if any(is_library(frame.path) for frame in error.frames)]
     index = _cases()
     parts: dict[str, float] = {}
-    for part, number in index.containing(features_of_frames(cut)):
+    for part, number in index.containing(traceback_features(cut)):
         if part >= MIN_TRACEBACK_SHARE:
             parts.setdefault(index.threads[number].hazard, part)
-    met = threads_of_hazards()
+    met = thread_counts_by_hazard()
     # Of those that have about as many of them, the one that is met most often.
     return sorted(parts, key=lambda hazard: (-round(parts[hazard], 1), -met[hazard]))[:MAX_SIMILAR]
 
 
-def _worth(thread: IssueThread, likeness: float) -> float:
-    return likeness if thread.hazard or thread.shows else likeness * _UNSETTLED
+def _weighted_likeness(thread: IssueThread, similarity: float) -> float:
+    return similarity if thread.hazard or thread.shows else similarity * _UNEXPLAINED_THREAD_FACTOR
 
 
-def threads_of_hazards() -> Counter[str]:
+def thread_counts_by_hazard() -> Counter[str]:
     """How many threads of the index are of each hazard: which of several is met most often."""
     return Counter(thread.hazard for thread in _index().threads if thread.hazard and not thread.cited)
 
 
 _index = cache(ThreadIndex.shipped)
-_cases = cache(index_of_cases)
+_cases = cache(case_index)
 
 
-def _to_similar_thread(thread: IssueThread, likeness: float) -> SimilarThread:
+def _to_similar_thread(thread: IssueThread, similarity: float) -> SimilarThread:
     hazard = hazard_of(thread.hazard)
     settled = Text(thread.shows, thread.shows_zh or thread.shows) if thread.shows else None
     if hazard is not None and settled is None:
@@ -96,4 +98,4 @@ def _to_similar_thread(thread: IssueThread, likeness: float) -> SimilarThread:
     elif hazard is not None and settled is not None and not thread.title:
         settled = translated("{title}: {shows}").format(title=hazard.title, shows=settled)
     name = hazard.name if hazard is not None else ""
-    return SimilarThread(thread.address, thread.title, settled, name, round(likeness, 2))
+    return SimilarThread(thread.address, thread.title, settled, name, round(similarity, 2))

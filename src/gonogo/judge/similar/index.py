@@ -19,7 +19,7 @@ import msgspec
 from gonogo.judge.similar.features import Features
 
 PATH = Path(__file__).with_name("threads.msgpack")
-_UNIT = 100
+_WEIGHT_SCALE = 100
 """Weights are stored as hundredths, in a byte."""
 _MIN_SHARED = 1.4
 """What a log and a thread must have in common to be alike at all, in features that no other thread has: more than the
@@ -40,7 +40,7 @@ class IssueThread(msgspec.Struct, frozen=True, array_like=True):
     """True where it stands in the index because a hazard's page cites it."""
 
 
-class _Stored(msgspec.Struct, frozen=True):
+class _IndexFile(msgspec.Struct, frozen=True):
     """The file. Numbers are arrays in little-endian order; those of feature n begin at ``starts[n]``."""
 
     threads: tuple[IssueThread, ...]
@@ -55,7 +55,7 @@ class ThreadIndex:
     """Threads by their features. Raises OSError and msgspec.MsgspecError where the file can't be read."""
 
     def __init__(self, data: bytes) -> None:
-        stored = msgspec.msgpack.decode(data, type=_Stored)
+        stored = msgspec.msgpack.decode(data, type=_IndexFile)
         self.threads: Sequence[IssueThread] = stored.threads
         self._hashes = _numbers("I", stored.hashes)
         self._starts = _numbers("I", stored.starts)
@@ -68,25 +68,29 @@ class ThreadIndex:
         """That of the public threads."""
         return cls(PATH.read_bytes())
 
-    def alike(self, features: Features, without: Collection[int] = ()) -> list[tuple[float, int]]:
+    def alike(self, features: Features, excluded: Collection[int] = ()) -> list[tuple[float, int]]:
         """The threads that share features with a log, most alike first: the cosine (0 to 1) and the thread's number.
 
-        A feature counts the more the fewer threads have it. The numbers in ``without`` are passed over.
+        A feature counts the more the fewer threads have it. The numbers in ``excluded`` are passed over.
         """
-        square, shared = self._shared(features, without, _MIN_SHARED, lambda weight, other: weight * other)
+        square, shared = self._shared(features, excluded, _MIN_SHARED, lambda weight, other: weight * other)
         length = math.sqrt(square) or 1.0
         found = [(product / length / self._lengths[thread], thread) for thread, product in shared.items()]
         return sorted(found, key=lambda one: (-one[0], one[1]))
 
-    def containing(self, features: Features, without: Collection[int] = ()) -> list[tuple[float, int]]:
+    def containing(self, features: Features, excluded: Collection[int] = ()) -> list[tuple[float, int]]:
         """The threads that have most of what is left of a log: the part of it (0 to 1), and the thread's number."""
         square, shared = self._shared(
-            features, without, _MIN_SHARED_OF_CUT, lambda weight, other: weight * min(weight, other)
+            features, excluded, _MIN_SHARED_OF_CUT, lambda weight, other: weight * min(weight, other)
         )
         return sorted(((part / square, thread) for thread, part in shared.items()), key=lambda one: (-one[0], one[1]))
 
     def _shared(
-        self, features: Features, without: Collection[int], least: float, common: Callable[[float, float], float]
+        self,
+        features: Features,
+        excluded: Collection[int],
+        min_similarity: float,
+        combine: Callable[[float, float], float],
     ) -> tuple[float, dict[int, float]]:
         """The square of what a log has, and what each thread has in common with it, where that is no less than that."""
         shared: dict[int, float] = {}
@@ -99,17 +103,17 @@ class ThreadIndex:
             square += (weight * rarity) ** 2
             for place in range(begin, end):
                 thread = self._having[place]
-                more = common(weight, self._weights[place] / _UNIT) * rarity**2
+                more = combine(weight, self._weights[place] / _WEIGHT_SCALE) * rarity**2
                 shared[thread] = shared.get(thread, 0.0) + more
-        enough = least * _rarity(len(self.threads), 1) ** 2
-        return square, {one: more for one, more in shared.items() if more >= enough and one not in without}
+        enough = min_similarity * _rarity(len(self.threads), 1) ** 2
+        return square, {one: more for one, more in shared.items() if more >= enough and one not in excluded}
 
     def features_of(self) -> list[Features]:
         """The features of each thread, in the order of the threads."""
         found: list[Features] = [{} for _ in self.threads]
         for number, key in enumerate(self._hashes):
             for place in range(self._starts[number], self._starts[number + 1]):
-                found[self._having[place]][key] = self._weights[place] / _UNIT
+                found[self._having[place]][key] = self._weights[place] / _WEIGHT_SCALE
         return found
 
 
@@ -127,18 +131,18 @@ def packed(threads: Sequence[tuple[IssueThread, Features]]) -> bytes:
         hashes.append(key)
         for number, weight in by_key[key]:
             having.append(number)
-            weights.append(min(round(weight * _UNIT), 255))
-            squares[number] += (weights[-1] / _UNIT * _rarity(len(threads), len(by_key[key]))) ** 2
+            weights.append(min(round(weight * _WEIGHT_SCALE), 255))
+            squares[number] += (weights[-1] / _WEIGHT_SCALE * _rarity(len(threads), len(by_key[key]))) ** 2
         starts.append(len(having))
     lengths = array("f", (math.sqrt(square) or 1.0 for square in squares))
     listed = tuple(thread for thread, _ in threads)
-    stored = _Stored(listed, _bytes(hashes), _bytes(starts), _bytes(having), bytes(weights), _bytes(lengths))
+    stored = _IndexFile(listed, _bytes(hashes), _bytes(starts), _bytes(having), bytes(weights), _bytes(lengths))
     return msgspec.msgpack.encode(stored)
 
 
-def _rarity(threads: int, having: int) -> float:
+def _rarity(threads: int, thread_count: int) -> float:
     """How much a feature says that so many of the threads have."""
-    return math.log(1 + threads / having)
+    return math.log(1 + threads / thread_count)
 
 
 def _bytes(numbers: array[Any]) -> bytes:

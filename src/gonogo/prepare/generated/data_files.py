@@ -20,7 +20,7 @@ from gonogo.finding.errors import UserError
 _NO_PYARROW = translated("{path} is a Parquet file, and generating one needs pyarrow: pip install pyarrow")
 
 
-def data_file(path: str, rows: Sequence[dict[str, Any]], separator: str = "") -> bytes:
+def encode_rows(path: str, rows: Sequence[dict[str, Any]], separator: str = "") -> bytes:
     """Rows in the form that a file's name says, JSON where it says nothing. Raises UserError where it can't be made.
 
     ``separator`` is what the program takes to stand between columns, where that is told.
@@ -40,7 +40,7 @@ def data_file(path: str, rows: Sequence[dict[str, Any]], separator: str = "") ->
     return (json.dumps(list(rows), ensure_ascii=False, indent=1) + "\n").encode()
 
 
-def hub_folder(
+def hub_dataset_files(
     columns: dict[str, str], rows: Sequence[dict[str, Any]], splits: Sequence[str], subsets: Sequence[str]
 ) -> dict[str, bytes]:
     """A data set of the hub as files: each split, and the card that says which columns are pictures or sounds."""
@@ -139,13 +139,13 @@ def picture(width: int = 640, height: int = 480) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
 
 
-def sound(seconds: float = 5.0, rate: int = 16_000) -> bytes:
+def sound(seconds: float = 5.0, sample_rate: int = 16_000) -> bytes:
     """A WAV of one channel: a tone."""
     buffer = io.BytesIO()
     with wave.open(buffer, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
-        file.setframerate(rate)
-        tone = (int(8000 * math.sin(at * 440 * 2 * math.pi / rate)) for at in range(int(seconds * rate)))
-        file.writeframes(struct.pack(f"<{int(seconds * rate)}h", *tone))
+        file.setframerate(sample_rate)
+        tone = (int(8000 * math.sin(at * 440 * 2 * math.pi / sample_rate)) for at in range(int(seconds * sample_rate)))
+        file.writeframes(struct.pack(f"<{int(seconds * sample_rate)}h", *tone))
     return buffer.getvalue()

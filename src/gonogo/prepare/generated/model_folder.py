@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.published.models import PublishedModel, processor_files, tokenizer_layout, whole_config
+from gonogo.evidence.published.models import PublishedModel, full_config, processor_files, tokenizer_layout
 from gonogo.prepare.generated.tokenizer import tokenizer_files
 
 
 def model_files(model: PublishedModel) -> dict[str, bytes]:
     """The folder's files by name."""
-    files = {"config.json": _json(whole_config(model))}
+    files = {"config.json": _json(full_config(model))}
     processors = _processors(model)
     whole = next((one["processor_class"] for one in processors.values() if "processor_class" in one), None)
     if model.tokenizer is not None:

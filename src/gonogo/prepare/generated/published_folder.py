@@ -16,7 +16,7 @@ from gonogo.prepare.generated.model_folder import model_files
 from gonogo.prepare.packages.places import cache_folder
 
 
-def folder_of_published(name: str) -> Path | None:
+def find_published_folder(name: str) -> Path | None:
     """A folder with the published configuration and a made tokenizer; None for a name that no table has.
 
     Raises UserError where the cache can't be written.

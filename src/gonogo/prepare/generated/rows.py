@@ -107,7 +107,7 @@ class Maker:
         self.columns = columns
         self.tokens = tokens
         self.media = media
-        self._shares = {name: _SHARES.get(name, 0.2) for name, kind in columns.items() if _is_long(kind)}
+        self._shares = {name: _SHARES.get(name, 0.2) for name, kind in columns.items() if _is_long_text_kind(kind)}
 
     def row(self, number: int) -> dict[str, Any]:
         """One row. Rows are in turn somewhat longer than asked for, and a fifth shorter."""
@@ -115,10 +115,10 @@ class Maker:
         whole = sum(self._shares.values()) or 1.0
         scale = length / whole
         tokens = {name: max(1, int(self._shares.get(name, 0.0) * scale)) for name in self.columns}
-        told = min((tokens[name] for name, kind in self.columns.items() if kind in _CONVERSATIONS), default=0)
+        told = min((tokens[name] for name, kind in self.columns.items() if kind in _CONVERSATION_KINDS), default=0)
         return {
             name: self._conversation(kind, told, number * 31, tokens[name], number * 31 + place)
-            if kind in _CONVERSATIONS
+            if kind in _CONVERSATION_KINDS
             else self._value(name, kind, tokens[name], number * 31 + place)
             for place, (name, kind) in enumerate(self.columns.items())
         }
@@ -141,7 +141,7 @@ class Maker:
         if kind == "ints":
             return [number % 5, (number + 1) % 5]
         if kind in ("tools", "calls"):
-            return _of_functions(kind, number)
+            return _function_call_json(kind, number)
         if kind == "texts":
             return [text(tokens // 2, number), text(tokens // 2, number + 1)]
         if kind == "id":
@@ -156,16 +156,18 @@ class Maker:
             return [number % 2 == 0, number % 3 == 0]
         return f"{text(tokens, number)} #### {number % 10}" if name == "answer" else text(tokens, number)
 
-    def _conversation(self, kind: str, told: int, number: int, tokens: int, last: int) -> list[dict[str, Any]]:
+    def _conversation(
+        self, kind: str, shared_tokens: int, number: int, tokens: int, last_number: int
+    ) -> list[dict[str, Any]]:
         """Two turns each; an image is asked about in the first.
 
-        A row's conversations, chosen and rejected, are the same up to the last answer: of ``told`` tokens and
-        ``number``; that answer is of ``tokens`` and ``last``.
+        A row's conversations, chosen and rejected, are the same up to the last answer: of ``shared_tokens`` tokens and
+        ``number``; that answer is of ``tokens`` and ``last_number``.
         """
         sees = [tag for tag in ("image", "video", "audio") if {tag, f"{tag}s"} & set(self.columns)]
         opening = "".join(f"<{tag}>\n" for tag in sees[:1] if kind != "parts")
-        said = [(opening + text(told // 8, number), text(told * 3 // 8, number + 1)),
-                (text(told // 8, number + 2), text(tokens * 3 // 8, last + 3))]  # fmt: skip
+        said = [(opening + text(shared_tokens // 8, number), text(shared_tokens * 3 // 8, number + 1)),
+                (text(shared_tokens // 8, number + 2), text(tokens * 3 // 8, last_number + 3))]  # fmt: skip
         role, content, asks, answers = (
             ("from", "value", "human", "gpt") if kind == "turns" else ("role", "content", "user", "assistant")
         )
@@ -173,19 +175,19 @@ class Maker:
             {role: who, content: words} for pair in said for who, words in zip((asks, answers), pair, strict=True)
         ]
         return (
-            [_in_parts(one, sees[:1] if at == 0 else []) for at, one in enumerate(told_so)]
+            [_message_with_content_parts(one, sees[:1] if at == 0 else []) for at, one in enumerate(told_so)]
             if kind == "parts"
             else told_so
         )
 
 
-def _in_parts(message: dict[str, str], sees: list[str]) -> dict[str, Any]:
+def _message_with_content_parts(message: dict[str, str], media_types: list[str]) -> dict[str, Any]:
     """The message with its content in parts: a text, and what is seen in it."""
-    seen = [{"index": 0, "text": None, "type": tag} for tag in sees]
+    seen = [{"index": 0, "text": None, "type": tag} for tag in media_types]
     return {**message, "content": [{"index": None, "text": message["content"], "type": "text"}, *seen]}
 
 
-def _of_functions(kind: str, number: int) -> str:
+def _function_call_json(kind: str, number: int) -> str:
     """JSON of one function, or of a call of it, as a text."""
     name, asked = f"look_up_{number % 5}", text(1, number)
     if kind == "calls":
@@ -194,9 +196,9 @@ def _of_functions(kind: str, number: int) -> str:
     return json.dumps([{"name": name, "description": "Looks a word up.", "parameters": word}])
 
 
-_CONVERSATIONS = ("chat", "turns", "parts")
+_CONVERSATION_KINDS = ("chat", "turns", "parts")
 _ROLE_BY_KIND = {"asked": "user", "answered": "assistant"}
 
 
-def _is_long(kind: str) -> bool:
-    return kind in ("text", "texts", "exchanges", "turn", "message", *_CONVERSATIONS, *_ROLE_BY_KIND)
+def _is_long_text_kind(kind: str) -> bool:
+    return kind in ("text", "texts", "exchanges", "turn", "message", *_CONVERSATION_KINDS, *_ROLE_BY_KIND)

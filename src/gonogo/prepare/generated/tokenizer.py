@@ -7,7 +7,7 @@ from typing import Any
 
 from gonogo.evidence.published.models import TokenizerLayout
 from gonogo.prepare.generated.sentencepiece import sentencepiece_model
-from gonogo.prepare.generated.vocabulary import merges_of, tokens_by_id, words_of
+from gonogo.prepare.generated.vocabulary import merges_for_layout, tokens_by_id, words_of
 
 # What the slow classes call their file of sentencepiece.
 _MODEL_FILES = {
@@ -22,7 +22,9 @@ _SPLIT = (
 
 def tokenizer_files(layout: TokenizerLayout, processor: str | None = None) -> dict[str, bytes]:
     """The tokenizer's files by name, for the fast and the slow class. ``processor``: the whole processor's class."""
-    singles, merges = merges_of(layout) if layout.kind in ("bytes", "pieces", "clip") else (words_of(layout), [])
+    singles, merges = (
+        merges_for_layout(layout) if layout.kind in ("bytes", "pieces", "clip") else (words_of(layout), [])
+    )
     tokens = tokens_by_id(layout, [*singles, *("".join(merge) for merge in merges)])
     vocabulary = {token: number for number, token in enumerate(tokens)}
     files = {

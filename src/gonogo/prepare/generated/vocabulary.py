@@ -14,8 +14,8 @@ from string import ascii_letters, ascii_lowercase
 from gonogo.evidence.published.models import TokenizerLayout
 
 _IDEOGRAPHS = range(0x4E00, 0x9FA6)
-_ROOM_FOR_IDEOGRAPHS = 90_000
-_ROOM_FOR_ALL_TRIPLES = 48_000
+_MIN_SIZE_FOR_IDEOGRAPHS = 90_000
+_MIN_SIZE_FOR_ALL_TRIPLES = 48_000
 
 Merge = tuple[str, str]
 
@@ -28,18 +28,18 @@ def byte_characters() -> tuple[str, ...]:
     return tuple(chr(byte) if byte in printable else chr(next(others)) for byte in range(256))
 
 
-def _of_letters(blank: str, size: int) -> Iterator[Merge]:
+def _letter_merges(space: str, size: int) -> Iterator[Merge]:
     """Merges to two letters, with the blank before them, and to three."""
     pairs = ["".join(pair) for pair in itertools.product(ascii_lowercase, repeat=2)]
     yield from ((pair[0], pair[1]) for pair in pairs)
-    yield from ((blank, pair) for pair in pairs)
-    yield from ((blank, letter) for letter in ascii_letters)  # an answer of one letter is one token, as published
+    yield from ((space, pair) for pair in pairs)
+    yield from ((space, letter) for letter in ascii_letters)  # an answer of one letter is one token, as published
     yield from ((pair, letter) for pair in pairs for letter in ascii_lowercase)
-    if size > _ROOM_FOR_ALL_TRIPLES:
-        yield from ((blank + pair, letter) for pair in pairs for letter in ascii_lowercase)
+    if size > _MIN_SIZE_FOR_ALL_TRIPLES:
+        yield from ((space + pair, letter) for pair in pairs for letter in ascii_lowercase)
 
 
-def _of_ideographs() -> Iterator[Merge]:
+def _ideograph_merges() -> Iterator[Merge]:
     """Merges of the bytes of Chinese characters."""
     characters = byte_characters()
     seen: set[str] = set()
@@ -51,14 +51,14 @@ def _of_ideographs() -> Iterator[Merge]:
         yield first + second, third
 
 
-def merges_of(layout: TokenizerLayout) -> tuple[list[str], list[Merge]]:
+def merges_for_layout(layout: TokenizerLayout) -> tuple[list[str], list[Merge]]:
     """The single tokens that merges begin with, and the merges, as far as the layout has room for both."""
     if layout.kind == "pieces":
         singles = [f"<0x{byte:02X}>" for byte in range(256)]
         singles += ["▁", *(chr(code) for code in range(0x21, 0x7F))]
-        if layout.size > _ROOM_FOR_ALL_TRIPLES:
+        if layout.size > _MIN_SIZE_FOR_ALL_TRIPLES:
             singles += [chr(code) for code in _IDEOGRAPHS]
-        made = list(_of_letters("▁", layout.size))
+        made = list(_letter_merges("▁", layout.size))
     else:
         singles = list(byte_characters())
         if layout.kind == "clip":
@@ -66,9 +66,9 @@ def merges_of(layout: TokenizerLayout) -> tuple[list[str], list[Merge]]:
             made = [(first, second + end) for first, second in itertools.product(ascii_lowercase, repeat=2)
                     for end in ("", "</w>")]  # fmt: skip
         else:
-            made = list(_of_letters(byte_characters()[0x20], layout.size))
-            if layout.size > _ROOM_FOR_IDEOGRAPHS:
-                made += _of_ideographs()
+            made = list(_letter_merges(byte_characters()[0x20], layout.size))
+            if layout.size > _MIN_SIZE_FOR_IDEOGRAPHS:
+                made += _ideograph_merges()
     room = layout.size - len(layout.special_tokens()) - len(singles)
     return singles, made[: max(0, room)]
 
@@ -84,9 +84,9 @@ def words_of(layout: TokenizerLayout) -> list[str]:
     return [*single, *pairs, *(f"▁{pair}" for pair in pairs), *(f"▁{letter}" for letter in ascii_letters)]
 
 
-def tokens_by_id(layout: TokenizerLayout, ordinary: list[str]) -> list[str]:
+def tokens_by_id(layout: TokenizerLayout, regular_tokens: list[str]) -> list[str]:
     """All tokens in the order of their ids: special ones at their published places, fillers where nothing is left."""
     special = layout.special_tokens()
     taken = set(special.values())
-    rest = (token for token in dict.fromkeys(ordinary) if token not in taken)
+    rest = (token for token in dict.fromkeys(regular_tokens) if token not in taken)
     return [special[number] if number in special else next(rest, f"<filler{number}>") for number in range(layout.size)]

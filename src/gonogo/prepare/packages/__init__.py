@@ -20,7 +20,7 @@ def packages_for(
     file: Path | None,
     with_packages: tuple[str, ...],
     as_of: str | None,
-    say: Say,
+    report_progress: Say,
     *,
     yes: bool = False,
     unconfined: bool = False,
@@ -32,9 +32,9 @@ def packages_for(
     where the user doesn't agree.
     """
     if file is None:
-        return build_overlay(with_packages, say, unconfined=unconfined)
+        return build_overlay(with_packages, report_progress, unconfined=unconfined)
     from gonogo.prepare.packages.consent import agree
     from gonogo.prepare.packages.full_environment import build_full_environment
 
     consent = functools.partial(agree, yes=yes)
-    return build_full_environment(file, with_packages, as_of, say, consent=consent, unconfined=unconfined)
+    return build_full_environment(file, with_packages, as_of, report_progress, consent=consent, unconfined=unconfined)

@@ -16,27 +16,29 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from gonogo.finding import Text, translated
-from gonogo.prepare.packages.building import BuildFailed, Built, built
+from gonogo.prepare.packages.building import BuildFailed, BuiltWheel, built
 from gonogo.prepare.packages.places import Say
-from gonogo.prepare.packages.sources import NoSource, archive_at, download, repository_at, shown
+from gonogo.prepare.packages.sources import SourceUnavailable, clone_repository, download, download_archive, shown
 
 _WHEEL = re.compile(r"([\w.]+)-([\w.!+%]+)(?:-\d\w*)?-[\w.]+-[\w.]+-[\w.]+\.whl")
 _ARCHIVE = re.compile(r"\.(?:tar\.gz|tgz|tar\.bz2|tar\.xz|zip)$|/(?:archive|zipball|tarball)/")
 
-MISSING = translated(
+PACKAGE_NOT_INSTALLED = translated(
     "not installed in this environment; whatever imports it can't be judged ({why}). --with {name} "
     "installs the package of that name from the index instead"
 )
-NOT_KNOWN_TO_BE_IT = translated("rehearsed with the installed {name} {version}, which may not be from that address")
+POSSIBLY_FROM_OTHER_URL = translated(
+    "rehearsed with the installed {name} {version}, which may not be from that address"
+)
 
 
-def what_is_missing(name: str, address: str) -> Text:
+def describe_package_url(name: str, address: str) -> Text:
     """A package with its address, as reports call it."""
     return Text(f"{name} from {shown(address)}", f"{name}（来自 {shown(address)}）")
 
 
 @dataclass
-class Fetched:
+class FetchedPackages:
     """What came of a project's addresses."""
 
     lines: dict[str, str] = field(default_factory=dict)
@@ -48,15 +50,15 @@ class Fetched:
 
 
 def fetch(
-    addresses: Mapping[str, str], extras: Mapping[str, str], folder: Path, say: Say, *, unconfined: bool
-) -> Fetched:
+    addresses: Mapping[str, str], extras: Mapping[str, str], folder: Path, report_progress: Say, *, unconfined: bool
+) -> FetchedPackages:
     """Fetch what is behind each address, into a new folder; build what is no wheel."""
     folder.mkdir()
-    found = Fetched()
+    found = FetchedPackages()
     for number, (name, address) in enumerate(addresses.items()):
         try:
-            one = _wheel_at(name, address, folder / str(number), say, unconfined=unconfined)
-        except NoSource as error:
+            one = _build_wheel_from_url(name, address, folder / str(number), report_progress, unconfined=unconfined)
+        except SourceUnavailable as error:
             found.missing[name] = str(error)
             continue
         except BuildFailed as error:
@@ -68,23 +70,25 @@ def fetch(
     return found
 
 
-def _wheel_at(name: str, address: str, folder: Path, say: Say, *, unconfined: bool) -> Built:
+def _build_wheel_from_url(
+    name: str, address: str, folder: Path, report_progress: Say, *, unconfined: bool
+) -> BuiltWheel:
     if address.startswith("git+"):
-        return built(repository_at(address, folder, say), name, say, unconfined=unconfined)
+        return built(clone_repository(address, folder, report_progress), name, report_progress, unconfined=unconfined)
     path, _, fragment = address.partition("#")
     file_name = path.partition("?")[0].rpartition("/")[2].replace("%2B", "+").replace("%2b", "+")
     if not re.match(r"https?://", address):
-        raise NoSource("only addresses of git+https, git+ssh, https and http are fetched")
+        raise SourceUnavailable("only addresses of git+https, git+ssh, https and http are fetched")
     if (wheel := _WHEEL.fullmatch(file_name)) is not None:
         folder.mkdir()
-        download(path, folder / file_name, own=False)
+        download(path, folder / file_name, is_index_url=False)
         stated = re.search(r"(?:^|&)sha256=([0-9a-f]{64})\b", fragment)
         if stated is not None and hashlib.sha256((folder / file_name).read_bytes()).hexdigest() != stated[1]:
-            raise NoSource("it is not what its address says (sha256)")
-        return Built(folder / file_name, canonicalize_name(wheel[1]), wheel[2])
+            raise SourceUnavailable("it is not what its address says (sha256)")
+        return BuiltWheel(folder / file_name, canonicalize_name(wheel[1]), wheel[2])
     if _ARCHIVE.search(path.partition("?")[0]):
-        return built(archive_at(address, folder), name, say, unconfined=unconfined)
-    raise NoSource("the address names no repository, archive or wheel")
+        return built(download_archive(address, folder), name, report_progress, unconfined=unconfined)
+    raise SourceUnavailable("the address names no repository, archive or wheel")
 
 
 def installed_from(name: str, address: str) -> bool:

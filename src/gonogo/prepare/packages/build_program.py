@@ -36,22 +36,22 @@ def main(*arguments: str) -> None:
         hooks.build_wheel(result)
 
 
-def _unpack_source(source: str, work: str) -> str:
+def _unpack_source(source: str, work_dir: str) -> str:
     """The folder of the sources: an archive has one folder in it."""
     if os.path.isdir(source):
-        shutil.copytree(source, work, symlinks=True)
-        return work
+        shutil.copytree(source, work_dir, symlinks=True)
+        return work_dir
     if zipfile.is_zipfile(source):
         with zipfile.ZipFile(source) as file:
-            file.extractall(work)
+            file.extractall(work_dir)
     else:
         with tarfile.open(source) as file:
             if hasattr(tarfile, "data_filter"):
-                file.extractall(work, filter="data")
+                file.extractall(work_dir, filter="data")
             else:
-                file.extractall(work)
-    names = os.listdir(work)
-    return os.path.join(work, names[0]) if len(names) == 1 else work
+                file.extractall(work_dir)
+    names = os.listdir(work_dir)
+    return os.path.join(work_dir, names[0]) if len(names) == 1 else work_dir
 
 
 if __name__ == "__main__":

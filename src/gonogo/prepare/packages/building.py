@@ -34,27 +34,27 @@ from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.confinement.world import World
 from gonogo.finding import Text, translated
 from gonogo.prepare.packages.installed import installed_version
-from gonogo.prepare.packages.names import WITH_PKG_RESOURCES
+from gonogo.prepare.packages.names import SETUPTOOLS_WITH_PKG_RESOURCES
 from gonogo.prepare.packages.places import Say, cache_folder
 from gonogo.prepare.packages.sources import PackageSource
-from gonogo.prepare.packages.uv import WHEELS_ONLY, UvFailed, run_uv
+from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, run_uv
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-_FORMAT = 1
+_CACHE_FORMAT_VERSION = 1
 _STEP_TIMEOUT = 1500.0
-_SAY_AFTER = 2.0
-_MAX_WHEEL = 2 << 30
-_MAX_TABLE = 1 << 20
-_MAX_OUTPUT = 1 << 16
-_PROGRAM = str(Path(__file__).with_name("build_program.py"))
+_REPORT_AFTER_SECONDS = 2.0
+_MAX_WHEEL_BYTES = 2 << 30
+_MAX_PYPROJECT_BYTES = 1 << 20
+_MAX_OUTPUT_BYTES = 1 << 16
+_BUILD_PROGRAM_PATH = str(Path(__file__).with_name("build_program.py"))
 _LEGACY = "setuptools.build_meta:__legacy__"
-BUILT_WITH_TORCH = ("deepspeed",)
+BUILD_REQUIRES_TORCH = ("deepspeed",)
 """What imports torch while it is built, and gets this Python's."""
-TO_BUILD_WITH = (WITH_PKG_RESOURCES, "wheel", "packaging", "py-cpuinfo", "psutil", "ninja")
+BUILD_PACKAGES = (SETUPTOOLS_WITH_PKG_RESOURCES, "wheel", "packaging", "py-cpuinfo", "psutil", "ninja")
 """What such a build, and other old ones, import without saying so."""
 _NOT_THERE = re.compile(r"No module named '[\w.]+'")
 _WHEEL = re.compile(r"[\w.!+]+-[\w.!+]+(?:-\w+)?-[\w.]+-[\w.]+-[\w.]+\.whl")
@@ -67,7 +67,7 @@ class BuildFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltWheel:
     """A wheel that was built here, now or before."""
 
     wheel: Path
@@ -75,24 +75,24 @@ class Built:
     version: str
 
 
-def built(source: PackageSource, name: str, say: Say, *, unconfined: bool = False) -> Built:
+def built(source: PackageSource, name: str, report_progress: Say, *, unconfined: bool = False) -> BuiltWheel:
     """The wheel of some sources. ``name``: what they are called, for messages.
 
     Raises BuildFailed, and UserError where this machine has no means to confine the build.
     """
     kept = cache_folder().parent / "built" / _key(source, name)
-    if (found := _wheel_in(kept)) is not None:
+    if (found := _find_wheel(kept)) is not None:
         return found
     kept.parent.mkdir(parents=True, exist_ok=True)
     with _folder(f".building-{name[:40]}-", kept.parent) as building:
-        build = _Build(source, name, building, say, unconfined=unconfined)
+        build = _WheelBuild(source, name, building, report_progress, unconfined=unconfined)
         result = build.run()
         filled = building / "kept"
         filled.mkdir()
         shutil.copyfile(result, filled / result.name)
         with contextlib.suppress(OSError):  # another one may have built it meanwhile
             os.rename(filled, kept)
-    found = _wheel_in(kept)
+    found = _find_wheel(kept)
     if found is None:
         raise BuildFailed("its build made no wheel that can be read")
     return found
@@ -100,9 +100,16 @@ def built(source: PackageSource, name: str, say: Say, *, unconfined: bool = Fals
 
 def _key(source: PackageSource, name: str) -> str:
     torch = ""
-    if name in BUILT_WITH_TORCH:
+    if name in BUILD_REQUIRES_TORCH:
         torch = str(installed_version("torch"))
-    told = [source.identity, source.subfolder, platform.python_version(), platform.machine(), torch, str(_FORMAT)]
+    told = [
+        source.identity,
+        source.subfolder,
+        platform.python_version(),
+        platform.machine(),
+        torch,
+        str(_CACHE_FORMAT_VERSION),
+    ]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
 
 
@@ -115,7 +122,7 @@ def _folder(prefix: str, parent: Path) -> Iterator[Path]:
         remove_tree(folder)
 
 
-def _wheel_in(folder: Path) -> Built | None:
+def _find_wheel(folder: Path) -> BuiltWheel | None:
     """The wheel in a folder, with what its metadata say; None where there is none, or one that can't be read."""
     for file in sorted(folder.glob("*.whl")):
         try:
@@ -126,22 +133,24 @@ def _wheel_in(folder: Path) -> Built | None:
             continue
         name, version = told.get("Name", ""), told.get("Version", "")
         if name and version:
-            return Built(file, canonicalize_name(name), version)
+            return BuiltWheel(file, canonicalize_name(name), version)
     return None
 
 
 def _is_metadata(entry: zipfile.ZipInfo) -> bool:
-    return bool(re.fullmatch(r"[^/]+\.dist-info/METADATA", entry.filename)) and entry.file_size <= _MAX_TABLE
+    return bool(re.fullmatch(r"[^/]+\.dist-info/METADATA", entry.filename)) and entry.file_size <= _MAX_PYPROJECT_BYTES
 
 
-class _Build:
+class _WheelBuild:
     """One build: its environment, which it sees and can't change, and its steps, each in a world of its own."""
 
-    def __init__(self, source: PackageSource, name: str, folder: Path, say: Say, *, unconfined: bool) -> None:
+    def __init__(
+        self, source: PackageSource, name: str, folder: Path, report_progress: Say, *, unconfined: bool
+    ) -> None:
         self._source = source
         self._name = name
         self._folder = folder
-        self._say = say
+        self._say = report_progress
         self._unconfined = unconfined
         self._what = Text(
             "building {name} here, unconfined" if unconfined else "building {name} here, confined",
@@ -157,10 +166,10 @@ class _Build:
         table = self._step("system", "", [])
         system = _build_system(table)
         backend, backend_path = str(system["build-backend"]), list(system["backend-path"])
-        with_own = self._name in BUILT_WITH_TORCH
+        with_own = self._name in BUILD_REQUIRES_TORCH
         if with_own:
-            self._show_own_packages()
-        self._require([*system["requires"], *(TO_BUILD_WITH if with_own else ())])
+            self._expose_own_packages()
+        self._require([*system["requires"], *(BUILD_PACKAGES if with_own else ())])
         try:
             return self._steps(backend, backend_path)
         except BuildFailed as error:
@@ -168,8 +177,8 @@ class _Build:
                 raise
         # It imports what it doesn't say it requires: as with `pip install --no-build-isolation`, which such a package
         # tells its users to say.
-        self._show_own_packages()
-        self._require(list(TO_BUILD_WITH))
+        self._expose_own_packages()
+        self._require(list(BUILD_PACKAGES))
         return self._steps(backend, backend_path)
 
     def _steps(self, backend: str, backend_path: list[str]) -> Path:
@@ -197,7 +206,7 @@ class _Build:
     def _packages(self) -> Path:
         return next((self._environment / "lib").glob("python3.*/site-packages"))
 
-    def _show_own_packages(self) -> None:
+    def _expose_own_packages(self) -> None:
         """Have this Python's packages be found after the environment's."""
         self._own_shown = True  # as without build isolation, where the build isn't asked what it requires
         own = [place for place in sys.path if place.endswith("-packages")]
@@ -218,8 +227,8 @@ class _Build:
         if not wanted:
             return
         (self._folder / "build.in").write_text("\n".join([*wanted, ""]), encoding="utf-8")
-        (self._folder / "old.txt").write_text(f"{WITH_PKG_RESOURCES}\n", encoding="utf-8")
-        words = ["pip", "install", "--python", sys.executable, "--prefix", str(self._environment), *WHEELS_ONLY]
+        (self._folder / "old.txt").write_text(f"{SETUPTOOLS_WITH_PKG_RESOURCES}\n", encoding="utf-8")
+        words = ["pip", "install", "--python", sys.executable, "--prefix", str(self._environment), *WHEELS_ONLY_OPTIONS]
         words += ["-r", "build.in"]
         try:
             with contextlib.suppress(UvFailed):
@@ -248,7 +257,16 @@ class _Build:
                 # Where a world has a layer it is limited, and gone with the world.
                 work = (self._folder if world.has_overlay else shared) / "work"
                 python = str(self._environment / "bin" / "python")
-                words = [python, "-I", _PROGRAM, step, str(source), self._source.subfolder, str(work), backend]
+                words = [
+                    python,
+                    "-I",
+                    _BUILD_PROGRAM_PATH,
+                    step,
+                    str(source),
+                    self._source.subfolder,
+                    str(work),
+                    backend,
+                ]
                 words += [json.dumps(backend_path), str(result)]
                 status, said = self._run(world, words, shared)
                 if world.limit is not None:
@@ -256,15 +274,15 @@ class _Build:
             if status != 0:
                 raise BuildFailed(_last_error(said))
             if step != "wheel":
-                return read_untrusted(result, _MAX_TABLE)
-            return self._wheel_of(result)
+                return read_untrusted(result, _MAX_PYPROJECT_BYTES)
+            return self._read_wheel(result)
 
-    def _wheel_of(self, folder: Path) -> bytes | None:
+    def _read_wheel(self, folder: Path) -> bytes | None:
         with contextlib.suppress(OSError):  # the build may have taken the folder away
             for name in sorted(os.listdir(folder)):
                 if _WHEEL.fullmatch(name):
                     self._wheel_name = name
-                    return read_untrusted(folder / name, _MAX_WHEEL)
+                    return read_untrusted(folder / name, _MAX_WHEEL_BYTES)
         return None
 
     def _run(self, world: World, words: list[str], shared: Path) -> tuple[int, str]:
@@ -279,7 +297,7 @@ class _Build:
             env=world.environment(environment),
         )  # fmt: skip
         assert process.stdout is not None
-        said = _Tail(process.stdout)
+        said = _OutputTail(process.stdout)
         started = time.monotonic()
         try:
             while True:
@@ -289,7 +307,7 @@ class _Build:
                 seconds = time.monotonic() - started
                 if seconds > _STEP_TIMEOUT:
                     raise BuildFailed(f"its build had not ended after {_STEP_TIMEOUT:.0f} s")
-                if seconds > _SAY_AFTER:
+                if seconds > _REPORT_AFTER_SECONDS:
                     self._say(translated("{what} ({seconds:.0f} s)").format(what=self._what, seconds=seconds))
         finally:
             if process.poll() is None:
@@ -298,7 +316,7 @@ class _Build:
         return status, said.text()
 
 
-class _Tail:
+class _OutputTail:
     """The end of what a program prints, read as it comes: it may print without end, and leave the pipe to others."""
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -310,7 +328,7 @@ class _Tail:
     def _read(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             while block := os.read(self._stream.fileno(), 1 << 16):
-                self._kept = (self._kept + block)[-_MAX_OUTPUT:]
+                self._kept = (self._kept + block)[-_MAX_OUTPUT_BYTES:]
 
     def text(self) -> str:
         self._thread.join(2)
@@ -335,8 +353,8 @@ def _build_system(table: bytes | None) -> dict[str, Any]:
     return found
 
 
-def _last_error(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _last_error(build_output: str) -> str:
+    lines = [line.strip() for line in build_output.splitlines() if line.strip()]
     raised = [line for line in lines if re.match(r"(?:[A-Za-z_.]*(?:Error|Exception|Exit)\b|error:)", line)]
     last = (raised or lines or ["its build said nothing"])[-1]
     return "".join(letter for letter in last if letter.isprintable())[:300]

@@ -25,29 +25,31 @@ from packaging.version import InvalidVersion, Version
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.building import BuildFailed, built
-from gonogo.prepare.packages.index import releases_of
+from gonogo.prepare.packages.index import available_releases
 from gonogo.prepare.packages.installers import FOLDER, pip_command, surroundings
-from gonogo.prepare.packages.names import NEEDS_A_WHEEL
+from gonogo.prepare.packages.names import WHEEL_REQUIRED_PACKAGES
 from gonogo.prepare.packages.places import Say, cache_folder
-from gonogo.prepare.packages.sources import NoSource, release_of
+from gonogo.prepare.packages.sources import SourceUnavailable, release_of
 
-_SAY_AFTER = 2.0
+_REPORT_AFTER_SECONDS = 2.0
 _INSTALL_TIMEOUT = 900.0
-_ABANDONED_AFTER = 24 * 3600.0
-_BUILT_HERE = "gonogo-built-here"
+_ABANDONED_AFTER_SECONDS = 24 * 3600.0
+_BUILT_LOCALLY_MARKER = "gonogo-built-here"
 """A file beside a package that says that its wheel was built on this machine."""
 
 
 class PackageNotInstallable(Exception):
     """pip could not install a package. ``versions`` are those that it found of it, oldest first."""
 
-    def __init__(self, why: str, versions: tuple[Version, ...]) -> None:
-        super().__init__(why)
-        self.why = why
+    def __init__(self, reason: str, versions: tuple[Version, ...]) -> None:
+        super().__init__(reason)
+        self.why = reason
         self.versions = versions
 
 
-def folder_with(name: str, specifier: SpecifierSet, say: Say, *, unconfined: bool = False) -> Path:
+def cached_or_installed_folder(
+    name: str, specifier: SpecifierSet, report_progress: Say, *, unconfined: bool = False
+) -> Path:
     """The folder of a version that the specifier takes: from the cache, else installed into it.
 
     ``name`` is canonical. Raises NotInstalled where there is none, or its build fails, and UserError where the cache
@@ -55,20 +57,20 @@ def folder_with(name: str, specifier: SpecifierSet, say: Say, *, unconfined: boo
     """
     cache = cache_folder()
     found = _find_cached_wheel(name, specifier)
-    return found if found is not None else _install(cache, name, specifier, say, unconfined=unconfined)
+    return found if found is not None else _install(cache, name, specifier, report_progress, unconfined=unconfined)
 
 
-def was_built(folder: Path) -> bool:
+def is_locally_built(folder: Path) -> bool:
     """Whether the wheel of what is in a folder of the cache was built on this machine."""
-    return (folder / _BUILT_HERE).exists()
+    return (folder / _BUILT_LOCALLY_MARKER).exists()
 
 
-def version_in(folder: Path, name: str) -> Version:
+def cached_package_version(folder: Path, name: str) -> Version:
     """The version of a package in a folder of the cache."""
     return Version(_distribution(folder, name).version)
 
 
-def requirements_in(folder: Path, name: str) -> list[Requirement]:
+def cached_package_requirements(folder: Path, name: str) -> list[Requirement]:
     """What the package in a folder of the cache requires on this machine, without extras."""
     found = []
     for text in _distribution(folder, name).requires or []:
@@ -82,7 +84,7 @@ def _distribution(folder: Path, name: str) -> metadata.Distribution:
     return next(d for d in metadata.distributions(path=[str(folder)]) if canonicalize_name(d.metadata["Name"]) == name)
 
 
-def _suffix() -> str:
+def _python_version_suffix() -> str:
     return f"-py{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -93,7 +95,7 @@ def cached_versions(name: str) -> dict[Version, Path]:
     if not cache.is_dir():
         return found
     for folder in cache.iterdir():
-        match = re.fullmatch(re.escape(name) + r"-(\d.*)" + re.escape(_suffix()), folder.name)
+        match = re.fullmatch(re.escape(name) + r"-(\d.*)" + re.escape(_python_version_suffix()), folder.name)
         if match is not None:
             with contextlib.suppress(InvalidVersion):
                 found[Version(match[1])] = folder
@@ -106,7 +108,7 @@ def _find_cached_wheel(name: str, specifier: SpecifierSet) -> Path | None:
     return found[best] if best is not None else None
 
 
-def _install(cache: Path, name: str, specifier: SpecifierSet, say: Say, *, unconfined: bool) -> Path:
+def _install(cache: Path, name: str, specifier: SpecifierSet, report_progress: Say, *, unconfined: bool) -> Path:
     try:
         cache.mkdir(parents=True, exist_ok=True)
         _drop_abandoned(cache)
@@ -119,10 +121,10 @@ def _install(cache: Path, name: str, specifier: SpecifierSet, say: Say, *, uncon
         ) from None
     try:
         try:
-            _run_pip(f"{name}{specifier}", f"{name}{specifier}", filling, say)
+            _run_pip(f"{name}{specifier}", f"{name}{specifier}", filling, report_progress)
         except PackageNotInstallable as error:
-            _build(name, specifier, filling, say, error, unconfined=unconfined)
-        target = cache / f"{name}-{version_in(filling, name)}{_suffix()}"
+            _build_and_install(name, specifier, filling, report_progress, error, unconfined=unconfined)
+        target = cache / f"{name}-{cached_package_version(filling, name)}{_python_version_suffix()}"
         filling.chmod(0o755)
         try:
             os.rename(filling, target)
@@ -137,40 +139,46 @@ def _install(cache: Path, name: str, specifier: SpecifierSet, say: Say, *, uncon
 def _drop_abandoned(cache: Path) -> None:
     for folder in cache.glob(".filling-*"):
         with contextlib.suppress(OSError):
-            if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER:
+            if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _build(
-    name: str, specifier: SpecifierSet, target: Path, say: Say, refused: PackageNotInstallable, *, unconfined: bool
+def _build_and_install(
+    name: str,
+    specifier: SpecifierSet,
+    target: Path,
+    report_progress: Say,
+    install_error: PackageNotInstallable,
+    *,
+    unconfined: bool,
 ) -> None:
     """Install a version of which there are only sources, by way of a wheel that is built of them, confined.
 
     Raises NotInstalled: as pip did, where there are no sources either.
     """
-    if name in NEEDS_A_WHEEL:
-        raise refused
+    if name in WHEEL_REQUIRED_PACKAGES:
+        raise install_error
     what = translated("looking for the sources of {name}").format(name=name)
     with tempfile.TemporaryDirectory(prefix="gonogo-sources-") as folder:
         try:
-            source = release_of(name, str(specifier), None, Path(folder) / "source", what, say)
-        except NoSource:
-            known = set(refused.versions)
+            source = release_of(name, str(specifier), None, Path(folder) / "source", what, report_progress)
+        except SourceUnavailable:
+            known = set(install_error.versions)
             with contextlib.suppress(UserError):
-                known |= set(releases_of(name))
-            raise PackageNotInstallable(refused.why, tuple(sorted(known))) from None
+                known |= set(available_releases(name))
+            raise PackageNotInstallable(install_error.why, tuple(sorted(known))) from None
         try:
-            wheel = built(source, name, say, unconfined=unconfined).wheel
+            wheel = built(source, name, report_progress, unconfined=unconfined).wheel
         except BuildFailed as error:
             raise PackageNotInstallable(f"its build failed: {error}", ()) from None
-    _run_pip(f"{name}{specifier}", str(wheel), target, say)
-    (target / _BUILT_HERE).touch()
+    _run_pip(f"{name}{specifier}", str(wheel), target, report_progress)
+    (target / _BUILT_LOCALLY_MARKER).touch()
 
 
-def _run_pip(shown: str, what: str, target: Path, say: Say) -> None:
+def _run_pip(display_name: str, pip_target: str, target: Path, report_progress: Say) -> None:
     """Have pip install a wheel: of the index, or a file. Nothing of the package runs."""
     options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--compile", "--target", str(target)]
-    command = pip_command("install", *options, "--only-binary", ":all:", what)
+    command = pip_command("install", *options, "--only-binary", ":all:", pip_target)
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=FOLDER, env=surroundings()
@@ -181,10 +189,10 @@ def _run_pip(shown: str, what: str, target: Path, say: Say) -> None:
                 seconds = time.monotonic() - started
                 if seconds > _INSTALL_TIMEOUT:
                     raise PackageNotInstallable(f"pip had not ended after {_INSTALL_TIMEOUT:.0f} s", ())
-                if seconds > _SAY_AFTER:
-                    say(
+                if seconds > _REPORT_AFTER_SECONDS:
+                    report_progress(
                         translated("installing {what} into gonogo's cache ({seconds:.0f} s)").format(
-                            what=shown, seconds=seconds
+                            what=display_name, seconds=seconds
                         )
                     )
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -196,10 +204,10 @@ def _run_pip(shown: str, what: str, target: Path, say: Say) -> None:
         output.seek(0)
         text = output.read().decode(errors="replace")
     if process.returncode != 0:
-        raise PackageNotInstallable(_why(text), _versions(text))
+        raise PackageNotInstallable(_failure_reason(text), _versions(text))
 
 
-def _why(text: str) -> str:
+def _failure_reason(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith(("ERROR:", "error:"))]
     raised = [line for line in lines if re.match(r"^[A-Za-z_.]*(Error|Exception)\b", line)]

@@ -22,18 +22,18 @@ from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.words import size
 from gonogo.prepare.packages.places import state_folder
-from gonogo.prepare.packages.resolving import Chosen
+from gonogo.prepare.packages.resolving import ResolvedPackage
 from gonogo.prepare.prompts import ask, can_ask, print_lines
 
 _MAX_SHOWN = 400
 
 
-class NotAgreed(UserError):
+class InstallNotConfirmed(UserError):
     """The user did not want the packages installed, or could not be asked."""
 
 
 @dataclass(frozen=True)
-class Intended:
+class PlannedInstall:
     """What is about to be installed, and why it is not all that the file lists."""
 
     file: Path
@@ -41,7 +41,7 @@ class Intended:
     """Where it is installed."""
     listed: tuple[str, ...]
     """What the project's files ask for: what the answer is remembered for."""
-    packages: tuple[Chosen, ...]
+    packages: tuple[ResolvedPackage, ...]
     built: dict[str, str] = field(default_factory=dict)
     missing: tuple[Text, ...] = ()
     notes: tuple[Text, ...] = ()
@@ -57,7 +57,7 @@ _THIS_MACHINE = translated("local files")
 _BUILT = translated("  built from source on this machine, confined: {names}")
 _TORCH = translated("  and torch (a CPU build, or this Python's own) with its dependencies")
 _QUESTION = translated("Install these packages ({count})? [Y/n] ")
-_NO_TERMINAL = translated(
+_CANNOT_ASK = translated(
     "{file} requires packages that are not installed ({count}){size}; installing them into gonogo's own "
     "folder {folder} needs confirmation, and there is no terminal to ask: add --yes, or --environment "
     "none to rehearse with the installed packages"
@@ -67,75 +67,77 @@ _DECLINED = translated(
 )
 
 
-def agree(intended: Intended, *, yes: bool) -> None:
+def agree(install_plan: PlannedInstall, *, yes: bool) -> None:
     """Return where the packages may be installed. Raises NotAgreed."""
-    project = _project(intended.file)
-    lines = _describe_packages(intended)
-    if yes or project in _AGREED_NOW or set(intended.listed) <= _read_consent(project):
+    project = _project_folder(install_plan.file)
+    lines = _describe_packages(install_plan)
+    if yes or project in _CONFIRMED_PROJECTS or set(install_plan.listed) <= _read_consent(project):
         print_lines(lines)
     else:
-        answer = ask(lines, _QUESTION.format(count=len(intended.packages)))
+        answer = ask(lines, _QUESTION.format(count=len(install_plan.packages)))
         if answer is None:
-            raise NotAgreed(
-                _NO_TERMINAL.format(
-                    file=_said(intended.file),
-                    count=len(intended.packages),
-                    size=_size(intended),
-                    folder=intended.folder,
+            raise InstallNotConfirmed(
+                _CANNOT_ASK.format(
+                    file=_said(install_plan.file),
+                    count=len(install_plan.packages),
+                    size=_size(install_plan),
+                    folder=install_plan.folder,
                 )
             )
         if not answer:
-            raise NotAgreed(_DECLINED.format(file=_said(intended.file)))
-    _AGREED_NOW.add(project)
-    _remember(project, intended.listed)
+            raise InstallNotConfirmed(_DECLINED.format(file=_said(install_plan.file)))
+    _CONFIRMED_PROJECTS.add(project)
+    _save_consent(project, install_plan.listed)
 
 
-_AGREED_NOW: set[str] = set()
+_CONFIRMED_PROJECTS: set[str] = set()
 """Projects that the user has agreed to while this process runs: prepare adds what a first worker turns out to lack."""
 
 
-def may_be_asked(folder: Path) -> bool:
+def has_consent_or_terminal(folder: Path) -> bool:
     """Whether the user has agreed to packages of the project before, or sits at a terminal to be asked."""
     project = str(folder.absolute().resolve())
-    return project in _AGREED_NOW or bool(_read_consent(project)) or can_ask()
+    return project in _CONFIRMED_PROJECTS or bool(_read_consent(project)) or can_ask()
 
 
-def _size(intended: Intended) -> Text:
-    total = sum(one.size for one in intended.packages)
+def _size(install_plan: PlannedInstall) -> Text:
+    total = sum(one.size for one in install_plan.packages)
     return _SIZE.format(size=size(total)) if total else Text("", "")
 
 
-def _describe_packages(intended: Intended) -> list[Text]:
-    count = len(intended.packages)
-    lines = [_HEAD.format(file=_said(intended.file), count=count, size=_size(intended), folder=intended.folder)]
+def _describe_packages(install_plan: PlannedInstall) -> list[Text]:
+    count = len(install_plan.packages)
+    lines = [
+        _HEAD.format(file=_said(install_plan.file), count=count, size=_size(install_plan), folder=install_plan.folder)
+    ]
     by_host: dict[str, list[str]] = {}
-    for one in intended.packages:
-        if one.name not in intended.built:
+    for one in install_plan.packages:
+        if one.name not in install_plan.built:
             by_host.setdefault(one.host, []).append(f"{one.name} {one.version}".rstrip())
     for host, names in by_host.items():
         shown = ", ".join(names[:_MAX_SHOWN]) + (f" (+{len(names) - _MAX_SHOWN})" if len(names) > _MAX_SHOWN else "")
         lines.append(_PACKAGES_FROM_HOST.format(host=host or _THIS_MACHINE, names=shown))
-    if intended.built:
-        names = [f"{name} {version}" for name, version in intended.built.items()]
+    if install_plan.built:
+        names = [f"{name} {version}" for name, version in install_plan.built.items()]
         lines.append(_BUILT.format(names=", ".join(names)))
     lines.append(_TORCH)
-    lines += [Text(f"  {one.en}", f"  {one.zh}") for one in (*intended.missing, *intended.notes)]
+    lines += [Text(f"  {one.en}", f"  {one.zh}") for one in (*install_plan.missing, *install_plan.notes)]
     return lines
 
 
 # -- what is remembered
 
 
-def _project(file: Path) -> str:
+def _project_folder(file: Path) -> str:
     """The folder of a project's file; of one that ``gonogo prepare`` made, the folder that it was made for."""
     folder = file.absolute().resolve().parent
     if folder.name != FOLDER:
         return str(folder)
-    kept = _kept_for(folder)
+    kept = _read_kept_project(folder)
     return kept[0] if kept else str(folder.parent)
 
 
-def _kept_for(folder: Path) -> list[str]:
+def _read_kept_project(folder: Path) -> list[str]:
     """Of a folder that a rehearsal keeps: the project's folder, and the names of its files. Empty for another."""
     try:
         return (folder.parent / OF).read_text(encoding="utf-8").split("\n")
@@ -146,7 +148,7 @@ def _kept_for(folder: Path) -> list[str]:
 def _said(file: Path) -> str:
     """The file as the user knows it: of one that a rehearsal keeps, those of the project that it was made of."""
     folder = file.absolute().resolve().parent
-    kept = _kept_for(folder) if folder.name == FOLDER else []
+    kept = _read_kept_project(folder) if folder.name == FOLDER else []
     return kept[1] if len(kept) == 2 and kept[1] else str(file)
 
 
@@ -164,10 +166,10 @@ def _read_consent(project: str) -> set[str]:
     return {one for one in listed if isinstance(one, str)} if isinstance(listed, list) else set()
 
 
-def _remember(project: str, listed: Sequence[str]) -> None:
+def _save_consent(project: str, packages: Sequence[str]) -> None:
     """Where the folder can't be written, it is asked again the next time."""
     place = _place(project)
-    together = sorted({*_read_consent(project), *listed})
+    together = sorted({*_read_consent(project), *packages})
     content = json.dumps({"project": project, "listed": together}, indent=1, ensure_ascii=False)
     with contextlib.suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)

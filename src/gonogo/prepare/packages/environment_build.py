@@ -20,44 +20,44 @@ import gonogo
 from gonogo.confinement.trees import remove_tree
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.packages.addresses import MISSING, fetch, what_is_missing
-from gonogo.prepare.packages.building import TO_BUILD_WITH
-from gonogo.prepare.packages.consent import Intended
+from gonogo.prepare.packages.addresses import PACKAGE_NOT_INSTALLED, describe_package_url, fetch
+from gonogo.prepare.packages.building import BUILD_PACKAGES
+from gonogo.prepare.packages.consent import PlannedInstall
 from gonogo.prepare.packages.installed import installed_version, link_torch
-from gonogo.prepare.packages.names import PYTHON_ALONE
+from gonogo.prepare.packages.names import PURE_PYTHON_REQUIREMENTS
 from gonogo.prepare.packages.places import Say
 from gonogo.prepare.packages.requested import RequestedVersions
-from gonogo.prepare.packages.resolving import LOCK, Resolving
+from gonogo.prepare.packages.resolving import LOCK_FILE_NAME, PackageResolver
 from gonogo.prepare.packages.torch_family import (
-    BESIDE_TORCH,
-    add_beside_torch,
+    TORCH_COMPANION_PACKAGES,
+    companion_releases,
     install_for_torch,
     install_torch,
-    is_required,
-    releases_beside,
-    torch_of_the_day,
+    install_torch_companion,
+    is_required_by_installed,
+    torch_release_on_date,
 )
-from gonogo.prepare.packages.uv import WHEELS_ONLY, UvFailed, into, run_uv
+from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, into, run_uv
 
 # As uv writes them into a relocatable environment: found from where the command lies.
-_RELOCATABLE = b"""#!/bin/sh
+_RELOCATABLE_SHEBANG = b"""#!/bin/sh
 '''exec' "$(dirname -- "$(realpath -- "$0")")"/'python' "$0" "$@"
 ' '''
 """
 _MAX_BYTES = 1 << 20
 
-_FORMAT = 13
+_ENVIRONMENT_FORMAT_VERSION = 13
 """Changes when environments are made in another way, so that older ones are not used."""
-_SETUPTOOLS = TO_BUILD_WITH[0]
+_SETUPTOOLS = BUILD_PACKAGES[0]
 # What gonogo's own part of a rehearsal needs beside torch: records, and checkpoints made of a config alone.
-OF_GONOGO = ("msgspec", "safetensors")
+GONOGO_DEPENDENCIES = ("msgspec", "safetensors")
 
-Consent = Callable[[Intended], None]
+Consent = Callable[[PlannedInstall], None]
 """Told what is about to be installed; raises where the user does not agree."""
 _NOT_FOLLOWED = translated(
     "ignored: {line} (packages are installed only from the indexes in your own pip and uv configuration)"
 )
-_CUDA_ALONE = (
+_CUDA_ONLY_PACKAGES = (
     *("flash-attn", "apex", "xformers", "torchvision", "torchaudio", "deepspeed-kernels", "pytorch-triton"),
     *("flashinfer-python", "sgl-kernel", "mamba-ssm", "causal-conv1d", "vllm", "sglang", "transformer-engine-torch"),
     *("transformer-engine-cu11", "transformer-engine-cu12", "transformer-engine-cu13", "transformer-engine-jax"),
@@ -66,7 +66,7 @@ _CUDA_ALONE = (
 
 
 @dataclass(frozen=True)
-class Requested:
+class EnvironmentRequest:
     """What an environment is made of."""
 
     requirements: tuple[str, ...]
@@ -88,9 +88,11 @@ class Requested:
     @property
     def key(self) -> str:
         """What tells its folder from those of others."""
-        here = [str(installed_version("torch")), str(Path(gonogo.__file__).parent), _FORMAT]
+        here = [str(installed_version("torch")), str(Path(gonogo.__file__).parent), _ENVIRONMENT_FORMAT_VERSION]
         beside = [
-            f"{name}{dict(self.beside_torch).get(name, '')}" for name in BESIDE_TORCH if name in self.built_for_cuda
+            f"{name}{dict(self.beside_torch).get(name, '')}"
+            for name in TORCH_COMPANION_PACKAGES
+            if name in self.built_for_cuda
         ]
         asked = [self.requirements, self.pins, self.python, self.as_of, self.torch, self.addresses, self.extras]
         text = json.dumps([*asked, *here, *beside])
@@ -99,10 +101,10 @@ class Requested:
 
 def make_environment(
     folder: Path,
-    asked: Requested,
+    requested: EnvironmentRequest,
     file: Path,
-    wanted: RequestedVersions,
-    say: Say,
+    requested_versions: RequestedVersions,
+    report_progress: Say,
     consent: Consent,
     *,
     unconfined: bool,
@@ -111,40 +113,47 @@ def make_environment(
     what = translated("creating the environment of {file}").format(file=file.name)
     filling = Path(tempfile.mkdtemp(prefix=".filling-", dir=folder.parent))
     try:
-        say(what)
-        addresses = dict(asked.addresses)
-        fetched = fetch(addresses, dict(asked.extras), filling / "fetched", say, unconfined=unconfined)
+        report_progress(what)
+        addresses = dict(requested.addresses)
+        fetched = fetch(addresses, dict(requested.extras), filling / "fetched", report_progress, unconfined=unconfined)
         missing = {name: (addresses[name], why) for name, why in fetched.missing.items()}
-        resolving = _resolving(asked, fetched.lines, list(missing), filling, what, say, unconfined=unconfined)
+        resolving = _make_resolver(
+            requested, fetched.lines, list(missing), filling, what, report_progress, unconfined=unconfined
+        )
         chosen = resolving.resolve()
-        of_python = [line for one in chosen for line in PYTHON_ALONE.get(one.name, ())]
+        of_python = [line for one in chosen for line in PURE_PYTHON_REQUIREMENTS.get(one.name, ())]
         if of_python:
             chosen = resolving.resolve(of_python)
         consent(
-            Intended(
+            PlannedInstall(
                 file=file,
                 folder=folder.parent,
-                listed=(*asked.requirements, *(f"{name} @ {address}" for name, address in asked.addresses)),
+                listed=(*requested.requirements, *(f"{name} @ {address}" for name, address in requested.addresses)),
                 packages=tuple(chosen),
                 built={**fetched.built, **resolving.built},
                 missing=tuple(_missing(name, *one) for name, one in missing.items()),
-                notes=not_followed(wanted),
+                notes=ignored_index_lines(requested_versions),
             )
         )
         venv = filling / "venv"
-        run_uv(["venv", "--relocatable", "--python", sys.executable, str(venv)], cwd=filling, what=what, say=say)
+        run_uv(
+            ["venv", "--relocatable", "--python", sys.executable, str(venv)],
+            cwd=filling,
+            what=what,
+            say=report_progress,
+        )
         packages = next((venv / "lib").glob("python3.*/site-packages"))
         (packages / "gonogo").symlink_to(Path(gonogo.__file__).resolve().parent)
-        torch = asked.torch or torch_of_the_day(asked.as_of, filling, what, say)
-        of_the_day = install_torch(venv, torch, filling, what, say)
+        torch = requested.torch or torch_release_on_date(requested.as_of, filling, what, report_progress)
+        of_the_day = install_torch(venv, torch, filling, what, report_progress)
         of_today = link_torch(packages) if of_the_day is None else []
-        _install(venv, filling, asked, resolving, of_today, of_python, of_the_day or [], what, say)
-        for name in BESIDE_TORCH:
-            if name in asked.built_for_cuda or is_required(name, packages):
-                stated = dict(asked.beside_torch).get(name, "")
-                releases = releases_beside(name, stated, asked.torch, _versions_in(packages)["torch"])
-                add_beside_torch(venv, name, releases, filling, what, say)
-        own_interpreter(venv)
+        _install(venv, filling, requested, resolving, of_today, of_python, of_the_day or [], what, report_progress)
+        for name in TORCH_COMPANION_PACKAGES:
+            if name in requested.built_for_cuda or is_required_by_installed(name, packages):
+                stated = dict(requested.beside_torch).get(name, "")
+                releases = companion_releases(name, stated, requested.torch, _versions_in(packages)["torch"])
+                install_torch_companion(venv, name, releases, filling, what, report_progress)
+        rewrite_shebangs(venv)
         refused = resolving.refused
         missing |= {
             name: (addresses.get(name, line), refused[name]) for name, line in fetched.lines.items() if name in refused
@@ -167,25 +176,35 @@ def make_environment(
         remove_tree(filling)
 
 
-def _resolving(
-    asked: Requested,
-    fetched: dict[str, str],
-    missing: list[str],
-    filling: Path,
-    what: Text,
-    say: Say,
+def _make_resolver(
+    requested: EnvironmentRequest,
+    fetched_lines: dict[str, str],
+    missing_packages: list[str],
+    staging_folder: Path,
+    activity: Text,
+    report_progress: Say,
     *,
     unconfined: bool,
-) -> Resolving:
-    pins = list(asked.pins)
-    of_setuptools = (Requirement(line) for line in (*asked.requirements, *pins))
+) -> PackageResolver:
+    pins = list(requested.pins)
+    of_setuptools = (Requirement(line) for line in (*requested.requirements, *pins))
     if not any(one.name == "setuptools" and one.specifier for one in of_setuptools):
         pins.append(_SETUPTOOLS)
     # A package that is missing is not taken from the index either, whoever else requires one of that name.
-    never = ["torch", *asked.built_for_cuda, *_CUDA_ALONE, *missing]
-    folder = filling / "resolving"
+    never = ["torch", *requested.built_for_cuda, *_CUDA_ONLY_PACKAGES, *missing_packages]
+    folder = staging_folder / "resolving"
     folder.mkdir()
-    return Resolving(asked.requirements, pins, fetched, never, asked.as_of, folder, what, say, unconfined=unconfined)
+    return PackageResolver(
+        requested.requirements,
+        pins,
+        fetched_lines,
+        never,
+        requested.as_of,
+        folder,
+        activity,
+        report_progress,
+        unconfined=unconfined,
+    )
 
 
 def _versions_in(packages: Path) -> dict[str, str]:
@@ -194,41 +213,48 @@ def _versions_in(packages: Path) -> dict[str, str]:
 
 def _install(
     venv: Path,
-    filling: Path,
-    asked: Requested,
-    resolving: Resolving,
+    staging_folder: Path,
+    requested: EnvironmentRequest,
+    resolver: PackageResolver,
     of_today: list[str],
     of_python: list[str],
     also: list[str],
-    what: Text,
-    say: Say,
+    activity: Text,
+    report_progress: Say,
 ) -> None:
     """Install what was found.
 
     ``of_today`` is had whatever the day: this Python's torch requires it; ``of_python`` and ``also`` go with what is
     asked for.
     """
-    base = ["pip", "install", *into(venv), *WHEELS_ONLY]
-    run_uv([*base, *TO_BUILD_WITH, *OF_GONOGO], cwd=filling, what=what, say=say)
-    as_of = ["--exclude-newer", asked.as_of] if asked.as_of else []
-    install_for_torch(base, of_today, as_of, filling, what, say)
+    base = ["pip", "install", *into(venv), *WHEELS_ONLY_OPTIONS]
+    run_uv([*base, *BUILD_PACKAGES, *GONOGO_DEPENDENCIES], cwd=staging_folder, what=activity, say=report_progress)
+    as_of = ["--exclude-newer", requested.as_of] if requested.as_of else []
+    install_for_torch(base, of_today, as_of, staging_folder, activity, report_progress)
     if also:
-        resolving.resolve([*of_python, *also])
-    run_uv([*base, "--no-deps", "-r", str(filling / "resolving" / LOCK)], cwd=filling, what=what, say=say)
-    install_for_torch(base, of_today, as_of, filling, what, say)  # the project may pin older ones
+        resolver.resolve([*of_python, *also])
+    run_uv(
+        [*base, "--no-deps", "-r", str(staging_folder / "resolving" / LOCK_FILE_NAME)],
+        cwd=staging_folder,
+        what=activity,
+        say=report_progress,
+    )
+    install_for_torch(
+        base, of_today, as_of, staging_folder, activity, report_progress
+    )  # the project may pin older ones
 
 
-def _missing(name: str, address: str, why: str) -> Text:
-    what, how = what_is_missing(name, address), MISSING.format(why=why, name=name)
+def _missing(name: str, address: str, reason: str) -> Text:
+    what, how = describe_package_url(name, address), PACKAGE_NOT_INSTALLED.format(why=reason, name=name)
     return Text(f"{what.en}: {how.en}", f"{what.zh}：{how.zh}")
 
 
-def not_followed(wanted: RequestedVersions) -> tuple[Text, ...]:
+def ignored_index_lines(requested_versions: RequestedVersions) -> tuple[Text, ...]:
     """What a file says of indexes, which is said and not done."""
-    return tuple(_NOT_FOLLOWED.format(line=line) for line in wanted.index_lines)
+    return tuple(_NOT_FOLLOWED.format(line=line) for line in requested_versions.index_lines)
 
 
-def own_interpreter(folder: Path) -> None:
+def rewrite_shebangs(folder: Path) -> None:
     """Have the commands below ``folder/bin`` that name this Python be started by ``folder/bin/python``."""
     for file in (folder / "bin").iterdir():
         if file.is_symlink() or not file.is_file() or file.stat().st_size > _MAX_BYTES:
@@ -238,7 +264,7 @@ def own_interpreter(folder: Path) -> None:
         if head.startswith(b"#!/bin/sh") and rest.startswith(b"'''exec' "):  # too long a path for a first line
             head, newline, rest = b"#!" + rest.split(b" ", 2)[1].strip(b"'\""), b"\n", rest.partition(b"' '''\n")[2]
         if newline and head[2:].strip() in _names():
-            file.write_bytes(_RELOCATABLE + rest)
+            file.write_bytes(_RELOCATABLE_SHEBANG + rest)
 
 
 def _names() -> set[bytes]:

@@ -33,21 +33,26 @@ from packaging.version import Version
 from gonogo.evidence.prepared import FOLDER
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.packages.addresses import MISSING, NOT_KNOWN_TO_BE_IT, installed_from, what_is_missing
-from gonogo.prepare.packages.environment_build import Consent, Requested, make_environment, not_followed
-from gonogo.prepare.packages.installed import installed_version, satisfied
+from gonogo.prepare.packages.addresses import (
+    PACKAGE_NOT_INSTALLED,
+    POSSIBLY_FROM_OTHER_URL,
+    describe_package_url,
+    installed_from,
+)
+from gonogo.prepare.packages.environment_build import Consent, EnvironmentRequest, ignored_index_lines, make_environment
+from gonogo.prepare.packages.installed import installed_version, satisfies_specifier
 from gonogo.prepare.packages.installers import surroundings
 from gonogo.prepare.packages.names import needs_cuda
-from gonogo.prepare.packages.overlay import BUILT_HERE, PackageOverlay
+from gonogo.prepare.packages.overlay import BUILT_FROM_SOURCE_NOTE, PackageOverlay
 from gonogo.prepare.packages.places import Say, cache_folder
 from gonogo.prepare.packages.requested import RequestedVersions, requested_by_file, requested_by_options
 from gonogo.prepare.packages.sources import is_reachable
-from gonogo.prepare.packages.torch_family import BESIDE_TORCH
+from gonogo.prepare.packages.torch_family import TORCH_COMPANION_PACKAGES
 from gonogo.prepare.packages.uv import python_of
 
 _MAX_ENVIRONMENTS = 12
 """Environments that are kept; the one that was not used for longest goes first."""
-_RETRY_AFTER = 3600.0
+_RETRY_AFTER_SECONDS = 3600.0
 """Seconds after which an address that could not be reached is tried again."""
 
 
@@ -61,17 +66,17 @@ class _Made:
     names_differing: list[str] = field(default_factory=list)
     """Canonical names of packages of which another version is there, or none."""
 
-    def differ(self, name: str, specifier: str, how: Text) -> None:
+    def differ(self, name: str, specifier: str, explanation: Text) -> None:
         """Note that a package is there otherwise than its file says, or not at all."""
         self.names_differing.append(name)
-        self.differing.append((Text(f"{name}{specifier}", f"{name}{specifier}"), how))
+        self.differing.append((Text(f"{name}{specifier}", f"{name}{specifier}"), explanation))
 
 
 def build_full_environment(
     file: Path,
     with_packages: tuple[str, ...],
     as_of: str | None,
-    say: Say = lambda _text: None,
+    report_progress: Say = lambda _text: None,
     *,
     consent: Consent = lambda _intended: None,
     unconfined: bool = False,
@@ -86,15 +91,15 @@ def build_full_environment(
     pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
     if (own := _own(wanted, pins)) is not None:
         return own
-    asked, made = _resolve_request(wanted, pins, _day(as_of) if as_of is not None else last_commit(file))
+    asked, made = _resolve_request(wanted, pins, _parse_date(as_of) if as_of is not None else last_commit_date(file))
     folder = _folder_of(asked, file)
     made.python = python_of(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(folder, say):
+        with _alone(folder, report_progress):
             kept = _read_manifest(folder)
-            if kept is None or _may_be_had_now(folder, kept):
-                make_environment(folder, asked, file, wanted, say, consent, unconfined=unconfined)
+            if kept is None or _is_missing_source_reachable(folder, kept):
+                make_environment(folder, asked, file, wanted, report_progress, consent, unconfined=unconfined)
                 kept = _read_manifest(folder)
             assert kept is not None
             os.utime(folder)
@@ -105,7 +110,7 @@ def build_full_environment(
                 "can't create the environment of {file} in {path} ({why}): point XDG_CACHE_HOME to a writable folder"
             ).format(file=file, path=folder.parent, why=error.strerror or error)
         ) from None
-    return _overlay(made, kept, asked, file, wanted, given=as_of is not None)
+    return _overlay(made, kept, asked, file, wanted, has_explicit_date=as_of is not None)
 
 
 def existing_environment(file: Path, with_packages: tuple[str, ...], as_of: str | None) -> PackageOverlay | None:
@@ -113,57 +118,68 @@ def existing_environment(file: Path, with_packages: tuple[str, ...], as_of: str 
     pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
     if (own := _own(wanted, pins)) is not None:
         return own
-    asked, made = _resolve_request(wanted, pins, _day(as_of) if as_of is not None else last_commit(file))
+    asked, made = _resolve_request(wanted, pins, _parse_date(as_of) if as_of is not None else last_commit_date(file))
     folder = _folder_of(asked, file)
     kept = _read_manifest(folder)
     made.python = python_of(folder)
-    return _overlay(made, kept, asked, file, wanted, given=as_of is not None) if kept is not None else None
+    return _overlay(made, kept, asked, file, wanted, has_explicit_date=as_of is not None) if kept is not None else None
 
 
-def _own(wanted: RequestedVersions, pins: dict[str, SpecifierSet]) -> PackageOverlay | None:
+def _own(requested_versions: RequestedVersions, pins: dict[str, SpecifierSet]) -> PackageOverlay | None:
     """This Python's packages, where it has all that is needed."""
-    addresses = {name: address for name, address in wanted.addresses.items() if name not in pins}
-    any_version = dict.fromkeys((*wanted.without_version, *addresses), SpecifierSet())
-    needed = {**wanted.specifiers, **any_version, **pins}
-    if not all(satisfied(installed_version(name), specifier) for name, specifier in needed.items()):
+    addresses = {name: address for name, address in requested_versions.addresses.items() if name not in pins}
+    any_version = dict.fromkeys((*requested_versions.without_version, *addresses), SpecifierSet())
+    needed = {**requested_versions.specifiers, **any_version, **pins}
+    if not all(satisfies_specifier(installed_version(name), specifier) for name, specifier in needed.items()):
         return None
     others = {name: address for name, address in addresses.items() if not installed_from(name, address)}
     return PackageOverlay(
         differing=tuple(others),
         skipped=tuple(
-            (what_is_missing(name, address), NOT_KNOWN_TO_BE_IT.format(name=name, version=installed_version(name)))
+            (
+                describe_package_url(name, address),
+                POSSIBLY_FROM_OTHER_URL.format(name=name, version=installed_version(name)),
+            )
             for name, address in others.items()
         ),
     )
 
 
-def _folder_of(asked: Requested, file: Path) -> Path:
-    return cache_folder().parent / "environments" / f"{file.stem or 'environment'}-{asked.key}"
+def _folder_of(requested: EnvironmentRequest, file: Path) -> Path:
+    return cache_folder().parent / "environments" / f"{file.stem or 'environment'}-{requested.key}"
 
 
-def _may_be_had_now(folder: Path, kept: dict[str, Any]) -> bool:
+def _is_missing_source_reachable(folder: Path, manifest: dict[str, Any]) -> bool:
     """Whether something that could not be fetched when the environment was made answers by now."""
     stamp = folder / "gonogo.json"
-    if not kept["missing"] or time.time() - stamp.stat().st_mtime < _RETRY_AFTER:
+    if not manifest["missing"] or time.time() - stamp.stat().st_mtime < _RETRY_AFTER_SECONDS:
         return False
     os.utime(stamp)
-    return any(is_reachable(address) for address, why in kept["missing"].values() if not why.startswith("its build"))
-
-
-def _overlay(
-    made: _Made, kept: dict[str, Any], asked: Requested, file: Path, wanted: RequestedVersions, *, given: bool
-) -> PackageOverlay:
-    _report(made, kept, asked, file, wanted, given=given)
-    return PackageOverlay(
-        python=made.python,
-        versions={n: Version(v) for n, v in kept["versions"].items() if n not in made.names_differing},
-        differing=tuple(made.names_differing),
-        skipped=tuple(made.differing),
-        notes=tuple(made.notes),
+    return any(
+        is_reachable(address) for address, why in manifest["missing"].values() if not why.startswith("its build")
     )
 
 
-def _day(text: str) -> str:
+def _overlay(
+    outcome: _Made,
+    manifest: dict[str, Any],
+    requested: EnvironmentRequest,
+    file: Path,
+    requested_versions: RequestedVersions,
+    *,
+    has_explicit_date: bool,
+) -> PackageOverlay:
+    _report(outcome, manifest, requested, file, requested_versions, has_explicit_date=has_explicit_date)
+    return PackageOverlay(
+        python=outcome.python,
+        versions={n: Version(v) for n, v in manifest["versions"].items() if n not in outcome.names_differing},
+        differing=tuple(outcome.names_differing),
+        skipped=tuple(outcome.differing),
+        notes=tuple(outcome.notes),
+    )
+
+
+def _parse_date(text: str) -> str:
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
@@ -173,62 +189,70 @@ def _day(text: str) -> str:
 
 
 def _resolve_request(
-    wanted: RequestedVersions, pins: dict[str, SpecifierSet], day: str | None
-) -> tuple[Requested, _Made]:
+    requested_versions: RequestedVersions, pins: dict[str, SpecifierSet], cutoff_date: str | None
+) -> tuple[EnvironmentRequest, _Made]:
     made = _Made(Path())
     here = platform.python_version_tuple()[:2]
     python = ".".join(here)
-    if wanted.python is not None and not _takes(wanted.python, python):
+    if requested_versions.python is not None and not _allows_python(requested_versions.python, python):
         made.differing.append(
             (
-                Text(f"Python {wanted.python}", f"Python {wanted.python}"),
+                Text(f"Python {requested_versions.python}", f"Python {requested_versions.python}"),
                 translated("rehearsed with {here}, which has a torch build").format(here=python),
             )
         )
-    listed = dict.fromkeys((*wanted.specifiers, *wanted.without_version, *pins))
+    listed = dict.fromkeys((*requested_versions.specifiers, *requested_versions.without_version, *pins))
     for_cuda = [name for name in listed if needs_cuda(name)]
     installed_apart = {"torch", "gonogo", *for_cuda}
     requirements = [
-        f"{name}{wanted.extras.get(name, '')}{pins.get(name, specifier)}"
-        for name, specifier in wanted.specifiers.items()
+        f"{name}{requested_versions.extras.get(name, '')}{pins.get(name, specifier)}"
+        for name, specifier in requested_versions.specifiers.items()
         if name not in installed_apart
     ]
-    requirements += [name for name in wanted.without_version if name not in installed_apart]
-    listed_or_apart = {*wanted.specifiers, *wanted.without_version, *installed_apart}
+    requirements += [name for name in requested_versions.without_version if name not in installed_apart]
+    listed_or_apart = {*requested_versions.specifiers, *requested_versions.without_version, *installed_apart}
     requirements += [
-        f"{name}{wanted.extras.get(name, '')}{specifier}"
+        f"{name}{requested_versions.extras.get(name, '')}{specifier}"
         for name, specifier in pins.items()
         if name not in listed_or_apart
     ]
     exact = [f"{name}{specifier}" for name, specifier in pins.items() if name not in installed_apart]
-    torch = pins.get("torch", wanted.specifiers.get("torch", SpecifierSet()))
+    torch = pins.get("torch", requested_versions.specifiers.get("torch", SpecifierSet()))
     own = installed_version("torch")
     fits = own is not None and torch.contains(Version(own.public), prereleases=True)
-    asked = Requested(
+    asked = EnvironmentRequest(
         requirements=tuple(sorted(requirements)),
         pins=tuple(sorted(exact)),
         python=python,
-        as_of=day,
+        as_of=cutoff_date,
         built_for_cuda=tuple(sorted(for_cuda)),
         beside_torch=tuple(
-            (name, str(pins.get(name) or wanted.specifiers.get(name) or ""))
-            for name in BESIDE_TORCH
-            if name in pins or name in wanted.specifiers
+            (name, str(pins.get(name) or requested_versions.specifiers.get(name) or ""))
+            for name in TORCH_COMPANION_PACKAGES
+            if name in pins or name in requested_versions.specifiers
         ),
-        addresses=tuple(sorted((name, one) for name, one in wanted.addresses.items() if name not in pins)),
-        extras=tuple(sorted((name, wanted.extras[name]) for name in wanted.addresses if name in wanted.extras)),
+        addresses=tuple(sorted((name, one) for name, one in requested_versions.addresses.items() if name not in pins)),
+        extras=tuple(
+            sorted(
+                (name, requested_versions.extras[name])
+                for name in requested_versions.addresses
+                if name in requested_versions.extras
+            )
+        ),
         torch=None if fits else str(torch),
     )
     return asked, made
 
 
-def _takes(wanted: str, python: str) -> bool:
+def _allows_python(python_requirement: str, python: str) -> bool:
     with contextlib.suppress(ValueError):
-        return SpecifierSet(wanted if wanted[:1] in "<>=!~" else f"=={wanted}.*").contains(f"{python}.99")
-    return wanted.split(".")[:2] == python.split(".")
+        return SpecifierSet(
+            python_requirement if python_requirement[:1] in "<>=!~" else f"=={python_requirement}.*"
+        ).contains(f"{python}.99")
+    return python_requirement.split(".")[:2] == python.split(".")
 
 
-def last_commit(file: Path) -> str | None:
+def last_commit_date(file: Path) -> str | None:
     """The day of the last commit of the repository in which a file lies; None without one."""
     # The repository's own settings may name programs: for signatures, for monitors, for what it lacks of itself.
     settings = ("log.showSignature=false", "core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never")
@@ -245,7 +269,7 @@ def last_commit(file: Path) -> str | None:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path, say: Say) -> Iterator[None]:
+def _alone(folder: Path, report_progress: Say) -> Iterator[None]:
     """No other process makes this environment meanwhile."""
     with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
         started = time.monotonic()
@@ -254,7 +278,7 @@ def _alone(folder: Path, say: Say) -> Iterator[None]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                say(
+                report_progress(
                     translated("another gonogo process is creating this environment ({seconds:.0f} s)").format(
                         seconds=time.monotonic() - started
                     )
@@ -284,31 +308,39 @@ def _drop_oldest(folder: Path) -> None:
 
 
 def _report(
-    made: _Made, kept: dict[str, Any], asked: Requested, file: Path, wanted: RequestedVersions, *, given: bool
+    outcome: _Made,
+    manifest: dict[str, Any],
+    requested: EnvironmentRequest,
+    file: Path,
+    requested_versions: RequestedVersions,
+    *,
+    has_explicit_date: bool,
 ) -> None:
     """What stands in the report of it."""
-    versions, torch = kept["versions"], kept.get("torch")
+    versions, torch = manifest["versions"], manifest.get("torch")
     if torch is not None and not SpecifierSet(torch).contains(Version(versions["torch"]).public):
-        made.differ("torch", torch, _OTHER.format(name="torch", version=versions["torch"]))
-    for name in asked.built_for_cuda:
+        outcome.differ("torch", torch, _OTHER.format(name="torch", version=versions["torch"]))
+    for name in requested.built_for_cuda:
         if name in versions:  # torchvision or torchaudio, beside a torch without CUDA
-            made.differ(name, "", _WITHOUT_OPERATORS.format(name=name, version=versions[name]))
+            outcome.differ(name, "", _WITHOUT_COMPILED_OPS.format(name=name, version=versions[name]))
         else:
-            made.differ(name, "", _BUILT_FOR_CUDA)
-    for name, why in kept["refused"].items():
-        specifier = next((line for line in asked.requirements if Requirement(line).name == name), name)[len(name) :]
+            outcome.differ(name, "", _BUILT_FOR_CUDA)
+    for name, why in manifest["refused"].items():
+        specifier = next((line for line in requested.requirements if Requirement(line).name == name), name)[len(name) :]
         how = translated("could not be installed: {why}").format(why=why)
         if name in versions:
             other = _OTHER.format(name=name, version=versions[name])
             how = translated("{other}; it {how}").format(other=other, how=how)
-        made.differ(name, specifier, how)
-    for name, (address, why) in kept["missing"].items():
-        made.names_differing.append(name)
-        made.differing.append((what_is_missing(name, address), MISSING.format(why=why, name=name)))
+        outcome.differ(name, specifier, how)
+    for name, (address, why) in manifest["missing"].items():
+        outcome.names_differing.append(name)
+        outcome.differing.append(
+            (describe_package_url(name, address), PACKAGE_NOT_INSTALLED.format(why=why, name=name))
+        )
     of_day = Text("", "")
-    if asked.as_of is not None:
-        of_day = translated(", with releases as of {day}").format(day=asked.as_of)
-    if asked.as_of is not None and not given:
+    if requested.as_of is not None:
+        of_day = translated(", with releases as of {day}").format(day=requested.as_of)
+    if requested.as_of is not None and not has_explicit_date:
         of_day = translated("{of_day} (the repository's last commit; change it with --as-of DATE)").format(
             of_day=of_day
         )
@@ -316,13 +348,15 @@ def _report(
     of_project = translated(
         "rehearsed with the packages that the project requires{of_day} (--environment none: with the installed ones)"
     )
-    made.notes.append((of_project if file.parent.name == FOLDER else of_file).format(file=file, of_day=of_day))
-    if kept["built"]:
-        names = ", ".join(f"{name} {version}" for name, version in kept["built"].items())
-        made.notes.append(BUILT_HERE.format(names=names))
-    made.notes += not_followed(wanted)
+    outcome.notes.append((of_project if file.parent.name == FOLDER else of_file).format(file=file, of_day=of_day))
+    if manifest["built"]:
+        names = ", ".join(f"{name} {version}" for name, version in manifest["built"].items())
+        outcome.notes.append(BUILT_FROM_SOURCE_NOTE.format(names=names))
+    outcome.notes += ignored_index_lines(requested_versions)
 
 
 _OTHER = translated("rehearsed with {name} {version}")
-_WITHOUT_OPERATORS = translated("rehearsed with {name} {version} without its compiled ops, which need CUDA libraries")
+_WITHOUT_COMPILED_OPS = translated(
+    "rehearsed with {name} {version} without its compiled ops, which need CUDA libraries"
+)
 _BUILT_FOR_CUDA = translated("built for CUDA: not installed; replaced by gonogo's stand-in if there is one")

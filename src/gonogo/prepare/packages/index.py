@@ -15,7 +15,7 @@ from gonogo.prepare.packages.installers import FOLDER, pip_command, surroundings
 _LISTING_TIMEOUT = 180.0
 
 
-def releases_of(name: str) -> list[Version]:
+def available_releases(name: str) -> list[Version]:
     """The releases of a package (canonical name), oldest first, without pre-releases and yanked ones.
 
     Whatever index, proxy and certificates pip is configured with count. Raises UserError where pip finds none, or
@@ -34,15 +34,15 @@ def releases_of(name: str) -> list[Version]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _not_listed(name, f"no answer within {_LISTING_TIMEOUT:.0f} s") from None
-    found = releases_in(listed.stdout)
+        raise _listing_error(name, f"no answer within {_LISTING_TIMEOUT:.0f} s") from None
+    found = parse_releases(listed.stdout)
     if not found:
         errors = [line.removeprefix("ERROR: ") for line in listed.stderr.splitlines() if line.startswith("ERROR: ")]
-        raise _not_listed(name, errors[-1][:300] if errors else f"exit status {listed.returncode}")
+        raise _listing_error(name, errors[-1][:300] if errors else f"exit status {listed.returncode}")
     return found
 
 
-def releases_in(listing: str) -> list[Version]:
+def parse_releases(listing: str) -> list[Version]:
     """The releases in what ``pip index versions`` prints, oldest first.
 
     A build's own label (``+cpu``) makes no release of its own.
@@ -57,9 +57,9 @@ def releases_in(listing: str) -> list[Version]:
     return sorted(found)
 
 
-def _not_listed(name: str, why: str) -> UserError:
+def _listing_error(name: str, reason: str) -> UserError:
     return UserError(
         translated("pip finds no releases of {name} for this Python ({why}): check the name and pip's settings").format(
-            name=name, why=why
+            name=name, why=reason
         )
     )

@@ -18,7 +18,7 @@ def installed_version(name: str) -> Version | None:
         return None
 
 
-def satisfied(version: Version | None, specifier: SpecifierSet) -> bool:
+def satisfies_specifier(version: Version | None, specifier: SpecifierSet) -> bool:
     """Whether a version will do; a build's own label (``+cpu``, ``+cu121``) makes no difference on either side."""
     if version is None:
         return False

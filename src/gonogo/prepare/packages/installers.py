@@ -14,28 +14,30 @@ FOLDER = "/"
 
 # What installers need of the user's variables: programs, home folder, network, certificates, their own settings.
 # Nothing else is handed on: they talk to servers that a project's files may name.
-_NEEDED = re.compile(
+_PASSED_VARIABLES_PATTERN = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TERM|TZ|LANG|LANGUAGE|LC_\w+|TMPDIR|TMP|TEMP|LD_LIBRARY_PATH|XDG_\w+"
     r"|(?:https?|all|no|ftp)_proxy|(?:HTTPS?|ALL|NO|FTP)_PROXY"
     r"|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NETRC|DBUS_SESSION_BUS_ADDRESS"
     r"|PIP_\w+|UV_\w+"
 )
 # Settings of pip and uv that would have them install elsewhere, build, or publish.
-_TURNS = re.compile(
+_UNSAFE_SETTINGS_PATTERN = re.compile(
     r"PIP_(?:USER|TARGET|PREFIX|ROOT|NO_BINARY|ONLY_BINARY|REQUIREMENT|EDITABLE|SRC|DRY_RUN|NO_DEPS|REPORT|PYTHON"
     r"|NO_BUILD_ISOLATION|REQUIRE_VIRTUALENV|IGNORE_INSTALLED|UPGRADE)"
     r"|UV_(?:PUBLISH_\w+|PROJECT\w*|WORKING_DIR\w*|PYTHON|SYSTEM_PYTHON|TARGET|PREFIX|NO_BINARY\w*|NO_BUILD\w*"
     r"|OVERRIDE|EXCLUDE|TORCH_BACKEND|REQUIRE_HASHES|DRY_RUN|ENV_FILE|VENV\w*|GITHUB_TOKEN)"
 )
-_LISTS_OF_PLACES = ("PIP_FIND_LINKS", "UV_FIND_LINKS")
+_FIND_LINKS_VARIABLES = ("PIP_FIND_LINKS", "UV_FIND_LINKS")
 
 
 def surroundings() -> dict[str, str]:
     """The variables that installers get: no tokens but those that are settings of pip and uv themselves."""
     found = {
-        name: value for name, value in os.environ.items() if _NEEDED.fullmatch(name) and not _TURNS.fullmatch(name)
+        name: value
+        for name, value in os.environ.items()
+        if _PASSED_VARIABLES_PATTERN.fullmatch(name) and not _UNSAFE_SETTINGS_PATTERN.fullmatch(name)
     }
-    for name in _LISTS_OF_PLACES:  # they may be told from the folder in which gonogo was started
+    for name in _FIND_LINKS_VARIABLES:  # they may be told from the folder in which gonogo was started
         if name in found:
             separator = "," if name.startswith("UV") else " "
             places = [_absolute(place) for place in found[name].split(separator)]

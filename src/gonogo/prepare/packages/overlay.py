@@ -14,14 +14,20 @@ from packaging.version import Version
 
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.packages.cache import PackageNotInstallable, folder_with, requirements_in, version_in, was_built
-from gonogo.prepare.packages.compatible_release import fitting_release, misfits
-from gonogo.prepare.packages.installed import installed_version, satisfied
-from gonogo.prepare.packages.names import PYTHON_ALONE, STACK, can_overlay, needs_cuda
+from gonogo.prepare.packages.cache import (
+    PackageNotInstallable,
+    cached_or_installed_folder,
+    cached_package_requirements,
+    cached_package_version,
+    is_locally_built,
+)
+from gonogo.prepare.packages.compatible_release import find_compatible_release, unmet_requirements
+from gonogo.prepare.packages.installed import installed_version, satisfies_specifier
+from gonogo.prepare.packages.names import PURE_PYTHON_REQUIREMENTS, STACK, can_overlay, needs_cuda
 from gonogo.prepare.packages.places import Say
 from gonogo.prepare.packages.requested import requested_by_options
 
-BUILT_HERE = translated("no wheel available, built from source on this machine, confined: {names}")
+BUILT_FROM_SOURCE_NOTE = translated("no wheel available, built from source on this machine, confined: {names}")
 
 
 @dataclass(frozen=True)
@@ -40,18 +46,18 @@ class PackageOverlay:
 
 
 def build_overlay(
-    with_packages: tuple[str, ...], say: Say = lambda _text: None, *, unconfined: bool = False
+    with_packages: tuple[str, ...], report_progress: Say = lambda _text: None, *, unconfined: bool = False
 ) -> PackageOverlay:
     """Lay over the packages of ``--with`` that the running Python doesn't have, with what they require in turn.
 
     Raises UserError for options that can't be read and for a version that doesn't exist or can't be installed.
     """
-    overlay = _OverlayBuilder(say, unconfined=unconfined)
+    overlay = _OverlayBuilder(report_progress, unconfined=unconfined)
     for name, specifier in requested_by_options(with_packages).items():
-        if satisfied(installed_version(name), specifier):
+        if satisfies_specifier(installed_version(name), specifier):
             continue
         if can_overlay(name) or _can_add(name):
-            overlay.lay(name, specifier, asked=True)
+            overlay.lay(name, specifier, is_requested=True)
         else:
             overlay.leave(name, specifier)
     return overlay.finished()
@@ -60,8 +66,8 @@ def build_overlay(
 class _OverlayBuilder:
     """Packages being laid over, with the dependencies that they need in other versions than are installed."""
 
-    def __init__(self, say: Say, *, unconfined: bool) -> None:
-        self._say = say
+    def __init__(self, report_progress: Say, *, unconfined: bool) -> None:
+        self._say = report_progress
         self._unconfined = unconfined
         self._folders: dict[str, Path] = {}
         self._versions: dict[str, Version] = {}
@@ -69,53 +75,53 @@ class _OverlayBuilder:
         self._specifiers: dict[str, SpecifierSet] = {}
         self._skipped: list[tuple[Text, Text]] = []
 
-    def lay(self, name: str, specifier: SpecifierSet, *, asked: bool) -> None:
-        """Lay over a package, then what it requires. ``asked``: by the user, who then hears of a failure."""
-        if asked:
+    def lay(self, name: str, specifier: SpecifierSet, *, is_requested: bool) -> None:
+        """Lay over a package, then what it requires. ``is_requested``: by the user, who then hears of a failure."""
+        if is_requested:
             self._asked.add(name)
         self._specifiers[name] = self._specifiers.get(name, SpecifierSet()) & specifier
         try:
-            folder = folder_with(name, self._specifiers[name], self._say, unconfined=self._unconfined)
+            folder = cached_or_installed_folder(name, self._specifiers[name], self._say, unconfined=self._unconfined)
         except PackageNotInstallable as error:
-            if asked:
-                raise _not_there(name, specifier, error) from None
+            if is_requested:
+                raise _not_installable_error(name, specifier, error) from None
             self._skip_dependency(name, specifier, error.why)
             return
         self._folders[name] = folder
-        self._versions[name] = version_in(folder, name)
-        for requirement in requirements_in(folder, name):
+        self._versions[name] = cached_package_version(folder, name)
+        for requirement in cached_package_requirements(folder, name):
             self._require(name, requirement)
-        for line in PYTHON_ALONE.get(name, ()):
+        for line in PURE_PYTHON_REQUIREMENTS.get(name, ()):
             if line not in self._versions and (_can_add(line) or (can_overlay(line) and not installed_version(line))):
-                self.lay(line, SpecifierSet(), asked=False)
+                self.lay(line, SpecifierSet(), is_requested=False)
 
     def _require(self, owner: str, requirement: Requirement) -> None:
         name = canonicalize_name(requirement.name)
         have = self._versions.get(name) or installed_version(name)
         self._specifiers.setdefault(name, SpecifierSet())
-        if have is not None and satisfied(have, requirement.specifier):
+        if have is not None and satisfies_specifier(have, requirement.specifier):
             self._specifiers[name] &= requirement.specifier
         elif name in self._asked or not can_overlay(name):
             if have is not None:
                 self._conflict(owner, requirement, have)
         else:
-            self.lay(name, requirement.specifier, asked=False)
+            self.lay(name, requirement.specifier, is_requested=False)
 
-    def _conflict(self, owner: str, requirement: Requirement, have: Version) -> None:
+    def _conflict(self, owner: str, requirement: Requirement, present_version: Version) -> None:
         self._skipped.append(
             (
                 translated("{owner} {version}: its requirement {requirement}").format(
                     owner=owner, version=self._versions.get(owner, ""), requirement=requirement
                 ),
-                translated("rehearsed with {name} {have}").format(name=requirement.name, have=have),
+                translated("rehearsed with {name} {have}").format(name=requirement.name, have=present_version),
             )
         )
 
-    def _skip_dependency(self, name: str, specifier: SpecifierSet, why: str) -> None:
+    def _skip_dependency(self, name: str, specifier: SpecifierSet, reason: str) -> None:
         self._skipped.append(
             (
                 Text(f"{name}{specifier}", f"{name}{specifier}"),
-                translated("could not be installed: {why}").format(why=why),
+                translated("could not be installed: {why}").format(why=reason),
             )
         )
 
@@ -133,35 +139,35 @@ class _OverlayBuilder:
 
     def finished(self) -> PackageOverlay:
         """All of it, and what was asked for that was not done."""
-        self._fit_installed()
+        self._overlay_compatible_releases()
         for name in STACK:
             self._check_installed(name)
         laid = ", ".join(f"{name} {version}" for name, version in self._versions.items())
         note = translated("installed over this Python's packages: {laid}").format(laid=laid)
-        built = [f"{name} {self._versions[name]}" for name, folder in self._folders.items() if was_built(folder)]
+        built = [f"{name} {self._versions[name]}" for name, folder in self._folders.items() if is_locally_built(folder)]
         notes = [note] if self._versions else []
-        notes += [BUILT_HERE.format(names=", ".join(built))] if built else []
+        notes += [BUILT_FROM_SOURCE_NOTE.format(names=", ".join(built))] if built else []
         return PackageOverlay(
             tuple(self._folders.values()), versions=self._versions, skipped=tuple(self._skipped), notes=tuple(notes)
         )
 
-    def _fit_installed(self) -> None:
+    def _overlay_compatible_releases(self) -> None:
         """Lay over other releases of installed packages of the stack that don't go with what was laid over."""
         for name in STACK:
             version = installed_version(name)
             if version is None or name in self._versions or not self._versions:
                 continue
-            wrong = misfits(_installed_requirements(name), self._versions)
-            found = fitting_release(name, version, wrong, self._versions, self._say) if wrong else None
+            wrong = unmet_requirements(_installed_requirements(name), self._versions)
+            found = find_compatible_release(name, version, wrong, self._versions, self._say) if wrong else None
             if found is not None:
-                self.lay(name, SpecifierSet(f"=={found}"), asked=False)
+                self.lay(name, SpecifierSet(f"=={found}"), is_requested=False)
 
     def _check_installed(self, name: str) -> None:
         """Say where an installed package of the stack asks for another version than was laid over."""
         version = installed_version(name)
         if version is None or name in self._versions:
             return
-        for requirement in misfits(_installed_requirements(name), self._versions):
+        for requirement in unmet_requirements(_installed_requirements(name), self._versions):
             have = self._versions[canonicalize_name(requirement.name)]
             self._skipped.append(
                 (
@@ -184,7 +190,7 @@ def _installed_requirements(name: str) -> list[Requirement]:
     return [entry for entry in found if entry.marker is None or entry.marker.evaluate({"extra": ""})]
 
 
-def _not_there(name: str, specifier: SpecifierSet, error: PackageNotInstallable) -> UserError:
+def _not_installable_error(name: str, specifier: SpecifierSet, error: PackageNotInstallable) -> UserError:
     if not error.versions:
         return UserError(
             translated("{what} could not be installed: {why}").format(what=f"{name}{specifier}", why=error.why)

@@ -18,7 +18,7 @@ from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.packages.names import PYTHON_ALONE, needs_cuda
+from gonogo.prepare.packages.names import PURE_PYTHON_REQUIREMENTS, needs_cuda
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class RequestedVersions:
 
 
 def requested_by_options(
-    options: tuple[str, ...], listed: Mapping[str, SpecifierSet] = MappingProxyType({})
+    options: tuple[str, ...], listed_versions: Mapping[str, SpecifierSet] = MappingProxyType({})
 ) -> dict[str, SpecifierSet]:
     """The versions of ``--with``; of a bare NAME those that are listed, else any. Raises UserError for other words."""
     found: dict[str, SpecifierSet] = {}
@@ -55,7 +55,7 @@ def requested_by_options(
                 ).format(option=option)
             ) from None
         name = canonicalize_name(requirement.name)
-        found[name] = requirement.specifier or listed.get(name, requirement.specifier)
+        found[name] = requirement.specifier or listed_versions.get(name, requirement.specifier)
     return found
 
 
@@ -67,15 +67,15 @@ def requested_by_file(path: Path) -> RequestedVersions:
     try:
         source = SourceFile.read(path)
     except UserError as error:
-        raise UserError(_in_option(error.text)) from None
+        raise UserError(_name_environment_option(error.text)) from None
     environment = read_environment(source)
     for unread in environment.unread:
-        raise UserError(_in_option(unread.reason))
+        raise UserError(_name_environment_option(unread.reason))
     specifiers: dict[str, SpecifierSet] = {}
     without: list[str] = []
     addresses: dict[str, str] = {}
     for name, package in environment.packages.items():
-        if package.address and name not in ("torch", *PYTHON_ALONE) and not needs_cuda(name):
+        if package.address and name not in ("torch", *PURE_PYTHON_REQUIREMENTS) and not needs_cuda(name):
             addresses[name] = package.address
             continue
         try:
@@ -102,7 +102,7 @@ def index_lines_of(environment: Environment) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _in_option(text: Text) -> Text:
+def _name_environment_option(text: Text) -> Text:
     """The sentence about a file, with the option that named it."""
     return Text(
         re.sub(r"can't read (?!--)", "can't read --environment ", text.en, count=1),

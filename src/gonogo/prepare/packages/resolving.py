@@ -20,10 +20,10 @@ from packaging.version import Version
 
 from gonogo.finding import Text
 from gonogo.prepare.packages.building import BuildFailed, built
-from gonogo.prepare.packages.names import NEVER_BUILT
+from gonogo.prepare.packages.names import NEVER_BUILT_FROM_SOURCE
 from gonogo.prepare.packages.places import Say
-from gonogo.prepare.packages.sources import NoSource, release_of
-from gonogo.prepare.packages.uv import WHEELS_ONLY, UvFailed, run_uv
+from gonogo.prepare.packages.sources import SourceUnavailable, release_of
+from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, run_uv
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -32,12 +32,12 @@ else:
 
 _MAX_ATTEMPTS = 60
 """Times that uv is asked: once for each package that has to be built, or is to be had in another version."""
-_MAX_LATER = 4
+_MAX_NEWER_RELEASES = 4
 """Asked packages of which a release later than the one found is tried by itself."""
-LOCK = "pylock.toml"
+LOCK_FILE_NAME = "pylock.toml"
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class ResolvedPackage(msgspec.Struct, frozen=True):
     """One package that will be installed."""
 
     name: str
@@ -48,30 +48,30 @@ class Chosen(msgspec.Struct, frozen=True):
     """Bytes of its wheel; 0 where that isn't told."""
 
 
-class Resolving:
+class PackageResolver:
     """The packages of one environment; what was learned of them stays for the next time that uv is asked."""
 
     def __init__(
         self,
         requirements: Sequence[str],
         pins: Sequence[str],
-        from_addresses: Mapping[str, str],
-        never: Sequence[str],
+        package_urls: Mapping[str, str],
+        excluded_packages: Sequence[str],
         as_of: str | None,
         folder: Path,
-        what: Text,
-        say: Say,
+        activity: Text,
+        report_progress: Say,
         *,
         unconfined: bool,
     ) -> None:
         self._asked = {Requirement(line).name: line for line in requirements}
-        self._addresses = dict(from_addresses)
+        self._addresses = dict(package_urls)
         self._forced = list(pins)
-        self._never = list(never)
+        self._never = list(excluded_packages)
         self._as_of = as_of
         self._folder = folder
-        self._what = what
-        self._say = say
+        self._what = activity
+        self._say = report_progress
         self._unconfined = unconfined
         self._wheels = folder / "wheels"
         self._wheels.mkdir()
@@ -88,11 +88,11 @@ class Resolving:
         all_refused = {**self._loose, **self._left_out}
         return {name: why for name, why in all_refused.items() if name in self._asked or name in self._addresses}
 
-    def resolve(self, also: Sequence[str] = ()) -> list[Chosen]:
+    def resolve(self, extra_requirements: Sequence[str] = ()) -> list[ResolvedPackage]:
         """Have uv find the packages, and write them as a lock, :data:`LOCK`. Raises UvFailed."""
         newest = self._as_of
         for _ in range(_MAX_ATTEMPTS):
-            lines = self._lines(also)
+            lines = self._lines(extra_requirements)
             try:
                 found = self._ask(lines, newest)
                 if self._build_for_newer(lines, newest, found):
@@ -103,7 +103,7 @@ class Resolving:
                 if newest and "exclude-newer" in error.text:
                     newest = None  # the file pins something newer than the repository's last commit
                     continue
-                if self._build_one(error) or self._take_pre_releases(error):
+                if self._build_one(error) or self._allow_pre_releases(error):
                     continue
                 refused = next((name for name in error.packages if name not in self._left_out), None)
                 if refused is not None:
@@ -113,13 +113,13 @@ class Resolving:
                 elif newest is not None:
                     newest = None  # of that day there is nothing for a Python of today
                     self._left_out.clear()
-                elif (pinned := self._pinned_in(error)) is not None:
+                elif (pinned := self._find_conflicting_pin(error)) is not None:
                     self._refuse(pinned, error.reason)
                 else:
                     raise
         raise UvFailed(f"error: uv was asked {_MAX_ATTEMPTS} times, and still finds no set of packages")
 
-    def _lines(self, also: Sequence[str]) -> list[str]:
+    def _lines(self, extra_requirements: Sequence[str]) -> list[str]:
         lines = [
             _drop_version(line) if name in self._loose else line
             for name, line in self._asked.items()
@@ -127,41 +127,43 @@ class Resolving:
         ]
         lines += [line for name, line in self._addresses.items() if name not in self._left_out]
         known = (*self._asked, *self._addresses, *self._left_out)
-        return lines + [line for line in also if Requirement(line).name not in known]
+        return lines + [line for line in extra_requirements if Requirement(line).name not in known]
 
-    def _build_for_newer(self, lines: Sequence[str], newest: str | None, found: Sequence[Chosen]) -> bool:
+    def _build_for_newer(
+        self, lines: Sequence[str], exclude_newer: str | None, chosen: Sequence[ResolvedPackage]
+    ) -> bool:
         """Build what a newer release of an asked package requires and there are only sources of; whether one was.
 
         Of wheels alone uv takes an older release instead, which requires less: omegaconf 2.0 for want of a wheel of
         antlr4-python3-runtime. pip builds the wheel, and takes the newer one.
         """
-        there = {one.name: one.version for one in found}
+        there = {one.name: one.version for one in chosen}
         fixed = {Requirement(line).name for line in self._forced} | set(self._addresses)
         names = [name for name in self._asked if name in there and name not in fixed | self._tried_newer]
         if not names:
             return False
         try:
-            alone = self._ask([line for line in lines if Requirement(line).name in names], newest, "--no-deps")
+            alone = self._ask([line for line in lines if Requirement(line).name in names], exclude_newer, "--no-deps")
         except UvFailed:
             alone = []
         later = [one for one in alone if Version(one.version) > Version(there.get(one.name) or one.version)]
         self._tried_newer.update(names)
-        for one in later[:_MAX_LATER]:
-            error = self._failure_of([*lines, f"{one.name}=={one.version}"], newest)
+        for one in later[:_MAX_NEWER_RELEASES]:
+            error = self._try_resolve([*lines, f"{one.name}=={one.version}"], exclude_newer)
             if error is not None and self._build_one(error):
                 self._tried_newer.discard(one.name)  # it may require more that has no wheel
                 return True
-        self._ask(lines, newest)  # for the lock
+        self._ask(lines, exclude_newer)  # for the lock
         return False
 
-    def _failure_of(self, lines: Sequence[str], newest: str | None) -> UvFailed | None:
+    def _try_resolve(self, lines: Sequence[str], exclude_newer: str | None) -> UvFailed | None:
         try:
-            self._ask(lines, newest)
+            self._ask(lines, exclude_newer)
         except UvFailed as error:
             return error
         return None
 
-    def _ask(self, lines: Sequence[str], newest: str | None, *options: str) -> list[Chosen]:
+    def _ask(self, lines: Sequence[str], exclude_newer: str | None, *options: str) -> list[ResolvedPackage]:
         files = {
             "requirements.in": lines,
             "overrides.txt": self._forced,
@@ -169,31 +171,31 @@ class Resolving:
         }
         for name, content in files.items():
             (self._folder / name).write_text("\n".join([*content, ""]), encoding="utf-8")
-        (self._folder / LOCK).unlink(missing_ok=True)
+        (self._folder / LOCK_FILE_NAME).unlink(missing_ok=True)
         words = ["pip", "compile", "requirements.in", "--overrides", "overrides.txt", "--excludes", "excludes.txt"]
         # Else a development release of long ago is taken, of a package whose releases are sources alone: deepspeed's.
-        words += ["--python", sys.executable, *WHEELS_ONLY, "--prerelease", "explicit"]
-        words += ["--exclude-newer", newest] if newest else []
-        words += ["--format", LOCK, "-o", LOCK, *options]
-        run_uv(words, cwd=self._folder, what=self._what, say=self._say, wheels=self._wheels)
-        lock = tomllib.loads((self._folder / LOCK).read_text(encoding="utf-8"))
+        words += ["--python", sys.executable, *WHEELS_ONLY_OPTIONS, "--prerelease", "explicit"]
+        words += ["--exclude-newer", exclude_newer] if exclude_newer else []
+        words += ["--format", LOCK_FILE_NAME, "-o", LOCK_FILE_NAME, *options]
+        run_uv(words, cwd=self._folder, what=self._what, say=self._say, find_links=self._wheels)
+        lock = tomllib.loads((self._folder / LOCK_FILE_NAME).read_text(encoding="utf-8"))
         return [_parse_package(package) for package in lock.get("packages", ())]
 
-    def _refuse(self, name: str, why: str) -> None:
+    def _refuse(self, name: str, reason: str) -> None:
         is_asked = name in self._asked and name not in self._addresses
-        (self._loose if is_asked and name not in self._loose else self._left_out)[name] = why
+        (self._loose if is_asked and name not in self._loose else self._left_out)[name] = reason
         self._forced = [line for line in self._forced if Requirement(line).name != name]
 
-    def _take_pre_releases(self, error: UvFailed) -> bool:
+    def _allow_pre_releases(self, error: UvFailed) -> bool:
         """Have what there is nothing else of as a development release: a nightly build, mostly."""
-        alone = [name for name in error.pre_releases_alone if name in self._asked and "dev" not in self._asked[name]]
+        alone = [name for name in error.only_pre_releases if name in self._asked and "dev" not in self._asked[name]]
         for name in alone:
             requirement = Requirement(self._asked[name])
             requirement.specifier &= SpecifierSet(">=0.dev0")  # which has uv take them
             self._asked[name] = str(requirement)
         return bool(alone)
 
-    def _pinned_in(self, error: UvFailed) -> str | None:
+    def _find_conflicting_pin(self, error: UvFailed) -> str | None:
         """A package of one release, of which uv says that it can't be had with the others, in whatever words."""
         return next(
             (
@@ -207,7 +209,7 @@ class Resolving:
     def _build_one(self, error: UvFailed) -> bool:
         """Build a wheel of a package that uv finds none of; False where there is none that can be built."""
         for name, versions in error.without_wheels.items():
-            if name in (*NEVER_BUILT, *self.built, *self._not_built, *self._addresses):
+            if name in (*NEVER_BUILT_FROM_SOURCE, *self.built, *self._not_built, *self._addresses):
                 continue
             line = self._asked.get(name)
             specifier = str(Requirement(line).specifier) if line is not None and name not in self._loose else versions
@@ -217,7 +219,7 @@ class Resolving:
             try:
                 source = release_of(name, specifier, self._as_of, place, self._what, self._say)
                 found = built(source, name, self._say, unconfined=self._unconfined)
-            except (NoSource, BuildFailed) as refused:
+            except (SourceUnavailable, BuildFailed) as refused:
                 kind = "its build failed" if isinstance(refused, BuildFailed) else "its sources can't be had"
                 self._not_built[name] = f"there is no wheel of it, and {kind}: {refused}"
                 continue
@@ -235,9 +237,11 @@ def _drop_version(line: str) -> str:
     return f"{requirement.name}[{','.join(sorted(requirement.extras))}]" if requirement.extras else requirement.name
 
 
-def _parse_package(package: Mapping[str, Any]) -> Chosen:
+def _parse_package(package: Mapping[str, Any]) -> ResolvedPackage:
     wheels = package.get("wheels") or ()
     file: Mapping[str, Any] = wheels[0] if wheels else package.get("archive") or {}
     host = urllib.parse.urlsplit(str(file.get("url") or "")).hostname or ""
     size = file.get("size")
-    return Chosen(str(package.get("name")), str(package.get("version", "")), host, size if type(size) is int else 0)
+    return ResolvedPackage(
+        str(package.get("name")), str(package.get("version", "")), host, size if type(size) is int else 0
+    )

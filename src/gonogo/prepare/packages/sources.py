@@ -35,13 +35,13 @@ _CLONE_TIMEOUT = 600.0
 _MAX_BYTES = 4 << 30
 _BLOCK = 1 << 20
 # What a repository may be reached by; git knows others, of which some run commands.
-_TRANSPORTS = ("https", "http", "ssh", "git")
-_GIT = re.compile(r"git\+((?:https?|ssh|git)://[^\s'\"\\]+)")
+_ALLOWED_GIT_PROTOCOLS = ("https", "http", "ssh", "git")
+_GIT_URL_PATTERN = re.compile(r"git\+((?:https?|ssh|git)://[^\s'\"\\]+)")
 _REVISION = re.compile(r"(?!-)[\w][\w./+-]{0,200}")
-_VARIABLE_OF_INDEX = re.compile(r"(?:PIP|UV)_\w*INDEX\w*")
+_INDEX_VARIABLE_PATTERN = re.compile(r"(?:PIP|UV)_\w*INDEX\w*")
 
 
-class NoSource(Exception):
+class SourceUnavailable(Exception):
     """The sources can't be had; the message says why."""
 
 
@@ -59,48 +59,50 @@ def shown(address: str) -> str:
     return re.sub(r"(?<=://)[^/@\s]*@", "", address)
 
 
-def release_of(name: str, specifier: str, day: str | None, folder: Path, what: Text, say: Say) -> PackageSource:
+def release_of(
+    name: str, specifier: str, cutoff_date: str | None, folder: Path, activity: Text, report_progress: Say
+) -> PackageSource:
     """The sources of the newest release that a specifier takes, into a new folder ``folder``.
 
     uv finds it, as it finds wheels; it is told what the package requires, since it would build it to know. Raises
-    NoSource.
+    SourceUnavailable.
     """
     folder.mkdir()
     told = f'\n[[dependency-metadata]]\nname = "{name}"\nrequires-dist = []\n'
     environment = _uv_settings(folder, told)
     (folder / "source.in").write_text(f"{name}{specifier}\n", encoding="utf-8")
     words = ["pip", "compile", "source.in", "--no-deps", "--no-binary", name, "--format", "pylock.toml", "--quiet"]
-    words += ["--python", sys.executable, *(["--exclude-newer", day] if day else [])]
+    words += ["--python", sys.executable, *(["--exclude-newer", cutoff_date] if cutoff_date else [])]
     try:
-        lock = tomllib.loads(run_uv(words, cwd=folder, what=what, say=say, environment=environment))
+        lock = tomllib.loads(run_uv(words, cwd=folder, what=activity, say=report_progress, environment=environment))
         sdist = lock["packages"][0]["sdist"]
         url, digest = sdist.get("url") or "", sdist["hashes"]["sha256"]
         if not url:
             url = (folder / sdist["path"]).absolute().as_uri()
     except UvFailed as error:
-        raise NoSource(error.reason) from None
+        raise SourceUnavailable(error.reason) from None
     except (KeyError, IndexError, TypeError, ValueError):
-        raise NoSource(f"there are no sources of {name}{specifier}") from None
+        raise SourceUnavailable(f"there are no sources of {name}{specifier}") from None
     file = folder / _file_name(url)
-    download(url, file, own=True)
+    download(url, file, is_index_url=True)
     found = hashlib.sha256(file.read_bytes()).hexdigest()
     if found != digest:
-        raise NoSource(f"what {shown(url)} holds is not what the index says (sha256 {found})")
+        raise SourceUnavailable(f"what {shown(url)} holds is not what the index says (sha256 {found})")
     return PackageSource(file, found)
 
 
-def _uv_settings(folder: Path, told: str) -> dict[str, str]:
-    """Have uv read ``told`` as its settings, beside the user's own."""
+def _uv_settings(folder: Path, settings_text: str) -> dict[str, str]:
+    """Have uv read ``settings_text`` as its settings, beside the user's own."""
     own = os.environ.get("UV_CONFIG_FILE")
     if own is None and os.environ.get("UV_NO_CONFIG") is None:
-        (folder / "uv.toml").write_text(told, encoding="utf-8")
+        (folder / "uv.toml").write_text(settings_text, encoding="utf-8")
         return {}
     try:
         before = Path(own).read_text(encoding="utf-8") if own is not None else ""
     except (OSError, UnicodeDecodeError) as error:
-        raise NoSource(f"UV_CONFIG_FILE={own}: {error}") from None
+        raise SourceUnavailable(f"UV_CONFIG_FILE={own}: {error}") from None
     file = folder / "settings.toml"
-    file.write_text(f"{before}\n{told}", encoding="utf-8")
+    file.write_text(f"{before}\n{settings_text}", encoding="utf-8")
     return {"UV_CONFIG_FILE": str(file), "UV_NO_CONFIG": "0"}
 
 
@@ -109,16 +111,16 @@ def _file_name(url: str) -> str:
     return re.sub(r"[^\w.+!-]", "_", name)[-200:].lstrip(".") or "archive"
 
 
-def archive_at(address: str, folder: Path) -> PackageSource:
-    """A ``.tar.gz`` or ``.zip`` of the web, into a new folder. Raises NoSource."""
+def download_archive(address: str, folder: Path) -> PackageSource:
+    """A ``.tar.gz`` or ``.zip`` of the web, into a new folder. Raises SourceUnavailable."""
     folder.mkdir()
     url, _, fragment = address.partition("#")
     file = folder / _file_name(url)
-    download(url, file, own=False)
+    download(url, file, is_index_url=False)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     stated = re.search(r"(?:^|&)sha256=([0-9a-f]{64})\b", fragment)
     if stated is not None and stated[1] != digest:
-        raise NoSource(f"what {shown(url)} holds is not what its address says (sha256 {digest})")
+        raise SourceUnavailable(f"what {shown(url)} holds is not what its address says (sha256 {digest})")
     return PackageSource(file, digest, _subfolder(fragment))
 
 
@@ -126,33 +128,33 @@ def _subfolder(fragment: str) -> str:
     found = re.search(r"(?:^|&)subdirectory=([^&]*)", fragment)
     parts = urllib.parse.unquote(found[1]).strip("/").split("/") if found is not None else []
     if any(part in ("", ".", "..") for part in parts) and parts != [""]:
-        raise NoSource(f"its folder {'/'.join(parts)!r} does not lie in it")
+        raise SourceUnavailable(f"its folder {'/'.join(parts)!r} does not lie in it")
     return "/".join(parts)
 
 
 # -- over the network
 
 
-def download(url: str, file: Path, *, own: bool, most: int = _MAX_BYTES, accept: str = "*/*") -> None:
-    """Write what an address holds. ``own``: it is of the user's index, whose credentials it may have.
+def download(url: str, file: Path, *, is_index_url: bool, most: int = _MAX_BYTES, accept: str = "*/*") -> None:
+    """Write what an address holds. ``is_index_url``: it is of the user's index, whose credentials it may have.
 
-    ``most`` is how many bytes it may be, ``accept`` which kinds of content are asked for. Raises NoSource.
+    ``most`` is how many bytes it may be, ``accept`` which kinds of content are asked for. Raises SourceUnavailable.
     """
     parts = urllib.parse.urlsplit(url)
-    if parts.scheme == "file" and own:
+    if parts.scheme == "file" and is_index_url:
         try:
             shutil.copyfile(urllib.request.url2pathname(parts.path), file)
         except OSError as error:
-            raise NoSource(f"{url}: {error.strerror or error}") from None
+            raise SourceUnavailable(f"{url}: {error.strerror or error}") from None
         return
     if parts.scheme not in ("http", "https"):
-        raise NoSource(f"{shown(url)}: only http and https are fetched")
+        raise SourceUnavailable(f"{shown(url)}: only http and https are fetched")
     host = parts.hostname or ""
     bare = urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     request = urllib.request.Request(
         bare, headers={"User-Agent": "gonogo", "Accept": accept, "Accept-Encoding": "identity"}
     )
-    if credentials := _in_address(url) or (_credentials(host) if own else None):
+    if credentials := _credentials_in_url(url) or (_credentials(host) if is_index_url else None):
         word = base64.b64encode(":".join(credentials).encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {word}")
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(host)))
@@ -164,12 +166,12 @@ def download(url: str, file: Path, *, own: bool, most: int = _MAX_BYTES, accept:
                 written += len(block)
                 target.write(block)
                 if written > most or time.monotonic() - started > _DOWNLOAD_TIMEOUT:
-                    raise NoSource(f"{shown(url)}: too large, or too slow ({written >> 20} MiB so far)")
+                    raise SourceUnavailable(f"{shown(url)}: too large, or too slow ({written >> 20} MiB so far)")
     except (OSError, ValueError, urllib.error.URLError) as error:
-        raise NoSource(f"{shown(url)}: {getattr(error, 'reason', None) or error}") from None
+        raise SourceUnavailable(f"{shown(url)}: {getattr(error, 'reason', None) or error}") from None
 
 
-def _in_address(url: str) -> tuple[str, str] | None:
+def _credentials_in_url(url: str) -> tuple[str, str] | None:
     parts = urllib.parse.urlsplit(url)
     if not parts.username:
         return None
@@ -178,11 +180,11 @@ def _in_address(url: str) -> tuple[str, str] | None:
 
 def _credentials(host: str) -> tuple[str, str] | None:
     """The user's for a host: those in the address of an index there, else netrc's."""
-    values = [value for name, value in os.environ.items() if _VARIABLE_OF_INDEX.fullmatch(name)]
+    values = [value for name, value in os.environ.items() if _INDEX_VARIABLE_PATTERN.fullmatch(name)]
     values += [settings_of_pip().get(name, "") for name in ("index-url", "extra-index-url")]
     for address in re.findall(r"https?://\S+", " ".join(values)):
         with contextlib.suppress(ValueError):
-            if urllib.parse.urlsplit(address).hostname == host and (found := _in_address(address)):
+            if urllib.parse.urlsplit(address).hostname == host and (found := _credentials_in_url(address)):
                 return found
     try:
         known = netrc.netrc(os.environ.get("NETRC")).authenticators(host)
@@ -208,28 +210,30 @@ def _context(host: str) -> ssl.SSLContext:
 # -- repositories
 
 
-def repository_at(address: str, folder: Path, say: Say) -> PackageSource:
+def clone_repository(address: str, folder: Path, report_progress: Say) -> PackageSource:
     """A git repository's files at the revision that its address names, into a new folder.
 
-    git is started without hooks, without submodules, and asks for no password. Raises NoSource.
+    git is started without hooks, without submodules, and asks for no password. Raises SourceUnavailable.
     """
     url, revision, fragment = parsed(address)
     subfolder = _subfolder(fragment)
     what = translated("fetching {url}").format(url=shown(url))
-    _git(["clone", "--quiet", "--no-checkout", "--", url, str(folder)], folder.parent, say, what)
+    _git(["clone", "--quiet", "--no-checkout", "--", url, str(folder)], folder.parent, report_progress, what)
     wanted = "HEAD"
     if revision:
         for one in (f"refs/remotes/origin/{revision}", f"refs/tags/{revision}", revision):
             try:
-                wanted = _git(["rev-parse", "--verify", "--quiet", f"{one}^{{commit}}"], folder, say, what).strip()
+                wanted = _git(
+                    ["rev-parse", "--verify", "--quiet", f"{one}^{{commit}}"], folder, report_progress, what
+                ).strip()
                 break
-            except NoSource:
+            except SourceUnavailable:
                 continue
         else:  # a commit of no branch
-            _git(["fetch", "--quiet", "origin", revision], folder, say, what)
+            _git(["fetch", "--quiet", "origin", revision], folder, report_progress, what)
             wanted = "FETCH_HEAD"
-    commit = _git(["rev-parse", "--verify", f"{wanted}^{{commit}}"], folder, say, what).strip()
-    _git(["checkout", "--quiet", "--detach", commit], folder, say, what)
+    commit = _git(["rev-parse", "--verify", f"{wanted}^{{commit}}"], folder, report_progress, what).strip()
+    _git(["checkout", "--quiet", "--detach", commit], folder, report_progress, what)
     return PackageSource(folder, f"{shown(url)}@{commit}", subfolder)
 
 
@@ -239,33 +243,35 @@ def is_reachable(address: str) -> bool:
     try:
         if address.startswith("git+"):
             url, _, _ = parsed(address)
-            _git(["ls-remote", "--quiet", "--", url, "HEAD"], Path("/"), say, Text("", ""), longest=10)
+            _git(["ls-remote", "--quiet", "--", url, "HEAD"], Path("/"), say, Text("", ""), timeout_seconds=10)
             return True
         parts = urllib.parse.urlsplit(address)
         request = urllib.request.Request(shown(address.partition("#")[0]), method="HEAD")
         opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(parts.hostname or "")))
         with opener.open(request, timeout=10):
             return True
-    except (NoSource, OSError, ValueError):
+    except (SourceUnavailable, OSError, ValueError):
         return False
 
 
 def parsed(address: str) -> tuple[str, str, str]:
-    """URL, revision and fragment of ``git+https://…@revision#…``. Raises NoSource for what is no such address."""
+    """URL, revision and fragment of ``git+https://…@revision#…``. Raises SourceUnavailable for any other address."""
     before, _, fragment = address.partition("#")
-    match = _GIT.fullmatch(before)
+    match = _GIT_URL_PATTERN.fullmatch(before)
     if match is None:
-        raise NoSource(f"{shown(before)}: only git+https, git+http, git+ssh and git+git are fetched")
+        raise SourceUnavailable(f"{shown(before)}: only git+https, git+http, git+ssh and git+git are fetched")
     scheme, _, rest = match[1].partition("://")
     host, slash, path = rest.partition("/")
     path, at, revision = path.partition("@")
     if (at and not _REVISION.fullmatch(revision)) or host.startswith("-"):
-        raise NoSource(f"{shown(before)}: no revision")
+        raise SourceUnavailable(f"{shown(before)}: no revision")
     return f"{scheme}://{host}{slash}{path}", revision, fragment
 
 
-def _git(words: list[str], cwd: Path, say: Say, what: Text, longest: float = _CLONE_TIMEOUT) -> str:
-    allowed = [f"protocol.{name}.allow=always" for name in _TRANSPORTS]
+def _git(
+    words: list[str], cwd: Path, report_progress: Say, activity: Text, timeout_seconds: float = _CLONE_TIMEOUT
+) -> str:
+    allowed = [f"protocol.{name}.allow=always" for name in _ALLOWED_GIT_PROTOCOLS]
     settings = ["protocol.allow=never", *allowed, "core.hooksPath=/dev/null", "core.fsmonitor=false",
                 "submodule.recurse=false", "clone.defaultRemoteName=origin",
                 "fetch.recurseSubmodules=false"]  # fmt: skip
@@ -285,7 +291,7 @@ def _git(words: list[str], cwd: Path, say: Say, what: Text, longest: float = _CL
             cwd=cwd, env=environment,
         )  # fmt: skip
     except OSError as error:
-        raise NoSource(f"git: {error.strerror or error}") from None
+        raise SourceUnavailable(f"git: {error.strerror or error}") from None
     started = time.monotonic()
     while True:
         try:
@@ -293,14 +299,14 @@ def _git(words: list[str], cwd: Path, say: Say, what: Text, longest: float = _CL
             break
         except subprocess.TimeoutExpired:
             seconds = time.monotonic() - started
-            if seconds > longest:
+            if seconds > timeout_seconds:
                 process.kill()
                 process.communicate()
-                raise NoSource(f"git had not ended after {longest:.0f} s") from None
+                raise SourceUnavailable(f"git had not ended after {timeout_seconds:.0f} s") from None
             if seconds > 2:
-                say(translated("{what} ({seconds:.0f} s)").format(what=what, seconds=seconds))
+                report_progress(translated("{what} ({seconds:.0f} s)").format(what=activity, seconds=seconds))
     if process.returncode != 0:
         lines = [line.strip() for line in err.splitlines() if line.strip()]
         errors = [line.removeprefix("fatal: ") for line in lines if line.startswith(("fatal:", "error:"))]
-        raise NoSource(shown((errors or lines or [f"git ended with {process.returncode}"])[0])[:300])
+        raise SourceUnavailable(shown((errors or lines or [f"git ended with {process.returncode}"])[0])[:300])
     return out

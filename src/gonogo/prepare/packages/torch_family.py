@@ -12,9 +12,9 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Text
 from gonogo.prepare.packages.installed import installed_version
-from gonogo.prepare.packages.names import OLDEST_TORCH, WITH_PKG_RESOURCES
+from gonogo.prepare.packages.names import OLDEST_TORCH, SETUPTOOLS_WITH_PKG_RESOURCES
 from gonogo.prepare.packages.places import Say
-from gonogo.prepare.packages.uv import WHEELS_ONLY, UvFailed, into, run_uv
+from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, into, run_uv
 
 # Releases of torch that can be rehearsed with, oldest first.
 _TORCH_RELEASES = tuple(
@@ -26,24 +26,24 @@ _OLDER_RELEASES = tuple(
     for minor in range(to)
     for patch in range(3)
 )
-_TORCHVISION_AHEAD = 15
+_TORCHVISION_MINOR_OFFSET = 15
 """torchvision 0.15 goes with torch 2.0, 0.16 with 2.1, and so on."""
-_LAST_TORCHAUDIO = 11
+_LAST_TORCHAUDIO_MINOR = 11
 """torchaudio's minor is torch's; its last release, 2.11, goes with later ones as well."""
-BESIDE_TORCH = ("torchvision", "torchaudio")
+TORCH_COMPANION_PACKAGES = ("torchvision", "torchaudio")
 
 
-def torch_of_the_day(day: str | None, filling: Path, what: Text, say: Say) -> str | None:
+def torch_release_on_date(cutoff_date: str | None, filling: Path, what: Text, say: Say) -> str | None:
     """The release of torch that a loose requirement came to on a day; None where that is this Python's own."""
     own = installed_version("torch")
-    if day is None or own is None:
+    if cutoff_date is None or own is None:
         return None
     (filling / "torch.in").write_text("torch\n", encoding="utf-8")
     arguments = ["pip", "compile", "--quiet", "--no-deps", "--no-header", "--no-annotate", "torch.in"]
     try:
         # Wheels in a folder bear no date: they would be of any day.
         dated = {"UV_FIND_LINKS": ""}
-        found = run_uv([*arguments, "--exclude-newer", day], cwd=filling, what=what, say=say, environment=dated)
+        found = run_uv([*arguments, "--exclude-newer", cutoff_date], cwd=filling, what=what, say=say, environment=dated)
         release = Version(found.strip().rpartition("==")[2])
     except (UvFailed, InvalidVersion):
         return None
@@ -58,7 +58,7 @@ def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say:
     """
 
     def does(*arguments: str) -> bool:
-        only = WHEELS_ONLY if arguments[0] == "install" else ()
+        only = WHEELS_ONLY_OPTIONS if arguments[0] == "install" else ()
         try:
             run_uv(
                 ["pip", arguments[0], *into(venv), *only, *arguments[1:]],
@@ -68,9 +68,9 @@ def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say:
             return False
         return True
 
-    def lies_here(wanted: str) -> bool:
+    def lies_here(requirement: str) -> bool:
         """From a folder of wheels that pip is set to look in, where PyTorch's own index can't be reached."""
-        if not does("install", "--no-index", "--no-deps", wanted):
+        if not does("install", "--no-index", "--no-deps", requirement):
             return False
         if any((venv / "lib").glob("python3.*/site-packages/torch-*+cpu.dist-info")):
             return True
@@ -92,16 +92,16 @@ def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say:
 
 
 def install_for_torch(
-    base: list[str], required: list[str], as_of: list[str], filling: Path, what: Text, say: Say
+    base: list[str], requirements: list[str], exclude_newer_args: list[str], filling: Path, what: Text, say: Say
 ) -> None:
     """Install what a torch of today requires, each of the environment's day where that will do.
 
     What is there is not made older when the project's own packages come to it. setuptools keeps ``pkg_resources``,
     which releases of an earlier day import, where torch is content with that.
     """
-    for one in required:
-        kept = [WITH_PKG_RESOURCES] if Requirement(one).name == "setuptools" else []
-        for words in ([one, *as_of], [one, *kept], [one]):
+    for one in requirements:
+        kept = [SETUPTOOLS_WITH_PKG_RESOURCES] if Requirement(one).name == "setuptools" else []
+        for words in ([one, *exclude_newer_args], [one, *kept], [one]):
             try:
                 run_uv([*base, *words], cwd=filling, what=what, say=say)
                 break
@@ -118,7 +118,7 @@ def _nearest(torch: SpecifierSet) -> list[SpecifierSet]:
     return [torch, *(SpecifierSet(f"=={major}.{minor}.*") for major, minor in list(minors)[:1])] if minors else []
 
 
-def is_required(name: str, packages: Path) -> bool:
+def is_required_by_installed(name: str, packages: Path) -> bool:
     """Whether a package that is installed in a folder requires one of that name, without an extra being asked for."""
     for one in metadata.distributions(path=[str(packages)]):
         for line in one.requires or ():
@@ -134,25 +134,33 @@ def is_required(name: str, packages: Path) -> bool:
 def release_for_torch(name: str, torch: Version) -> str:
     """The releases of torchvision or torchaudio that PyTorch publishes for a torch, as a specifier."""
     minor = torch.minor
-    return f"==0.{minor + _TORCHVISION_AHEAD}.*" if name == "torchvision" else f"==2.{min(minor, _LAST_TORCHAUDIO)}.*"
+    return (
+        f"==0.{minor + _TORCHVISION_MINOR_OFFSET}.*"
+        if name == "torchvision"
+        else f"==2.{min(minor, _LAST_TORCHAUDIO_MINOR)}.*"
+    )
 
 
-def releases_beside(name: str, stated: str, asked: str | None, torch: str) -> list[str]:
+def companion_releases(name: str, requested_version: str, requested_specifier: str | None, torch: str) -> list[str]:
     """Which releases of torchvision or torchaudio to try: the one asked for, those of the torch asked for and of ours.
 
     Which names such a package has is its release's own; its torch is another where that one can't be had.
     """
-    exact = [one for one in SpecifierSet(asked or "") if one.operator in ("==", "~=")]
+    exact = [one for one in SpecifierSet(requested_specifier or "") if one.operator in ("==", "~=")]
     of_asked = [release_for_torch(name, Version(one.version.removesuffix(".*"))) for one in exact[:1]]
-    return list(dict.fromkeys([*([stated] if stated else []), *of_asked, release_for_torch(name, Version(torch))]))
+    return list(
+        dict.fromkeys(
+            [*([requested_version] if requested_version else []), *of_asked, release_for_torch(name, Version(torch))]
+        )
+    )
 
 
-def add_beside_torch(venv: Path, name: str, releases: list[str], filling: Path, what: Text, say: Say) -> None:
+def install_torch_companion(venv: Path, name: str, releases: list[str], filling: Path, what: Text, say: Say) -> None:
     """Install torchvision or torchaudio of the first release that can be had, without what it requires.
 
     Their compiled operators want CUDA's libraries; all else of them is Python (see virtual/kernels/torchvision.py).
     """
-    install = ["pip", "install", *into(venv), *WHEELS_ONLY]
+    install = ["pip", "install", *into(venv), *WHEELS_ONLY_OPTIONS]
     for release in releases:
         with contextlib.suppress(UvFailed):
             run_uv([*install, "--no-deps", f"{name}{release}"], cwd=filling, what=what, say=say)

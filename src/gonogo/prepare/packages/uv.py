@@ -19,7 +19,7 @@ from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.installers import settings_of_pip, surroundings
 from gonogo.prepare.packages.places import Say
 
-_SAY_AFTER = 2.0
+_REPORT_AFTER_SECONDS = 2.0
 _TIMEOUT = 1200.0
 # pip's settings that uv has under other names, and does not read by itself.
 _UV_VARIABLE_OF_PIP_OPTION = {
@@ -47,11 +47,11 @@ _NO_WHEELS = re.compile(
     r"((?:[<>=!~]=?[^\s,]+,?)*) ha(?:s|ve) no usable wheels"
 )
 _NO_VERSIONS = re.compile(r"[Bb]ecause there are no versions of ([A-Za-z0-9][\w.-]*)")
-_HINT = re.compile(r"Wheels are required for `([A-Za-z0-9][\w.-]*)`")
-WHEELS_ONLY = ("--only-binary", ":all:")
+_WHEELS_REQUIRED_PATTERN = re.compile(r"Wheels are required for `([A-Za-z0-9][\w.-]*)`")
+WHEELS_ONLY_OPTIONS = ("--only-binary", ":all:")
 
 
-_MAX_LISTED = 3
+_MAX_LISTED_LINES = 3
 
 
 class UvFailed(Exception):
@@ -77,7 +77,9 @@ class UvFailed(Exception):
         if not told:
             return "uv said nothing"
         first = errors[-1 if len(errors) < 2 else 1] if errors else len(told) - 1
-        last = first + 1 if not told[first].endswith(":") else first + 1 + _MAX_LISTED  # what it lists stands below
+        last = (
+            first + 1 if not told[first].endswith(":") else first + 1 + _MAX_LISTED_LINES
+        )  # what it lists stands below
         return " ".join(told[first:last])[:300]
 
     @property
@@ -86,7 +88,7 @@ class UvFailed(Exception):
         return tuple(dict.fromkeys(canonicalize_name(m[1]) for p in _UNAVAILABLE for m in p.finditer(self.text)))
 
     @property
-    def pre_releases_alone(self) -> tuple[str, ...]:
+    def only_pre_releases(self) -> tuple[str, ...]:
         """Canonical names of the packages that there are only development releases of, not even sources of others."""
         found = _NO_VERSIONS.findall(self.text)
         return tuple(
@@ -102,7 +104,7 @@ class UvFailed(Exception):
     def without_wheels(self) -> dict[str, str]:
         """By canonical name, packages that there are only sources of, and which versions uv would have taken."""
         text = re.sub(r"\s+", " ", self.text)
-        found: dict[str, str] = {canonicalize_name(match[1]): "" for match in _HINT.finditer(text)}
+        found: dict[str, str] = {canonicalize_name(match[1]): "" for match in _WHEELS_REQUIRED_PATTERN.finditer(text)}
         found |= {canonicalize_name(match[1]): match[2].rstrip(",") for match in _NO_WHEELS.finditer(text)}
         return found
 
@@ -114,11 +116,11 @@ def run_uv(
     what: Text,
     say: Say,
     environment: Mapping[str, str] | None = None,
-    wheels: Path | None = None,
+    find_links: Path | None = None,
 ) -> str:
     """What uv prints, run in ``cwd``, where no project's settings are. ``say`` hears of its progress, as ``what``.
 
-    ``wheels`` is a folder in which it looks too.
+    ``find_links`` is a folder in which it looks too.
     Raises UvFailed where uv does, and UserError where it isn't installed.
     """
     command = [_uv(), *arguments]
@@ -131,7 +133,7 @@ def run_uv(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=cwd,
-            env={**_uv_surroundings(wheels), **(environment or {})},
+            env={**_uv_environment(find_links), **(environment or {})},
         )
         try:
             _wait(process, output.fileno(), what, say)
@@ -154,14 +156,14 @@ def _uv() -> str:
     return find_uv_bin()
 
 
-def _uv_surroundings(wheels: Path | None) -> dict[str, str]:
+def _uv_environment(find_links: Path | None) -> dict[str, str]:
     """What uv gets of the user's variables; where pip looks for packages, uv does."""
     environment = surroundings()
     for setting, name in _UV_VARIABLE_OF_PIP_OPTION.items():
         if value := settings_of_pip().get(setting):
             environment.setdefault(name, ",".join(value.split()) if name == "UV_FIND_LINKS" else value)
-    if wheels is not None:
-        environment["UV_FIND_LINKS"] = ",".join(filter(None, (environment.get("UV_FIND_LINKS"), str(wheels))))
+    if find_links is not None:
+        environment["UV_FIND_LINKS"] = ",".join(filter(None, (environment.get("UV_FIND_LINKS"), str(find_links))))
     # As with pip: the best version of all indexes that are named.
     environment.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
     return {**environment, "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
@@ -173,7 +175,7 @@ def _wait(process: subprocess.Popen[bytes], descriptor: int, what: Text, say: Sa
         seconds = time.monotonic() - started
         if seconds > _TIMEOUT:
             raise UvFailed(f"error: uv had not ended after {_TIMEOUT:.0f} s")
-        if seconds > _SAY_AFTER:
+        if seconds > _REPORT_AFTER_SECONDS:
             doing = _last_line(descriptor)
             say(translated("{what}: {doing} ({seconds:.0f} s)").format(what=what, doing=doing, seconds=seconds))
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -23,40 +23,40 @@ from gonogo.evidence.launch.command_words import shortened
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
-from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, all_launchers
+from gonogo.rehearse.launch.launch import LaunchMachine
+from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, all_launchers
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.virtual.lookups import probe_reporting
 
 
-class Question(msgspec.Struct, frozen=True):
+class LaunchQuery(msgspec.Struct, frozen=True):
     """Which launcher is called how, on what machine."""
 
     launcher: str
     arguments: list[str]
-    surroundings: Surroundings
+    surroundings: LaunchMachine
     answer: str
 
 
 class CapturedLaunch(msgspec.Struct, frozen=True):
     """What it starts; or its own word on why it does not; or the package that is missing."""
 
-    started: Started | None = None
+    started: StartedProgram | None = None
     refusal: str = ""
     missing: str = ""
 
 
-def captured(
+def capture_launch(
     launcher: Launcher,
     words: Sequence[str],
-    surroundings: Surroundings,
+    surroundings: LaunchMachine,
     *,
     environment: Mapping[str, str],
     cwd: str,
     python: str,
     world: World,
     timeout: float,
-) -> Started:
+) -> StartedProgram:
     """What ``words``, a call of the launcher, start. Raises UserError where it refuses, or isn't installed.
 
     Its code runs in the world.
@@ -66,7 +66,7 @@ def captured(
     arguments = launcher.arguments(words)
     if arguments is None:
         raise ValueError(f"{words} is no call of {launcher.described.name}")
-    question = Question(launcher.described.name, arguments, surroundings, str(answer_path))
+    question = LaunchQuery(launcher.described.name, arguments, surroundings, str(answer_path))
     command = shortened(words)
     try:
         process = subprocess.run(
@@ -118,7 +118,7 @@ def captured(
     return answer.started
 
 
-def run_launcher(question: Question) -> CapturedLaunch:
+def run_launcher(request: LaunchQuery) -> CapturedLaunch:
     """Run the launcher's own code. Called in a process of its own.
 
     accelerate's imports DeepSpeed: names that an older one imports are put back here as they are for the ranks.
@@ -126,16 +126,16 @@ def run_launcher(question: Question) -> CapturedLaunch:
     from gonogo.virtual.hooks import older_deepspeed
 
     older_deepspeed.install(lambda _: None)
-    launcher = next(launcher for launcher in all_launchers() if launcher.described.name == question.launcher)
+    launcher = next(launcher for launcher in all_launchers() if launcher.described.name == request.launcher)
     printed = io.StringIO()
-    sys.argv = [question.launcher, *question.arguments]
+    sys.argv = [request.launcher, *request.arguments]
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            return CapturedLaunch(started=launcher.start(list(question.arguments), question.surroundings))
-    except LauncherRefused as refusal:
+            return CapturedLaunch(started=launcher.start(list(request.arguments), request.surroundings))
+    except LauncherError as refusal:
         return CapturedLaunch(refusal=str(refusal))
     except ModuleNotFoundError as error:
-        return _not_imported(error)
+        return _import_failure(error)
     except ValueError as error:
         return CapturedLaunch(refusal=str(error))
     except SystemExit as ended:
@@ -145,7 +145,7 @@ def run_launcher(question: Question) -> CapturedLaunch:
         return CapturedLaunch(refusal=lines[-1] if lines else f"it ends with status {ended.code}")
 
 
-def _not_imported(error: BaseException) -> CapturedLaunch:
+def _import_failure(error: BaseException) -> CapturedLaunch:
     """Names the package that is missing, or else the first cause: transformers hides both behind a nameless error."""
     while True:
         if isinstance(error, ModuleNotFoundError) and error.name:
@@ -158,7 +158,7 @@ def _not_imported(error: BaseException) -> CapturedLaunch:
 def main() -> None:
     """Read the question, run the launcher, write the answer."""
     probe_reporting.install()
-    question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
+    question = msgspec.json.decode(sys.stdin.buffer.read(), type=LaunchQuery)
     answer = run_launcher(question)
     Path(question.answer).write_bytes(msgspec.json.encode(answer))
 

@@ -12,19 +12,19 @@ from gonogo.finding import Text
 
 ProgramKind = Literal["script", "module"]
 
-UNSTATED = 4096
-"""The count of accelerators that a launcher is told where nobody has said one; see :func:`is_unstated`."""
+UNSPECIFIED_GPU_COUNT = 4096
+"""The count of accelerators that a launcher is told where nobody has said one; see :func:`is_unspecified_count`."""
 
 
 _MAX_RANKS_PER_NODE = 256
 
 
-def is_unstated(count: int) -> bool:
+def is_unspecified_count(count: int) -> bool:
     """Whether a count came out of :data:`UNSTATED`: as it is, halved, or less the devices that a command excludes."""
     return count > _MAX_RANKS_PER_NODE
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class LaunchMachine(msgspec.Struct, frozen=True):
     """What a launcher sees of the machine: the accelerators of each node, and how many nodes were asked for."""
 
     device_type: str
@@ -36,7 +36,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     nodes: int | None = None
 
     @classmethod
-    def of(cls, machine: Machine, nodes: int | None) -> Surroundings:
+    def of(cls, machine: Machine, nodes: int | None) -> LaunchMachine:
         """The surroundings on that machine."""
         accelerator = machine.accelerator
         return cls(

@@ -17,9 +17,9 @@ from gonogo.evidence.paths import opened
 _MAX_FILES = 200
 _MAX_BYTES = 4 << 20
 _MAX_FILE_BYTES = 1 << 20
-_MAX_STATS = 5000
-_OF_SHELL = (".sh", ".bash", ".sbatch", ".slurm", ".env", ".mk")
-_OF_CONFIG = (".yaml", ".yml", ".json", ".jsonc", ".toml", ".cfg", ".ini", ".conf")
+_MAX_PATH_CHECKS = 5000
+_SHELL_SUFFIXES = (".sh", ".bash", ".sbatch", ".slurm", ".env", ".mk")
+_CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".jsonc", ".toml", ".cfg", ".ini", ".conf")
 _WORD = re.compile(r"[\w./~${}@%+-]{2,4096}")
 _SOURCED = re.compile(r"(?:^|[ \t;&|(])(?:source|\.|bash|sh)[ \t]+[\"']?([\w./~${}-]{1,4096})", re.MULTILINE)
 _IMPORT = re.compile(
@@ -30,10 +30,10 @@ _MODULE = re.compile(r"(?:^|[ \t])-m[ \t]*([A-Za-z_][\w.]{0,400})", re.MULTILINE
 _VARIABLE = re.compile(r"\$(?:\{[^}]*\}?|\w+)")
 
 
-def own_texts(command: Sequence[str], cwd: str) -> Iterator[str]:
+def launch_source_texts(command: Sequence[str], cwd: str) -> Iterator[str]:
     """The texts of a launch typed in a folder, the command's own words first; as many as are quickly read."""
     yield "\n".join(command)
-    walk = _Walk(cwd)
+    walk = _FileWalk(cwd)
     for word in command:
         walk.add_path(word.partition("=")[2] if word.startswith("-") and "=" in word else word, cwd)
     for word, after in itertools.pairwise(command):
@@ -42,7 +42,7 @@ def own_texts(command: Sequence[str], cwd: str) -> Iterator[str]:
     yield from walk.texts()
 
 
-class _Walk:
+class _FileWalk:
     def __init__(self, cwd: str) -> None:
         self._cwd = cwd
         self._waiting: deque[str] = deque()
@@ -71,9 +71,9 @@ class _Walk:
             self._follow_imports(text, folder)
             return
         for word in _WORD.findall(text):
-            if word.endswith((".py", *_OF_SHELL, *_OF_CONFIG)):
+            if word.endswith((".py", *_SHELL_SUFFIXES, *_CONFIG_SUFFIXES)):
                 self.add_path(word, folder)
-        if not path.endswith(_OF_CONFIG):
+        if not path.endswith(_CONFIG_SUFFIXES):
             for word in _SOURCED.findall(text):
                 self.add_path(word, folder)
             for module in _MODULE.findall(text):
@@ -87,11 +87,11 @@ class _Walk:
                 for _ in range(len(origin) - len(base) - 1):
                     place = os.path.dirname(place)
                 roots = [place] if origin.startswith(".") else self._roots
-                imported = [base, *(f"{base}.{name}".lstrip(".") for name in _first_words(names))]
+                imported = [base, *(f"{base}.{name}".lstrip(".") for name in _imported_names(names))]
             else:
-                roots, imported = self._roots, _first_words(modules)
+                roots, imported = self._roots, _imported_names(modules)
             for module in imported:
-                self._add_below(module, roots)
+                self._add_submodule(module, roots)
 
     def add_path(self, word: str, folder: str) -> None:
         """A file that a word names, from there or from where the launch is typed; ``$VARIABLE/`` may be either."""
@@ -106,10 +106,10 @@ class _Walk:
 
     def add_module(self, name: str, folder: str) -> None:
         """A module that is started with ``-m``."""
-        self._add_below(name, [*self._roots, folder])
-        self._add_below(f"{name}.__main__", [*self._roots, folder])
+        self._add_submodule(name, [*self._roots, folder])
+        self._add_submodule(f"{name}.__main__", [*self._roots, folder])
 
-    def _add_below(self, module: str, roots: Sequence[str]) -> None:
+    def _add_submodule(self, module: str, roots: Sequence[str]) -> None:
         parts = module.split(".")
         if not all(part.isidentifier() for part in parts):
             return
@@ -123,23 +123,23 @@ class _Walk:
         if path in self._seen:
             return True
         self._looks += 1
-        if self._looks > _MAX_STATS or not os.path.isfile(path) or is_python(os.path.basename(path)):
+        if self._looks > _MAX_PATH_CHECKS or not os.path.isfile(path) or is_python(os.path.basename(path)):
             return False
         self._seen.add(path)
         self._waiting.append(path)
         return True
 
 
-def _first_words(listed: str) -> list[str]:
+def _imported_names(import_list: str) -> list[str]:
     """``a, b.c as d`` as names."""
-    return [word for part in listed.strip("() \t\r").split(",") for word in part.split()[:1]]
+    return [word for part in import_list.strip("() \t\r").split(",") for word in part.split()[:1]]
 
 
-def _read(path: str, most: int) -> str | None:
+def _read(path: str, max_bytes: int) -> str | None:
     """The start of a text; None for what can't be read, or is no text."""
     try:
         with opened(path) as file:
-            data = file.read(most)
+            data = file.read(max_bytes)
     except OSError:
         return None
     return None if b"\0" in data[:4096] else data.decode("utf-8", "replace")

@@ -14,7 +14,7 @@ from pathlib import Path
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.environment.instances import rented
 from gonogo.evidence.launch.job_file import YAML, file_of_command, notebook_of_command, notebook_source
-from gonogo.evidence.launch.jobs.workload import Workload, brought, script_of, unfilled
+from gonogo.evidence.launch.jobs.workload import Workload, brought, script_of, unfilled_variables
 from gonogo.evidence.launch.manifest import is_manifest, template_note, workloads
 from gonogo.evidence.paths import is_file
 from gonogo.evidence.source_file import SourceFile
@@ -36,15 +36,15 @@ _NAMES = {
 }
 """What Google's labels and SkyPilot call accelerators that have another name here."""
 _SHOWN = 4
-_NOT_ONE = translated(
+_NOT_EXACTLY_ONE_JOB = translated(
     "{path}: not exactly one job with a command (PyTorchJob, TrainJob, JobSet, Job, MPIJob, RayJob, Pod, "
     "or a SkyPilot task): give the command after --"
 )
-_TO_FILL_IN = translated(
+_UNFILLED_PLACEHOLDERS = translated(
     "{path}: placeholders still to be filled in: {names}; set them and rehearse the result, for example: "
     "envsubst < {path} > filled.yaml"
 )
-_RAY_OF_ONE = translated(
+_MULTI_NODE_RAY_CLUSTER = translated(
     "{path}: a Ray cluster of {nodes} nodes, but only single-node clusters can be rehearsed: use --nodes "
     "1 with as many GPUs as the program requests, for example --gpus {count}xH100-80G"
 )
@@ -58,16 +58,18 @@ def unpacked(request: RehearsalRequest) -> RehearsalRequest:
     notebook = notebook_of_command(request.command) if request.command else None
     if notebook is not None:
         return replace(request, command=_command_of_notebook(notebook))
-    if not request.command or (file_of_command(request.command) is None and not _is_other_yaml(request.command)):
+    if not request.command or (file_of_command(request.command) is None and not _is_not_a_job_file(request.command)):
         return request
     path = request.command[0]
-    work = _job_of(path, SourceFile.read(path))
+    work = _find_job(path, SourceFile.read(path))
     if work.kind == "RayJob" and request.nodes is None and (work.nodes or 1) > 1:
-        raise UserError(_RAY_OF_ONE.format(path=path, nodes=work.nodes, count=(work.nodes or 1) * (work.gpus or 1)))
+        raise UserError(
+            _MULTI_NODE_RAY_CLUSTER.format(path=path, nodes=work.nodes, count=(work.nodes or 1) * (work.gpus or 1))
+        )
     memory = None if work.memory_bytes is None else f"{max(1, work.memory_bytes >> 20)}M"
     return replace(
         request,
-        command=_command_of(work, Path(path)),
+        command=_job_command(work, Path(path)),
         gpus=request.gpus or machine_of(work),
         nodes=request.nodes or work.nodes,
         host_memory=request.host_memory or memory,
@@ -75,22 +77,22 @@ def unpacked(request: RehearsalRequest) -> RehearsalRequest:
     )
 
 
-def _is_other_yaml(command: list[str]) -> bool:
+def _is_not_a_job_file(command: list[str]) -> bool:
     """A file that is named as a job's is, and is none: which is said better here than by a launcher."""
     return len(command) == 1 and command[0].endswith(YAML) and is_file(command[0])
 
 
-def _job_of(path: str, source: SourceFile) -> Workload:
+def _find_job(path: str, source: SourceFile) -> Workload:
     """The one job of a file; of several the one with accelerators."""
     if (note := template_note(source)) is not None:
         raise UserError(translated("{path}: {note}").format(path=path, note=note))
     found = [work for work in (workloads(source) if is_manifest(source) else ()) if work.words]
     found = [work for work in found if len(found) == 1 or work.numbers or work.gpus]
     if len(found) != 1 or any(word.text is None for word in found[0].words):
-        raise UserError(_NOT_ONE.format(path=path))
-    if names := unfilled(found[0]):
+        raise UserError(_NOT_EXACTLY_ONE_JOB.format(path=path))
+    if names := unfilled_variables(found[0]):
         shown = ", ".join(f"${name}" for name in names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
-        raise UserError(_TO_FILL_IN.format(path=path, names=shown))
+        raise UserError(_UNFILLED_PLACEHOLDERS.format(path=path, names=shown))
     return found[0]
 
 
@@ -101,12 +103,12 @@ def _command_of_notebook(name: str) -> list[str]:
     return ["env", "-C", str(place.parent), "python", str(place)]
 
 
-def machine_of(work: Workload) -> str | None:
+def machine_of(workload: Workload) -> str | None:
     """``8xH100-80G``; None where the job does not say how many, or not of which kind."""
-    name = _NAMES.get((work.accelerator or "").lower(), work.accelerator)
+    name = _NAMES.get((workload.accelerator or "").lower(), workload.accelerator)
     instance = rented((name or "").removeprefix("ml."))  # as SageMaker calls those of EC2
     if instance is not None:
-        if work.gpus in (None, instance[0].count):
+        if workload.gpus in (None, instance[0].count):
             return instance[0].name
         name = instance[0].accelerator
     elif name:
@@ -114,31 +116,31 @@ def machine_of(work: Workload) -> str | None:
             name = find_accelerator(name).name
         except UserError:
             name = None
-    if work.gpus is None:
+    if workload.gpus is None:
         return name
-    return f"{work.gpus}x{name}" if name else str(work.gpus)
+    return f"{workload.gpus}x{name}" if name else str(workload.gpus)
 
 
-def _command_of(work: Workload, path: Path) -> list[str]:
+def _job_command(workload: Workload, path: Path) -> list[str]:
     """The command as a shell runs it, with the job's variables, in the folder of the job's files."""
     folder = path.parent
-    if work.kind == "SkyPilot" and work.folder and not os.path.isabs(work.folder):
-        folder = folder / work.folder
+    if workload.kind == "SkyPilot" and workload.folder and not os.path.isabs(workload.folder):
+        folder = folder / workload.folder
     lines = [f"cd {shlex.quote(str(folder))}"] if str(folder) != "." else []
-    lines += [f"export {name}={shlex.quote(word.text)}" for name, word in work.environment.items()
+    lines += [f"export {name}={shlex.quote(word.text)}" for name, word in workload.environment.items()
               if word.text is not None and name.isidentifier()]  # fmt: skip
-    script = script_of(work)
-    lines.append((script.text or "") if script is not None else shlex.join(word.text or "" for word in work.words))
-    return ["bash", "-c", _with_what_is_brought("\n".join(lines), work, path)]
+    script = script_of(workload)
+    lines.append((script.text or "") if script is not None else shlex.join(word.text or "" for word in workload.words))
+    return ["bash", "-c", _replace_mounted_paths("\n".join(lines), workload, path)]
 
 
-def _with_what_is_brought(code: str, work: Workload, path: Path) -> str:
+def _replace_mounted_paths(code: str, workload: Workload, path: Path) -> str:
     """The code with the paths of what the job brings along as the paths that it has here."""
-    here = {there: brought(work, there, path.parent.absolute()) or there for there in work.mounts}
-    if work.files:
+    here = {there: brought(workload, there, path.parent.absolute()) or there for there in workload.mounts}
+    if workload.files:
         folder = tempfile.mkdtemp(prefix="gonogo-job-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        for there, content in work.files.items():
+        for there, content in workload.files.items():
             place = Path(folder) / os.path.normpath(there).lstrip("/")
             if Path(folder) in place.resolve().parents:
                 place.parent.mkdir(parents=True, exist_ok=True)

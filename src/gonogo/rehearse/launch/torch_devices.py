@@ -13,12 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.launch.launch import LaunchMachine
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
 
-def _asks_no_toolkit(builder: Any) -> None:
+def _patch_op_builder(builder: Any) -> None:
     """DeepSpeed asks at import, where there is a GPU, which of its kernels this machine's CUDA toolkit could build."""
 
     def is_compatible(self: object, verbose: bool = False) -> bool:
@@ -35,7 +35,7 @@ def _asks_no_toolkit(builder: Any) -> None:
 
 
 @contextlib.contextmanager
-def with_virtual_devices(surroundings: Surroundings) -> Iterator[None]:
+def with_virtual_devices(surroundings: LaunchMachine) -> Iterator[None]:
     """Let torch answer questions about devices as on the virtual machine.
 
     The count follows the environment at the time of the question, as CUDA's does before it is initialised.
@@ -70,7 +70,7 @@ def with_virtual_devices(surroundings: Surroundings) -> Iterator[None]:
             # A kernel's decorator asks Triton's driver for the GPU, which looks for libcuda.
             triton.install(patches, lambda _: None, lambda _: None, surroundings.compute_capability)
             for name in ("deepspeed.ops.op_builder.builder", "op_builder.builder"):
-                stack.callback(after_import(name, _asks_no_toolkit))
+                stack.callback(after_import(name, _patch_op_builder))
         else:
             # torch_npu gives torch this module; the name that it registers is what --nproc_per_node may say.
             stack.enter_context(patch.object(torch, surroundings.device_type, SimpleNamespace(**answers), create=True))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gonogo.prepare.provided_files import ON_PATH
+from gonogo.prepare.provided_files import PATH_VARIABLE
 from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
 
 # Values that make two rehearsals alike and keep the machine's cores for the ranks that run at once.
@@ -21,7 +21,7 @@ _FIXED = {
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
 }
 # Nothing is fetched, and nothing is told to anyone.
-_OFFLINE = {
+_OFFLINE_VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1",
@@ -53,14 +53,14 @@ def worker_environment(
     """The environment of one rank's worker; makes the folders in ``scratch`` that it names."""
     environment = {name: value for name, value in launch.environment.items() if name not in process.removed}
     environment.update(process.environment)
-    return with_packages(fixed_environment(environment, scratch), packages)
+    return with_packages(reproducible_environment(environment, scratch), packages)
 
 
-def fixed_environment(environment: Mapping[str, str], scratch: Path) -> dict[str, str]:
+def reproducible_environment(environment: Mapping[str, str], scratch: Path) -> dict[str, str]:
     """An environment that writes below ``scratch`` (makes the folders), fetches nothing, and has runs be alike."""
     own = environment
     environment = {**environment, **_FIXED}
-    environment.update(_OFFLINE)
+    environment.update(_OFFLINE_VARIABLES)
     for name, folder in _FOLDERS.items():
         path = scratch / folder
         path.mkdir(parents=True, exist_ok=True)
@@ -72,10 +72,10 @@ def fixed_environment(environment: Mapping[str, str], scratch: Path) -> dict[str
 def with_packages(environment: Mapping[str, str], packages: Sequence[Path]) -> dict[str, str]:
     """An environment in which Python finds the packages that are laid over first, and the project's own last."""
     changed = dict(environment)
-    inherited = [path for path in (environment.get("PYTHONPATH"), environment.get(ON_PATH)) if path]
+    inherited = [path for path in (environment.get("PYTHONPATH"), environment.get(PATH_VARIABLE)) if path]
     if packages:
         changed["GONOGO_OVERLAYS"] = os.pathsep.join(str(path) for path in packages)  # whose code a frame is
-    if packages or ON_PATH in environment:
+    if packages or PATH_VARIABLE in environment:
         changed["PYTHONPATH"] = os.pathsep.join([*(str(path) for path in packages), *inherited])
     return changed
 

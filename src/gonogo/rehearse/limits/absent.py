@@ -14,17 +14,17 @@ from gonogo.evidence.rehearsal.record import FailedLookup, Failure, RankRecord, 
 from gonogo.finding import Text, translated
 from gonogo.finding.ranks import ranks_text
 from gonogo.prepare.environment_mismatch import distribution_of, is_project_module
-from gonogo.prepare.missing_files import NO_PROGRAM, NO_SUCH_FILE, came_with_the_project
-from gonogo.rehearse.limits.synthetic_data_failures import NOT_HERE, NOT_PREPARED
+from gonogo.prepare.missing_files import NO_PROGRAM, NO_SUCH_FILE, is_repository_file
+from gonogo.rehearse.limits.synthetic_data_failures import NO_ENVIRONMENT, PATH_MISSING
 from gonogo.rehearse.limits.world import ProjectWorld
 
 _TRAINING = frozenset({"forward", "backward", "step"})
-_MAX_LOOKED_AT = 60
+_MAX_LOOKUPS = 60
 """What was asked for in vain last: each is followed through the program's files."""
 _CODE = frozenset({".py", ".pyi", ".pyc", ".so"})
 _METADATA = frozenset({".dist-info", ".egg-info"})
 """The folders in which an installed package says what it is: entry_points.txt and others need not be there."""
-_OF_IMPORTS = frozenset({"ModuleNotFoundError", "ImportError"})
+_IMPORT_ERROR_TYPES = frozenset({"ModuleNotFoundError", "ImportError"})
 
 _NO_MODULE = translated(
     "the program looked for the module {name}, which is not installed here, and continued without it; the target "
@@ -34,11 +34,11 @@ _NO_LIBRARY = translated(
     "the library {name} does not load on this machine, but may on the target machine, with the CUDA packages: "
     "rehearse where it is installed"
 )
-_NO_ADDRESS = translated(
+_NO_NETWORK = translated(
     "the program tried to get {name} over the network, which a rehearsal does not use: download what it needs "
     "beforehand (gonogo prepare -- COMMAND generates what it can)"
 )
-_NO_ADDRESS_AGAIN = translated(
+_NO_NETWORK_AFTER_PREPARE = translated(
     "the program tried to get {name} over the network, but gonogo prepare generated nothing for it: download "
     "what it needs, and use its folder in the command"
 )
@@ -47,44 +47,44 @@ _OTHER_RANKS = translated(
 )
 
 
-def why_absent(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[Text]:
+def explain_missing_inputs(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[Text]:
     """What was not there and has a part in a rank's failure, what was asked for last first."""
     failure = rank.failure
     assert failure is not None
-    for one in rank.absent[:_MAX_LOOKED_AT]:
-        if _counts(one, failure, record, world) and _has_part(one, failure):
-            yield _told(one, is_prepared=world.prepared.environment != NOT_PREPARED)
+    for one in rank.absent[:_MAX_LOOKUPS]:
+        if _counts(one, failure, record, world) and _is_related_to_failure(one, failure):
+            yield _told(one, is_prepared=world.prepared.environment != NO_ENVIRONMENT)
 
 
-def why_of_other_ranks(rank: RankRecord, record: RehearsalRecord) -> Text | None:
+def explain_missing_rank_output(rank: RankRecord, record: RehearsalRecord) -> Text | None:
     """What other ranks would have written, where a rank's failure hangs on it; None: nothing."""
     failure = rank.failure
     assert failure is not None
-    for one in rank.absent[:_MAX_LOOKED_AT]:
-        if (one.kind == "folder" or (one.kind == "file" and one.written)) and _has_part(one, failure):
+    for one in rank.absent[:_MAX_LOOKUPS]:
+        if (one.kind == "folder" or (one.kind == "file" and one.written)) and _is_related_to_failure(one, failure):
             ranks = ranks_text(found.rank for found in record.ranks)
             return _OTHER_RANKS.format(name=one.name, ranks=ranks, world=record.world_size)
     return None
 
 
-def _counts(one: FailedLookup, failure: Failure, record: RehearsalRecord, world: ProjectWorld) -> bool:
+def _counts(lookup: FailedLookup, failure: Failure, record: RehearsalRecord, world: ProjectWorld) -> bool:
     """Whether that it is not here says nothing of the machine that trains."""
-    if one.kind == "file":
-        if one.asked.owner != "user" and _is_of_hub(one.name, world):
+    if lookup.kind == "file":
+        if lookup.asked.owner != "user" and _is_of_hub(lookup.name, world):
             return False  # a library looks for a folder of that name before it asks the hub, on every machine
-        path = Path(os.path.normpath(world.cwd / one.name))
+        path = Path(os.path.normpath(world.cwd / lookup.name))
         written = (
-            one.written or record.was_written_before(str(path)) or one.phase in _TRAINING or one.step > 0
+            lookup.written or record.was_written_before(str(path)) or lookup.phase in _TRAINING or lookup.step > 0
         )  # the program's own output, which it lacks
         is_as_installed = path.suffix in _CODE or path.parent.suffix in _METADATA
         of_package = is_as_installed and is_library(str(path))
-        return not written and not of_package and not came_with_the_project(path, world.cwd)
-    if one.kind == "module":
-        name = one.name.partition(".")[0]
-        if is_project_module(name, world.cwd) or class_of(failure) in _OF_IMPORTS:
+        return not written and not of_package and not is_repository_file(path, world.cwd)
+    if lookup.kind == "module":
+        name = lookup.name.partition(".")[0]
+        if is_project_module(name, world.cwd) or class_of(failure) in _IMPORT_ERROR_TYPES:
             return False  # told by its own words: environment_mismatch
         return not record.whole_environment or distribution_of(name) in record.differing
-    return one.kind != "folder"
+    return lookup.kind != "folder"
 
 
 def _is_of_hub(name: str, world: ProjectWorld) -> bool:
@@ -96,41 +96,43 @@ def _is_of_hub(name: str, world: ProjectWorld) -> bool:
     return any(one.lower() in prepared or is_in_hub_cache(one) for one in names)
 
 
-def _has_part(one: FailedLookup, failure: Failure) -> bool:
+def _is_related_to_failure(lookup: FailedLookup, failure: Failure) -> bool:
     """Whether it may be why the program failed, or came to where it failed."""
-    if one.handed:
+    if lookup.handed:
         return True
-    if one.asked.owner != "user" and (one.kind == "module" or not one.raised_below):
+    if lookup.asked.owner != "user" and (lookup.kind == "module" or not lookup.raised_below):
         return False  # what a library can do without
-    return _leads_there(one, failure)
+    return _leads_to_failure(lookup, failure)
 
 
-def _leads_there(one: FailedLookup, failure: Failure) -> bool:
-    shared = one.shared
-    if shared is not None and shared.path == one.asked.path and shared.line == one.failed_at == one.asked.line:
+def _leads_to_failure(lookup: FailedLookup, failure: Failure) -> bool:
+    shared = lookup.shared
+    if shared is not None and shared.path == lookup.asked.path and shared.line == lookup.failed_at == lookup.asked.line:
         return True
     if shared is not None and not shared.path.startswith("<"):
-        if shared.line == one.failed_at:
+        if shared.line == lookup.failed_at:
             return True
         influence = Influence(ProgramLine(shared.path, shared.line), may_raise=True)
-        if influence.has_part_in(ProgramLine(shared.path, one.failed_at)):
+        if influence.is_influenced(ProgramLine(shared.path, lookup.failed_at)):
             return True
-    if one.asked.owner != "user":
+    if lookup.asked.owner != "user":
         return False
     users = [frame for frame in failure.frames if frame.owner == "user"]
-    influence = Influence(ProgramLine(one.asked.path, one.asked.line), (frame.path for frame in users), may_raise=True)
+    influence = Influence(
+        ProgramLine(lookup.asked.path, lookup.asked.line), (frame.path for frame in users), may_raise=True
+    )
     return any(influence.decides(ProgramLine(frame.path, frame.line)) for frame in users) or (
-        bool(users) and influence.has_part_in(ProgramLine(users[-1].path, users[-1].line))
+        bool(users) and influence.is_influenced(ProgramLine(users[-1].path, users[-1].line))
     )
 
 
-def _told(one: FailedLookup, *, is_prepared: bool) -> Text:
-    if one.kind == "module":
-        return _NO_MODULE.format(name=one.name, package=distribution_of(one.name))
-    if one.kind == "program":
-        return NO_PROGRAM.format(path=one.name)
-    if one.kind == "library":
-        return _NO_LIBRARY.format(name=one.name)
-    if one.kind == "address":
-        return (_NO_ADDRESS_AGAIN if is_prepared else _NO_ADDRESS).format(name=one.name)
-    return (NOT_HERE if is_prepared else NO_SUCH_FILE).format(path=one.name)
+def _told(lookup: FailedLookup, *, is_prepared: bool) -> Text:
+    if lookup.kind == "module":
+        return _NO_MODULE.format(name=lookup.name, package=distribution_of(lookup.name))
+    if lookup.kind == "program":
+        return NO_PROGRAM.format(path=lookup.name)
+    if lookup.kind == "library":
+        return _NO_LIBRARY.format(name=lookup.name)
+    if lookup.kind == "address":
+        return (_NO_NETWORK_AFTER_PREPARE if is_prepared else _NO_NETWORK).format(name=lookup.name)
+    return (PATH_MISSING if is_prepared else NO_SUCH_FILE).format(path=lookup.name)

@@ -11,8 +11,8 @@ import os
 import re
 from pathlib import Path
 
-from gonogo.evidence.rehearsal.chain import ChainedException, chain_of
-from gonogo.evidence.rehearsal.record import Confined, Failure, RankRecord
+from gonogo.evidence.rehearsal.chain import ChainedException, exception_chain
+from gonogo.evidence.rehearsal.record import ConfinementKind, Failure, RankRecord
 from gonogo.finding import Text, translated
 
 _MAX_MESSAGE_LENGTH = 160
@@ -23,37 +23,37 @@ _REFUSED = re.compile(
     r"|attempt to write a readonly database|unable to open database file|\bEACCES\b|\bEROFS\b"
 )
 """EPERM, EACCES and EROFS as Python, Rust, HDF5, SQLite and C++ say them. CUDA's refusals are in small letters."""
-_ACROSS = re.compile(r"\[[Ee]rrno 18\]|\(os error 18\)|[Ii]nvalid cross-device link")
-_UNMAPPED = re.compile(r"\[[Ee]rrno 75\]|\(os error 75\)|Value too large for defined data type")
+_CROSS_DEVICE_PATTERN = re.compile(r"\[[Ee]rrno 18\]|\(os error 18\)|[Ii]nvalid cross-device link")
+_UNMAPPED_ID_PATTERN = re.compile(r"\[[Ee]rrno 75\]|\(os error 75\)|Value too large for defined data type")
 """EOVERFLOW: overlayfs copies no folder whose owner or group the user namespace doesn't know."""
-_NOBODY_LISTENS = re.compile(r"\[Errno 111\]|\(os error 111\)|Connection refused")
+_CONNECTION_REFUSED_PATTERN = re.compile(r"\[Errno 111\]|\(os error 111\)|Connection refused")
 _MISSING = re.compile(r"\[Errno 2\]|\(os error 2\)|No such file or directory")
 _PATH = re.compile(r"['\"](/[^'\"\n]{1,1000}|[^'\"\n]{1,1000}/[^'\"\n]{0,1000})['\"]")
 _HIDDEN_FOLDERS = ("/dev/", "/run/", "/var/run/")
-_CONNECTS = re.compile(r"\bconnect(?:_ex)?\(")
+_CONNECT_CALL_PATTERN = re.compile(r"\bconnect(?:_ex)?\(")
 
-_REFUSED_BY_LANDLOCK = translated(
+_DENIED_BY_LANDLOCK = translated(
     "{what} was denied: this machine confines programs with Landlock, which only allows writing to the "
     "temporary folder and no sockets: enable user namespaces (see gonogo env), or make the program write "
     "below TMPDIR"
 )
-_MAY_BE = translated(
+_POSSIBLY_DENIED_BY_LANDLOCK = translated(
     "programs were confined by Landlock here, which may have denied something earlier that is allowed on the "
     "target machine: enable user namespaces (gonogo env says how), or have the launch write below TMPDIR"
 )
-_OF_THIS_USER = translated(
+_DENIED_TO_CURRENT_USER = translated(
     "{what} was denied to the current user on this machine, but may be permitted on the target machine: "
     "use a path that is writable here, or rehearse as a user with permission"
 )
-_ACROSS_DISKS = translated(
+_CROSS_DEVICE_RENAME = translated(
     "{what} moves or links a file between folders that are on one file system on the machine, but on "
     "several inside the confinement: put both in one folder to rehearse"
 )
-_OF_ANOTHER_GROUP = translated(
+_OTHER_OWNER_FOLDER = translated(
     "{what} is in a folder of another user or group, which is not writable inside a user namespace, but "
     "may be in the real run: use a path in a folder that belongs to you and your primary group"
 )
-_NOT_SHOWN = translated(
+_HIDDEN_SOCKET_OR_DEVICE = translated(
     "{what} is a socket or device of this machine, which confined programs can't access; it may exist on "
     "the target machine: remove it to rehearse the rest"
 )
@@ -63,57 +63,57 @@ _NO_SERVICE = translated(
 )
 
 
-def why_denied(rank: RankRecord, folder: Path) -> Text | None:
+def explain_denied_access(rank: RankRecord, folder: Path) -> Text | None:
     """Why a rank's end may come of the confinement, or of what this user is refused. None: it doesn't.
 
     Under Landlock that is any failure: a refusal need not be its last word. A script whose ``rm -rf output`` was
     refused goes on to a program that finds the folder there, and a program may swallow what it was refused.
     """
-    landlock = _MAY_BE if rank.confinement == "landlock" else None
+    landlock = _POSSIBLY_DENIED_BY_LANDLOCK if rank.confinement == "landlock" else None
     if rank.failure is None:
         return landlock
-    return why_refused(rank.failure, rank.confinement, folder) or landlock
+    return explain_refusal(rank.failure, rank.confinement, folder) or landlock
 
 
-def why_refused(failure: Failure, confinement: Confined, folder: Path) -> Text | None:
+def explain_refusal(failure: Failure, confinement: ConfinementKind, folder: Path) -> Text | None:
     """Why a failure says nothing of the run: an exception in its chain is a refusal of this machine. None: it isn't.
 
     ``folder`` is where the program was started.
     """
-    for raised in chain_of(failure):
-        why = _why(raised, confinement, folder)
+    for raised in exception_chain(failure):
+        why = _explain_exception(raised, confinement, folder)
         if why is not None:
             return why
     return None
 
 
-def _why(raised: ChainedException, confinement: Confined, folder: Path) -> Text | None:
-    message = raised.message
+def _explain_exception(exception: ChainedException, confinement: ConfinementKind, folder: Path) -> Text | None:
+    message = exception.message
     match = _PATH.search(message)
     path = match[1] if match is not None else ""
     what = path or _first_line(message)
-    kind = raised.type.rpartition(".")[2]
+    kind = exception.type.rpartition(".")[2]
     if kind == "PermissionError" or _REFUSED.search(message):
         if confinement == "landlock":
-            return _REFUSED_BY_LANDLOCK.format(what=what)
-        return None if path and _is_of_this_user(folder / path) else _OF_THIS_USER.format(what=what)
+            return _DENIED_BY_LANDLOCK.format(what=what)
+        return None if path and _is_owned_by_user(folder / path) else _DENIED_TO_CURRENT_USER.format(what=what)
     if confinement not in ("namespaces", "landlock"):
         return None
-    if _ACROSS.search(message):
-        return _ACROSS_DISKS.format(what=what)
-    if _UNMAPPED.search(message) and kind != "OverflowError":
-        return _OF_ANOTHER_GROUP.format(what=what)
-    if kind == "ConnectionRefusedError" or (kind == "OSError" and _NOBODY_LISTENS.search(message)):
+    if _CROSS_DEVICE_PATTERN.search(message):
+        return _CROSS_DEVICE_RENAME.format(what=what)
+    if _UNMAPPED_ID_PATTERN.search(message) and kind != "OverflowError":
+        return _OTHER_OWNER_FOLDER.format(what=what)
+    if kind == "ConnectionRefusedError" or (kind == "OSError" and _CONNECTION_REFUSED_PATTERN.search(message)):
         return _NO_SERVICE.format(what=what)
     if kind == "FileNotFoundError" or _MISSING.search(message):
         if path.startswith(_HIDDEN_FOLDERS):
-            return _NOT_SHOWN.format(what=path)
-        if not path and _is_of_a_socket(raised):
-            return _NOT_SHOWN.format(what=_first_line(message))
+            return _HIDDEN_SOCKET_OR_DEVICE.format(what=path)
+        if not path and _is_socket_error(exception):
+            return _HIDDEN_SOCKET_OR_DEVICE.format(what=_first_line(message))
     return None
 
 
-def _is_of_this_user(path: Path) -> bool:
+def _is_owned_by_user(path: Path) -> bool:
     """Whether a path, or the last folder above it that exists, is of the user who runs this, and not root.
 
     What its owner is refused there its modes refuse, which the project or the program itself has set. In a user
@@ -127,9 +127,9 @@ def _is_of_this_user(path: Path) -> bool:
     return False
 
 
-def _is_of_a_socket(raised: ChainedException) -> bool:
+def _is_socket_error(exception: ChainedException) -> bool:
     """Whether the exception came of connecting to a socket that has a path, which its message doesn't give."""
-    return any(_CONNECTS.search(frame.text) for frame in raised.frames[-2:])
+    return any(_CONNECT_CALL_PATTERN.search(frame.text) for frame in exception.frames[-2:])
 
 
 def _first_line(message: str) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from gonogo.evidence.prepared import FOLDER, Prepared, parent_of_prepared, read_prepared
 from gonogo.evidence.published.models import published_model
-from gonogo.evidence.rehearsal.chain import chain_of
+from gonogo.evidence.rehearsal.chain import exception_chain
 from gonogo.evidence.rehearsal.failures import class_of
-from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, RehearsalRecord
 from gonogo.finding import Text, translated
 from gonogo.prepare.environment_mismatch import (
     distribution_of,
@@ -20,11 +20,11 @@ from gonogo.prepare.environment_mismatch import (
     suggested_packages,
     unavailable_packages,
 )
-from gonogo.prepare.missing_files import lies_elsewhere
+from gonogo.prepare.missing_files import explain_missing_file
 from gonogo.prepare.named_inputs import is_hub_name
-from gonogo.prepare.project_requirements import FILE, USUAL
+from gonogo.prepare.project_requirements import COMMON_PACKAGES, FILE
 from gonogo.prepare.stub_packages import asked_of
-from gonogo.prepare.tested_paths import finds_nothing, tested_path
+from gonogo.prepare.tested_paths import found_no_files, tested_path
 from gonogo.prepare.unset_variables import unset_variable
 
 # What a program raises that meets other rows than it reads, or another model.
@@ -32,31 +32,31 @@ _ROW_ERRORS = frozenset({
     "KeyError", "TypeError", "ValueError", "IndexError", "AttributeError", "CastError", "DatasetGenerationError",
     "AssertionError",
 })  # fmt: skip
-_READS_ROWS = re.compile(r"-packages/datasets/|/torch/utils/data/|-packages/pyarrow/")
+_ROW_READING_PATH_PATTERN = re.compile(r"-packages/datasets/|/torch/utils/data/|-packages/pyarrow/")
 _DATA_FUNCTION_NAME = re.compile(r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*tokeniz.*", re.IGNORECASE)
 _ASSERTED = "device-side assert triggered"
-NOT_HERE = translated(
+PATH_MISSING = translated(
     "{path} does not exist here, and gonogo prepare could not determine its format: put the file or "
     "folder there, or one with a few rows in the same format"
 )
-_FINDS_NOTHING = translated(
+_NO_DATA_FILES = translated(
     "the data files that it looks for are not here: put a few there, in the same format as the project's "
     "preceding steps produce them"
 )
 _TRAINING = frozenset({"forward", "backward", "step"})
-_NO_DATA = re.compile(r"(?:any data file|any data|data files?) at (\S+?)\.?(?:$|\s)")
+_NO_DATA_PATTERN = re.compile(r"(?:any data file|any data|data files?) at (\S+?)\.?(?:$|\s)")
 _NO_MODULE = re.compile(r"^No module named '(\w+)")
 _KEYWORD = re.compile(r"got an unexpected keyword argument '(\w+)'")
 _NOT_IN = re.compile(r"(?:is )?not in (?:list|tuple|deque|array)|^substring not found$")
 _MUTABLE = re.compile(r"^mutable default <class '(?!list|dict|set)")
-NOT_PREPARED = "none"
+NO_ENVIRONMENT = "none"
 """In the place of a table's environment where nothing was prepared."""
 _NOT_MADE = re.compile(r"(\S+) is not among what gonogo prepare made for (\S+)")
 _NO_WEIGHTS = translated(
     "the program opens {file} of {name} itself, which gonogo prepare does not generate: hf download "
     "{name}, and use that folder in the command"
 )
-_NOT_FETCHED = translated(
+_NO_NETWORK_DOWNLOAD = translated(
     "it tried to download {name}, but rehearsals run without network access: gonogo prepare -- COMMAND generates "
     "what it can; otherwise download it first and use that folder"
 )
@@ -75,7 +75,7 @@ _GUESSED = translated(
     "read, and may be the reason for this error: put a few real rows there (or use --rows N if there are "
     "too few)"
 )
-_ANOTHER_MODEL = translated(
+_SUBSTITUTE_MODEL = translated(
     "{chosen} was used in place of {name}, which has a different tokenizer and modules; this may be the "
     "reason for the error: download its config and tokenizer (hf download {name} --exclude *.safetensors "
     "*.bin), and use that folder in the command"
@@ -86,7 +86,9 @@ _TOO_FEW = translated(
 )
 
 
-def why_of_data(rank: RankRecord, table: Prepared, record: RehearsalRecord, folder: Path) -> tuple[str, Text] | None:
+def explain_data_failure(
+    rank: RankRecord, table: Prepared, record: RehearsalRecord, folder: Path
+) -> tuple[str, Text] | None:
     """What of the run's own data is not here, or was made, as far as the failure's words and place tell; None: nothing.
 
     The first of the pair is the obligation: ``missing`` or ``made``. ``folder`` is where the launch was typed.
@@ -94,12 +96,12 @@ def why_of_data(rank: RankRecord, table: Prepared, record: RehearsalRecord, fold
     failure = rank.failure
     if failure is None:
         return None
-    missed = next((one.name for one in rank.missed if _may_come_of(one, failure, rank)), None)
+    missed = next((one.name for one in rank.missed if _may_be_caused_by(one, failure, rank)), None)
     lacks = next((path for path in table.missing if not os.path.exists(path) and _names(failure, path)), None)
     if (
-        table.environment != NOT_PREPARED
+        table.environment != NO_ENVIRONMENT
         and lacks is None
-        and (match := _NO_DATA.search(failure.message))
+        and (match := _NO_DATA_PATTERN.search(failure.message))
         and not os.path.exists(match[1])
     ):
         lacks = match[1]
@@ -108,21 +110,21 @@ def why_of_data(rank: RankRecord, table: Prepared, record: RehearsalRecord, fold
     if (file := _NOT_MADE.search(f"{failure.message} {failure.cause}")) is not None:
         return "missing", _NO_WEIGHTS.format(file=file[1], name=file[2])
     if missed is not None:  # the refusal itself was caught by the program, which then raised of its own
-        return "missing", _NOT_FETCHED.format(name=missed)
+        return "missing", _NO_NETWORK_DOWNLOAD.format(name=missed)
     if lacks is not None:
-        return "missing", NOT_HERE.format(path=lacks)
-    if finds_nothing(failure) and not set(rank.phases) & _TRAINING:
-        return "missing", _FINDS_NOTHING
-    if (packages := _of_packages(failure, table, record, folder)) is not None:
+        return "missing", PATH_MISSING.format(path=lacks)
+    if found_no_files(failure) and not set(rank.phases) & _TRAINING:
+        return "missing", _NO_DATA_FILES
+    if (packages := _explain_package_failure(failure, table, record, folder)) is not None:
         return "packages", packages
     made = [*table.datasets, *table.paths]
     if rank.empty_pass and not rank.steps and made:
         return "made", _TOO_FEW.format(names=", ".join(made[:3]))
-    if (elsewhere := lies_elsewhere(failure, folder, record)) is not None:
+    if (elsewhere := explain_missing_file(failure, folder, record)) is not None:
         return "missing", elsewhere
-    if (pair := _taken_for_another(table)) is not None and class_of(failure) in _ROW_ERRORS:
-        return "made", _ANOTHER_MODEL.format(name=pair[0], chosen=pair[1])
-    if table.guessed and _is_of_rows(failure):
+    if (pair := _find_substitute_model(table)) is not None and class_of(failure) in _ROW_ERRORS:
+        return "made", _SUBSTITUTE_MODEL.format(name=pair[0], chosen=pair[1])
+    if table.guessed and _is_row_processing_failure(failure):
         return "made", _GUESSED.format(names=", ".join(table.guessed[:3]))
     if made and _ASSERTED in failure.message:
         return "made", _GUESSED.format(names=", ".join(made[:3]))  # a made label may be beyond the classes
@@ -131,20 +133,20 @@ def why_of_data(rank: RankRecord, table: Prepared, record: RehearsalRecord, fold
 
 def prepared_table(folder: Path) -> Prepared:
     """What ``gonogo prepare`` has made beside a launch; an empty table where it was not run."""
-    return read_prepared(parent_of_prepared(folder) / FOLDER) or Prepared(environment=NOT_PREPARED)
+    return read_prepared(parent_of_prepared(folder) / FOLDER) or Prepared(environment=NO_ENVIRONMENT)
 
 
-def _may_come_of(missed: Missed, failure: Failure, rank: RankRecord) -> bool:
+def _may_be_caused_by(missing_input: MissingInput, failure: Failure, rank: RankRecord) -> bool:
     """Whether a failure may come of what was not fetched: it names it, or arose before any row was trained on."""
-    named = "/" in missed.name and missed.name in failure.message
-    return named or (missed.kind == "data" and not set(rank.phases) & _TRAINING)
+    named = "/" in missing_input.name and missing_input.name in failure.message
+    return named or (missing_input.kind == "data" and not set(rank.phases) & _TRAINING)
 
 
-def _of_packages(failure: Failure, table: Prepared, record: RehearsalRecord, folder: Path) -> Text | None:
+def _explain_package_failure(failure: Failure, table: Prepared, record: RehearsalRecord, folder: Path) -> Text | None:
     """What of a failure may come of packages, or of a Python, that nobody has said the run has; None: nothing."""
     if table.environment not in ("", FILE):  # the user's own list
         return None
-    module = _NO_MODULE.match(_import_that_failed(failure))
+    module = _NO_MODULE.match(_failed_import_message(failure))
     if (name := asked_of(failure, table.absent)) is not None:
         return _NOT_LISTED.format(name=name)
     if any(frame.function == "mpi_discovery" for frame in failure.frames):  # for want of a launcher, not of a package
@@ -152,14 +154,14 @@ def _of_packages(failure: Failure, table: Prepared, record: RehearsalRecord, fol
     if module is not None and not is_project_module(module[1], folder):  # told in its words, or in the program's own
         return _NOT_LISTED.format(name=distribution_of(module[1]))
     for name in unavailable_packages(failure, record):
-        if name in USUAL or name in suggested_packages(failure, record):  # "Please install tensorboard."
+        if name in COMMON_PACKAGES or name in suggested_packages(failure, record):  # "Please install tensorboard."
             return _NOT_LISTED.format(name=name)
     if failure.type == "ValueError" and _MUTABLE.match(failure.message):
         return _OTHER_PYTHON.format(here=platform.python_version())
     return None
 
 
-def _taken_for_another(table: Prepared) -> tuple[str, str] | None:
+def _find_substitute_model(table: Prepared) -> tuple[str, str] | None:
     """A hub name that the program gives, and the other published model that the user chose in its place."""
     for name, chosen in table.chosen.items():
         model, own = published_model(chosen), published_model(name)
@@ -168,12 +170,12 @@ def _taken_for_another(table: Prepared) -> tuple[str, str] | None:
     return None
 
 
-def _import_that_failed(failure: Failure) -> str:
+def _failed_import_message(failure: Failure) -> str:
     """What a failed import said: the failure itself, or what the program's own word (*please run pip …*) stands for."""
     if failure.type == "ModuleNotFoundError" or not failure.frames:
         return failure.message if failure.frames else ""
     here = failure.frames[-1].path
-    told = [one for one in chain_of(failure) if one.type == "ModuleNotFoundError"]
+    told = [one for one in exception_chain(failure) if one.type == "ModuleNotFoundError"]
     return next((one.message for one in told if any(frame.path == here for frame in one.frames)), "")
 
 
@@ -184,7 +186,7 @@ def _names(failure: Failure, path: str) -> bool:
     )
 
 
-def _is_of_rows(failure: Failure) -> bool:
+def _is_row_processing_failure(failure: Failure) -> bool:
     """Whether it arose while rows were read or made into a batch."""
     kind = class_of(failure)
     if unset_variable(failure) is not None:
@@ -194,15 +196,16 @@ def _is_of_rows(failure: Failure) -> bool:
     in_vain = kind in ("KeyError", "IndexError") or (kind == "ValueError" and _NOT_IN.search(failure.message))
     if in_vain and failure.frames and failure.frames[-1].owner == "user":
         return True  # something of the rows was looked up in vain
-    if kind == "TypeError" and (refused := _KEYWORD.search(failure.message)) and _is_written(refused[1], failure):
+    if kind == "TypeError" and (refused := _KEYWORD.search(failure.message)) and _is_call_keyword(refused[1], failure):
         return False
     return kind in _ROW_ERRORS and any(
-        _READS_ROWS.search(frame.path) or (frame.owner == "user" and _DATA_FUNCTION_NAME.fullmatch(frame.function))
+        _ROW_READING_PATH_PATTERN.search(frame.path)
+        or (frame.owner == "user" and _DATA_FUNCTION_NAME.fullmatch(frame.function))
         for frame in failure.frames
     )
 
 
-def _is_written(keyword: str, failure: Failure) -> bool:
+def _is_call_keyword(keyword: str, failure: Failure) -> bool:
     """Whether the program's own call on the way there has that keyword, which then is no column of a row."""
     frame = failure.innermost("user")
     try:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gonogo.evidence.rehearsal.failures import REFUSED_CALL, class_of
+from gonogo.evidence.rehearsal.failures import CALL_SIGNATURE_ERROR_PATTERN, class_of
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
 from gonogo.finding import Text, translated
 
@@ -26,14 +26,14 @@ _DIFFERS_FROM_REQUIRED = translated(
 _MODULES = {"pillow": "PIL", "scikit-learn": "sklearn", "opencv-python": "cv2", "pyyaml": "yaml"}
 
 
-def why_of_releases(rank: RankRecord, differing: Sequence[str]) -> Text | None:
+def explain_version_mismatch(rank: RankRecord, differing: Sequence[str]) -> Text | None:
     """Which package in ``differing`` (canonical names) a failure's words or frames lead to; None: none of them."""
     failure = rank.failure
-    suspect = next((name for name in differing if failure is not None and _may_come_of(name, failure)), None)
+    suspect = next((name for name in differing if failure is not None and _may_be_caused_by(name, failure)), None)
     return None if suspect is None else _DIFFERS_FROM_REQUIRED.format(package=suspect)
 
 
-def _may_come_of(name: str, failure: Failure) -> bool:
+def _may_be_caused_by(name: str, failure: Failure) -> bool:
     if _KINDS.fullmatch(failure.type) is None:
         return False
     module = _MODULES.get(name, name.replace("-", "_"))
@@ -54,13 +54,13 @@ def _may_come_of(name: str, failure: Failure) -> bool:
     of_values = class_of(failure) in ("ValueError", "KeyError", "AssertionError")
     in_torch = near[-1].owner == "torch" or "-packages/torch/" in near[-1].path  # as an environment links to it
     return in_torch or (
-        failure.phase == "load" and not of_values and not _refused_by_its_own(failure.message, near[-1])
+        failure.phase == "load" and not of_values and not _is_internal_api_mismatch(failure.message, near[-1])
     )
 
 
-def _refused_by_its_own(message: str, caller: Frame) -> bool:
+def _is_internal_api_mismatch(message: str, caller: Frame) -> bool:
     """Whether a package calls what it defines itself otherwise than it defines it, in a file that knows no torch."""
-    refused, package = REFUSED_CALL.search(message), _PACKAGE.match(caller.path)
+    refused, package = CALL_SIGNATURE_ERROR_PATTERN.search(message), _PACKAGE.match(caller.path)
     if refused is None or package is None:
         return False
     defined = re.compile(rf"^\s*(?:class|def) {refused[1]}\b", re.MULTILINE)

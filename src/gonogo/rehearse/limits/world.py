@@ -21,7 +21,7 @@ else:
     import tomli as tomllib
 
 _QUOTED = re.compile(r"""python_requires\s*=\s*['"]([^'"]+)['"]""")
-_CARET = re.compile(r"^[~^]\s*(\d+)(?:\.(\d+))?")
+_POETRY_VERSION_PATTERN = re.compile(r"^[~^]\s*(\d+)(?:\.(\d+))?")
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,18 @@ class ProjectWorld:
     """Whether the packages are those of a file already: by ``--environment``, or by ``gonogo prepare``."""
 
     @classmethod
-    def of(cls, folder: Path, cwd: Path, environment: Path | None = None, *, whole: bool = False) -> ProjectWorld:
+    def of(cls, folder: Path, cwd: Path, environment: Path | None = None, *, is_complete: bool = False) -> ProjectWorld:
         """Read the files of a project; what can't be read says nothing. ``cwd`` is the launch's own folder."""
         requirements = declared_requirements(cwd, environment)
         table = prepared_table(folder)
-        return cls(folder, cwd, requirements, _python_of(cwd, requirements), table, whole or environment is not None)
+        return cls(
+            folder,
+            cwd,
+            requirements,
+            _python_requirement(cwd, requirements),
+            table,
+            is_complete or environment is not None,
+        )
 
     def allows_python(self, version: str) -> bool:
         """Whether the project runs with that Python, as far as it says."""
@@ -56,13 +63,17 @@ class ProjectWorld:
             return True
 
 
-def _python_of(folder: Path, requirements: Requirements) -> tuple[str, str] | None:
+def _python_requirement(folder: Path, requirements: Requirements) -> tuple[str, str] | None:
     for path in project_files(folder):
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        found = {"pyproject.toml": _in_pyproject, "setup.cfg": _in_setup_cfg, "setup.py": _in_setup_py}.get(path.name)
+        found = {
+            "pyproject.toml": _python_from_pyproject,
+            "setup.cfg": _python_from_setup_cfg,
+            "setup.py": _python_from_setup_py,
+        }.get(path.name)
         wanted = found(text) if found is not None else ""
         if wanted:
             return wanted, display_path(path)
@@ -70,7 +81,7 @@ def _python_of(folder: Path, requirements: Requirements) -> tuple[str, str] | No
     return (str(specifier), file) if str(specifier) else None
 
 
-def _in_pyproject(text: str) -> str:
+def _python_from_pyproject(text: str) -> str:
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -79,13 +90,13 @@ def _in_pyproject(text: str) -> str:
     wanted = project.get("requires-python") if isinstance(project, dict) else None
     if not wanted and isinstance(tool, dict) and isinstance(poetry := tool.get("poetry"), dict):
         dependencies = poetry.get("dependencies")
-        wanted = _of_caret(str(dependencies.get("python", ""))) if isinstance(dependencies, dict) else None
+        wanted = _caret_to_specifier(str(dependencies.get("python", ""))) if isinstance(dependencies, dict) else None
     return wanted if isinstance(wanted, str) else ""
 
 
-def _of_caret(text: str) -> str:
+def _caret_to_specifier(text: str) -> str:
     """Poetry's ``^3.12`` (below the next major release) and ``~3.12`` (of that minor release alone)."""
-    found = _CARET.match(text)
+    found = _POETRY_VERSION_PATTERN.match(text)
     if found is None:
         return "" if text == "*" else text
     major, minor = int(found[1]), found[2]
@@ -94,7 +105,7 @@ def _of_caret(text: str) -> str:
     return f">={major}.{minor or 0},<{major + 1}"
 
 
-def _in_setup_cfg(text: str) -> str:
+def _python_from_setup_cfg(text: str) -> str:
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read_string(text)
@@ -103,6 +114,6 @@ def _in_setup_cfg(text: str) -> str:
         return ""
 
 
-def _in_setup_py(text: str) -> str:
+def _python_from_setup_py(text: str) -> str:
     found = _QUOTED.search(text)
     return found[1] if found is not None else ""

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.identifiers import last_name, words
 from gonogo.finding import Text, translated
-from gonogo.hazards.facts.rank_tests import of_other_ranks
+from gonogo.hazards.facts.rank_tests import excludes_some_ranks
 from gonogo.rehearse.ranks.rank_options import AUTO, FIRST_AND_LAST
 
-_TELLS = frozenset(
+_LOGGING_FUNCTIONS = frozenset(
     {
         *("print", "info", "warning", "warn", "debug", "log", "pprint", "set_description", "set_postfix", "update"),
         *("close", "write", "format", "join", "append", "round", "len", "str", "int", "float", "add_scalar", "item"),
@@ -19,17 +19,17 @@ _TELLS = frozenset(
 )
 """Calls by which a rank only tells something."""
 _SIZES = frozenset({"size", "degree", "parallelism"})
-_BY_CODE = translated("the code at {place} is not the same for all ranks")
-_BY_STRATEGY = translated("{option} divides the model among ranks")
-_BY_CALLS = translated("the program calls collectives itself ({place})")
-_BY_DATA = translated("its data is not only text ({place})")
+_RANK_DEPENDENT_CODE = translated("the code at {place} is not the same for all ranks")
+_MODEL_PARALLEL_OPTION = translated("{option} divides the model among ranks")
+_DIRECT_COLLECTIVES = translated("the program calls collectives itself ({place})")
+_NON_TEXT_DATA = translated("its data is not only text ({place})")
 _NOTE = translated("rank 0 and the last rank were rehearsed together, since {why} (--ranks 0: only that one)")
 
 
-def ranks_for(asked: str, runs: Sequence[Run]) -> tuple[str, Text | None]:
+def resolve_auto_ranks(ranks_option: str, runs: Sequence[Run]) -> tuple[str, Text | None]:
     """What ``--ranks`` comes to, and what is to be said of it; anything but ``auto`` stays as it is."""
-    if asked.strip().lower() != AUTO:
-        return asked, None
+    if ranks_option.strip().lower() != AUTO:
+        return ranks_option, None
     why = next((why for run in runs for why in _differences(run)), None)
     return ("0", None) if why is None else (FIRST_AND_LAST, _NOTE.format(why=why))
 
@@ -39,22 +39,22 @@ def _differences(run: Run) -> Iterator[Text]:
     if run.launch is None or run.world_size == 1:
         return
     for name, value in _parallel_sizes(run):
-        yield _BY_STRATEGY.format(option=f"{name} {value}")
+        yield _MODEL_PARALLEL_OPTION.format(option=f"{name} {value}")
     for script in run.scripts:
         for call in script.calls("torch.distributed.*"):
             if last_name(call.node) in _COLLECTIVES and run.reached.holds(script.source.path, call.node.lineno):
-                yield _BY_CALLS.format(place=f"{script.source.path}:{call.node.lineno}")
+                yield _DIRECT_COLLECTIVES.format(place=f"{script.source.path}:{call.node.lineno}")
         for node in ast.walk(script.tree) if script.tree is not None else ():
             if (
                 isinstance(node, ast.If)
-                and of_other_ranks(script, node.test)
-                and not all(map(_only_tells, (*node.body, *node.orelse)))
+                and excludes_some_ranks(script, node.test)
+                and not all(map(_is_logging_only, (*node.body, *node.orelse)))
                 and run.reached.holds(script.source.path, node.lineno)
             ):
-                yield _BY_CODE.format(place=f"{script.source.path}:{node.lineno}")
+                yield _RANK_DEPENDENT_CODE.format(place=f"{script.source.path}:{node.lineno}")
         for call in script.calls("transformers.AutoProcessor.from_pretrained"):
             if run.reached.holds(script.source.path, call.node.lineno):
-                yield _BY_DATA.format(place=f"{script.source.path}:{call.node.lineno}")
+                yield _NON_TEXT_DATA.format(place=f"{script.source.path}:{call.node.lineno}")
 
 
 _COLLECTIVES = frozenset(
@@ -76,10 +76,10 @@ def _parallel_sizes(run: Run) -> Iterator[tuple[str, int]]:
                 yield name, int(value)
 
 
-def _only_tells(statement: ast.stmt) -> bool:
+def _is_logging_only(statement: ast.stmt) -> bool:
     """Whether a statement does nothing but tell something: a collective in it would be a call."""
     leaves = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Return, ast.Raise, ast.Break, ast.Continue)
     if any(isinstance(node, leaves) for node in ast.walk(statement)):
         return False
     calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    return all(last_name(call) in _TELLS for call in calls)
+    return all(last_name(call) in _LOGGING_FUNCTIONS for call in calls)

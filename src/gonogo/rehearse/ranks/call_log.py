@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gonogo.virtual.protocol.messages import Collective, Site
 
 
-class Logged(NamedTuple):
+class LoggedCall(NamedTuple):
     """A collective of one rank; ``number`` counts within its group."""
 
     call: Collective
@@ -25,7 +25,7 @@ class CallLog:
     """Members of each process group, by its key."""
     alike: dict[str, int] = field(default_factory=dict)
     """How many collectives of the group all of its ranks have made alike."""
-    calls: dict[int, list[Logged]] = field(default_factory=dict)
+    calls: dict[int, list[LoggedCall]] = field(default_factory=dict)
     sites: dict[tuple[int, int], Site] = field(default_factory=dict)
     """Stacks, by rank and number."""
 
@@ -37,4 +37,4 @@ class CallLog:
     def called(self, rank: int, call: Collective, members: tuple[int, ...], index: int) -> None:
         """A rank has made a collective."""
         self.groups.setdefault(call.group, members)
-        self.calls.setdefault(rank, []).append(Logged(call, index, time.time_ns()))
+        self.calls.setdefault(rank, []).append(LoggedCall(call, index, time.time_ns()))

@@ -24,14 +24,14 @@ from gonogo.virtual.protocol.messages import (
     Reply,
     Site,
     ThreadCall,
-    Waits,
+    WaitMode,
 )
 
 _MAX_KEPT = 4
 """How many of a rank's last calls are remembered."""
 _FAILED: tuple[End, ...] = ("raised", "unsupported", "killed")
 
-_NOTHING_READ = RankContext((), 0, 0)
+_EMPTY_CONTEXT = RankContext((), 0, 0)
 
 Send = Callable[[int, Reply], None]
 
@@ -56,7 +56,7 @@ class _Rank:
     last: deque[_Made] = field(default_factory=lambda: deque(maxlen=_MAX_KEPT))
     end: End | None = None
     made: int = 0
-    context: RankContext = _NOTHING_READ
+    context: RankContext = _EMPTY_CONTEXT
     steps: int = 0
     has_threads: bool = False
 
@@ -116,14 +116,14 @@ class Comparison:
         else:
             assert isinstance(message, Hello)
 
-    def gone(self, rank: int, how: End = "killed") -> None:
+    def gone(self, rank: int, end_state: End = "killed") -> None:
         """The rank has ended; the first word on it counts."""
         state = self.ranks[rank]
         if state.end is not None:
             return
-        state.end = how
+        state.end = end_state
         state.waiting = None
-        self._look_for_a_stall()
+        self._detect_stall()
 
     def _called(self, rank: int, state: _Rank, call: Collective) -> None:
         if self._over:
@@ -144,7 +144,7 @@ class Comparison:
         if len(group.pending[rank]) == 1:
             self._match(group)
         if state.waiting is not None and not self._over:
-            self._look_for_a_stall()
+            self._detect_stall()
 
     def _match(self, group: _Group) -> None:
         """Compare calls as long as each rehearsed member has made its next one."""
@@ -154,7 +154,7 @@ class Comparison:
                 self._reply_to(group, heads)
                 continue
             if len({made.collective.signature for made in heads.values()}) > 1:
-                self._diverge(_kind_of(heads), heads)
+                self._report_divergence(_kind_of(heads), heads)
                 return
             group.agreed = next(iter(heads.values()))
             if self._log is not None:
@@ -165,22 +165,22 @@ class Comparison:
                 group.earlier = heads
             self._reply_to(group, heads)
 
-    def _reply_to(self, group: _Group, heads: dict[int, _Made]) -> None:
-        waiting = [rank for rank, made in heads.items() if self.ranks[rank].waiting is made]
+    def _reply_to(self, group: _Group, pending_calls: dict[int, _Made]) -> None:
+        waiting = [rank for rank, made in pending_calls.items() if self.ranks[rank].waiting is made]
         if not waiting:
             return
-        reply = _values(group, heads)
+        reply = _values(group, pending_calls)
         for rank in waiting:
             self.ranks[rank].waiting = None
             self._send(rank, reply)
 
     # -- nobody can go on ---------------------------------------------------------------------------------------------
 
-    def _look_for_a_stall(self) -> None:
+    def _detect_stall(self) -> None:
         if self._over or any(state.end is None and state.waiting is None for state in self.ranks.values()):
             return
         waiting = {rank: state.waiting for rank, state in self.ranks.items() if state.waiting is not None}
-        spared = [rank for rank, made in waiting.items() if made.collective.waits is Waits.IF_NEED_BE]
+        spared = [rank for rank, made in waiting.items() if made.collective.waits is WaitMode.IF_NEED_BE]
         if spared:
             for rank in spared:
                 self.ranks[rank].waiting = None
@@ -193,7 +193,7 @@ class Comparison:
             self._stop(Reply("enough"))
         elif waiting:
             ended = any(state.end == "completed" for state in self.ranks.values())
-            self._diverge("ended" if ended else "deadlock", waiting)
+            self._report_divergence("ended" if ended else "deadlock", waiting)
         else:
             self._note_unmatched()
 
@@ -202,14 +202,14 @@ class Comparison:
         for group in self._groups.values():
             heads = {rank: pending[0] for rank, pending in group.pending.items() if pending}
             if heads and not group.only_asks:
-                self._diverge("ended", heads, tuple(group.pending))
+                self._report_divergence("ended", heads, tuple(group.pending))
                 return
         for group in self._groups.values():
-            if group.of_threads and self._others_call_nothing(group):
-                self._diverge("ended", group.of_threads, tuple(group.pending))
+            if group.of_threads and self._have_others_made_no_calls(group):
+                self._report_divergence("ended", group.of_threads, tuple(group.pending))
                 return
 
-    def _others_call_nothing(self, group: _Group) -> bool:
+    def _have_others_made_no_calls(self, group: _Group) -> bool:
         """Whether a group's other members have called nothing in it at all, by any thread, and can't any more."""
         others = [rank for rank in group.pending if rank not in group.of_threads]
         return bool(others) and not any(group.counts[rank] or self.ranks[rank].has_threads for rank in others)
@@ -223,24 +223,26 @@ class Comparison:
 
     # -- the divergence -----------------------------------------------------------------------------------------------
 
-    def _diverge(self, kind: Kind, heads: dict[int, _Made], concerned: tuple[int, ...] | None = None) -> None:
-        ended = [rank for rank, state in self.ranks.items() if state.end == "completed" and rank not in heads]
-        if concerned is not None:
-            ended = [rank for rank in ended if rank in concerned]
+    def _report_divergence(
+        self, kind: Kind, pending_calls: dict[int, _Made], involved_ranks: tuple[int, ...] | None = None
+    ) -> None:
+        ended = [rank for rank, state in self.ranks.items() if state.end == "completed" and rank not in pending_calls]
+        if involved_ranks is not None:
+            ended = [rank for rank in ended if rank in involved_ranks]
         sides: dict[object, list[int]] = defaultdict(list)
-        for rank, made in heads.items():
+        for rank, made in pending_calls.items():
             sides[(made.collective.group, made.index, made.collective.signature)].append(rank)
         if kind not in ("other-call", "other-size"):
             for rank in ended:
                 sides["ended"].append(rank)
-        group = self._groups[next(iter(heads.values())).collective.group]
+        group = self._groups[next(iter(pending_calls.values())).collective.group]
         places: dict[int, list[int]] = defaultdict(list)
         for rank, made in (group.earlier or {}).items():
             places[self.ranks[rank].sites[made.collective.site].place].append(rank)
         self.divergence = Divergence(
             kind,
-            self._sides(sides.values(), heads),
-            self._call_of_any(group.agreed) if group.agreed is not None else None,
+            self._sides(sides.values(), pending_calls),
+            self._to_collective_call(group.agreed) if group.agreed is not None else None,
             self._sides(places.values(), group.earlier or {}),
         )
         self._over = True
@@ -249,19 +251,21 @@ class Comparison:
                 state.waiting = None
                 self._send(rank, Reply("stop"))
 
-    def _sides(self, ranks: Iterable[list[int]], heads: dict[int, _Made]) -> tuple[Side, ...]:
-        listed = [self._side(some, heads.get(some[0])) for some in ranks]
+    def _sides(self, ranks: Iterable[list[int]], pending_calls: dict[int, _Made]) -> tuple[Side, ...]:
+        listed = [self._side(some, pending_calls.get(some[0])) for some in ranks]
         return tuple(sorted(listed, key=lambda side: (-len(side.ranks), side.ranks)))
 
-    def _side(self, ranks: list[int], made: _Made | None) -> Side:
+    def _side(self, ranks: list[int], recorded_call: _Made | None) -> Side:
         first = self.ranks[ranks[0]]
-        before = made.before if made is not None else tuple(first.last)
-        site = first.sites.get(made.collective.site) if made is not None else None
-        in_step = None if made is None or made.of_thread else made.collective.step  # a thread calls beside the steps
+        before = recorded_call.before if recorded_call is not None else tuple(first.last)
+        site = first.sites.get(recorded_call.collective.site) if recorded_call is not None else None
+        in_step = (
+            None if recorded_call is None or recorded_call.of_thread else recorded_call.collective.step
+        )  # a thread calls beside the steps
         steps = in_step if in_step is not None else max(first.steps, first.context.steps)
         return Side(
             ranks=tuple(sorted(ranks)),
-            call=_call(first, made) if made is not None else None,
+            call=_call(first, recorded_call) if recorded_call is not None else None,
             before=tuple(_call(first, one) for one in before),
             batch=first.context.batch,
             batches=first.context.batches,
@@ -269,18 +273,18 @@ class Comparison:
             functions=site.functions if site is not None else (),
         )
 
-    def _call_of_any(self, made: _Made) -> CollectiveCall:
-        rank = next(rank for rank in made.members if rank in self.ranks)
-        return _call(self.ranks[rank], made)
+    def _to_collective_call(self, recorded_call: _Made) -> CollectiveCall:
+        rank = next(rank for rank in recorded_call.members if rank in self.ranks)
+        return _call(self.ranks[rank], recorded_call)
 
 
-def _call(rank: _Rank, made: _Made) -> CollectiveCall:
-    collective = made.collective
+def _call(rank: _Rank, recorded_call: _Made) -> CollectiveCall:
+    collective = recorded_call.collective
     site = rank.sites.get(collective.site)
     return CollectiveCall(
         operator=collective.operator,
-        group=made.members,
-        index=made.index,
+        group=recorded_call.members,
+        index=recorded_call.index,
         sizes=collective.sizes,
         dtype=collective.dtype,
         reduction=collective.reduction,
@@ -293,21 +297,23 @@ def _call(rank: _Rank, made: _Made) -> CollectiveCall:
     )
 
 
-def _kind_of(heads: dict[int, _Made]) -> Kind:
+def _kind_of(pending_calls: dict[int, _Made]) -> Kind:
     """Whether the calls are different ones, or the same with other sizes or types."""
-    calls = {(made.collective.operator, made.collective.root, made.collective.parameters) for made in heads.values()}
+    calls = {
+        (made.collective.operator, made.collective.root, made.collective.parameters) for made in pending_calls.values()
+    }
     groups_made = any(operator == "new_group" for operator, _, _ in calls)
     return "other-call" if len(calls) > 1 or groups_made else "other-size"
 
 
-def _values(group: _Group, heads: dict[int, _Made]) -> Reply:
+def _values(group: _Group, pending_calls: dict[int, _Made]) -> Reply:
     """What was sent, by member; members that are not rehearsed send what the lowest rehearsed one does."""
-    one = next(iter(heads.values())).collective
+    one = next(iter(pending_calls.values())).collective
     if one.payload_of_root:
-        source = heads.get(one.root if one.root is not None else -1) or heads[min(heads)]
+        source = pending_calls.get(one.root if one.root is not None else -1) or pending_calls[min(pending_calls)]
         payload = source.collective.payload
         return Reply("go") if payload is None else Reply("values", (payload,), (0,) * len(group.members))
-    payloads = {rank: made.collective.payload for rank, made in heads.items()}
+    payloads = {rank: made.collective.payload for rank, made in pending_calls.items()}
     if all(payload is None for payload in payloads.values()):
         return Reply("go")
     unique: dict[bytes, int] = {}

@@ -17,7 +17,7 @@ from gonogo.finding.divergence import Divergence
 from gonogo.rehearse.progress import RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.comparison import Comparison
-from gonogo.virtual.protocol.messages import Hello, Message, Reply, send_at_once
+from gonogo.virtual.protocol.messages import Hello, Message, Reply, disable_nagle
 from gonogo.virtual.protocol.plan import ExchangeAddress
 
 _BACKLOG = 1024
@@ -116,7 +116,7 @@ class Exchange:
                 continue
             except Exception:  # AuthenticationError has no base of its own
                 continue
-            send_at_once(connection)
+            disable_nagle(connection)
             self._selector.register(connection, selectors.EVENT_READ)
             with contextlib.suppress(OSError):
                 self._wake.send(b"\0")

@@ -15,11 +15,11 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import ResolvedLaunch
 
 MESH = "mesh"
-_TENSOR = ("tensor_model_parallel_size", "parallelism.tensor_parallel_degree")
+_TENSOR_PARALLEL_OPTIONS = ("tensor_model_parallel_size", "parallelism.tensor_parallel_degree")
 _CONTEXT = ("context_parallel_size", "parallelism.context_parallel_degree")
 _EXPERT = ("expert_model_parallel_size", "parallelism.expert_parallel_degree")
-_PIPELINE = ("pipeline_model_parallel_size", "parallelism.pipeline_parallel_degree")
-_DATA_LAST = "use_tp_pp_dp_mapping"
+_PIPELINE_PARALLEL_OPTIONS = ("pipeline_model_parallel_size", "parallelism.pipeline_parallel_degree")
+_DATA_LAST_OPTION = "use_tp_pp_dp_mapping"
 
 
 class Mesh(NamedTuple):
@@ -38,9 +38,9 @@ class Mesh(NamedTuple):
         return tensor + self.tensor * (context + self.context * outer)
 
 
-def is_mesh(asked: str) -> bool:
+def is_mesh(ranks_option: str) -> bool:
     """Whether ``--ranks`` asks for one rank of each role."""
-    return asked.strip().lower() == MESH
+    return ranks_option.strip().lower() == MESH
 
 
 def mesh_ranks(launch: ResolvedLaunch) -> set[int]:
@@ -48,7 +48,7 @@ def mesh_ranks(launch: ResolvedLaunch) -> set[int]:
 
     Raises UserError where the command's arguments name no such size, or sizes that don't divide the world.
     """
-    mesh = mesh_of(launch.processes[0].arguments, launch.world_size)
+    mesh = parse_mesh(launch.processes[0].arguments, launch.world_size)
     if mesh is None:
         raise UserError(
             translated(
@@ -66,15 +66,15 @@ def mesh_ranks(launch: ResolvedLaunch) -> set[int]:
     return ranks
 
 
-def mesh_of(arguments: Sequence[str], world: int) -> Mesh | None:
+def parse_mesh(arguments: Sequence[str], world: int) -> Mesh | None:
     """The sizes that the arguments give; None where they give none, or some that don't divide the world."""
     given = _options(arguments)
-    sizes = [_size(given, names) for names in (_TENSOR, _CONTEXT, _EXPERT, _PIPELINE)]
+    sizes = [_size(given, names) for names in (_TENSOR_PARALLEL_OPTIONS, _CONTEXT, _EXPERT, _PIPELINE_PARALLEL_OPTIONS)]
     tensor, context, expert, pipeline = sizes
     held = tensor * context * pipeline
     if max(sizes) == 1 or min(sizes) < 1 or world % held:
         return None
-    return Mesh(tensor, context, expert, pipeline, world // held, _DATA_LAST in given)
+    return Mesh(tensor, context, expert, pipeline, world // held, _DATA_LAST_OPTION in given)
 
 
 def _options(arguments: Sequence[str]) -> dict[str, str]:
@@ -87,6 +87,6 @@ def _options(arguments: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _size(given: dict[str, str], names: tuple[str, ...]) -> int:
-    value = next((given[name] for name in names if name in given), "1")
+def _size(options: dict[str, str], names: tuple[str, ...]) -> int:
+    value = next((options[name] for name in names if name in options), "1")
     return int(value) if value.isdigit() else 0

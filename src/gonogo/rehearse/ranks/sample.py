@@ -11,12 +11,12 @@ from gonogo.rehearse.launch.launch import ResolvedLaunch
 SAMPLE = "sample"
 
 
-def is_sample(asked: str) -> bool:
+def is_sample(ranks_option: str) -> bool:
     """Whether ``--ranks`` asks for a sample."""
-    return asked.strip().lower() == SAMPLE
+    return ranks_option.strip().lower() == SAMPLE
 
 
-def sample_of(launch: ResolvedLaunch) -> set[int]:
+def sample_ranks(launch: ResolvedLaunch) -> set[int]:
     """The first rank, the last, and the first of each node."""
     firsts: dict[int, int] = {}
     for process in launch.processes:
@@ -24,10 +24,10 @@ def sample_of(launch: ResolvedLaunch) -> set[int]:
     return {0, launch.world_size - 1, *firsts.values()}
 
 
-def with_each_shape(ranks: Iterable[int], probed: RankRecord) -> tuple[list[int], Text]:
+def add_ranks_for_batch_shapes(ranks: Iterable[int], probe_record: RankRecord) -> tuple[list[int], Text]:
     """The sample, with a rank more for each kind of batch that none of it reads; and what to say of it."""
     chosen = set(ranks)
-    shapes = probed.data_shapes
+    shapes = probe_record.data_shapes
     seen = {shapes[rank] for rank in chosen if rank < len(shapes)}
     for rank, shape in enumerate(shapes):
         if shape not in seen:

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import re
 
-from gonogo.evidence.environment.hardware import Machine, machine_from, requested_nodes
+from gonogo.evidence.environment.hardware import Machine, parse_machine, requested_nodes
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.launch.launch import UNSTATED, LaunchedProcess, ResolvedLaunch, Surroundings, is_unstated
+from gonogo.rehearse.launch.launch import (
+    UNSPECIFIED_GPU_COUNT,
+    LaunchedProcess,
+    LaunchMachine,
+    ResolvedLaunch,
+    is_unspecified_count,
+)
 from gonogo.rehearse.ranks.mesh import is_mesh, mesh_ranks
-from gonogo.rehearse.ranks.rank_options import ALL_UP_TO, AUTO, FIRST_AND_LAST, OF_A_LIFE
-from gonogo.rehearse.ranks.sample import is_sample, sample_of
+from gonogo.rehearse.ranks.rank_options import AUTO, FIRST_AND_LAST, LIFE_DEFAULT, MAX_DEFAULT_RANKS
+from gonogo.rehearse.ranks.sample import is_sample, sample_ranks
 from gonogo.rehearse.request import RehearsalRequest
 
 
-class CountNotSaid(UserError):
+class GpuCountUnknown(UserError):
     """Nobody says how many accelerators a node has."""
 
 
-def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machine) -> Machine:
+def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, requested_machine: Machine) -> Machine:
     """The machine of a rehearsal: as stated, and where that says nothing, as the command needs it.
 
     Raises UserError where neither says how many accelerators a node has, and where the two contradict each other.
     """
     per_node = launch.processes_per_node
-    if is_unstated(per_node):
-        raise CountNotSaid(
+    if is_unspecified_count(per_node):
+        raise GpuCountUnknown(
             translated("neither the command nor --gpus says how many GPUs each node has: add --gpus 8x{name}").format(
-                name=stated.accelerator.name
+                name=requested_machine.accelerator.name
             )
         )
     asked = requested_nodes(request.gpus, request.nodes)
@@ -38,17 +44,19 @@ def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machi
                 "or the command (torchrun --nnodes, accelerate --num_machines, deepspeed --hostfile)"
             ).format(launched=launch.nodes, asked=asked)
         )
-    if stated.count == UNSTATED:
-        count = max([per_node, *(_named_devices(launch, process) for process in launch.processes[:per_node])])
-        return machine_from(request.gpus, launch.nodes, request.host_memory, count)
-    if per_node > stated.count:
+    if requested_machine.count == UNSPECIFIED_GPU_COUNT:
+        count = max(
+            [per_node, *(_devices_required_by_visible_list(launch, process) for process in launch.processes[:per_node])]
+        )
+        return parse_machine(request.gpus, launch.nodes, request.host_memory, count)
+    if per_node > requested_machine.count:
         raise UserError(
             translated(
                 "the command starts {processes} processes per node, but --gpus has {count} GPUs: start "
                 "{count}, or use --gpus {processes}x{name}"
-            ).format(processes=per_node, count=stated.count, name=stated.accelerator.name)
+            ).format(processes=per_node, count=requested_machine.count, name=requested_machine.accelerator.name)
         )
-    return machine_from(request.gpus, launch.nodes, request.host_memory, stated.count)
+    return parse_machine(request.gpus, launch.nodes, request.host_memory, requested_machine.count)
 
 
 def _environment(launch: ResolvedLaunch, process: LaunchedProcess) -> dict[str, str]:
@@ -56,7 +64,7 @@ def _environment(launch: ResolvedLaunch, process: LaunchedProcess) -> dict[str, 
     return {**kept, **process.environment}
 
 
-def _named_devices(launch: ResolvedLaunch, process: LaunchedProcess) -> int:
+def _devices_required_by_visible_list(launch: ResolvedLaunch, process: LaunchedProcess) -> int:
     """How many devices a node must have for the list of visible ones to make sense; 0 without a list."""
     environment = _environment(launch, process)
     listed = environment.get("CUDA_VISIBLE_DEVICES") or environment.get("ASCEND_RT_VISIBLE_DEVICES") or ""
@@ -64,39 +72,45 @@ def _named_devices(launch: ResolvedLaunch, process: LaunchedProcess) -> int:
     return max(numbers, default=-1) + 1
 
 
-def ranks_to_run(asked: str, launch: ResolvedLaunch, machine: Machine, *, may_be_more: bool = False) -> list[int]:
+def ranks_to_run(
+    ranks_option: str, launch: ResolvedLaunch, machine: Machine, *, program_may_start_more: bool = False
+) -> list[int]:
     """The ranks of ``auto``, ``0``, ``0,3``, ``0-3``, ``sample``, ``mesh`` or ``all``, in order.
 
-    With ``may_be_more``, those that the launch has: the program may start the others itself.
+    With ``program_may_start_more``, those that the launch has: the program may start the others itself.
 
     Where the list of visible devices is too short for the processes of a node, the first rank that finds no device is
     run besides: the others can't tell. Raises UserError for what is no rank of the launch.
     """
     world = launch.world_size
-    if asked.strip().lower() == "all":
+    if ranks_option.strip().lower() == "all":
         return list(range(world))
-    if asked == OF_A_LIFE:
-        return list(range(world)) if world <= ALL_UP_TO else [0, 1]
-    if asked == FIRST_AND_LAST:
+    if ranks_option == LIFE_DEFAULT:
+        return list(range(world)) if world <= MAX_DEFAULT_RANKS else [0, 1]
+    if ranks_option == FIRST_AND_LAST:
         return sorted({0, world - 1})
-    asked = "0" if asked.strip().lower() == AUTO else asked
-    ranks: set[int] = sample_of(launch) if is_sample(asked) else mesh_ranks(launch) if is_mesh(asked) else set()
-    for part in asked.split(",") if not ranks else ():
+    ranks_option = "0" if ranks_option.strip().lower() == AUTO else ranks_option
+    ranks: set[int] = (
+        sample_ranks(launch) if is_sample(ranks_option) else mesh_ranks(launch) if is_mesh(ranks_option) else set()
+    )
+    for part in ranks_option.split(",") if not ranks else ():
         match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
         if match is None:
             raise UserError(
-                translated("--ranks {asked}: must be auto, like 0 or 0,3, or sample, mesh or all").format(asked=asked)
+                translated("--ranks {asked}: must be auto, like 0 or 0,3, or sample, mesh or all").format(
+                    asked=ranks_option
+                )
             )
         ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-        if may_be_more:
+        if program_may_start_more:
             ranks = {rank for rank in ranks if rank < world} or {0}
         if max(ranks, default=0) >= world:
             raise UserError(
                 translated("--ranks {asked}: the command starts {world} process(es): ranks 0 to {last}").format(
-                    asked=asked, world=world, last=world - 1
+                    asked=ranks_option, world=world, last=world - 1
                 )
             )
-    surroundings = Surroundings.of(machine, None)
+    surroundings = LaunchMachine.of(machine, None)
     for process in launch.processes:
         visible = surroundings.visible_count(_environment(launch, process))
         if process.local_world_size > 1 and process.local_rank >= visible:

@@ -16,23 +16,23 @@ _SETTLES = 0.05
 """A shell holds the ends of a pipeline's pipes for a moment, until it has started all of its programs."""
 
 
-def is_read_by_a_shell(descriptor: int) -> bool:
+def is_read_by_shell(descriptor: int) -> bool:
     """Whether what this process writes to a descriptor is read by one of the shells that have started it."""
-    if not _reader_is_a_shell(descriptor):
+    if not _is_reader_shell(descriptor):
         return False
     time.sleep(_SETTLES)
-    return _reader_is_a_shell(descriptor)
+    return _is_reader_shell(descriptor)
 
 
-def _reader_is_a_shell(descriptor: int) -> bool:
-    shells = set(_shells_above(os.getpid()))
+def _is_reader_shell(descriptor: int) -> bool:
+    shells = set(_ancestor_shells(os.getpid()))
     pipe = _pipe(f"/proc/self/fd/{descriptor}")
     seen = set()
     for _ in range(_MAX_CHAIN):
         if pipe is None or pipe in seen:
             return False
         seen.add(pipe)
-        readers = [process for process in _processes() if _reads(process, pipe)]
+        readers = [process for process in _processes() if _is_reading_pipe(process, pipe)]
         if shells.intersection(readers):
             return True
         outputs = [_pipe(f"/proc/{process}/fd/1") for process in readers if process != os.getpid()]
@@ -40,9 +40,9 @@ def _reader_is_a_shell(descriptor: int) -> bool:
     return False
 
 
-def _pipe(link: str) -> str | None:
+def _pipe(fd_path: str) -> str | None:
     with contextlib.suppress(OSError):
-        target = os.readlink(link)
+        target = os.readlink(fd_path)
         if target.startswith("pipe:"):
             return target
     return None
@@ -52,12 +52,15 @@ def _processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _reads(process: int, pipe: str) -> bool:
+def _is_reading_pipe(process: int, pipe_target: str) -> bool:
     folder = f"/proc/{process}"
     with contextlib.suppress(OSError):
         for name in os.listdir(f"{folder}/fd"):
             with contextlib.suppress(OSError, ValueError):
-                if os.readlink(f"{folder}/fd/{name}") == pipe and not _flags(f"{folder}/fdinfo/{name}") & os.O_ACCMODE:
+                if (
+                    os.readlink(f"{folder}/fd/{name}") == pipe_target
+                    and not _flags(f"{folder}/fdinfo/{name}") & os.O_ACCMODE
+                ):
                     return True
     return False
 
@@ -70,7 +73,7 @@ def _flags(path: str) -> int:
     return os.O_ACCMODE
 
 
-def _shells_above(process: int) -> list[int]:
+def _ancestor_shells(process: int) -> list[int]:
     found = []
     while process > 1:
         try:

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gonogo.rehearse.launch.launch import Surroundings
+    from gonogo.rehearse.launch.launch import LaunchMachine
     from gonogo.rehearse.shell.session import ShellSession
 
 _MIB = 1 << 20
@@ -23,7 +23,7 @@ _DRIVER = "580.95.05"
 """A driver that all releases of CUDA run on, up to 13: accelerate forbids some cards peer-to-peer under old ones."""
 
 
-def answer_smi(session: ShellSession, name: str, arguments: list[str]) -> int:
+def print_smi_output(session: ShellSession, name: str, arguments: list[str]) -> int:
     """Print what the program would; 127 where the machine's accelerators have another one."""
     surroundings = session.settings.surroundings
     if (name == "npu-smi") != (surroundings.device_type == "npu"):
@@ -37,7 +37,7 @@ def answer_smi(session: ShellSession, name: str, arguments: list[str]) -> int:
     return 0
 
 
-def put_in(folder: Path, surroundings: Surroundings) -> Path:
+def put_in(folder: Path, surroundings: LaunchMachine) -> Path:
     """Make a folder for the start of PATH, whose program answers for the virtual machine; returns the folder."""
     folder.mkdir(exist_ok=True)
     name = "npu-smi" if surroundings.device_type == "npu" else "nvidia-smi"
@@ -54,7 +54,7 @@ def put_in(folder: Path, surroundings: Surroundings) -> Path:
     return folder
 
 
-def _answer(surroundings: Surroundings, name: str, arguments: list[str]) -> str | None:
+def _answer(surroundings: LaunchMachine, name: str, arguments: list[str]) -> str | None:
     return _npu_smi(surroundings, arguments) if name == "npu-smi" else _nvidia_smi(surroundings, arguments)
 
 
@@ -62,7 +62,7 @@ def _uuid(index: int) -> str:
     return f"GPU-{index:08x}-0000-0000-0000-000000000000"
 
 
-def _nvidia_smi(surroundings: Surroundings, arguments: list[str]) -> str | None:
+def _nvidia_smi(surroundings: LaunchMachine, arguments: list[str]) -> str | None:
     options = _options(arguments)
     chosen = range(surroundings.count)
     wanted = options.get("-i", options.get("--id", ""))
@@ -94,11 +94,11 @@ def _options(arguments: list[str]) -> dict[str, str]:
     return options
 
 
-def _query(surroundings: Surroundings, fields: list[str], form: list[str], rows: list[int]) -> str:
-    units = "" if "nounits" in form else " MiB"
+def _query(surroundings: LaunchMachine, fields: list[str], format_options: list[str], rows: list[int]) -> str:
+    units = "" if "nounits" in format_options else " MiB"
     total = surroundings.total_bytes // _MIB
     major, minor = surroundings.compute_capability
-    lines = [] if "noheader" in form else [", ".join(field.strip() for field in fields)]
+    lines = [] if "noheader" in format_options else [", ".join(field.strip() for field in fields)]
     for index in rows:
         known = {
             "name": surroundings.product,
@@ -110,7 +110,7 @@ def _query(surroundings: Surroundings, fields: list[str], form: list[str], rows:
             "memory.total": f"{total}{units}",
             "memory.free": f"{total}{units}",
             "memory.used": f"0{units}",
-            "utilization.gpu": "0" if "nounits" in form else "0 %",
+            "utilization.gpu": "0" if "nounits" in format_options else "0 %",
             "compute_cap": f"{major}.{minor}",
             "driver_version": _DRIVER,
         }
@@ -118,14 +118,14 @@ def _query(surroundings: Surroundings, fields: list[str], form: list[str], rows:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _table(surroundings: Surroundings, rows: list[int]) -> str:
+def _table(surroundings: LaunchMachine, rows: list[int]) -> str:
     total = surroundings.total_bytes // _MIB
     rule = "+" + "-" * 77 + "+\n"
     lines = [f"| {index:>3}  {surroundings.product:<40} {0:>8}MiB / {total:>6}MiB |\n" for index in rows]
     return rule + f"| NVIDIA-SMI{'':<66}|\n" + rule + "".join(lines) + rule
 
 
-def _npu_smi(surroundings: Surroundings, arguments: list[str]) -> str | None:
+def _npu_smi(surroundings: LaunchMachine, arguments: list[str]) -> str | None:
     if arguments[:1] != ["info"]:
         return None
     if "-l" in arguments:
@@ -137,8 +137,8 @@ def _npu_smi(surroundings: Surroundings, arguments: list[str]) -> str | None:
     return rule + "".join(lines) + rule
 
 
-def _main(known: str, name: str, arguments: list[str]) -> int:
-    surroundings: Any = SimpleNamespace(**json.loads(known))
+def _main(surroundings_json: str, name: str, arguments: list[str]) -> int:
+    surroundings: Any = SimpleNamespace(**json.loads(surroundings_json))
     text = _answer(surroundings, name, arguments)
     sys.stdout.write("" if text is None else text)
     return 0

@@ -19,12 +19,12 @@ from pathlib import Path
 from gonogo.confinement.syscall_listener import SystemCall
 from gonogo.evidence.launch.command_words import SHELLS, is_python
 from gonogo.rehearse.shell import commands
-from gonogo.rehearse.shell.session import MAX_NESTING, STAND_IN, Replaced, ShellSession, launcher_names
-from gonogo.rehearse.shell.unreached import Process, UnreachedCommands, started_at
+from gonogo.rehearse.shell.session import MAX_NESTING, STAND_IN_PATH, ReplacedProgram, ShellSession, launcher_names
+from gonogo.rehearse.shell.unreached import Process, UnreachedCommands, process_start_time
 
-_AT_CWD = 0xFFFFFF9C
-_FIRST_LINE = 512
-_STARTS_OF_A_STAND_IN = 2
+_AT_FDCWD = 0xFFFFFF9C
+_MAX_SHEBANG_BYTES = 512
+_EXECS_PER_STAND_IN = 2
 """A stand-in becomes Python, and then perhaps the program itself: these two are let through."""
 _STUB = '#!/bin/sh\nexec {words} "$@"\n'
 _OPENAT2 = 437
@@ -34,9 +34,9 @@ _RESOLVE_IN_ROOT = 0x10
 class Interception:
     """Replaces programs on behalf of one run of a script."""
 
-    def __init__(self, session: ShellSession, unreached: UnreachedCommands) -> None:
+    def __init__(self, session: ShellSession, unreached_commands: UnreachedCommands) -> None:
         self._session = session
-        self._unreached = unreached
+        self._unreached = unreached_commands
         self.has_namespaces = False
         """Whether the script has a network and terminals of its own: then it is heard who asks for another machine."""
         self.failure: str | None = None
@@ -56,7 +56,7 @@ class Interception:
             self._unreached.look(call, self._replaced)
         if call.name not in ("execve", "execveat"):
             return
-        caller = (call.pid, started_at(call.pid))
+        caller = (call.pid, process_start_time(call.pid))
         if self._let_through.get(caller, 0) > 0:
             self._let_through[caller] -= 1
             return
@@ -66,8 +66,8 @@ class Interception:
         words = call.memory.pointers(call.pid, call.arguments[at + 1])
         shown = os.fsdecode(path)
         name = os.path.basename(shown)
-        files = _FilesOf(call.pid)
-        folder = _AT_CWD if call.name == "execve" else call.arguments[0] & 0xFFFFFFFF
+        files = _ProcessFiles(call.pid)
+        folder = _AT_FDCWD if call.name == "execve" else call.arguments[0] & 0xFFFFFFFF
         first_line = files.first_line(shown, folder)
         if first_line is None:  # there is no such program: the caller looks for it elsewhere
             return
@@ -78,22 +78,22 @@ class Interception:
             self._overwrite(call, address, path, os.fsencode(self.bash))
             return
         command = [os.fsdecode(call.memory.text(call.pid, word)) for word in words]
-        left_out = self._unreached.leaves_out(command)
+        left_out = self._unreached.should_skip(command)
         if name in commands.DAEMONS:
             left_out |= not self.has_namespaces
             self.has_daemons |= self.has_namespaces
         if not (left_out or name in self._names or is_python(name) or _has_python_shebang(first_line)):
             return
-        if len(words) > 2 and command[2] == STAND_IN:
-            self._let_through[caller] = _STARTS_OF_A_STAND_IN - 1
+        if len(words) > 2 and command[2] == STAND_IN_PATH:
+            self._let_through[caller] = _EXECS_PER_STAND_IN - 1
             return
         called = command[0] if command else name
-        process = _number_inside(call.pid)
+        process = _pid_in_namespace(call.pid)
         if process is None or not self._overwrite(call, address, path, os.fsencode(self.stub)):
             return
-        self._session.record_replaced(process, Replaced(shown, called, left_out))
+        self._session.record_replaced(process, ReplacedProgram(shown, called, left_out))
         self._replaced[caller] = command
-        self._let_through[caller] = _STARTS_OF_A_STAND_IN
+        self._let_through[caller] = _EXECS_PER_STAND_IN
 
     def _overwrite(self, call: SystemCall, address: int, path: bytes, other: bytes) -> bool:
         """Put another path in the place of one; False where it is too long."""
@@ -109,7 +109,7 @@ def write_stub(path: Path, session: ShellSession) -> None:
     path.chmod(0o755)
 
 
-class _FilesOf:
+class _ProcessFiles:
     """Files as a process sees them, whatever is mounted where it runs."""
 
     def __init__(self, pid: int) -> None:
@@ -118,7 +118,7 @@ class _FilesOf:
     def first_line(self, path: str, folder: int) -> bytes | None:
         """How a file begins; None where there is no file that can be started."""
         if not path.startswith("/"):
-            base = os.readlink(f"{self._folder}/cwd" if folder == _AT_CWD else f"{self._folder}/fd/{folder}")
+            base = os.readlink(f"{self._folder}/cwd" if folder == _AT_FDCWD else f"{self._folder}/fd/{folder}")
             path = f"{base}/{path}"
         try:
             descriptor = self._opened(path)
@@ -128,7 +128,7 @@ class _FilesOf:
             state = os.fstat(descriptor)
             if not stat.S_ISREG(state.st_mode) or not state.st_mode & 0o111:
                 return None
-            return file.read(_FIRST_LINE)
+            return file.read(_MAX_SHEBANG_BYTES)
 
     def _opened(self, path: str) -> int:
         root = os.open(f"{self._folder}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -153,7 +153,7 @@ def _has_python_shebang(start: bytes) -> bool:
     return b"python" in first or rest.startswith(b"'''exec'")
 
 
-def _number_inside(pid: int) -> int | None:
+def _pid_in_namespace(pid: int) -> int | None:
     """The number that a process has in its world."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
         for line in file:

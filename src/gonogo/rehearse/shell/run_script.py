@@ -23,16 +23,16 @@ from gonogo.confinement.world import World
 from gonogo.evidence.launch.command_words import SHELLS, shortened
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.launch.launch import LaunchMachine
 from gonogo.rehearse.shell.interception import Interception, write_stub
 from gonogo.rehearse.shell.session import ScriptCommand, ShellSession
 from gonogo.rehearse.shell.unreached import UnreachedCommands
 
 # What a script still does after its first launch: the next stage, a wait, a copy of the results.
-_AFTER_LAUNCH = 10.0
+_SECONDS_AFTER_LAUNCH = 10.0
 # Programs that a script leaves behind in the background get this long to be taken down.
 _IN_BACKGROUND = 5.0
-_MAX_OUTPUT = 1 << 20
+_MAX_OUTPUT_BYTES = 1 << 20
 # In the world's root folder: no path of a program is shorter.
 _STUB, _BASH = "g", "b"
 # Folders of the training machine's own software, which another machine need not have.
@@ -76,7 +76,7 @@ def is_shell_script(path: str) -> bool:
 
 def run_script(
     words: Sequence[str],
-    surroundings: Surroundings,
+    surroundings: LaunchMachine,
     *,
     confinement: Confinement,
     environment: Mapping[str, str],
@@ -113,7 +113,7 @@ def run_script(
         unreached.begin()
         with (
             confinement.world(below=[own], prepared=prepared, on_call=interception.look) as world,
-            _Short(world, own) as short,
+            _ShortPaths(world, own) as short,
         ):
             interception.stub, interception.bash = short.stub, short.bash
             interception.has_namespaces = world.has_overlay
@@ -132,9 +132,9 @@ def run_script(
         run = ScriptRun(tuple(session.calls()), tuple(skipped), world.tree, status, output)
         if run.calls:
             return run
-        missing = [path for path in _sourced_of_the_machine(output) if path not in software]
+        missing = [path for path in _missing_sourced_files(output) if path not in software]
         if not missing or time.monotonic() > deadline:
-            raise _started_nothing(words, run, timeout)
+            raise _nothing_launched_error(words, run, timeout)
         software += missing  # with `set -e` it ended there, where the machine that trains has that file
 
 
@@ -167,19 +167,19 @@ def _check_script(words: Sequence[str], bash: str, cwd: str) -> None:
         raise UserError(translated("bash can't parse {script}: {message}").format(script=script, message=first))
 
 
-class _Short:
+class _ShortPaths:
     """The stub and bash under paths that are short enough to stand in any program's place."""
 
-    def __init__(self, world: World, own: Path) -> None:
+    def __init__(self, world: World, tree_folder: Path) -> None:
         self.stub, self.bash = f"/{_STUB}", f"/{_BASH}"
         self._outside: list[Path] = []
         if not world.has_overlay:  # then it is no root folder of its own
             stub = _new_short_file("/tmp")
-            shutil.copy(own / _STUB, stub)
+            shutil.copy(tree_folder / _STUB, stub)
             self._outside.append(stub)
-            self.stub, self.bash = str(stub), os.path.realpath(own / _BASH)
+            self.stub, self.bash = str(stub), os.path.realpath(tree_folder / _BASH)
 
-    def __enter__(self) -> _Short:
+    def __enter__(self) -> _ShortPaths:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -198,15 +198,15 @@ def _new_short_file(folder: str) -> Path:
     raise FileExistsError(folder)
 
 
-def _write_own_files(own: Path, session: ShellSession, bash: str, software: Sequence[str]) -> None:
+def _write_own_files(tree_folder: Path, session: ShellSession, bash: str, software: Sequence[str]) -> None:
     """Fill the tree that lies under the script's world: the stub, a link to bash, and missing software, empty."""
-    write_stub(own / _STUB, session)
-    (own / _BASH).symlink_to(os.path.realpath(bash))
+    write_stub(tree_folder / _STUB, session)
+    (tree_folder / _BASH).symlink_to(os.path.realpath(bash))
     for path in software:
-        (mirror_folder(own, os.path.realpath(os.path.dirname(path))) / os.path.basename(path)).touch()
+        (mirror_folder(tree_folder, os.path.realpath(os.path.dirname(path))) / os.path.basename(path)).touch()
 
 
-def _sourced_of_the_machine(output: Sequence[str]) -> list[str]:
+def _missing_sourced_files(output: Sequence[str]) -> list[str]:
     """Files of the training machine's own software that the script sources, and that are not here."""
     found = []
     for line in output:
@@ -220,7 +220,7 @@ def _run(
     world: World,
     session: ShellSession,
     interception: Interception,
-    unreached: UnreachedCommands,
+    unreached_commands: UnreachedCommands,
     words: Sequence[str],
     bash: str,
     environment: Mapping[str, str],
@@ -253,7 +253,7 @@ def _run(
                             time.sleep(0.05)
                         break
                     output += block
-                    del output[:-_MAX_OUTPUT]
+                    del output[:-_MAX_OUTPUT_BYTES]
                 now = time.monotonic()
                 if launched_at is None and session.has_launched:
                     launched_at = now
@@ -261,9 +261,9 @@ def _run(
                     ended_at = now
                 if ended_at is not None and now > ended_at + _IN_BACKGROUND:
                     break
-                if launched_at is not None and now > launched_at + _AFTER_LAUNCH:
+                if launched_at is not None and now > launched_at + _SECONDS_AFTER_LAUNCH:
                     break
-                if interception.failure is not None or unreached.has_failed:
+                if interception.failure is not None or unreached_commands.has_failed:
                     break
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -274,7 +274,7 @@ def _run(
     return status, tuple(lines[-20:])
 
 
-def _started_nothing(words: Sequence[str], run: ScriptRun, timeout: float) -> UserError:
+def _nothing_launched_error(words: Sequence[str], run: ScriptRun, timeout: float) -> UserError:
     last = "; ".join(line.strip()[:200] for line in run.output[-2:])
     said = translated(": {last}").format(last=last) if last else Text("", "")
     command = shortened(words)

@@ -19,8 +19,8 @@ from typing import Literal, TypeVar
 import msgspec
 
 from gonogo.confinement.untrusted_files import read_untrusted
-from gonogo.prepare.provided_files import ON_PATH
-from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.prepare.provided_files import PATH_VARIABLE
+from gonogo.rehearse.launch.launch import LaunchMachine
 from gonogo.rehearse.launch.launchers import all_launchers
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -30,7 +30,7 @@ MAX_NESTING = 20
 PYTHONS = ("python", "python3")
 NOT_FOUND = "BASH_FUNC_command_not_found_handle%%"
 """The function that bash calls for a command that is not there, handed to it and all that it starts."""
-STAND_IN = str(Path(__file__).with_name("stand_in.py"))
+STAND_IN_PATH = str(Path(__file__).with_name("stand_in.py"))
 _MAX_BYTES = 16 << 20
 
 
@@ -47,7 +47,7 @@ class ScriptCommand(msgspec.Struct, frozen=True):
 class StandInSettings(msgspec.Struct, frozen=True):
     """What a stand-in has to know; written once, read by each."""
 
-    surroundings: Surroundings
+    surroundings: LaunchMachine
     python: str
     written: str
     """The folder that stand-ins write to."""
@@ -55,7 +55,7 @@ class StandInSettings(msgspec.Struct, frozen=True):
     """Folders that come first on PYTHONPATH in the Python helpers of the script."""
 
 
-class Replaced(msgspec.Struct, frozen=True):
+class ReplacedProgram(msgspec.Struct, frozen=True):
     """A program that a stand-in has taken the place of."""
 
     path: str
@@ -75,7 +75,7 @@ class ShellSession:
 
     @classmethod
     def create(
-        cls, readable: Path, shared: Path, surroundings: Surroundings, python: str, packages: list[str]
+        cls, readable: Path, shared: Path, surroundings: LaunchMachine, python: str, packages: list[str]
     ) -> ShellSession:
         """Make both folders."""
         own = Path(tempfile.mkdtemp(prefix="shell-", dir=readable))
@@ -95,13 +95,13 @@ class ShellSession:
 
     def stand_in(self, *options: str) -> list[str]:
         """The command line of a stand-in, which the arguments of the program follow."""
-        return [self.settings.python, "-I", STAND_IN, str(self.readable), *options]
+        return [self.settings.python, "-I", STAND_IN_PATH, str(self.readable), *options]
 
     # -- the parent's side: what it reads may be a stranger's
 
-    def record_replaced(self, process: int, replaced: Replaced) -> None:
+    def record_replaced(self, process: int, replaced_program: ReplacedProgram) -> None:
         """Take down what a process (by its number in the world) was about to become."""
-        (self.readable / "replaced" / str(process)).write_bytes(_written(replaced))
+        (self.readable / "replaced" / str(process)).write_bytes(_written(replaced_program))
 
     def calls(self) -> list[ScriptCommand]:
         """The programs that would have been started, in order."""
@@ -135,9 +135,9 @@ class ShellSession:
 
     # -- the stand-ins' side, in the world
 
-    def replaced(self) -> Replaced:
+    def replaced(self) -> ReplacedProgram:
         """What this process was about to become."""
-        return _read((self.readable / "replaced" / str(os.getpid())).read_bytes(), Replaced)
+        return _read((self.readable / "replaced" / str(os.getpid())).read_bytes(), ReplacedProgram)
 
     def call(self, kind: Literal["launch", "program"], words: list[str]) -> None:
         """Take down a program that would have been started."""
@@ -159,7 +159,7 @@ class ShellSession:
         outer = {
             name: value
             for name, value in os.environ.items()
-            if name == ON_PATH or not (name.startswith("GONOGO_") or name in ("_", NOT_FOUND))
+            if name == PATH_VARIABLE or not (name.startswith("GONOGO_") or name in ("_", NOT_FOUND))
         }
         if "PATH" in outer:
             folders = outer["PATH"].split(os.pathsep)

@@ -17,22 +17,22 @@ if __name__ == "__main__":
     # Needed only where gonogo isn't installed in this Python; last, so that it shadows nothing.
     sys.path.append(str(Path(__file__).resolve().parents[3]))
 
-from gonogo.evidence.environment.own_package import own_command
+from gonogo.evidence.environment.own_package import own_console_script
 from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command
-from gonogo.evidence.launch.launchers import launcher_called
+from gonogo.evidence.launch.launchers import find_called_launcher
 from gonogo.rehearse.launch.launchers.captured_processes import is_python_script
 from gonogo.rehearse.shell import commands
-from gonogo.rehearse.shell.consumers import is_read_by_a_shell
-from gonogo.rehearse.shell.session import Replaced, ShellSession
+from gonogo.rehearse.shell.consumers import is_read_by_shell
+from gonogo.rehearse.shell.session import ReplacedProgram, ShellSession
 
 
 class StandIn:
     """Stands in for one program."""
 
-    def __init__(self, session: ShellSession, replaced: Replaced) -> None:
+    def __init__(self, session: ShellSession, replaced_program: ReplacedProgram) -> None:
         self._session = session
-        self._path = os.path.abspath(replaced.path)
-        self._left_out = replaced.left_out
+        self._path = os.path.abspath(replaced_program.path)
+        self._left_out = replaced_program.left_out
 
     def answer(self, words: list[str]) -> int:
         """Stand in for ``words``; the exit status. May become another program."""
@@ -41,27 +41,27 @@ class StandIn:
         if self._left_out:
             session.skip(words)
             return 0
-        if launcher_called(words) is not None:
+        if find_called_launcher(words) is not None:
             return self._record("launch", words)
         if is_python(name):
             return self._python(words)
         if name in SHELLS:
             self._become(words)
         if name in commands.DEVICES:
-            from gonogo.rehearse.shell.devices import answer_smi
+            from gonogo.rehearse.shell.devices import print_smi_output
 
-            return answer_smi(session, name, words[1:])
-        if name in commands.PASSED_THROUGH:
-            return self._pass_through(words)
+            return print_smi_output(session, name, words[1:])
+        if name in commands.WRAPPER_COMMANDS:
+            return self._run_wrapped_command(words)
         if name in commands.SLEEPS:
             return 0
-        if name in commands.INSPECTED_FIRST:
+        if name in commands.ARGUMENT_DEPENDENT_COMMANDS:
             return self._ask(name, words)
         if name in commands.SKIPPED:
             session.skip(words)
             return 0
         if is_python_script(self._path):
-            return self._python_script(words)
+            return self._run_python_script(words)
         self._become(words, self._path)
 
     def _record(self, kind: Literal["launch", "program"], words: list[str]) -> int:
@@ -82,7 +82,7 @@ class StandIn:
             self._become(words, real)
         if command.kind == "module" and command.target == "pip":
             return self._ask("pip", ["pip", *command.arguments])
-        if command.kind in ("code", "stdin") or (command.kind == "script" and is_read_by_a_shell(1)):
+        if command.kind in ("code", "stdin") or (command.kind == "script" and is_read_by_shell(1)):
             self._help(command.kind, "-" if command.kind == "stdin" else command.target, list(command.arguments))
         return self._record("program", words)
 
@@ -97,25 +97,25 @@ class StandIn:
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         os.execv(line[0], line)
 
-    def _python_script(self, words: list[str]) -> int:
+    def _run_python_script(self, words: list[str]) -> int:
         """A file that its first line hands to Python: the project's program, or a command of an installed package."""
-        if is_read_by_a_shell(1):
+        if is_read_by_shell(1):
             self._become(words, self._path)  # such as `conda shell.posix activate`: the script acts on its answer
         beside = os.sep in words[0] and not _is_installed(self._path)
-        if beside or own_command(os.path.basename(words[0]), Path.cwd()) is not None:
+        if beside or own_console_script(os.path.basename(words[0]), Path.cwd()) is not None:
             return self._record("program", words if beside else [self._path, *words[1:]])
         self._session.skip(words)
         return 0
 
-    def _pass_through(self, words: list[str]) -> int:
+    def _run_wrapped_command(self, words: list[str]) -> int:
         """``srun … torchrun …``: the command among the arguments is taken for the whole."""
         for index, word in enumerate(words[1:], 1):
             name = os.path.basename(word)
-            if launcher_called(words[index:]) is not None or is_python(name) or name in SHELLS:
+            if find_called_launcher(words[index:]) is not None or is_python(name) or name in SHELLS:
                 self._session.skip(words[:index])
                 self._path = os.path.abspath(word) if os.sep in word else name
                 return self.answer(words[index:])
-        if is_read_by_a_shell(1) and os.path.exists(self._path):
+        if is_read_by_shell(1) and os.path.exists(self._path):
             self._become(words, self._path)
         self._session.skip(words)
         return 0
@@ -125,12 +125,13 @@ class StandIn:
         arguments = words[1:]
         if name == "git":
             first = next((word for word in arguments if not word.startswith("-")), "")
-            harmless = first not in commands.GIT_REACHES_OUT
+            harmless = first not in commands.GIT_NETWORK_SUBCOMMANDS
         elif name in ("pip", "pip3"):
-            harmless = bool(arguments) and arguments[0] in commands.PIP_READS
+            harmless = bool(arguments) and arguments[0] in commands.PIP_READ_ONLY_SUBCOMMANDS
         elif name == "tail":
             harmless = not any(
-                word in ("-F", "--retry") or word.startswith("--follow") or _has_letter(word, "f") for word in arguments
+                word in ("-F", "--retry") or word.startswith("--follow") or _has_short_option(word, "f")
+                for word in arguments
             )
         else:
             harmless = not any(":" in word for word in arguments if not word.startswith("-"))
@@ -143,7 +144,7 @@ class StandIn:
         self._become(words, self._path)
 
 
-def _has_letter(word: str, letter: str) -> bool:
+def _has_short_option(word: str, letter: str) -> bool:
     return word.startswith("-") and not word.startswith("--") and letter in word[1:] and not word[1:].isdigit()
 
 
@@ -156,9 +157,9 @@ def _is_installed(path: str) -> bool:
 def _missing(session: ShellSession, words: list[str]) -> int:
     """A command that this machine does not have: the one that trains may."""
     name = words[0]
-    known = launcher_called(words) is not None or is_python(name) or name in commands.REPLACED
+    known = find_called_launcher(words) is not None or is_python(name) or name in commands.REPLACED
     if known:
-        return StandIn(session, Replaced(name, name)).answer(words)
+        return StandIn(session, ReplacedProgram(name, name)).answer(words)
     session.skip(words)
     return 0
 

@@ -20,10 +20,10 @@ from gonogo.evidence.launch.command_words import SHELLS
 
 Process = tuple[int, str]
 """A process by its number and its start, for numbers come again."""
-_DNS = 53
+_DNS_PORT = 53
 _PATIENCE = 10.0
 """Who has found no way for so long, and still tries, would try on."""
-_ONE_BY_ONE = 2
+_MAX_FAILURES_PER_PROGRAM = 2
 """So many commands of a program are left out one by one; then all of them are, unless another has succeeded."""
 
 _NUMBER = re.compile(r"(?<![\d.])\d{3,}(?![\d.])")
@@ -51,28 +51,28 @@ class UnreachedCommands:
         for process, (words, since) in list(self._trying.items()):
             if now > since + _PATIENCE:
                 del self._trying[process]
-                if started_at(process[0]) == process[1]:
+                if process_start_time(process[0]) == process[1]:
                     self._fail(words)
         return self._failed
 
-    def leaves_out(self, words: Sequence[str]) -> bool:
+    def should_skip(self, words: Sequence[str]) -> bool:
         """Whether a command is one of those that failed."""
         name = os.path.basename(words[0]) if words else ""
         return _without_numbers(words) in self._commands or (
-            self._programs[name] >= _ONE_BY_ONE and name not in self._succeeded
+            self._programs[name] >= _MAX_FAILURES_PER_PROGRAM and name not in self._succeeded
         )
 
-    def look(self, call: SystemCall, replaced: Mapping[Process, Sequence[str]]) -> None:
-        """Look at a call of ``connect`` or ``exit_group``. ``replaced``: what processes were to become."""
+    def look(self, call: SystemCall, replaced_commands: Mapping[Process, Sequence[str]]) -> None:
+        """Look at a call of ``connect`` or ``exit_group``. ``replaced_commands``: what processes were to become."""
         if call.name == "connect":
-            if _leads_out(call.memory(call.pid, call.arguments[1], call.arguments[2] & 0xFF)):
-                process = _started_by_a_shell(_process_of(call.pid))
+            if _is_remote_address(call.memory(call.pid, call.arguments[1], call.arguments[2] & 0xFF)):
+                process = _shell_child_of(_process_of(call.pid))
                 if process is not None:
-                    words = replaced.get(process) or command_line(process[0])
+                    words = replaced_commands.get(process) or command_line(process[0])
                     self._trying.setdefault(process, (tuple(words), time.monotonic()))
             return
         number = _process_of(call.pid)
-        words, _ = self._trying.pop((number, started_at(number)), ((), 0.0))
+        words, _ = self._trying.pop((number, process_start_time(number)), ((), 0.0))
         if call.arguments[0] & 0xFF == 0:
             own = words or command_line(number)
             self._succeeded.update(os.path.basename(word) for word in own[:1])
@@ -92,9 +92,9 @@ def _without_numbers(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(_NUMBER.sub("#", word) for word in words)
 
 
-def started_at(process: int) -> str:
+def process_start_time(process: int) -> str:
     """When a process was started, in the kernel's ticks."""
-    return next(iter(_state_of(process)[19:20]), "")
+    return next(iter(_read_stat(process)[19:20]), "")
 
 
 def command_line(process: int) -> tuple[str, ...]:
@@ -104,12 +104,12 @@ def command_line(process: int) -> tuple[str, ...]:
     return ()
 
 
-def _leads_out(address: bytes) -> bool:
+def _is_remote_address(address: bytes) -> bool:
     """Whether a socket's address is of another machine, or of a server of names."""
     family = int.from_bytes(address[:2], sys.byteorder)
     if family not in (socket.AF_INET, socket.AF_INET6):
         return False
-    if int.from_bytes(address[2:4], "big") == _DNS:
+    if int.from_bytes(address[2:4], "big") == _DNS_PORT:
         return True
     host = socket.inet_ntop(family, address[4:8] if family == socket.AF_INET else address[8:24])
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as own:
@@ -118,10 +118,10 @@ def _leads_out(address: bytes) -> bool:
     return True
 
 
-def _started_by_a_shell(process: int) -> Process | None:
+def _shell_child_of(process: int) -> Process | None:
     """The process, or the one above it, that a shell has started; None where it is a shell itself."""
     while process > 1:
-        state = _state_of(process)
+        state = _read_stat(process)
         if len(state) < 20:
             return None
         parent = int(state[1])
@@ -147,7 +147,7 @@ def _process_of(thread: int) -> int:
     return thread
 
 
-def _state_of(process: int) -> list[str]:
+def _read_stat(process: int) -> list[str]:
     """The fields of ``/proc/PROCESS/stat`` behind the name: its state, its parent, …, at 19 its start."""
     with contextlib.suppress(OSError), open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
         return file.read().rpartition(")")[2].split()

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding.divergence import ENGINE_MADE, ENGINE_STEPPED
-from gonogo.rehearse.ranks.call_log import CallLog, Logged
+from gonogo.finding.divergence import ENGINE_CONSTRUCTION, ENGINE_GENERATION
+from gonogo.rehearse.ranks.call_log import CallLog, LoggedCall
 
 VERSION = "2.10"
 PREFIX = "nccl_trace_rank_"
@@ -41,14 +41,14 @@ _NAMES = {
     "scatter_object_list": "broadcast",
     "new_group": "split",
     # The ranks of a rollout engine agree on the smallest cache, and reduce in every layer.
-    ENGINE_MADE: "all_reduce",
-    ENGINE_STEPPED: "all_reduce",
+    ENGINE_CONSTRUCTION: "all_reduce",
+    ENGINE_GENERATION: "all_reduce",
 }
 """gonogo's names of collectives, and the Flight Recorder's."""
-_GROWS = frozenset({"allgather", "allgather_base", "allgather_coalesced", "allgather_into_tensor_coalesced"})
+_ALL_GATHERS = frozenset({"allgather", "allgather_base", "allgather_coalesced", "allgather_into_tensor_coalesced"})
 """Their sizes are known as those of the output."""
-_SHRINKS = frozenset({"reduce_scatter", "reduce_scatter_base", "reduce_scatter_tensor_coalesced"})
-_GATHERS_OBJECTS = frozenset({"all_gather_object", "gather_object"})
+_REDUCE_SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_base", "reduce_scatter_tensor_coalesced"})
+_OBJECT_GATHERS = frozenset({"all_gather_object", "gather_object"})
 _ONE_TENSOR = frozenset({"allgather", "reduce_scatter", "alltoall"})
 """They take or give a list of tensors, which the recorder counts as one."""
 _DTYPES = {
@@ -96,16 +96,16 @@ def _dump(log: CallLog, rank: int, names: dict[str, str], library: str) -> dict[
 
 def _entry(
     number: int,
-    logged: Logged,
+    logged_call: LoggedCall,
     log: CallLog,
     rank: int,
     names: dict[str, str],
     library: str,
     frames: dict[int, list[dict[str, Any]]],
 ) -> dict[str, Any]:
-    call, members = logged.call, log.groups[logged.call.group]
+    call, members = logged_call.call, log.groups[logged_call.call.group]
     alike = log.alike.get(call.group, 0)
-    state = "completed" if logged.number < alike else "started" if logged.number == alike else "scheduled"
+    state = "completed" if logged_call.number < alike else "started" if logged_call.number == alike else "scheduled"
     if call.site not in frames:
         site = log.sites.get((rank, call.site))
         stack = reversed(site.frames) if site is not None else ()
@@ -118,18 +118,18 @@ def _entry(
         "record_id": number,
         "pg_id": int(names[call.group]),
         "process_group": (names[call.group], _describe_group(call.group)),
-        "collective_seq_id": logged.number + 1,
-        "p2p_seq_id": logged.number + 1 if passes else 0,
+        "collective_seq_id": logged_call.number + 1,
+        "p2p_seq_id": logged_call.number + 1 if passes else 0,
         "op_id": number + 1,
         "profiling_name": f"{library}:{name}",
-        "time_created_ns": logged.heard_ns,
+        "time_created_ns": logged_call.heard_ns,
         "input_sizes": sent,
         "input_dtypes": [dtype] * len(sent),
         "output_sizes": got,
         "output_dtypes": [dtype] * len(got),
         "state": state,
-        "time_discovered_started_ns": None if state == "scheduled" else logged.heard_ns,
-        "time_discovered_completed_ns": logged.heard_ns if state == "completed" else None,
+        "time_discovered_started_ns": None if state == "scheduled" else logged_call.heard_ns,
+        "time_discovered_completed_ns": logged_call.heard_ns if state == "completed" else None,
         "retired": state == "completed",
         "timeout_ms": 600000,
         "is_p2p": passes,
@@ -142,7 +142,7 @@ def _sizes(operator: str, sizes: tuple[int, ...], ranks: int) -> tuple[list[list
     if operator == "new_group":
         return [list(sizes)], [list(sizes)]
     if not sizes:
-        return [[1]], [[ranks if operator in _GATHERS_OBJECTS else 1]]
+        return [[1]], [[ranks if operator in _OBJECT_GATHERS else 1]]
     if operator in _ONE_TENSOR:
         sizes = (sum(sizes),)
     whole = [[size] for size in sizes]
@@ -152,9 +152,9 @@ def _sizes(operator: str, sizes: tuple[int, ...], ranks: int) -> tuple[list[list
         return times, whole
     if operator == "gather":
         return whole, times
-    if operator in _GROWS:
+    if operator in _ALL_GATHERS:
         return parts, whole
-    return whole, parts if operator in _SHRINKS else whole
+    return whole, parts if operator in _REDUCE_SCATTERS else whole
 
 
 def _name(operator: str, sizes: tuple[int, ...], ranks: int) -> str:

@@ -12,13 +12,13 @@ from typing import IO, Any
 
 from gonogo.evidence.rehearsal.trace import ACTIONS, DeviceEvents, RankTrace
 
-_LAST_PROTOCOL = 4
+_PICKLE_PROTOCOL = 4
 Frames = list[dict[str, Any]]
 
 
 def write(file: IO[bytes], traces: Mapping[int, RankTrace], world_size: int) -> None:
     """Write the snapshot: its devices are the ranks' accelerators, by number of the rank."""
-    pickle.dump(snapshot(traces, world_size), file, protocol=_LAST_PROTOCOL)
+    pickle.dump(snapshot(traces, world_size), file, protocol=_PICKLE_PROTOCOL)
 
 
 def snapshot(traces: Mapping[int, RankTrace], world_size: int) -> dict[str, Any]:
@@ -57,14 +57,14 @@ def _events(device: DeviceEvents, stacks: list[Frames], events: list[dict[str, A
     return {address: frames for address, (frames, _) in held.items()}
 
 
-def _segment(number: int, segment: Any, held: Mapping[int, Frames]) -> dict[str, Any]:
+def _segment(number: int, segment: Any, allocation_frames: Mapping[int, Frames]) -> dict[str, Any]:
     blocks = [
         {
             "address": block.address,
             "size": block.size,
             "requested_size": block.requested,
             "state": "active_allocated" if block.live else "inactive",
-            "frames": held.get(block.address, []) if block.live else [],
+            "frames": allocation_frames.get(block.address, []) if block.live else [],
         }
         for block in segment.blocks
     ]

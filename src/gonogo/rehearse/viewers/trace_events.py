@@ -14,8 +14,8 @@ import msgspec
 
 from gonogo.evidence.rehearsal.trace import ACTIONS, TRACKS, DeviceEvents, RankTrace
 
-_FAST = 3
-_A_PIECE = 4096
+_COMPRESSION_LEVEL = 3
+_EVENTS_PER_CHUNK = 4096
 _APART = 32
 """So many operators have one point of the memory counter: the highest of them."""
 _FIRST_THREAD = 1
@@ -23,10 +23,10 @@ _FIRST_THREAD = 1
 _encode = msgspec.json.encode
 
 
-def write(file: IO[bytes], traces: Mapping[int, RankTrace], compressed: bool) -> None:
+def write(file: IO[bytes], traces: Mapping[int, RankTrace], compress: bool) -> None:
     """Write the trace of the ranks, a piece at a time."""
-    if compressed:
-        with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_FAST, mtime=0) as packed:
+    if compress:
+        with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_COMPRESSION_LEVEL, mtime=0) as packed:
             _write(packed, traces)
     else:
         _write(file, traces)
@@ -40,7 +40,7 @@ def _write(file: IO[bytes] | gzip.GzipFile, traces: Mapping[int, RankTrace]) -> 
     for trace in traces.values():
         for event in _events(trace):
             pieces.append(event)
-            if len(pieces) >= _A_PIECE:
+            if len(pieces) >= _EVENTS_PER_CHUNK:
                 file.write((("" if first else ",\n") + ",\n".join(pieces)).encode())
                 pieces, first = [], False
     file.write((("" if first or not pieces else ",\n") + ",\n".join(pieces)).encode())
@@ -50,11 +50,11 @@ def _write(file: IO[bytes] | gzip.GzipFile, traces: Mapping[int, RankTrace]) -> 
 def _events(trace: RankTrace) -> Iterator[str]:
     """Each event as JSON."""
     process = trace.rank
-    yield _meta(process, _FIRST_THREAD, "process_name", {"name": f"rank {process}"})
-    yield _meta(process, _FIRST_THREAD, "process_sort_index", {"sort_index": process})
+    yield _metadata_event(process, _FIRST_THREAD, "process_name", {"name": f"rank {process}"})
+    yield _metadata_event(process, _FIRST_THREAD, "process_sort_index", {"sort_index": process})
     for thread, name in enumerate(TRACKS, _FIRST_THREAD):
-        yield _meta(process, thread, "thread_name", {"name": name})
-        yield _meta(process, thread, "thread_sort_index", {"sort_index": thread})
+        yield _metadata_event(process, thread, "thread_name", {"name": name})
+        yield _metadata_event(process, thread, "thread_sort_index", {"sort_index": thread})
     names = [_encode(name).decode() for name in trace.names]
     details = [f',"args":{_encode(detail).decode()}' for detail in trace.details]
     for track, begin, end, number, detail in trace.spans():
@@ -68,7 +68,7 @@ def _events(trace: RankTrace) -> Iterator[str]:
         yield from _counters(process, device)
 
 
-def _meta(process: int, thread: int, name: str, args: dict[str, object]) -> str:
+def _metadata_event(process: int, thread: int, name: str, args: dict[str, object]) -> str:
     return _encode({"ph": "M", "pid": process, "tid": thread, "name": name, "args": args}).decode()
 
 
@@ -93,8 +93,8 @@ def _counters(process: int, device: DeviceEvents) -> Iterator[str]:
     yield _counter(process, name, highest)
 
 
-def _counter(process: int, name: str, at: tuple[int, int, int]) -> str:
-    clock, allocated, reserved = at
+def _counter(process: int, name: str, moment: tuple[int, int, int]) -> str:
+    clock, allocated, reserved = moment
     return (
         f'{{"ph":"C","pid":{process},"ts":{clock},"name":{name},'
         f'"args":{{"allocated":{allocated},"reserved":{reserved}}}}}'

@@ -23,7 +23,7 @@ from gonogo.rehearse.viewers import flight_recorder, memory_viz, trace_events
 from gonogo.rehearse.workers.workers import Assignment
 
 Write = Callable[[IO[bytes]], None]
-_MAX_TRACE = 2 << 30
+_MAX_TRACE_BYTES = 2 << 30
 
 
 def write_viewer_files(
@@ -49,7 +49,7 @@ def _traces(assignments: Sequence[Assignment]) -> Iterator[tuple[int, RankTrace]
     decode = msgspec.msgpack.Decoder(RankTrace).decode
     for assignment in assignments:
         with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeError):
-            yield assignment.plan.rank, decode(read_untrusted(assignment.plan.trace, _MAX_TRACE) or b"")
+            yield assignment.plan.rank, decode(read_untrusted(assignment.plan.trace, _MAX_TRACE_BYTES) or b"")
 
 
 def _file(option: str, path: Path, write: Write) -> None:
@@ -59,7 +59,7 @@ def _file(option: str, path: Path, write: Write) -> None:
         try:
             with os.fdopen(descriptor, "wb") as file:
                 write(file)
-            _as_new(temporary, 0o666)
+            _chmod_with_umask(temporary, 0o666)
             os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -76,7 +76,7 @@ def _folder(option: str, path: Path, dumps: Iterator[tuple[str, bytes]]) -> None
         try:
             for name, data in dumps:
                 Path(temporary, name).write_bytes(data)
-            _as_new(temporary, 0o777)
+            _chmod_with_umask(temporary, 0o777)
             os.replace(temporary, path)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -84,7 +84,7 @@ def _folder(option: str, path: Path, dumps: Iterator[tuple[str, bytes]]) -> None
         raise refused(option, path, error) from None
 
 
-def _as_new(path: str, mode: int) -> None:
+def _chmod_with_umask(path: str, mode: int) -> None:
     mask = os.umask(0)
     os.umask(mask)
     os.chmod(path, mode & ~mask)

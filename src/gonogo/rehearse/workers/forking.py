@@ -19,9 +19,9 @@ import msgspec
 
 from gonogo.confinement.world import World
 from gonogo.rehearse.launch.python_start import python_module
-from gonogo.virtual.protocol.plan import LINE_TO_EXCHANGE
+from gonogo.virtual.protocol.plan import EXCHANGE_DESCRIPTOR
 
-_MAX_PACKET = 8192
+_MAX_PACKET_BYTES = 8192
 _RANK_VARIABLES = frozenset(
     {
         "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "ROLE_RANK", "LOCAL_WORLD_SIZE", "CROSS_RANK", "LOCAL_SIZE",
@@ -68,7 +68,7 @@ class ConfinedProcess:
         """Start it as a process that imports everything itself."""
         self._server = None
         start = self._start
-        lines = {} if start.line is None else {start.line: LINE_TO_EXCHANGE}
+        lines = {} if start.line is None else {start.line: EXCHANGE_DESCRIPTOR}
         self._popen = subprocess.Popen(
             start.world.command(start.command, descriptors=lines),
             env=start.world.environment(start.environment),
@@ -86,7 +86,7 @@ class ConfinedProcess:
         self._pid = pid
         os.close(self._write)
 
-    def has_ended(self, status: int) -> None:
+    def set_exit_status(self, status: int) -> None:
         """The server has seen it end."""
         self._ended = status
 
@@ -210,17 +210,17 @@ class ForkServer:
         while select.select([self._channel], [], [], timeout)[0]:
             timeout = 0
             try:
-                packet = self._channel.recv(_MAX_PACKET)
+                packet = self._channel.recv(_MAX_PACKET_BYTES)
             except OSError:
                 packet = b""
             if not packet:
-                self._all_gone()
+                self._handle_server_exit()
                 return
             what, pid, rest = packet.decode().split(" ", 2)
             if what == "ended":
                 process = self._forked.pop(int(pid), None)
                 if process is not None:
-                    process.has_ended(int(rest))
+                    process.set_exit_status(int(rest))
                 continue
             process = self._asked.pop(rest, None)
             if process is None:
@@ -229,11 +229,11 @@ class ForkServer:
             self._forked[int(pid)] = process
             process.forked(int(pid))
 
-    def _all_gone(self) -> None:
+    def _handle_server_exit(self) -> None:
         """The server has ended: its workers with it; those that it was to fork are started without it."""
         self._gone = True
         for process in self._forked.values():
-            process.has_ended(-signal.SIGKILL)
+            process.set_exit_status(-signal.SIGKILL)
         asked, self._asked = list(self._asked.values()), {}
         for process in asked:
             process.spawn()

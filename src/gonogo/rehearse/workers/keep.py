@@ -22,11 +22,11 @@ from gonogo.rehearse.workers.workers import Assignment
 _MAX_TEXT = 16 << 20
 """Bytes of the largest file in which what has the format of a secret is looked for, besides the secrets themselves."""
 _BLOCK = 4 << 20
-_OVERLAP = 128 << 10
+_CHUNK_OVERLAP_BYTES = 128 << 10
 """The kernel takes no longer variable: none is missed that lies across two blocks."""
 
 
-def check_keep(folder: Path | None) -> None:
+def check_keep_folder(folder: Path | None) -> None:
     """Raise UserError for a folder that holds something already, or is none."""
     if folder is None or not exists(folder):
         return
@@ -53,12 +53,12 @@ def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[As
                     _copy(assignment.folder / name, own / name, redactor)
         worlds = {assignment.world.tree: None for assignment in assignments if assignment.world is not None}
         for tree in worlds:
-            _keep_changes(tree, folder / "changed", redactor)
+            _copy_changes(tree, folder / "changed", redactor)
     except OSError as error:
         raise UserError(translated("--keep {folder}: {why}").format(folder=folder, why=error.strerror)) from None
 
 
-def _keep_changes(tree: Path, target: Path, redactor: Redactor) -> None:
+def _copy_changes(tree: Path, target: Path, redactor: Redactor) -> None:
     """Copy what a world's programs wrote: files with their holes, and links."""
     gone = []
     for folder, names, files in os.walk(tree):
@@ -98,7 +98,7 @@ def _mask(path: Path, redactor: Redactor) -> None:
             return
         for start, end in data_in(file.fileno(), size):
             for at in range(start, end, _BLOCK):
-                data = os.pread(file.fileno(), min(_BLOCK + _OVERLAP, end - at), at)
+                data = os.pread(file.fileno(), min(_BLOCK + _CHUNK_OVERLAP_BYTES, end - at), at)
                 masked = redactor.data(data, formats=False)
                 if masked != data:
                     os.pwrite(file.fileno(), masked, at)

@@ -16,7 +16,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.install import install_hint
 from gonogo.rehearse.workers.ray_pool import RayPool
 
-_REACHED_WITHIN = 5.0
+_CONNECT_TIMEOUT_SECONDS = 5.0
 
 
 @contextlib.contextmanager
@@ -65,15 +65,15 @@ def _check_reached(address: str) -> None:
             ).format(address=address)
         )
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACHED_WITHIN).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise _unreachable(address, getattr(error, "strerror", None) or str(error)) from None
 
 
-def _unreachable(address: str, why: str) -> UserError:
+def _unreachable(address: str, reason: str) -> UserError:
     return UserError(
         translated(
             "--ray {address}: can't connect to a Ray cluster ({why}): start one with ray start --head, or "
             "use the address that it printed"
-        ).format(address=address, why=why)
+        ).format(address=address, why=reason)
     )

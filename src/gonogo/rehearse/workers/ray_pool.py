@@ -24,18 +24,18 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.progress import RankStatus, ended_status
 from gonogo.rehearse.workers.pool import NodeLost, OnRanks
 from gonogo.rehearse.workers.ray_rank import run_rank
-from gonogo.rehearse.workers.ray_shipment import Returned, pack
-from gonogo.rehearse.workers.workers import Assignment, not_started
+from gonogo.rehearse.workers.ray_shipment import RankResult, pack
+from gonogo.rehearse.workers.workers import Assignment, record_without_worker
 from gonogo.virtual.protocol.plan import Progress
 
-TIMES_AGAIN = 2
+MAX_NODE_RETRIES = 2
 """How often the ranks of a lost node are run again."""
-_POLL = 0.3
+_POLL_SECONDS = 0.3
 # Ray notices a node that does not answer after fifteen seconds; until then it would send tasks there.
-_UNTIL_NOTICED = 45.0
+_NODE_LOSS_TIMEOUT_SECONDS = 45.0
 # A worker told to end has five seconds to write its record, and Ray some to bring it here.
 _EXIT_SECONDS = 20.0
-_TELLS_A_SECOND = 400
+_MAX_UPDATES_PER_SECOND = 400
 
 
 class RayPool:
@@ -53,7 +53,7 @@ class RayPool:
 
     def run(self, assignments: Sequence[Assignment], deadline: float, on_progress: OnRanks) -> list[RankRecord]:
         """As ``run_workers``; a rank whose node is lost is run again, or the record says what happened."""
-        running = _Run(self._ray, self._lost, assignments, on_progress)
+        running = _PoolRun(self._ray, self._lost, assignments, on_progress)
         try:
             running.until(deadline)
         except KeyboardInterrupt:
@@ -63,21 +63,21 @@ class RayPool:
         return running.records()
 
 
-class _Run:
+class _PoolRun:
     """One :meth:`RayPool.run`."""
 
-    def __init__(self, ray: Any, lost: tuple[Any, ...], assignments: Sequence[Assignment], on_progress: OnRanks):
+    def __init__(self, ray: Any, lost_errors: tuple[Any, ...], assignments: Sequence[Assignment], on_progress: OnRanks):
         self._ray = ray
-        self._lost_errors = lost
+        self._lost_errors = lost_errors
         self._assignments = assignments
         self._on_progress = on_progress
         self._together = any(assignment.plan.exchange is not None for assignment in assignments)
-        self._share = _share(ray, len(assignments)) if self._together else 1.0
-        self._between = max(0.5, len(assignments) / _TELLS_A_SECOND)
+        self._cpu_fraction_per_rank = _cpu_fraction_per_rank(ray, len(assignments)) if self._together else 1.0
+        self._between = max(0.5, len(assignments) / _MAX_UPDATES_PER_SECOND)
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
-        self._board = ray.remote(_Board).options(num_cpus=0, scheduling_strategy=here).remote()
+        self._board = ray.remote(_ProgressActor).options(num_cpus=0, scheduling_strategy=here).remote()
         self._records: dict[int, RankRecord] = {}
         self._progress: dict[int, Progress | None] = {}
         self._times: dict[int, int] = {}
@@ -85,7 +85,9 @@ class _Run:
         self._running: dict[Any, Assignment] = {self._start(assignment): assignment for assignment in assignments}
 
     def _start(self, assignment: Assignment) -> Any:
-        task = self._ray.remote(_rank).options(num_cpus=self._share, max_retries=0, scheduling_strategy="SPREAD")
+        task = self._ray.remote(_rank).options(
+            num_cpus=self._cpu_fraction_per_rank, max_retries=0, scheduling_strategy="SPREAD"
+        )
         return task.remote(msgspec.msgpack.encode(pack(assignment)), assignment.plan.rank, self._board, self._between)
 
     def until(self, deadline: float) -> None:
@@ -108,7 +110,7 @@ class _Run:
                 heard = set(self._progress)
                 if all(assignment.plan.rank not in heard for assignment in self._running.values()):
                     break  # those that are left have never started
-                self._step(again=False)
+                self._step(may_retry=False)
         for reference, assignment in self._running.items():
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.cancel(reference, force=True)
@@ -127,16 +129,16 @@ class _Run:
         """A record for each assignment, in their order."""
         return [self._records[assignment.plan.rank] for assignment in self._assignments]
 
-    def _step(self, again: bool = True) -> None:
-        ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=_POLL)
+    def _step(self, may_retry: bool = True) -> None:
+        ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=_POLL_SECONDS)
         for reference in ready:
             assignment = self._running.pop(reference)
             try:
-                returned = msgspec.msgpack.decode(self._ray.get(reference), type=Returned)
+                returned = msgspec.msgpack.decode(self._ray.get(reference), type=RankResult)
             except self._lost_errors as error:
-                self._node_is_lost(assignment, error, again)
+                self._handle_lost_node(assignment, error, may_retry)
             except self._ray.exceptions.RayTaskError as error:
-                _say_if_gonogo_is_missing(error)
+                _raise_if_gonogo_missing(error)
                 raise
             else:
                 self._records[assignment.plan.rank] = _receive_record(assignment, returned)
@@ -145,39 +147,39 @@ class _Run:
             self._progress[rank] = msgspec.json.decode(line, type=Progress) if line else None
         self._on_progress(self._statuses())
 
-    def _node_is_lost(self, assignment: Assignment, error: BaseException, again: bool) -> None:
+    def _handle_lost_node(self, assignment: Assignment, error: BaseException, may_retry: bool) -> None:
         rank = assignment.plan.rank
         self._node_lost = True
         how = f"its Ray node was lost: {str(error).strip().partition(chr(10))[0]}"
         times = self._times[rank] = self._times.get(rank, 0) + 1
-        if again and isinstance(error, self._ray.exceptions.NodeDiedError):
-            self._wait_until_noticed(rank)
-        if again and not self._together and times <= TIMES_AGAIN:
+        if may_retry and isinstance(error, self._ray.exceptions.NodeDiedError):
+            self._wait_for_node_removal(rank)
+        if may_retry and not self._together and times <= MAX_NODE_RETRIES:
             self._running[self._start(assignment)] = assignment
             return
         if times > 1:
             how += f" (it was tried {times} times)"
         self._records[rank] = self._silent(assignment, "killed", how)
 
-    def _wait_until_noticed(self, rank: int) -> None:
+    def _wait_for_node_removal(self, rank: int) -> None:
         """Until Ray knows that the rank's node is gone."""
-        until = time.monotonic() + _UNTIL_NOTICED
+        until = time.monotonic() + _NODE_LOSS_TIMEOUT_SECONDS
         place = self._ray.get(self._board.place.remote(rank))
         while time.monotonic() < until and any(node["Alive"] and node["NodeID"] == place for node in self._ray.nodes()):
-            time.sleep(_POLL)
+            time.sleep(_POLL_SECONDS)
 
-    def _silent(self, assignment: Assignment, outcome: Outcome, how: str) -> RankRecord:
+    def _silent(self, assignment: Assignment, outcome: Outcome, exit_description: str) -> RankRecord:
         """The record of a rank from which none came."""
         plan = assignment.plan
-        record = not_started(plan, outcome)
+        record = record_without_worker(plan, outcome)
         if plan.rank in self._progress:
             doing = self._progress[plan.rank]
-            record.events = [f"the worker wrote no record: {how}"]
+            record.events = [f"the worker wrote no record: {exit_description}"]
             if doing is not None:
                 record.steps, record.operators = doing.step, doing.operators
                 record.last_activity = f"{doing.phase}, step {doing.step}, {doing.activity}"
         elif outcome == "killed":
-            record.events = [f"the worker wrote no record: {how}"]
+            record.events = [f"the worker wrote no record: {exit_description}"]
         return record
 
     def _statuses(self) -> tuple[RankStatus, ...]:
@@ -193,7 +195,7 @@ class _Run:
         return tuple(statuses)
 
 
-class _Board:
+class _ProgressActor:
     """An actor: what the ranks have told, and how they are to end."""
 
     def __init__(self) -> None:
@@ -219,33 +221,33 @@ class _Board:
         self._ending = outcome
 
 
-def _rank(shipped: bytes, rank: int, board: Any, seconds_between: float) -> bytes:
+def _rank(shipment_bytes: bytes, rank: int, progress_board: Any, report_interval_seconds: float) -> bytes:
     """The task. It ends with the rehearsal that started it: where the board is gone, telling it fails."""
     ray: Any = importlib.import_module("ray")
 
     def tell(line: bytes) -> Outcome | None:
-        ending: Outcome | None = ray.get(board.tell.remote(rank, line), timeout=60)
+        ending: Outcome | None = ray.get(progress_board.tell.remote(rank, line), timeout=60)
         return ending
 
-    ray.get(board.settle.remote(rank, ray.get_runtime_context().get_node_id()), timeout=60)
-    return run_rank(shipped, str(ray.util.get_node_ip_address()), tell, seconds_between)
+    ray.get(progress_board.settle.remote(rank, ray.get_runtime_context().get_node_id()), timeout=60)
+    return run_rank(shipment_bytes, str(ray.util.get_node_ip_address()), tell, report_interval_seconds)
 
 
-def _receive_record(assignment: Assignment, returned: Returned) -> RankRecord:
+def _receive_record(assignment: Assignment, rank_result: RankResult) -> RankRecord:
     """The record, also as a file in the rank's folder, where ``--keep`` looks for it."""
-    if returned.refused is not None:
-        raise UserError(Text(*returned.refused))
+    if rank_result.refused is not None:
+        raise UserError(Text(*rank_result.refused))
     plan = assignment.plan
     assignment.plan_file.write_bytes(msgspec.json.encode(plan))
-    assignment.log.write_bytes(returned.log)
-    Path(plan.progress).write_bytes(returned.progress)
-    Path(plan.record).write_bytes(returned.record)
-    if returned.trace:
-        Path(plan.trace).write_bytes(returned.trace)
-    return msgspec.json.decode(returned.record, type=RankRecord)
+    assignment.log.write_bytes(rank_result.log)
+    Path(plan.progress).write_bytes(rank_result.progress)
+    Path(plan.record).write_bytes(rank_result.record)
+    if rank_result.trace:
+        Path(plan.trace).write_bytes(rank_result.trace)
+    return msgspec.json.decode(rank_result.record, type=RankRecord)
 
 
-def _share(ray: Any, ranks: int) -> float:
+def _cpu_fraction_per_rank(ray: Any, ranks: int) -> float:
     """The part of a CPU with which all the ranks fit on the cluster at once: those in touch wait for each other."""
     total = ray.cluster_resources().get("CPU", 0.0)
     free = ray.available_resources().get("CPU", 0.0) / total if total else 0.0
@@ -260,7 +262,7 @@ def _share(ray: Any, ranks: int) -> float:
     return 0.0
 
 
-def _say_if_gonogo_is_missing(error: Any) -> None:
+def _raise_if_gonogo_missing(error: Any) -> None:
     if "No module named 'gonogo" in str(error):
         raise UserError(
             translated("gonogo is not installed on a Ray node: every node needs the same Python environment")

@@ -19,30 +19,34 @@ from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.trees import remove_tree
 from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.evidence.rehearsal.record import Outcome
-from gonogo.rehearse.workers.ray_shipment import Returned, Shipment, refusal, unpack
+from gonogo.rehearse.workers.ray_shipment import RankResult, Shipment, refusal, unpack
 from gonogo.rehearse.workers.workers import Assignment, RankProcess, end_all
 from gonogo.virtual.collectives.peers import connect_over_network
 
-_POLL = 0.05
+_POLL_SECONDS = 0.05
 
-Tell = Callable[[bytes], Outcome | None]
+ReportProgress = Callable[[bytes], Outcome | None]
 """Tells the rehearsal of this rank's progress (JSON); the answer is how it is to end, if it is."""
 
 
-def run_rank(shipped: bytes, node: str, tell: Tell, seconds_between: float) -> bytes:
+def run_rank(
+    shipment_bytes: bytes, node: str, report_progress: ReportProgress, report_interval_seconds: float
+) -> bytes:
     """Run the rank to its end, or until it is told to end; a :class:`Returned`, encoded."""
-    shipment = msgspec.msgpack.decode(shipped, type=Shipment)
+    shipment = msgspec.msgpack.decode(shipment_bytes, type=Shipment)
     refused = refusal(shipment, node)
     if refused is not None:
-        return msgspec.msgpack.encode(Returned(refused=(refused.en, refused.zh)))
+        return msgspec.msgpack.encode(RankResult(refused=(refused.en, refused.zh)))
     folder = Path(tempfile.mkdtemp(prefix="gonogo-"))
     try:
-        return msgspec.msgpack.encode(_run(shipment, folder, tell, seconds_between))
+        return msgspec.msgpack.encode(_run(shipment, folder, report_progress, report_interval_seconds))
     finally:
         remove_tree(folder)
 
 
-def _run(shipment: Shipment, folder: Path, tell: Tell, seconds_between: float) -> Returned:
+def _run(
+    shipment: Shipment, folder: Path, report_progress: ReportProgress, report_interval_seconds: float
+) -> RankResult:
     confinement = Confinement(folder, unconfined=shipment.plan.confinement == "none")
     assignment = unpack(shipment, confinement)
     with confinement.world(below=assignment.below) as world, _line_of(assignment) as line:
@@ -50,7 +54,7 @@ def _run(shipment: Shipment, folder: Path, tell: Tell, seconds_between: float) -
         where = assignment.plan.exchange
         if where is not None:
             assignment = assignment.meeting(msgspec.structs.replace(where, address=""), line)
-        return _run_in(assignment, tell, seconds_between)
+        return _run_assignment(assignment, report_progress, report_interval_seconds)
 
 
 @contextlib.contextmanager
@@ -75,23 +79,25 @@ def _pass_on(source: Connection, target: Connection) -> None:
             target.send_bytes(source.recv_bytes())
 
 
-def _run_in(assignment: Assignment, tell: Tell, seconds_between: float) -> Returned:
+def _run_assignment(
+    assignment: Assignment, report_progress: ReportProgress, report_interval_seconds: float
+) -> RankResult:
     worker = RankProcess(assignment)
     ending: Outcome | None = None
     reported = 0.0
     try:
         while worker.process.poll() is None and ending is None:
-            time.sleep(_POLL)
-            if time.monotonic() - reported >= seconds_between:
+            time.sleep(_POLL_SECONDS)
+            if time.monotonic() - reported >= report_interval_seconds:
                 worker.look()
-                ending = tell(b"" if worker.progress is None else msgspec.json.encode(worker.progress))
+                ending = report_progress(b"" if worker.progress is None else msgspec.json.encode(worker.progress))
                 reported = time.monotonic()
     except KeyboardInterrupt:
         ending = "interrupted"
     finally:
         end_all([worker], signal.SIGTERM if ending == "timed-out" else signal.SIGINT)
     record = worker.record(ending or "killed")
-    return Returned(
+    return RankResult(
         record=msgspec.json.encode(record),
         log=assignment.log.read_bytes(),
         progress=read_untrusted(assignment.plan.progress) or b"",

@@ -45,7 +45,7 @@ class Shipment(msgspec.Struct, frozen=True):
     versions: dict[str, str]
 
 
-class Returned(msgspec.Struct, frozen=True):
+class RankResult(msgspec.Struct, frozen=True):
     """What a node gives back."""
 
     record: bytes = b""
@@ -71,7 +71,7 @@ def pack(assignment: Assignment) -> Shipment:
         cwd=assignment.cwd,
         folder=str(assignment.folder),
         files=_tar(assignment.folder),
-        changed=tuple((_tar(tree), tuple(_opaque(tree))) for tree in assignment.below),
+        changed=tuple((_tar(tree), tuple(_opaque_folders(tree))) for tree in assignment.below),
         needed=tuple(path for path in needed if os.path.exists(path)),
         versions=versions(),
     )
@@ -146,7 +146,7 @@ def _tar(folder: Path) -> bytes:
     return packed.getvalue()
 
 
-def _opaque(tree: Path) -> Iterator[str]:
+def _opaque_folders(tree: Path) -> Iterator[str]:
     """Folders below which nothing of the real ones is seen: a tar does not say so."""
     for folder, _, _ in os.walk(tree):
         if OPAQUE in os.listxattr(folder):

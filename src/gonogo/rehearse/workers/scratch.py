@@ -35,18 +35,18 @@ def scratch_folder() -> Iterator[Path]:
                 path=parent, why=error.strerror or error
             )
         ) from None
-    with _ended_in_order():
+    with _signals_as_system_exit():
         try:
             free = shutil.disk_usage(folder).free
             if free < _MIN_FREE:
-                raise _full(parent, free)
+                raise _disk_full_error(parent, free)
             yield folder
         finally:
             remove_tree(folder)
 
 
 @contextlib.contextmanager
-def _ended_in_order() -> Iterator[None]:
+def _signals_as_system_exit() -> Iterator[None]:
     """Within the block a signal that would end the process raises SystemExit, so that what is open is put in order."""
     numbers = [
         number
@@ -71,20 +71,20 @@ def _ended_in_order() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def say_if_full(folder: Path) -> Iterator[None]:
+def raise_if_disk_full(folder: Path) -> Iterator[None]:
     """Turn a full disk within the block into a UserError that names the temporary folder."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise _full(str(folder.parent), shutil.disk_usage(folder).free) from None
+        raise _disk_full_error(str(folder.parent), shutil.disk_usage(folder).free) from None
 
 
-def _full(path: str, free: int) -> UserError:
+def _disk_full_error(path: str, free_bytes: int) -> UserError:
     return UserError(
         translated(
             "the temporary folder {path} is full ({free:.1f} MiB free, a rehearsal needs {least} MiB): free "
             "some space, or point TMPDIR to another disk"
-        ).format(path=path, free=free / (1 << 20), least=_MIN_FREE >> 20)
+        ).format(path=path, free=free_bytes / (1 << 20), least=_MIN_FREE >> 20)
     )

@@ -24,12 +24,12 @@ from gonogo.rehearse.workers.forking import ConfinedProcess, ForkServer, WorkerS
 from gonogo.virtual.protocol.plan import ExchangeAddress, Progress, WorkerPlan
 
 _MAX_BYTES = 48 << 20
-_LAST = 1 << 16
+_MAX_TAIL_BYTES = 1 << 16
 _CUT = b"\n... [cut: the program printed more than fits here; its last lines follow] ...\n"
 
 
 class CappedLogFile:
-    """Copies a pipe to a file from a thread; past :data:`_MAX_BYTES` bytes only the last :data:`_LAST` are kept."""
+    """Copies a pipe to a file from a thread; past :data:`_MAX_BYTES` only the last :data:`_MAX_TAIL_BYTES` are kept."""
 
     def __init__(self, pipe: IO[bytes], path: Path) -> None:
         self._pipe = pipe
@@ -44,7 +44,7 @@ class CappedLogFile:
         with self._file as file:
             while block := os.read(self._pipe.fileno(), 1 << 16):
                 self._last += block
-                del self._last[:-_LAST]
+                del self._last[:-_MAX_TAIL_BYTES]
                 if self._written + len(block) > _MAX_BYTES:
                     self._cut = True
                     continue
@@ -71,9 +71,9 @@ class CappedLogFile:
         return [line for line in text.splitlines() if line.strip()][-lines:]
 
 
-_POLL = 0.05
+_POLL_SECONDS = 0.05
 # A worker told to end writes its record first; one that is inside native code can't, and is killed.
-_TO_WRITE = 5.0
+_WRITE_TIMEOUT_SECONDS = 5.0
 _TAIL_LINES = 15
 
 
@@ -113,9 +113,9 @@ class Assignment:
         assert self.world is not None
         return WorkerStart(command, plan, self.environment, self.cwd, self.shown, self.world, self.line)
 
-    def meeting(self, where: ExchangeAddress, line: int | None) -> Assignment:
+    def meeting(self, address: ExchangeAddress, line: int | None) -> Assignment:
         """The same worker, in touch with the others through an exchange."""
-        return replace(self, plan=msgspec.structs.replace(self.plan, exchange=where), line=line)
+        return replace(self, plan=msgspec.structs.replace(self.plan, exchange=address), line=line)
 
 
 class RankProcess:
@@ -155,7 +155,7 @@ class RankProcess:
         self.process.wait()
         self.log.close()
 
-    def record(self, if_silent: Outcome) -> RankRecord:
+    def record(self, default_outcome: Outcome) -> RankRecord:
         """The record it wrote, or one that says how it ended where it wrote none."""
         self.look()
         plan = self.assignment.plan
@@ -167,9 +167,9 @@ class RankProcess:
             return self._silent("killed", f"its record can't be read: {error}")
         status = self.process.returncode or 0
         how = f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        return self._silent(if_silent, how)
+        return self._silent(default_outcome, how)
 
-    def _silent(self, outcome: Outcome, how: str) -> RankRecord:
+    def _silent(self, outcome: Outcome, exit_description: str) -> RankRecord:
         plan = self.assignment.plan
         doing = self.progress
         tail = self.log.tail(_TAIL_LINES)
@@ -181,7 +181,7 @@ class RankProcess:
             steps=doing.step if doing else 0,
             operators=doing.operators if doing else 0,
             last_activity=f"{doing.phase}, step {doing.step}, {doing.activity}" if doing else "",
-            events=[f"the worker wrote no record: {how}", *tail],
+            events=[f"the worker wrote no record: {exit_description}", *tail],
         )
 
 
@@ -201,7 +201,7 @@ def run_workers(
     running: list[RankProcess] = []
     records: dict[int, RankRecord] = {}
     ending: Outcome = "interrupted"
-    with _server_for(assignments) as server:
+    with _fork_server_for(assignments) as server:
         try:
             while waiting or running:
                 while waiting and len(running) < at_once:
@@ -225,11 +225,11 @@ def run_workers(
     for worker in running:
         records[worker.assignment.plan.rank] = worker.record(ending)
     for assignment in waiting:
-        records[assignment.plan.rank] = not_started(assignment.plan, ending)
+        records[assignment.plan.rank] = record_without_worker(assignment.plan, ending)
     return [records[assignment.plan.rank] for assignment in assignments]
 
 
-def _server_for(assignments: Sequence[Assignment]) -> contextlib.AbstractContextManager[ForkServer | None]:
+def _fork_server_for(assignments: Sequence[Assignment]) -> contextlib.AbstractContextManager[ForkServer | None]:
     """What forks their workers, if that pays: they run the same program with the same Python."""
     if not assignments:
         return contextlib.nullcontext()
@@ -241,7 +241,7 @@ def _server_for(assignments: Sequence[Assignment]) -> contextlib.AbstractContext
 
 def _wait(worker: RankProcess) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
-        worker.process.wait(_POLL)
+        worker.process.wait(_POLL_SECONDS)
 
 
 def end_all(workers: Sequence[RankProcess], number: signal.Signals) -> None:
@@ -249,9 +249,9 @@ def end_all(workers: Sequence[RankProcess], number: signal.Signals) -> None:
     try:
         for worker in workers:
             worker.process.send_signal(number)
-        deadline = time.monotonic() + _TO_WRITE
+        deadline = time.monotonic() + _WRITE_TIMEOUT_SECONDS
         while time.monotonic() < deadline and any(worker.process.poll() is None for worker in workers):
-            time.sleep(_POLL)
+            time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
         pass
     finally:
@@ -259,7 +259,7 @@ def end_all(workers: Sequence[RankProcess], number: signal.Signals) -> None:
             worker.end()
 
 
-def not_started(plan: WorkerPlan, outcome: Outcome) -> RankRecord:
+def record_without_worker(plan: WorkerPlan, outcome: Outcome) -> RankRecord:
     """The record of a rank whose worker never ran."""
     return RankRecord(
         rank=plan.rank,
@@ -271,10 +271,10 @@ def not_started(plan: WorkerPlan, outcome: Outcome) -> RankRecord:
 
 
 def _status(
-    assignments: Sequence[Assignment], running: Sequence[RankProcess], records: dict[int, RankRecord]
+    assignments: Sequence[Assignment], running_workers: Sequence[RankProcess], records: dict[int, RankRecord]
 ) -> tuple[RankStatus, ...]:
-    progress = {worker.assignment.plan.rank: worker.progress for worker in running}
-    failures = {worker.assignment.plan.rank: worker.failure for worker in running}
+    progress = {worker.assignment.plan.rank: worker.progress for worker in running_workers}
+    failures = {worker.assignment.plan.rank: worker.failure for worker in running_workers}
     statuses = []
     for assignment in assignments:
         rank = assignment.plan.rank

@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict, translated
-from gonogo.finding.ranks import capital
+from gonogo.finding.ranks import capitalize_text
 from gonogo.finding.rehearsal import Device, Rehearsal, RehearsalComparison
 from gonogo.finding.text import listed
 from gonogo.finding.words import PHASE_NAMES, size
-from gonogo.report.answer.next_step import Next, next_step
+from gonogo.report.answer.next_step import NextStep, next_step
 from gonogo.report.trials.plan import strategy_name
 
 _MAX_NOT_COVERED = 3
 """Gaps that are named at the top; all of them stand under *Not covered*."""
-_REASON_LETTERS = 300
+_MAX_REASON_CHARS = 300
 _MAX_COMPARED = 6
 """Figures of a comparison that are shown at the top: ranks may all differ."""
 EVERYTHING = translated("everything")
@@ -41,12 +41,12 @@ class Headline(msgspec.Struct, frozen=True):
     """What the verdict is of; None where it speaks for no more than the finding that it rests on."""
     reason: Text
     figures: tuple[Figure, ...]
-    next: Next
+    next: NextStep
     shown: Report
     """The report without the note that is the reason."""
 
 
-def headline_of(report: Report) -> Headline:
+def make_headline(report: Report) -> Headline:
     """The answer of a report, in both languages."""
     reason, notes = _reason(report)
     shown = msgspec.structs.replace(report, notes=notes)
@@ -121,7 +121,7 @@ def _reason(report: Report) -> tuple[Text, tuple[Text, ...]]:
     """One sentence, and the notes that are left to be said."""
     if report.regressed:
         rest = tuple(note for note in report.notes if note not in report.regressed)
-        return capital(listed(report.regressed, "; ", "；")), rest
+        return capitalize_text(listed(report.regressed, "; ", "；")), rest
     if report.command == "compare" and report.comparison is not None:
         return _compared(report.comparison), report.notes
     if report.command in ("cure", "bisect") and report.notes:  # their last note is their answer
@@ -129,12 +129,12 @@ def _reason(report: Report) -> tuple[Text, tuple[Text, ...]]:
         return answer, tuple(others)
     if report.answer is not None:
         return report.answer.sentence, report.notes
-    return _reason_found(report), report.notes
+    return _finding_reason(report), report.notes
 
 
 def _compared(comparison: RehearsalComparison) -> Text:
     if comparison.reasons:
-        return capital(listed(comparison.reasons, "; ", "；"))
+        return capitalize_text(listed(comparison.reasons, "; ", "；"))
     if not comparison.peaks_judged:
         return translated(
             "The verdict is the same; no rank completed in both, so that their peaks say only how far they came"
@@ -144,20 +144,20 @@ def _compared(comparison: RehearsalComparison) -> Text:
     )
 
 
-def _reason_found(report: Report) -> Text:
-    cause = cause_of(report)
+def _finding_reason(report: Report) -> Text:
+    cause = decisive_finding(report)
     if cause is not None:
         return _said(cause)
     if report.verdict is Verdict.CANNOT_TELL:
-        return _gap(report)
+        return _inconclusive_reason(report)
     if report.plan is not None:
-        return _planned(report)
+        return _plan_reason(report)
     if report.verdict is Verdict.NO_GO:  # a plan without strategies is the only one without a finding
         return translated("The run will fail")
-    return _all_well(report)
+    return _go_reason(report)
 
 
-def cause_of(report: Report) -> Finding | None:
+def decisive_finding(report: Report) -> Finding | None:
     """The finding that the verdict rests on, if it rests on one."""
     if report.verdict is Verdict.GO:
         return None
@@ -177,7 +177,7 @@ def _said(finding: Finding) -> Text:
     return Text(f"{title.en}{place}", f"{title.zh}{where}")
 
 
-def _gap(report: Report) -> Text:
+def _inconclusive_reason(report: Report) -> Text:
     """What kept the question open."""
     interrupted = report.rehearsal is not None and any(one.outcome == "interrupted" for one in report.rehearsal.ranks)
     if interrupted:
@@ -189,16 +189,16 @@ def _gap(report: Report) -> Text:
         told = translated("{what}: {why}").format(what=first.what, why=first.why)
         if first.what == EVERYTHING:
             told = first.why
-        return Text(_cut(told.en), _cut(told.zh))
+        return Text(_truncate(told.en), _truncate(told.zh))
     return translated("Not all of it could be examined")
 
 
-def _cut(said: str) -> str:
-    line = " ".join(said.split())
-    return line if len(line) <= _REASON_LETTERS else f"{line[:_REASON_LETTERS].rstrip()} …"
+def _truncate(message: str) -> str:
+    line = " ".join(message.split())
+    return line if len(line) <= _MAX_REASON_CHARS else f"{line[:_MAX_REASON_CHARS].rstrip()} …"
 
 
-def _planned(report: Report) -> Text:
+def _plan_reason(report: Report) -> Text:
     plan = report.plan
     assert plan is not None
     if not plan.fitting:
@@ -220,7 +220,7 @@ def _planned(report: Report) -> Text:
     )
 
 
-def _all_well(report: Report) -> Text:
+def _go_reason(report: Report) -> Text:
     if report.rehearsal is not None:
         return _went_through(report.rehearsal)
     if report.guarded_run is not None:
@@ -258,9 +258,9 @@ def _fullest(rehearsal: Rehearsal) -> Device | None:
 def _figures(report: Report) -> list[Figure]:
     found: list[Figure] = []
     if report.command == "compare" and report.comparison is not None:
-        return _of_comparison(report.comparison)
+        return _comparison_figures(report.comparison)
     if report.rehearsal is not None:
-        found += _of_rehearsal(report.rehearsal)
+        found += _rehearsal_figures(report.rehearsal)
     elif report.plan is not None and report.plan.fitting:
         best, plan = report.plan.fitting[0], report.plan
         found.append(_part(_GPU, best.reserved_bytes, plan.capacity_bytes))
@@ -271,7 +271,7 @@ def _figures(report: Report) -> list[Figure]:
         if gpu := max((rank.gpu_peak_used_bytes or rank.gpu_peak_reserved_bytes for rank in ranks), default=0):
             found.append(Figure(_GPU, _same(size(gpu))))
         if host := max((rank.host_peak_bytes for rank in ranks), default=0):
-            found.append(Figure(_HOST_OF_RANK, _same(size(host))))
+            found.append(Figure(_HOST_MEMORY_PER_RANK, _same(size(host))))
         if step := max((rank.seconds_per_step or 0.0 for rank in ranks), default=0.0):
             found.append(Figure(_STEP, _same(_seconds(step))))
     elif report.cure is not None and (seen := report.cure.after or report.cure.before) is not None:
@@ -288,13 +288,13 @@ def _figures(report: Report) -> list[Figure]:
 
 _GPU = translated("GPU memory used")
 _HOST = translated("host memory used per node")
-_HOST_OF_RANK = translated("host memory per rank")
+_HOST_MEMORY_PER_RANK = translated("host memory per rank")
 _STEP = translated("time per step")
 _TOKENS = translated("tokens/s per GPU")
 _NOT_COVERED = translated("not looked at")
 
 
-def _of_rehearsal(rehearsal: Rehearsal) -> list[Figure]:
+def _rehearsal_figures(rehearsal: Rehearsal) -> list[Figure]:
     found = []
     fullest = _fullest(rehearsal)
     if fullest is not None:
@@ -307,22 +307,22 @@ def _of_rehearsal(rehearsal: Rehearsal) -> list[Figure]:
     return found
 
 
-def _of_comparison(comparison: RehearsalComparison) -> list[Figure]:
+def _comparison_figures(comparison: RehearsalComparison) -> list[Figure]:
     """The figures that the verdict can rest on, and the speed: before and after."""
     found = []
     for change in comparison.changes:
         if change.is_headline:
             value = translated("{was} → {now}, {change}") if change.change.en else _UNCHANGED
             value = value.format(was=change.before, now=change.after, change=change.change)
-            found.append(Figure(capital(change.what), value))
+            found.append(Figure(capitalize_text(change.what), value))
     return found[:_MAX_COMPARED]
 
 
-def _part(name: Text, used: int, whole: int | None) -> Figure:
-    if not whole:
+def _part(name: Text, used: int, total: int | None) -> Figure:
+    if not total:
         return Figure(name, translated("{used} (capacity not given)").format(used=size(used)))
-    share = 100 * used / whole
-    said = f"{size(used)} / {size(whole)}"
+    share = 100 * used / total
+    said = f"{size(used)} / {size(total)}"
     return Figure(name, Text(f"{said} ({share:.0f} %)", f"{said}（{share:.0f} %）"), share)
 
 

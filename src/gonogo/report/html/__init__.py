@@ -21,8 +21,8 @@ from gonogo.report.html.sections import sections
 from gonogo.report.json_ import report_object
 
 _STATIC = Path(__file__).parent / "static"
-_MAX_EMBEDDED = 2000
-_NOT_EMBEDDED = re.compile(r"[<>&\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_MAX_EMBEDDED_CHARS = 2000
+_ESCAPED_IN_SCRIPT_PATTERN = re.compile(r"[<>&\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _LANGUAGES = {"en": "English", "zh": "中文"}
 
 
@@ -47,17 +47,17 @@ def to_html(report: Report, language: str) -> str:
             f'<html lang="{language}">',
             "<head>",
             '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_content_security_policy(style, script)}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
             f"<title>{text(title)}</title>",
             f"<style>{style}</style>",
             "</head>",
             "<body>",
-            element("nav", *_switches(language), klass="switches", aria_label="Language / 语言"),
+            element("nav", *_language_buttons(language), klass="switches", aria_label="Language / 语言"),
             element("main", *bodies),
             f'<script type="application/json" id="data">{_embed_json(data)}</script>',
-            *_whole_report(report, language),
+            *_embedded_report(report, language),
             f"<script>{script}</script>",
             "</body>",
             "</html>",
@@ -66,21 +66,21 @@ def to_html(report: Report, language: str) -> str:
     )
 
 
-def _whole_report(report: Report, language: str) -> list[str]:
+def _embedded_report(report: Report, language: str) -> list[str]:
     """The JSON of a rehearsal, so that its page can be compared with another."""
     if report.rehearsal is None or report.command != "rehearse":
         return []
-    whole = _shortened(report_object(report, language))
+    whole = _truncate_texts(report_object(report, language))
     return [f'<script type="application/json" id="report">{_embed_json(whole)}</script>']
 
 
-def _shortened(value: Any) -> Any:
+def _truncate_texts(value: Any) -> Any:
     """A report's JSON without the ends of very long texts, which a page doesn't show either."""
     if isinstance(value, str):
-        return value if len(value) <= _MAX_EMBEDDED else value[:_MAX_EMBEDDED] + "…"
+        return value if len(value) <= _MAX_EMBEDDED_CHARS else value[:_MAX_EMBEDDED_CHARS] + "…"
     if isinstance(value, dict):
-        return {key: _shortened(part) for key, part in value.items()}
-    return [_shortened(part) for part in value] if isinstance(value, list) else value
+        return {key: _truncate_texts(part) for key, part in value.items()}
+    return [_truncate_texts(part) for part in value] if isinstance(value, list) else value
 
 
 def report_style() -> str:
@@ -88,7 +88,7 @@ def report_style() -> str:
     return _static("report.css") + "\n"
 
 
-def _switches(language: str) -> list[str]:
+def _language_buttons(language: str) -> list[str]:
     return [
         element(
             "button",
@@ -106,7 +106,7 @@ def _static(name: str) -> str:
     return (_STATIC / name).read_text(encoding="utf-8").strip()
 
 
-def _policy(style: str, script: str) -> str:
+def _content_security_policy(style: str, script: str) -> str:
     """Nothing from anywhere, and of what stands in the file these two alone."""
     return (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
@@ -120,4 +120,4 @@ def _hash(content: str) -> str:
 def _embed_json(data: dict[str, Any]) -> str:
     """JSON that no HTML parser takes for the end of its element, or for another."""
     plain = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return _NOT_EMBEDDED.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)
+    return _ESCAPED_IN_SCRIPT_PATTERN.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)

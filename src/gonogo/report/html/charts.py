@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gonogo.finding import Report, translated
-from gonogo.finding.rehearsal import Device, MemoryTimeline, ModuleMemory, RehearsedRank, phase_runs
+from gonogo.finding.rehearsal import Device, MemoryTimeline, ModuleMemory, RehearsedRank, group_by_phase
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES
 from gonogo.report.html.curves import curve_data
 from gonogo.report.html.what_if import WORDS, what_if_data
@@ -88,11 +88,11 @@ def _timeline(rank: int, timeline: MemoryTimeline) -> dict[str, Any]:
         "allocations": timeline.allocations,
         "held": timeline.by_category,
         "reserved": timeline.reserved if any(timeline.reserved) else [],
-        "phases": phase_runs(list(zip(timeline.phases, timeline.steps, strict=True))),
+        "phases": group_by_phase(list(zip(timeline.phases, timeline.steps, strict=True))),
         "reached": timeline.reached_by,
-        "modules": _number_texts(timeline.modules),
-        "operators": _number_texts(timeline.operators),
-        "places": _number_texts(tuple(map(short_place, timeline.places))),
+        "modules": _index_texts(timeline.modules),
+        "operators": _index_texts(timeline.operators),
+        "places": _index_texts(tuple(map(short_place, timeline.places))),
     }
 
 
@@ -107,7 +107,7 @@ def _steps(report: Report) -> dict[str, Any] | None:
     }
 
 
-def _number_texts(texts: tuple[str, ...]) -> dict[str, Any]:
+def _index_texts(texts: tuple[str, ...]) -> dict[str, Any]:
     """Texts that are often the same: each once, and their numbers."""
     once = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     return {"texts": [clean_line(text) for text in once], "of": [once[text] for text in texts]}

@@ -40,25 +40,25 @@ def curve_data(comparison: RehearsalComparison) -> dict[str, Any]:
 def _pair(pair: CurvePair) -> dict[str, Any]:
     phases: list[tuple[str, int, int, int]] = []
     points: dict[str, list[int | None]] = {"before": [], "after": []}
-    for (phase, step), before, after in _aligned(pair.before, pair.after):
+    for (phase, step), before, after in _align_phases(pair.before, pair.after):
         wide = max(_width(before), _width(after))
         phases.append((phase, step, len(points["before"]), len(points["before"]) + wide - 1))
-        points["before"] += _stretched(before, wide)
-        points["after"] += _stretched(after, wide)
+        points["before"] += _stretch_points(before, wide)
+        points["after"] += _stretch_points(after, wide)
     return {
         "rank": pair.rank,
         "device": clean_line(pair.after.device),
         "capacity": pair.capacity_bytes,
         "phases": phases,
-        "before": _taken(pair.before, points["before"]),
-        "after": _taken(pair.after, points["after"]),
+        "before": _select_points(pair.before, points["before"]),
+        "after": _select_points(pair.after, points["after"]),
     }
 
 
 _Run = tuple[int, int] | None
 
 
-def _aligned(before: MemoryCurve, after: MemoryCurve) -> Iterator[tuple[tuple[str, int], _Run, _Run]]:
+def _align_phases(before: MemoryCurve, after: MemoryCurve) -> Iterator[tuple[tuple[str, int], _Run, _Run]]:
     """((phase, step), its points before, its points after) in the order of time; None where one lacks it."""
     old, new = ([(phase, step) for phase, step, _, _ in one.phases] for one in (before, after))
     for kind, at, to, other, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -74,14 +74,14 @@ def _width(run: _Run) -> int:
     return run[1] - run[0] + 1 if run is not None else 0
 
 
-def _stretched(run: _Run, wide: int) -> list[int | None]:
-    """The numbers of the run's points, over ``wide`` points."""
+def _stretch_points(run: _Run, point_count: int) -> list[int | None]:
+    """The numbers of the run's points, over ``point_count`` points."""
     if run is None:
-        return [None] * wide
-    return [run[0] + at * _width(run) // wide for at in range(wide)]
+        return [None] * point_count
+    return [run[0] + at * _width(run) // point_count for at in range(point_count)]
 
 
-def _taken(curve: MemoryCurve, points: list[int | None]) -> dict[str, list[int | None]]:
+def _select_points(curve: MemoryCurve, points: list[int | None]) -> dict[str, list[int | None]]:
     """MiB of each category at the points."""
     held = {clean_line(name): column for name, column in curve.held_mib.items()}
     return {name: [None if at is None else column[at] for at in points] for name, column in held.items()}

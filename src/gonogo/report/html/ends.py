@@ -21,7 +21,7 @@ _SHOWN = translated("Shown")
 _TIME = translated("time of a step")
 _GPU = translated("GPU memory reserved")
 _HOST = translated("host memory")
-_HIGHEST = translated(
+_STEP_CHART_REMARK = translated(
     "One line per rank; where several steps share a point, the maximum is drawn. Shaded: a rank stalled. "
     "Drag to zoom, double-click to reset; keyboard: arrows, + and -, 0."
 )
@@ -61,7 +61,7 @@ def _steps(steps: StepsOverTime, language: str) -> str:
         for kind, said in kinds.items()
         if any(any(getattr(rank, kind)) for rank in steps.ranks)
     )
-    return over_time(_STEPS, _SHOWN, options, _HIGHEST, language)
+    return over_time(_STEPS, _SHOWN, options, _STEP_CHART_REMARK, language)
 
 
 def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.finding import Finding, Fix, Span, Text, translated
-from gonogo.finding.alike import Alike
+from gonogo.finding.finding_groups import FindingGroup
 from gonogo.finding.ranks import ranks_text
 from gonogo.report.excerpt import marked
 from gonogo.report.html.markup import element, lines, link, prose, text
@@ -15,7 +15,7 @@ from gonogo.report.words import colon, how_to_apply, word
 _COPY = translated("copy")
 
 
-def finding_markup(alike: Alike, language: str, number: int, moment: str = "") -> str:
+def finding_markup(alike: FindingGroup, language: str, number: int, moment: str = "") -> str:
     """One finding, with those of its kind; ``number`` tells it from the others of the page.
 
     ``moment`` is the markup that leads to where memory over time shows it.
@@ -28,7 +28,7 @@ def finding_markup(alike: Alike, language: str, number: int, moment: str = "") -
                     prose(finding.cause.in_language(language)))  # fmt: skip
     return element(
         "article", title, _facts(finding, language), moment, *(_place(span, language) for span in finding.spans), cause,
-        _advice("help", finding.cure, language), _advice("confirm", finding.left_to_confirm, language),
+        _advice("help", finding.cure, language), _advice("confirm", finding.remaining_confirmations, language),
         *(_fix(fix, language) for fix in finding.fixes), *_other_places(alike, language), *_sources(finding, language),
         klass=f"finding {finding.level.value}", aria_labelledby=name,
     )  # fmt: skip
@@ -96,7 +96,7 @@ def copyable(content: str, name: str, language: str) -> str:
     )
 
 
-def _other_places(alike: Alike, language: str) -> Iterator[str]:
+def _other_places(alike: FindingGroup, language: str) -> Iterator[str]:
     if not alike.others:
         return
     listed = element("ul", *(element("li", element("code", text(place))) for place in alike.places(language)))

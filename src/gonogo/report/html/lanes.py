@@ -56,13 +56,13 @@ def _lane(ranks: tuple[int, ...], side: Side, width: int, language: str) -> str:
     return element("tr", name, *cells)
 
 
-def _cell(call: CollectiveCall, klass: str, language: str) -> str:
+def _cell(call: CollectiveCall, css_class: str, language: str) -> str:
     name = text(call.operator)
     said = [_NUMBER.format(number=call.index + 1).in_language(language)]
     if call.module:
         said.append(clean_line(call.module))
-    marked = element("strong", name) if klass == "apart" else name
-    return element("td", marked, element("small", text(", ".join(said))), klass=klass)
+    marked = element("strong", name) if css_class == "apart" else name
+    return element("td", marked, element("small", text(", ".join(said))), klass=css_class)
 
 
 def _stack(side: Side, language: str) -> str:

@@ -39,5 +39,5 @@ def _moment(finding: Finding, rank: RehearsedRank, timeline: MemoryTimeline) -> 
     return (max(within, key=held.__getitem__), _HIGHEST) if within else None
 
 
-def _is_in(module: str, outer: str) -> bool:
-    return module == outer or module.startswith(f"{outer}.")
+def _is_in(module: str, parent_module: str) -> bool:
+    return module == parent_module or module.startswith(f"{parent_module}.")

@@ -23,12 +23,12 @@ _ALL = translated("gonogo plan --write DIR writes these and all other files of t
 _SPEED = translated("tokens/s/GPU")
 _MEMORY = translated("GPU memory")
 _CAPACITY = translated("capacity {size}")
-_CHOICES = translated("All strategies")
+_ALL_STRATEGIES = translated("All strategies")
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 760, 380, 76, 44, 16
 _GIB = 1 << 30
 _RADIUS = 9
 _APART = 2 * 13  # on a phone they are drawn larger
-_HIGHEST = 1.5
+_MAX_CAPACITY_SHARE = 1.5
 """What takes more than so much of the accelerator has no place in the picture."""
 
 
@@ -39,8 +39,8 @@ class _Scales(NamedTuple):
     fastest: float
     top: float
 
-    def x(self, speed: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - 40) * (speed - self.slowest) / (self.fastest - self.slowest)
+    def x(self, tokens_per_second: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - 40) * (tokens_per_second - self.slowest) / (self.fastest - self.slowest)
 
     def y(self, nbytes: float) -> float:
         return _HEIGHT - _BELOW - (_HEIGHT - _BELOW - _ABOVE) * nbytes / self.top
@@ -60,11 +60,11 @@ def scatter(plan: Plan, language: str) -> Iterator[str]:
     if plan.files:
         choices = (_choice(plan, number, language) for number in range(len(plan.files)))
         remark = element("p", text(_ALL.in_language(language)), klass="remark")
-        yield element("section", heading(2, _CHOICES.in_language(language)), *choices, remark)
+        yield element("section", heading(2, _ALL_STRATEGIES.in_language(language)), *choices, remark)
 
 
 def _picture(plan: Plan, language: str, title: str) -> str:
-    hollow = [one for one in plan.too_large if one.reserved_bytes <= _HIGHEST * plan.capacity_bytes]
+    hollow = [one for one in plan.too_large if one.reserved_bytes <= _MAX_CAPACITY_SHARE * plan.capacity_bytes]
     speeds = [one.tokens_per_second_per_gpu for one in (*plan.fitting, *hollow)]
     fastest = max(speeds) or 1.0
     # What is told apart are the strategies, not how far they are from nothing: 0 is shown where it is not far off.
@@ -76,8 +76,8 @@ def _picture(plan: Plan, language: str, title: str) -> str:
     places = _apart(plan.fitting, scales)
     marks = [
         *_axes(plan, language, scales),
-        *(_band(one, scales.x(one.tokens_per_second_per_gpu), scales) for one in hollow),  # bands below all points
-        *(_band(one, across, scales) for one, across in zip(plan.fitting, places, strict=True)),
+        *(_error_bar(one, scales.x(one.tokens_per_second_per_gpu), scales) for one in hollow),  # bands below all points
+        *(_error_bar(one, across, scales) for one, across in zip(plan.fitting, places, strict=True)),
         *(_point(one, 0, scales.x(one.tokens_per_second_per_gpu), language, scales) for one in hollow),
         *(_point(one, number, across, language, scales, bool(plan.files))
           for number, (one, across) in enumerate(zip(plan.fitting, places, strict=True), 1)),
@@ -94,20 +94,20 @@ def _axes(plan: Plan, language: str, scales: _Scales) -> Iterator[str]:
     yield _line(_LEFT, line, _WIDTH, line, "limit")
     capacity = _CAPACITY.format(size=size(plan.capacity_bytes)).in_language(language)
     yield _label(_WIDTH - 4, line - 5, capacity, "end")
-    for tick in _round(0, scales.top / _GIB):
+    for tick in _round_ticks(0, scales.top / _GIB):
         yield _label(_LEFT - 6, y(tick * _GIB) + 4, f"{tick:g} GiB", "end")
-    for tick in _round(scales.slowest, scales.fastest):
+    for tick in _round_ticks(scales.slowest, scales.fastest):
         yield _label(x(tick), bottom + 16, f"{tick:,g}", "middle")
     yield _label(_WIDTH - 4, bottom + 34, _SPEED.in_language(language), "end")
     yield _label(_LEFT + 6, _ABOVE + 4, _MEMORY.in_language(language), "start")
 
 
-def _round(least: float, most: float) -> list[float]:
-    """Round figures above ``least`` and up to ``most``, about five of them."""
-    rough = (most - least) / 5
+def _round_ticks(minimum: float, maximum: float) -> list[float]:
+    """Round figures above ``minimum`` and up to ``maximum``, about five of them."""
+    rough = (maximum - minimum) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)
-    return [step * number for number in range(int(least / step) + 1, int(most / step + 1e-9) + 1)]
+    return [step * number for number in range(int(minimum / step) + 1, int(maximum / step + 1e-9) + 1)]
 
 
 def _apart(choices: Sequence[StrategySummary], scales: _Scales) -> list[float]:
@@ -122,25 +122,25 @@ def _apart(choices: Sequence[StrategySummary], scales: _Scales) -> list[float]:
 
 
 def _point(
-    choice: StrategySummary, number: int, across: float, language: str, scales: _Scales, leads: bool = False
+    choice: StrategySummary, number: int, x: float, language: str, scales: _Scales, with_link: bool = False
 ) -> str:
     up = scales.y(choice.reserved_bytes)
     parts = [
         element("title", text(_tooltip(choice, language))),
-        element("circle", cx=f"{across:.1f}", cy=f"{up:.1f}", r=str(_RADIUS), klass="fits" if number else "too-large"),
+        element("circle", cx=f"{x:.1f}", cy=f"{up:.1f}", r=str(_RADIUS), klass="fits" if number else "too-large"),
     ]
     if number:
-        parts.append(_label(across, up + 4, str(number), "middle"))
-    if leads:
+        parts.append(_label(x, up + 4, str(number), "middle"))
+    if with_link:
         return element("a", *parts, href=f"#strategy-{number}-{language}", aria_label=_tooltip(choice, language))
     return element("g", *parts)
 
 
-def _band(choice: StrategySummary, across: float, scales: _Scales) -> str:
+def _error_bar(choice: StrategySummary, x: float, scales: _Scales) -> str:
     """How far its memory may be off."""
     spread = choice.reserved_bytes * choice.band
     high, low = scales.y(choice.reserved_bytes + spread), scales.y(choice.reserved_bytes - spread)
-    return _line(across, high, across, low, "band")
+    return _line(x, high, x, low, "band")
 
 
 def _tooltip(choice: StrategySummary, language: str) -> str:
@@ -148,8 +148,8 @@ def _tooltip(choice: StrategySummary, language: str) -> str:
     return f"{strategy_name(choice, language)}{colon(language)}{size(choice.reserved_bytes)}, {speed}"
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, klass: str) -> str:
-    return element("line", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}", klass=klass)
+def _line(x1: float, y1: float, x2: float, y2: float, css_class: str) -> str:
+    return element("line", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}", klass=css_class)
 
 
 def _label(x: float, y: float, content: str, anchor: str) -> str:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Report, Verdict, translated
-from gonogo.finding.alike import group_alike, notes_of, skipped_of
 from gonogo.finding.bisection import Bisection, TriedRelease
+from gonogo.finding.finding_groups import group_findings, grouped_notes, grouped_skipped
 from gonogo.finding.log_answer import SimilarThread
-from gonogo.report.answer.headline import Figure, badge, headline_of
+from gonogo.report.answer.headline import Figure, badge, make_headline
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.curves import curve_sections
 from gonogo.report.html.ends import guarded_sections, log_sections
@@ -22,8 +22,8 @@ from gonogo.report.html.moments import moment_button
 from gonogo.report.html.over_time import over_time
 from gonogo.report.html.scatter import scatter
 from gonogo.report.html.what_if import what_if_section
-from gonogo.report.seen import head_tables_of, summary_of, tables_of
-from gonogo.report.similar import settled_text, title_of
+from gonogo.report.seen import evidence_tables, leading_tables, report_summary
+from gonogo.report.similar import resolution_text, title_of
 from gonogo.report.table import Table
 from gonogo.report.trials.comparison import comparison_tables
 from gonogo.report.trials.cure import cure_sections
@@ -32,23 +32,23 @@ from gonogo.report.trials.plan import reasons
 from gonogo.report.words import colon, counted, said_of, word
 
 _TITLE = translated("{package}, release by release")
-_JUDGED = {"good": translated("good"), "bad": translated("bad"), "skipped": translated("skipped")}
+_JUDGEMENT_WORDS = {"good": translated("good"), "bad": translated("bad"), "skipped": translated("skipped")}
 _CHANGES = {"breaks": translated("breaks"), "mends": translated("fixes it")}
 
 _OVER_TIME = translated("Memory over time")
-_DRAG = translated(
+_CHART_HINT = translated(
     "Drag to zoom, double-click to reset; keyboard: arrows, + and -, 0. Each point is the maximum over a "
     "range of allocations; the x axis counts allocations, since a virtual GPU has no clock."
 )
 _BY_MODULE = translated("Memory at the peak, by part")
-_CLICK = translated("For the device selected above. Select a part to see what it consists of.")
-_CLICK_ALONE = translated("Select a part to see what it consists of.")
+_MODULE_HINT_FOR_DEVICE = translated("For the device selected above. Select a part to see what it consists of.")
+_MODULE_HINT = translated("Select a part to see what it consists of.")
 _DEVICE = translated("Device")
-_SHORT_VALUE = 40
+_MAX_SHORT_VALUE_CHARS = 40
 """Letters of a figure that are shown in large; longer ones are sentences."""
 _SHORT = 24
 """Letters of a cell that stand on one line: a column of node-a or ZeRO-2 is else one letter wide on a phone."""
-_LONG = 40
+_MAX_SHORT_TABLE_ROWS = 40
 """Rows that are shown at once: those of 512 ranks scroll."""
 _WHY = translated("Why")
 
@@ -61,13 +61,13 @@ def sections(report: Report, language: str) -> Iterator[str]:
             yield _table(table)
         yield from curve_sections(report.comparison, language)
     if report.findings:
-        together = enumerate(group_alike(report.findings))
+        together = enumerate(group_findings(report.findings))
         found = (
             finding_markup(alike, language, number, moment_button(alike.finding, report, language))
             for number, alike in together
         )
         yield element("section", *found, klass="findings")
-    for table in head_tables_of(report, language):
+    for table in leading_tables(report, language):
         yield _table(table)
     if report.clues:
         listed = element("ul", *(element("li", prose(said_of(clue, language))) for clue in report.clues))
@@ -92,7 +92,7 @@ def sections(report: Report, language: str) -> Iterator[str]:
         yield from scatter(report.plan, language)
     if report.bisection is not None:
         yield releases(report.bisection, language)
-    for table in tables_of(report, language):
+    for table in evidence_tables(report, language):
         yield _table(table)
     if report.plan is not None:
         for name, sentences in reasons(report.plan, language):
@@ -105,20 +105,20 @@ def sections(report: Report, language: str) -> Iterator[str]:
     if report.skipped:
         rows = (
             element("dt", prose(one.what.in_language(language))) + element("dd", prose(one.why.in_language(language)))
-            for one in skipped_of(report)
+            for one in grouped_skipped(report)
         )
         yield element("section", heading(2, word("skipped", language)), element("dl", *rows))
 
 
 def _thread(thread: SimilarThread, language: str) -> str:
-    settled = settled_text(thread, language)
+    settled = resolution_text(thread, language)
     parts = [link(thread.address), text(title_of(thread)), text(settled)]
     return element("li", " · ".join(part for part in parts if part))
 
 
 def _head(report: Report, language: str) -> Iterator[str]:
     """The answer, before anything that has to be scrolled to: verdict, why, figures, the next command."""
-    answer = headline_of(report)
+    answer = make_headline(report)
     kind = Verdict.NO_GO if report.regressed else report.verdict
     verdict = element("span", text(badge(report, language)), klass=f"verdict {kind.value.lower()}")
     scope = [element("span", text(answer.scope.in_language(language)), klass="scope")] if answer.scope else []
@@ -138,10 +138,10 @@ def _head(report: Report, language: str) -> Iterator[str]:
     launched = report.rehearsal or report.guarded_run
     if launched is not None and launched.command:
         yield element("p", element("code", text(shlex.join(launched.command))), klass="remark")
-    for line in (counted(report, language), summary_of(report, language)):
+    for line in (counted(report, language), report_summary(report, language)):
         if line:
             yield element("p", text(line), klass="remark")
-    for note in notes_of(answer.shown):
+    for note in grouped_notes(answer.shown):
         yield element("p", prose(note.in_language(language)), klass="remark")
 
 
@@ -154,21 +154,25 @@ def _tile(figure: Figure, language: str) -> str:
         over = {"low": "1", "high": "99", "optimum": "0"} if figure.share > 100 else {}
         value += element("meter", min="0", max="100", value=f"{figure.share:.0f}", aria_hidden="true", **over)
     parts.append(element("dd", value))
-    return element("div", *parts, klass="tile" if len(said) < _SHORT_VALUE else "tile long")
+    return element("div", *parts, klass="tile" if len(said) < _MAX_SHORT_VALUE_CHARS else "tile long")
 
 
 def _charts(report: Report, language: str) -> Iterator[str]:
     drawn = timelines(report)
     if drawn:
         options = ((str(number), f"rank {rank}, {one.device}") for number, (rank, one) in enumerate(drawn))
-        yield over_time(_OVER_TIME, _DEVICE, options, _DRAG, language)
+        yield over_time(_OVER_TIME, _DEVICE, options, _CHART_HINT, language)
     if has_modules(report):
         yield element(
             "section",
             heading(2, _BY_MODULE.in_language(language)),
             element("div", klass="icicle"),
             element("p", klass="part", aria_live="polite"),
-            element("p", text((_CLICK if drawn else _CLICK_ALONE).in_language(language)), klass="remark hint"),
+            element(
+                "p",
+                text((_MODULE_HINT_FOR_DEVICE if drawn else _MODULE_HINT).in_language(language)),
+                klass="remark hint",
+            ),
             klass="drawn",
         )
 
@@ -184,7 +188,7 @@ def _table(table: Table) -> str:
         for row in table.rows
     )
     drawn = element("table", element("thead", head), element("tbody", *body))
-    klass = "wide long" if len(table.rows) > _LONG else "wide"
+    klass = "wide long" if len(table.rows) > _MAX_SHORT_TABLE_ROWS else "wide"
     parts = [heading(2, table.title), element("div", drawn, klass=klass, tabindex="0", role="group",
                                               aria_label=table.title)]  # fmt: skip
     if table.note:
@@ -209,13 +213,13 @@ def _cell(cell: str, is_numeric: bool, is_share: bool) -> str:
 def releases(bisection: Bisection, language: str) -> str:
     """The section."""
     title = _TITLE.format(package=bisection.package).in_language(language)
-    ordered = sorted(bisection.tried, key=_age)
+    ordered = sorted(bisection.tried, key=_release_sort_key)
     listed = element("ol", *(_release(one, bisection, language) for one in ordered), klass="releases")
     return element("section", heading(2, title), element("div", listed, klass="wide", tabindex="0", role="group",
                                                          aria_label=title))  # fmt: skip
 
 
-def _age(release: TriedRelease) -> tuple[Version, str]:
+def _release_sort_key(release: TriedRelease) -> tuple[Version, str]:
     try:
         return Version(release.version), ""
     except InvalidVersion:
@@ -225,7 +229,7 @@ def _age(release: TriedRelease) -> tuple[Version, str]:
 def _release(release: TriedRelease, bisection: Bisection, language: str) -> str:
     parts = [
         element("strong", text(release.version)),
-        element("span", text(_JUDGED[release.judged].in_language(language))),
+        element("span", text(_JUDGEMENT_WORDS[release.judged].in_language(language))),
     ]
     if release.version == bisection.version and bisection.change in _CHANGES:
         parts.append(element("mark", text(_CHANGES[bisection.change].in_language(language))))

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from gonogo.finding import Report, translated
-from gonogo.finding.rehearsal import AlsoRehearsed, MemoryCurve, Rehearsal, RehearsedRank, curve_of
+from gonogo.finding.rehearsal import AlsoRehearsed, MemoryCurve, Rehearsal, RehearsedRank, downsample_timeline
 from gonogo.report.html.markup import element, heading, text
 from gonogo.report.untrusted import clean_line
 
@@ -179,7 +179,7 @@ def _base(report: Report) -> tuple[Rehearsal, RehearsedRank, MemoryCurve] | None
         if timeline is None or run is None or not run.samples or not run.tokens or not rank.steps:
             continue
         if any(device.device == rank.device for device in rank.devices):
-            return rehearsal, rank, curve_of(timeline)
+            return rehearsal, rank, downsample_timeline(timeline)
     return None
 
 

@@ -10,8 +10,8 @@ from gonogo.finding.words import size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 
-_NAMES_SHOWN = 3
-_FILES_SHOWN = 2
+_MAX_NAMES_SHOWN = 3
+_MAX_FILES_SHOWN = 2
 _COLUMNS = {
     "en": ("state", "count", "after the resume", "written to", "which"),
     "zh": ("状态", "个数", "恢复后", "写入", "哪些"),
@@ -118,24 +118,24 @@ def life_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     return [*tables, _interruptions(life, told)] if life.interruptions else tables
 
 
-def _states(life: LifeReport, language: str) -> Table:
+def _states(life_report: LifeReport, language: str) -> Table:
     words = _WORDS[language]
     kinds: dict[tuple[str, str], list[StateRow]] = {}
-    for row in life.states:
+    for row in life_report.states:
         kinds.setdefault((_kind(row), row.status), []).append(row)
     rows = []
     for (kind, status), same in kinds.items():
         files = list(dict.fromkeys(_short(file) for row in same for file in row.written_to))
         lost = status not in ("restored", "unchanged")
-        names = ", ".join(clean_line(row.name) for row in same[:_NAMES_SHOWN]) if lost else ""
+        names = ", ".join(clean_line(row.name) for row in same[:_MAX_NAMES_SHOWN]) if lost else ""
         rows.append(
             (
                 clean_line(words.get(kind, kind)),
                 f"{len(same):,}",
                 words[status],
-                ", ".join(files[:_FILES_SHOWN])
-                + (f" +{len(files) - _FILES_SHOWN}" if len(files) > _FILES_SHOWN else ""),
-                names + (", …" if lost and len(same) > _NAMES_SHOWN else ""),
+                ", ".join(files[:_MAX_FILES_SHOWN])
+                + (f" +{len(files) - _MAX_FILES_SHOWN}" if len(files) > _MAX_FILES_SHOWN else ""),
+                names + (", …" if lost and len(same) > _MAX_NAMES_SHOWN else ""),
             )
         )
     return Table(words["title"], _COLUMNS[language], tuple(rows), frozenset({1}))
@@ -151,21 +151,21 @@ def _short(file: str) -> str:
     return clean_line("/".join(file.split("/")[-2:])) or "-"
 
 
-def _counters(life: LifeReport, language: str) -> Table:
+def _counters(life_report: LifeReport, language: str) -> Table:
     words = _WORDS[language]
     rows: list[tuple[str, ...]] = []
-    for counter in life.counters:
+    for counter in life_report.counters:
         what = words[counter.kind].format(name=clean_line(counter.name))
         rows.append((what, _number(counter.saved), _number(counter.resumed), words[counter.status]))
-    rows.append((words["data"], "", "", words[life.data]))
-    for one in life.random:
+    rows.append((words["data"], "", "", words[life_report.data]))
+    for one in life_report.random:
         status = words["restored"] if one.status == "restored" else words[f"random-{one.status}"]
         rows.append((words["random"].format(name=one.generator), "", "", status))
     return Table(words["counters"], _COUNTER_COLUMNS[language], tuple(rows), frozenset({1, 2}))
 
 
-def _costs(life: LifeReport, language: str) -> Table:
-    words, costs = _WORDS[language], life.costs
+def _costs(life_report: LifeReport, language: str) -> Table:
+    words, costs = _WORDS[language], life_report.costs
     rows = (
         (words["save"], size(costs.save_gpu_bytes), size(costs.save_host_bytes), size(costs.disk_bytes),
          f"{costs.disk_files:,}", _seconds(costs.disk_bytes)),

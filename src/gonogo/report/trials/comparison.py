@@ -10,7 +10,7 @@ from gonogo.report.untrusted import clean_line
 _TITLE = translated("Before and after")
 _COLUMNS = (Text("", ""), translated("before"), translated("after"), translated("change"))
 _FILES = translated("before: {before}; after: {after}")
-_THIS = translated("this rehearsal")
+_THIS_REHEARSAL = translated("this rehearsal")
 _WORSE = translated("worse")
 _BETTER = translated("better")
 _MOVED = translated("New and gone")
@@ -27,10 +27,10 @@ _MORE = translated("and {count} more, in --format json")
 
 def comparison_tables(comparison: RehearsalComparison, language: str) -> list[Table]:
     """Those that have rows."""
-    return [table for table in (_changes(comparison, language), _moved(comparison, language)) if table.rows]
+    return [table for table in (_changes_table(comparison, language), _moved(comparison, language)) if table.rows]
 
 
-def _changes(comparison: RehearsalComparison, language: str) -> Table:
+def _changes_table(comparison: RehearsalComparison, language: str) -> Table:
     judgements = {"worse": _WORSE.in_language(language), "better": _BETTER.in_language(language), "": ""}
     rows = []
     for change in comparison.changes:
@@ -39,15 +39,15 @@ def _changes(comparison: RehearsalComparison, language: str) -> Table:
         comma = "，" if language == "zh" else ", "
         rows.append((*(clean_line(cell.in_language(language)) for cell in cells), comma.join(filter(None, moved))))
     columns = tuple(column.in_language(language) for column in _COLUMNS)
-    after = clean_line(comparison.after) or _THIS.in_language(language)
+    after = clean_line(comparison.after) or _THIS_REHEARSAL.in_language(language)
     note = _FILES.format(before=clean_line(comparison.before), after=after).in_language(language)
     return Table(_TITLE.in_language(language), columns, tuple(rows), note=note)
 
 
 def _moved(comparison: RehearsalComparison, language: str) -> Table:
-    def row(one: ReportDifference) -> tuple[str, str, str]:
-        change = (_NEW if one.is_new else _GONE).in_language(language)
-        return change, _KINDS[one.kind].in_language(language), clean_line(one.what.in_language(language))
+    def row(difference: ReportDifference) -> tuple[str, str, str]:
+        change = (_NEW if difference.is_new else _GONE).in_language(language)
+        return change, _KINDS[difference.kind].in_language(language), clean_line(difference.what.in_language(language))
 
     shown = comparison.differences[:_MAX_SHOWN]
     more = len(comparison.differences) - len(shown)

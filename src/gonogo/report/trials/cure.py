@@ -13,7 +13,7 @@ from gonogo.report.table import Table
 from gonogo.report.untrusted import clean, clean_line
 
 _STEP = translated("Cure step {number}: {title}")
-_BECAUSE = translated("{hazard}: {why}")
+_STEP_REASON = translated("{hazard}: {why}")
 _UNSAFE = translated("it does more than fix the error: review it")
 _TO_DO = translated("Next steps")
 _PATCH = translated("the patch is in {file}; in {folder}, run one of")
@@ -62,7 +62,7 @@ def cure_sections(cure: Cure, language: str) -> list[Section]:
 
 def _step(number: int, step: CureStep, language: str) -> Section:
     title = _STEP.format(number=number, title=step.title).in_language(language)
-    said = [_BECAUSE.format(hazard=step.hazard, why=step.why).in_language(language)]
+    said = [_STEP_REASON.format(hazard=step.hazard, why=step.why).in_language(language)]
     if not step.safe:
         said.append(_UNSAFE.in_language(language))
     return Section(clean_line(title), tuple(clean(one) for one in said), clean(step.diff))
@@ -119,18 +119,18 @@ def cure_tables(cure: Cure, language: str) -> list[Table]:
     return tables
 
 
-def _row(name: Text, seen: TrialOutcome, language: str) -> tuple[str, ...]:
+def _row(name: Text, trial_outcome: TrialOutcome, language: str) -> tuple[str, ...]:
     memory = "-"
-    if seen.peak_reserved_bytes is not None:
-        memory = f"{size(seen.peak_reserved_bytes)} / {size(seen.capacity_bytes or 0)}"
+    if trial_outcome.peak_reserved_bytes is not None:
+        memory = f"{size(trial_outcome.peak_reserved_bytes)} / {size(trial_outcome.capacity_bytes or 0)}"
     return (
         clean_line(name.in_language(language)),
-        seen.verdict,
-        clean_line(", ".join(seen.hazards)) or "-",
-        clean_line(seen.ranks),
+        trial_outcome.verdict,
+        clean_line(", ".join(trial_outcome.hazards)) or "-",
+        clean_line(trial_outcome.ranks),
         memory,
-        size(seen.host_peak_bytes) if seen.host_peak_bytes is not None else "-",
-        _seconds(seen.seconds_of_step),
+        size(trial_outcome.host_peak_bytes) if trial_outcome.host_peak_bytes is not None else "-",
+        _seconds(trial_outcome.seconds_of_step),
     )
 
 

@@ -12,12 +12,12 @@ from gonogo.report.words import colon
 
 _UPSTREAM = translated("Other releases")
 _READ = translated("Read by {model}; {count} of {all} claims hold; not certain by itself")
-_NONE_MADE = translated("Read by {model}; it made no claim that can be checked")
-_NONE_HOLD = translated("Read by {model}; none of its {all} claims holds: don't rely on it")
+_NO_CLAIMS = translated("Read by {model}; it made no claim that can be checked")
+_NO_VALID_CLAIMS = translated("Read by {model}; none of its {all} claims holds: don't rely on it")
 _NO_ANSWER = translated("{model} at {server} gave no answer: {why}")
 _CAUSE = translated("it says")
 _HOLDS = translated("holds")
-_STRUCK = translated("struck")
+_REJECTED = translated("struck")
 _CHANGE = translated("it proposes")
 _NEXT = translated("it would look at")
 _PROVEN = translated("proven by rehearsal")
@@ -66,7 +66,7 @@ def _section(reading: ModelReading, language: str) -> Section:
         diff = clean(reading.proof.patch)
     if reading.next_step:
         said.append(_labelled(_NEXT, reading.next_step, language))
-    title = _NONE_MADE if not reading.claims else _READ if reading.holding else _NONE_HOLD
+    title = _NO_CLAIMS if not reading.claims else _READ if reading.holding else _NO_VALID_CLAIMS
     titled = title.format(model=model, count=reading.holding, all=len(reading.claims))
     return Section(titled.in_language(language), tuple(said), diff)
 
@@ -76,7 +76,7 @@ def _labelled(label: Text, text: str, language: str) -> str:
 
 
 def _claim(claim: CheckedClaim, language: str) -> str:
-    verdict = (_HOLDS if claim.holds else _STRUCK).in_language(language)
+    verdict = (_HOLDS if claim.holds else _REJECTED).in_language(language)
     kind = _KINDS[claim.kind].in_language(language) if claim.kind in _KINDS else clean_line(claim.kind)
     why = clean_line(claim.why.in_language(language))
     said = clean_line(claim.said)

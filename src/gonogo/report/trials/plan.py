@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gonogo.finding import Text, translated
 from gonogo.finding.planned import Cost, Plan, SolutionSummary, StrategySummary
-from gonogo.finding.words import CATEGORIES, ONLY_WHERE_HELD, size
+from gonogo.finding.words import CATEGORIES, OPTIONAL_CATEGORIES, size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 from gonogo.report.words import word
 
-REASONED = 3
+MAX_EXPLAINED_STRATEGIES = 3
 """Strategies whose reasons are told."""
 _BAR = 48
 """Characters of a bar that stands for the whole accelerator."""
@@ -39,7 +39,7 @@ _COLUMNS = (
     translated("tokens/s/GPU"),
     translated("limited by"),
 )
-_SOLVED = {
+_SOLVE_TEXTS = {
     "seq-len": (translated("The longest sequences that fit"), translated("tokens")),
     "micro-batch": (translated("The largest micro-batches that fit"), translated("samples")),
     "generations": (translated("The most completions per prompt that fit and run at once"), translated("completions")),
@@ -114,7 +114,7 @@ def _fitting(plan: Plan, language: str) -> Table:
     columns = [column.in_language(language) for column in _COLUMNS]
     title, numeric = _TITLES["fitting"], {0, 2, 3, 4}
     if unknown:
-        title, column = _SOLVED[unknown]
+        title, column = _SOLVE_TEXTS[unknown]
         columns.insert(2, column.in_language(language))
         numeric.add(5)
     note = _note(plan.fitting, language)
@@ -132,7 +132,7 @@ def solution(plan: Plan, choice: StrategySummary, language: str) -> str:
     """What ``--solve`` found for a strategy, with its name; empty where nothing was asked."""
     if not isinstance(choice, SolutionSummary):
         return ""
-    return f"{_SOLVED[plan.solve][1].in_language(language)} {_solution_text(choice, language)}"
+    return f"{_SOLVE_TEXTS[plan.solve][1].in_language(language)} {_solution_text(choice, language)}"
 
 
 def _note(choices: tuple[StrategySummary, ...], language: str) -> str:
@@ -172,8 +172,8 @@ def _costs(plan: Plan, language: str) -> Table:
         (
             str(number),
             strategy_name(cost, language),
-            _from_to(cost.hours_at_least, cost.hours_at_most),
-            f"{_from_to(cost.cost_at_least, cost.cost_at_most)} {currency}".rstrip(),
+            _format_range(cost.hours_at_least, cost.hours_at_most),
+            f"{_format_range(cost.cost_at_least, cost.cost_at_most)} {currency}".rstrip(),
         )
         for number, cost in enumerate(plan.costs, 1)
     )
@@ -182,7 +182,7 @@ def _costs(plan: Plan, language: str) -> Table:
     return Table(title.in_language(language), said, rows, frozenset({0, 2, 3}), note=_COST_NOTE.in_language(language))
 
 
-def _from_to(low: float, high: float) -> str:
+def _format_range(low: float, high: float) -> str:
     return " - ".join(f"{figure:,.0f}" if figure >= 100 else f"{figure:,.2g}" for figure in (low, high))
 
 
@@ -190,23 +190,23 @@ def reasons(plan: Plan, language: str) -> list[tuple[str, tuple[str, ...]]]:
     """Of the best strategies: name, and why, sentence by sentence."""
     return [
         (f"{number}. {strategy_name(choice, language)}", tuple(_say(text, language) for text in choice.why))
-        for number, choice in enumerate(plan.fitting[:REASONED], 1)
+        for number, choice in enumerate(plan.fitting[:MAX_EXPLAINED_STRATEGIES], 1)
     ]
 
 
-def shares(choice: StrategySummary, capacity: int) -> dict[str, float]:
+def shares(choice: StrategySummary, capacity_bytes: int) -> dict[str, float]:
     """What holds the accelerator's memory, as shares of what there is, in the order of the picture."""
-    found = {name: choice.by_category.get(name, 0) / capacity for name in CATEGORIES if name in _LETTERS}
-    found["reserve"] = max(0.0, (choice.reserved_bytes - choice.allocated_bytes) / capacity)
+    found = {name: choice.by_category.get(name, 0) / capacity_bytes for name in CATEGORIES if name in _LETTERS}
+    found["reserve"] = max(0.0, (choice.reserved_bytes - choice.allocated_bytes) / capacity_bytes)
     found["free"] = max(0.0, 1 - sum(found.values()))
     return found
 
 
-def bar(choice: StrategySummary, capacity: int) -> list[tuple[str, str]]:
+def bar(choice: StrategySummary, capacity_bytes: int) -> list[tuple[str, str]]:
     """The picture of one accelerator: (category, its part of the bar as letters)."""
     drawn: list[tuple[str, str]] = []
     reached = 0.0
-    for name, share in shares(choice, capacity).items():
+    for name, share in shares(choice, capacity_bytes).items():
         start, reached = round(reached * _BAR), reached + share
         drawn.append((name, _LETTERS[name] * (min(round(reached * _BAR), _BAR) - min(start, _BAR))))
     return drawn
@@ -214,18 +214,18 @@ def bar(choice: StrategySummary, capacity: int) -> list[tuple[str, str]]:
 
 def legend(language: str, plan: Plan) -> str:
     """What the letters of a bar stand for."""
-    named = shown_names(language, plan).items()
+    named = category_labels(language, plan).items()
     return "  ".join(f"{_LETTERS[name]} {said}" for name, said in named if name != "free")
 
 
-def shown_names(language: str, plan: Plan) -> dict[str, str]:
+def category_labels(language: str, plan: Plan) -> dict[str, str]:
     """What the parts that any picture has are called."""
     held = {name for choice in (*plan.fitting, *plan.too_large) for name, count in choice.by_category.items() if count}
-    names = legend_names(language).items()
-    return {name: said for name, said in names if name in held or name not in ONLY_WHERE_HELD}
+    names = bar_category_labels(language).items()
+    return {name: said for name, said in names if name in held or name not in OPTIONAL_CATEGORIES}
 
 
-def legend_names(language: str) -> dict[str, str]:
+def bar_category_labels(language: str) -> dict[str, str]:
     """What the parts of a bar are called, in the picture's order."""
     names = {name: word(name, language) for name in CATEGORIES if name in _LETTERS}
     names["reserve"] = translated("reserved, unused").in_language(language)

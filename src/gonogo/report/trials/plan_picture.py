@@ -11,7 +11,14 @@ from gonogo.finding.planned import Plan, StrategySummary, TooLarge
 from gonogo.finding.words import size
 from gonogo.report.atomic import write_atomically
 from gonogo.report.drawing import Box, Drawing, Line, Words, as_png, as_svg, check_suffix, chinese_font
-from gonogo.report.trials.plan import legend_names, plan_summary, shares, shown_names, solution, strategy_name
+from gonogo.report.trials.plan import (
+    bar_category_labels,
+    category_labels,
+    plan_summary,
+    shares,
+    solution,
+    strategy_name,
+)
 from gonogo.report.untrusted import clean_line
 
 OPTION = "--picture"
@@ -40,7 +47,7 @@ _NO_CHINESE_FONT = translated(
 )
 """A PNG takes its letters from the machine that draws it, an SVG from the one that shows it."""
 _TOP, _LABEL, _MIN_WIDTH = 84.0, 20.0, 0.5
-_MAX_BAR = 1.6
+_MAX_BAR_CAPACITIES = 1.6
 """A bar that is longer than the accelerator's memory ends at this share of it."""
 
 
@@ -76,16 +83,16 @@ def write_picture(plan: Plan, path: Path, language: str) -> Text | None:
     return note
 
 
-def _unwritable(path: Path, why: Text) -> UserError:
-    return UserError(Text(f"{OPTION} {{path}}: {{why}}", f"{OPTION} {{path}}：{{why}}").format(path=path, why=why))
+def _unwritable(path: Path, reason: Text) -> UserError:
+    return UserError(Text(f"{OPTION} {{path}}: {{why}}", f"{OPTION} {{path}}：{{why}}").format(path=path, why=reason))
 
 
 def draw(plan: Plan, language: str) -> Drawing:
     """The picture: what fits, fastest first, then the smallest of what does not."""
     capacity = plan.capacity_bytes
-    fitting, too_large = plan.fitting[:MAX_FITTING], _short_of_memory(plan)[:MAX_TOO_LARGE]
+    fitting, too_large = plan.fitting[:MAX_FITTING], _exceeding_gpu_memory(plan)[:MAX_TOO_LARGE]
     most = max((choice.reserved_bytes / capacity for choice in too_large), default=1.0)
-    across = max(1.0, min(most, _MAX_BAR))
+    across = max(1.0, min(most, _MAX_BAR_CAPACITIES))
     unit = _BAR_WIDTH / across
     title = f"{_TITLE.in_language(language)}: {clean_line(plan.accelerator)}, {size(capacity)}"
     shapes: list[Box | Words | Line] = [
@@ -108,17 +115,23 @@ def draw(plan: Plan, language: str) -> Drawing:
             shapes.append(Line(end, y - 4, end, y + _BAR_HEIGHT + 4, _RED, width=1.5, dashed=True))
         shapes.append(Words(end, top - 8, size(capacity), size=11, fill=_RED, anchor="middle"))
         top += 10
-    shapes += _legend(top + 4, shown_names(language, plan))
+    shapes += _legend(top + 4, category_labels(language, plan))
     return Drawing(_WIDTH, top + 34, f"{title}. {plan_summary(plan, language)}", shapes)
 
 
-def _short_of_memory(plan: Plan) -> list[TooLarge]:
+def _exceeding_gpu_memory(plan: Plan) -> list[TooLarge]:
     """What does not fit into the accelerators: the rest lacks memory elsewhere, which these bars do not show."""
     return [choice for choice in plan.too_large if choice.reserved_bytes > plan.capacity_bytes]
 
 
 def _row(
-    choice: StrategySummary, number: int | None, capacity: int, top: float, unit: float, details: str, language: str
+    choice: StrategySummary,
+    number: int | None,
+    capacity_bytes: int,
+    top: float,
+    unit: float,
+    details: str,
+    language: str,
 ) -> list[Box | Words | Line]:
     """A strategy's name and figures, and its bar below; ``number`` where it fits."""
     fits = number is not None
@@ -131,13 +144,13 @@ def _row(
         Words(end + 14, y + 17, said, bold=True, fill="#1f2328" if fits else _RED),
     ]
     left = float(_MARGIN)
-    for part, share in shares(choice, capacity).items():
+    for part, share in shares(choice, capacity_bytes).items():
         width = min(share * unit, end - left)
         if width >= _MIN_WIDTH:
-            note = f"{legend_names(language)[part]}: {size(round(share * capacity))}"
+            note = f"{bar_category_labels(language)[part]}: {size(round(share * capacity_bytes))}"
             shapes.append(Box(left, y, width, _BAR_HEIGHT, COLOURS[part], note))
             left += width
-    held = choice.reserved_bytes / capacity * unit
+    held = choice.reserved_bytes / capacity_bytes * unit
     if held > _BAR_WIDTH:
         shapes += [Box(end - gap, y, 3, _BAR_HEIGHT, "#ffffff") for gap in (9, 16)]  # it goes on
     band = choice.band * held

@@ -6,7 +6,7 @@ from gonogo.finding import translated
 from gonogo.finding.planned import Plan
 from gonogo.finding.words import size
 from gonogo.report.page import Page, Styled
-from gonogo.report.trials.plan import REASONED, bar, legend, plan_tables, reasons
+from gonogo.report.trials.plan import MAX_EXPLAINED_STRATEGIES, bar, legend, plan_tables, reasons
 
 _COLOURS = {
     "parameters": "blue",
@@ -43,7 +43,7 @@ def _print_memory(plan: Plan, page: Page, language: str) -> None:
     page.line()
     page.rule(_MEMORY.in_language(language))
     capacity = plan.capacity_bytes
-    for number, choice in enumerate(plan.fitting[:REASONED], 1):
+    for number, choice in enumerate(plan.fitting[:MAX_EXPLAINED_STRATEGIES], 1):
         drawn = Styled(f"{number} |")
         for name, letters in bar(choice, capacity):
             drawn.append(letters, _COLOURS[name])

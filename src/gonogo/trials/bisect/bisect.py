@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict, translated
 from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
-from gonogo.prepare.packages.index import releases_of
+from gonogo.prepare.packages.index import available_releases
 from gonogo.prepare.packages.installed import installed_version
 from gonogo.prepare.packages.names import can_overlay
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
@@ -48,7 +48,7 @@ class ReleaseTrial:
 
 
 @dataclass
-class Bisected:
+class BisectState:
     """What has been found by now. ``search`` is None where the two ends don't differ, or one of them can't be told."""
 
     package: str
@@ -63,7 +63,7 @@ class Bisected:
         return next((trial for trial in self.trials if trial.version == version), None)
 
 
-def bisect(request: BisectRequest, attempt: Try, on_progress: OnProgress | None = None) -> Bisected:
+def bisect(request: BisectRequest, attempt: Try, on_progress: OnProgress | None = None) -> BisectState:
     """Find the release that makes the difference.
 
     ``attempt`` rehearses. Ctrl-C ends the search, and what is known by then is returned. Raises UserError for a package
@@ -76,49 +76,53 @@ def bisect(request: BisectRequest, attempt: Try, on_progress: OnProgress | None 
         raise UserError(
             translated("--good and --bad are both {version}: give two different releases").format(version=good)
         )
-    found = Bisected(name, good, bad)
+    found = BisectState(name, good, bad)
     try:
-        releases = releases_of(name)
+        releases = available_releases(name)
         installed = installed_version(name)
         for option, version in (("--good", good), ("--bad", bad)):
             if version not in releases and (installed is None or version != Version(installed.public)):
-                raise _no_release(name, option, version, releases)
-        _search(found, releases, _Trying(request.rehearsal, name, attempt, on_progress), upstream=request.upstream)
+                raise _unknown_release_error(name, option, version, releases)
+        _search(
+            found, releases, _ReleaseRehearser(request.rehearsal, name, attempt, on_progress), upstream=request.upstream
+        )
     except KeyboardInterrupt:
         found.interrupted = True
     return found
 
 
-def _search(found: Bisected, releases: list[Version], trying: _Trying, *, upstream: bool) -> None:
-    bad = trying(found.bad, "1")
+def _search(
+    result: BisectState, releases: list[Version], rehearse_release: _ReleaseRehearser, *, upstream: bool
+) -> None:
+    bad = rehearse_release(result.bad, "1")
     failure = root_cause(bad)
-    found.trials.append(_trial(found.bad, bad, failure))
-    good = trying(found.good, "2")
-    found.trials.append(_trial(found.good, good, failure))
+    result.trials.append(_judge_release(result.bad, bad, failure))
+    good = rehearse_release(result.good, "2")
+    result.trials.append(_judge_release(result.good, good, failure))
     if (good.verdict, bad.verdict) == (Verdict.NO_GO, Verdict.GO):
         raise UserError(
             translated(
                 "it is the other way around: {package} {bad} is GO and {good} is NO-GO; swap --good and --bad"
-            ).format(package=found.package, good=found.good, bad=found.bad)
+            ).format(package=result.package, good=result.good, bad=result.bad)
         )
     if (good.verdict, bad.verdict) != (Verdict.GO, Verdict.NO_GO):
         return
-    search = found.search = BisectionSearch(releases, found.good, found.bad)
+    search = result.search = BisectionSearch(releases, result.good, result.bad)
     if upstream:
-        search.suggest(_guessed(found, bad))
+        search.suggest(_suggested_releases(result, bad))
     while (release := search.next()) is not None:
-        number = len(found.trials) + 1
+        number = len(result.trials) + 1
         try:
-            report = trying(release, f"{number}/{number + search.most_left - 1}")
+            report = rehearse_release(release, f"{number}/{number + search.max_remaining_trials - 1}")
         except UserError as error:  # the ends could be rehearsed: it is this release that can't be
             trial = ReleaseTrial(release, None, Judgement.SKIPPED, error.text)
         else:
-            trial = _trial(release, report, failure)
-        found.trials.append(trial)
+            trial = _judge_release(release, report, failure)
+        result.trials.append(trial)
         search.note(release, trial.judgement)
 
 
-def _guessed(found: Bisected, bad: Report) -> list[Version]:
+def _suggested_releases(result: BisectState, bad: Report) -> list[Version]:
     """The two releases between which what failed changed, by their sources."""
     from gonogo.trials.upstream.guess import guesses
 
@@ -127,12 +131,12 @@ def _guessed(found: Bisected, bad: Report) -> list[Version]:
     failure = next((rank.failure for rank in bad.rehearsal.ranks if rank.failure is not None), None)
     if failure is None:
         return []
-    versions = {**bad.rehearsal.versions, found.package: str(found.bad)}
-    told = [guess for guess in guesses(failure.traceback, versions) if guess.package == found.package]
+    versions = {**bad.rehearsal.versions, result.package: str(result.bad)}
+    told = [guess for guess in guesses(failure.traceback, versions) if guess.package == result.package]
     return [version for guess in told for version in (guess.other, guess.same)]
 
 
-class _Trying:
+class _ReleaseRehearser:
     """Rehearses the program with a release laid over."""
 
     def __init__(self, rehearsal: RehearsalRequest, package: str, attempt: Try, on_progress: OnProgress | None) -> None:
@@ -180,7 +184,7 @@ def _is_certain_error(finding: Finding) -> bool:
     return finding.severity is Severity.ERROR and finding.certainty is Certainty.CERTAIN
 
 
-def _trial(version: Version, report: Report, failure: str | None) -> ReleaseTrial:
+def _judge_release(version: Version, report: Report, failure: str | None) -> ReleaseTrial:
     """What a report says of a release, where ``failure`` is the root cause of the failure that is looked for."""
     if report.verdict is Verdict.GO:
         return ReleaseTrial(version, report, Judgement.GOOD)
@@ -225,7 +229,7 @@ def _check_package(name: str, rehearsal: RehearsalRequest) -> None:
             )
 
 
-def _no_release(name: str, option: str, version: Version, releases: list[Version]) -> UserError:
+def _unknown_release_error(name: str, option: str, version: Version, releases: list[Version]) -> UserError:
     before = [release for release in releases if release < version][-2:]
     after = [release for release in releases if release > version][:2]
     return UserError(

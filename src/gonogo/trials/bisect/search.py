@@ -49,7 +49,7 @@ class BisectionSearch:
         return self._way[self._good + 1 : self._bad + 1]
 
     @property
-    def most_left(self) -> int:
+    def max_remaining_trials(self) -> int:
         """How many releases are still to be tried at most, if none of them has to be skipped."""
         return len(self._untried()).bit_length()
 

@@ -11,7 +11,7 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, cured, translated
 from gonogo.judge.rehearsal_summary import host_per_node, own_device
 from gonogo.trials.cure.candidate import Candidate
-from gonogo.trials.cure.copy import Copy, patch_of
+from gonogo.trials.cure.copy import WorkingCopy, make_patch
 from gonogo.trials.cure.search import SearchState
 from gonogo.trials.cure.trial import Trial
 from gonogo.trials.plan.rehearsed_step import seconds_of_step
@@ -23,58 +23,64 @@ _CURED = translated("cured: rehearsed GO with the patch")
 _NO_CURE = translated("no cure found: what was tried and the remaining blockers are below")
 _NEAR_CURE = translated("no complete cure found: the patch gets further, and the remaining blockers are below")
 _PARTLY = translated("everything after the errors below")
-_NOT_SEEN = translated("the rehearsal ends where the program fails")
+_ENDS_AT_FAILURE = translated("the rehearsal ends where the program fails")
 
 
-def cure_report(found: SearchState, copy: Copy, *, rehearsals: int, seconds: float, patch_file: str | None) -> Report:
+def cure_report(
+    state: SearchState, copy: WorkingCopy, *, rehearsal_count: int, seconds: float, patch_file: str | None
+) -> Report:
     """GO where the run is GO as it is or with the cure, else CANNOT-TELL: another cure may do what none here did."""
-    go = found.cured
-    needed = bool(found.steps) or not go
-    notes = [_INTERRUPTED] if found.interrupted else [_OUT_OF_TIME] if found.out_of_time else []
-    notes.append((_CURED if found.steps else _NOTHING_TO_DO) if go else _NEAR_CURE if found.steps else _NO_CURE)
-    last = found.now.rehearsed
+    go = state.cured
+    needed = bool(state.steps) or not go
+    notes = [_INTERRUPTED] if state.interrupted else [_OUT_OF_TIME] if state.out_of_time else []
+    notes.append((_CURED if state.steps else _NOTHING_TO_DO) if go else _NEAR_CURE if state.steps else _NO_CURE)
+    last = state.now.rehearsed
     return Report(
         command="cure",
         verdict=Verdict.GO if go else Verdict.CANNOT_TELL,
-        findings=() if go else tuple(_with_user_paths(finding, copy) for finding in found.now.in_the_way),
-        covered=tuple(_clean(text, copy) for text in last.covered) if last is not None and go else (),
-        skipped=last.skipped if last is not None and go else (Skipped(_PARTLY, _NOT_SEEN),),
-        cure=_cure(found, copy, needed, rehearsals, seconds, patch_file),
+        findings=() if go else tuple(_with_user_paths(finding, copy) for finding in state.now.blocking_findings),
+        covered=tuple(_with_user_paths_in_text(text, copy) for text in last.covered) if last is not None and go else (),
+        skipped=last.skipped if last is not None and go else (Skipped(_PARTLY, _ENDS_AT_FAILURE),),
+        cure=_cure(state, copy, needed, rehearsal_count, seconds, patch_file),
         notes=tuple(notes),
     )
 
 
 def _cure(
-    found: SearchState, copy: Copy, needed: bool, rehearsals: int, seconds: float, patch_file: str | None
+    state: SearchState, copy: WorkingCopy, is_needed: bool, rehearsal_count: int, seconds: float, patch_file: str | None
 ) -> cured.Cure:
-    command = copy.command_now()
+    command = copy.changed_command()
     return cured.Cure(
-        needed=needed,
-        proven=needed and found.cured,
-        before=_trial_outcome(found.before),
-        after=_trial_outcome(found.now) if found.steps else None,
+        needed=is_needed,
+        proven=is_needed and state.cured,
+        before=_trial_outcome(state.before),
+        after=_trial_outcome(state.now) if state.steps else None,
         patch=copy.patch(),
         patch_file=patch_file,
         folder=str(copy.patch_folder()),
-        pins=tuple(dict.fromkeys([*_pinned_releases(copy), *(pin for step in found.steps for pin in step.pins)])),
+        pins=tuple(dict.fromkeys([*_pinned_releases(copy), *(pin for step in state.steps for pin in step.pins)])),
         variables=command[0] if command is not None else {},
         command=tuple(command[1]) if command is not None else None,
-        steps=tuple(_steps(found.steps, copy)),
+        steps=tuple(_steps(state.steps, copy)),
         tried=tuple(
-            cured.Tried(attempt.candidate.finding.hazard, attempt.candidate.title, _clean(attempt.outcome, copy))
-            for attempt in found.attempts
+            cured.Tried(
+                attempt.candidate.finding.hazard,
+                attempt.candidate.title,
+                _with_user_paths_in_text(attempt.outcome, copy),
+            )
+            for attempt in state.attempts
         ),
         alternatives=tuple(
             cured.Alternative(one.instead_of.title, one.candidate.title, one.patch, _trial_outcome(one.trial))
-            for one in found.alternatives
+            for one in state.alternatives
         ),
-        rehearsals=rehearsals,
+        rehearsals=rehearsal_count,
         seconds=round(seconds, 1),
-        interrupted=found.interrupted,
+        interrupted=state.interrupted,
     )
 
 
-def _steps(steps: Sequence[Candidate], copy: Copy) -> list[cured.CureStep]:
+def _steps(steps: Sequence[Candidate], copy: WorkingCopy) -> list[cured.CureStep]:
     """Each step with the diff that it makes of what the steps before it have left."""
     told = []
     for number, step in enumerate(steps):
@@ -87,22 +93,22 @@ def _steps(steps: Sequence[Candidate], copy: Copy) -> list[cured.CureStep]:
             cured.CureStep(
                 hazard=step.finding.hazard,
                 title=step.title,
-                why=_clean(step.finding.cause, copy),
+                why=_with_user_paths_in_text(step.finding.cause, copy),
                 safe=step.safe,
                 files=tuple(sorted({copy.shown_path(edit.path) for edit in step.edits})),
-                diff=patch_of(changed, copy.patch_folder()),
+                diff=make_patch(changed, copy.patch_folder()),
                 pins=step.pins,
             )
         )
     return told
 
 
-def _contents(edits: Sequence[Edit], copy: Copy) -> dict[Path, bytes]:
-    places = {copy.original_of(edit.path) for edit in edits}
+def _contents(edits: Sequence[Edit], copy: WorkingCopy) -> dict[Path, bytes]:
+    places = {copy.original_path(edit.path) for edit in edits}
     return {place: copy.of(place).read_bytes() for place in places if place is not None}
 
 
-def _pinned_releases(copy: Copy) -> list[str]:
+def _pinned_releases(copy: WorkingCopy) -> list[str]:
     """The releases that a changed file of versions now names: they have to be installed."""
     from gonogo.evidence.files import FileKind, kind_of
 
@@ -121,27 +127,27 @@ def _trial_outcome(trial: Trial) -> cured.TrialOutcome:
     node = host_per_node(record) if record is not None else None
     return cured.TrialOutcome(
         verdict=trial.verdict.value,
-        hazards=tuple(dict.fromkeys(finding.hazard for finding in trial.in_the_way)),
+        hazards=tuple(dict.fromkeys(finding.hazard for finding in trial.blocking_findings)),
         ranks=trial.ranks,
-        peak_reserved_bytes=own.peak_reserved_bytes if own is not None and _came_to_steps(record) else None,
+        peak_reserved_bytes=own.peak_reserved_bytes if own is not None and _has_optimizer_step(record) else None,
         capacity_bytes=own.total_bytes - own.allowance_bytes if own is not None else None,
-        host_peak_bytes=node.peak_bytes if node is not None and _came_to_steps(record) else None,
+        host_peak_bytes=node.peak_bytes if node is not None and _has_optimizer_step(record) else None,
         seconds_of_step=seconds_of_step(record) if record is not None else None,
     )
 
 
-def _came_to_steps(record: RehearsalRecord | None) -> bool:
+def _has_optimizer_step(record: RehearsalRecord | None) -> bool:
     """Whether the first rank made a step: the peak of less says nothing."""
     return record is not None and bool(record.ranks) and record.ranks[0].steps > 0
 
 
-def _with_user_paths(finding: Finding, copy: Copy) -> Finding:
+def _with_user_paths(finding: Finding, copy: WorkingCopy) -> Finding:
     """A finding with the user's own paths; its fixes' edits are the copy's, and left out."""
     spans = tuple(replace(span, path=copy.shown_path(span.path)) for span in finding.spans)
-    return replace(finding, spans=spans, cause=_clean(finding.cause, copy), fixes=())
+    return replace(finding, spans=spans, cause=_with_user_paths_in_text(finding.cause, copy), fixes=())
 
 
-def _clean(text: Text, copy: Copy) -> Text:
+def _with_user_paths_in_text(text: Text, copy: WorkingCopy) -> Text:
     return Text(copy.shown(text.en), copy.shown(text.zh))
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gonogo.finding import Report, translated
 from gonogo.finding.errors import UserError
 from gonogo.report.atomic import write_atomically
-from gonogo.trials.cure.cure import Cured
+from gonogo.trials.cure.cure import CureResult
 
 _CANNOT_WRITE = translated("can't write {path}: {why}")
 _CHANGED = translated("{path} changed during the search; nothing was written: run the command again")
@@ -30,9 +30,9 @@ def check_patch_file(path: Path) -> None:
         raise UserError(_CANNOT_WRITE.format(path=path, why=why))
 
 
-def write_patch(cured: Cured, path: Path) -> Report:
+def write_patch(cure_result: CureResult, path: Path) -> Report:
     """Write the patch of a cure that has one; the report that says where it lies."""
-    report = cured.report
+    report = cure_result.report
     cure = report.cure
     assert cure is not None
     if not cure.patch:
@@ -44,7 +44,7 @@ def write_patch(cured: Cured, path: Path) -> Report:
     return report
 
 
-def apply_cure(cured: Cured, report: Report) -> Report:
+def apply_cure(cure_result: CureResult, report: Report) -> Report:
     """Change the files, and say how to go back; a cure that is not proven changes nothing.
 
     Raises UserError where a file is not what the cure was made for, or can't be written; then every file is as it was.
@@ -53,13 +53,13 @@ def apply_cure(cured: Cured, report: Report) -> Report:
     assert cure is not None
     if not cure.proven:
         return replace(report, notes=(*report.notes, _NOT_APPLIED)) if cure.needed else report
-    if not cured.changed:
+    if not cure_result.changed:
         return replace(report, notes=(*report.notes, _NOTHING))
-    for path, (before, _) in cured.changed.items():
+    for path, (before, _) in cure_result.changed.items():
         if _bytes_of(path) != before:
             raise UserError(_CHANGED.format(path=path))
     written: list[Path] = []
-    for path, (_, after) in cured.changed.items():
+    for path, (_, after) in cure_result.changed.items():
         target = Path(os.path.realpath(path))
         try:
             write_atomically(target, after, stat.S_IMODE(target.stat().st_mode))
@@ -67,7 +67,7 @@ def apply_cure(cured: Cured, report: Report) -> Report:
             for one in written:
                 with contextlib.suppress(OSError):
                     write_atomically(
-                        Path(os.path.realpath(one)), cured.changed[one][0], stat.S_IMODE(one.stat().st_mode)
+                        Path(os.path.realpath(one)), cure_result.changed[one][0], stat.S_IMODE(one.stat().st_mode)
                     )
             raise UserError(_CANNOT_WRITE.format(path=path, why=error.strerror or error)) from None
         written.append(path)

@@ -40,14 +40,14 @@ def batch_of(run: Run) -> Batch | None:
 
 def size_of(run: Run, argument: str) -> int | None:
     """A size as arguments, DeepSpeed's config or the framework's defaults say it."""
-    field = said_by(run, argument)
+    field = setting_field(run, argument)
     if field is not None:
         return whole_number(field)
     default = training_defaults(run.framework).get(argument)
-    return default if isinstance(default, int) and takes_arguments(run) else None
+    return default if isinstance(default, int) and accepts_training_arguments(run) else None
 
 
-def said_by(run: Run, argument: str) -> Field | None:
+def setting_field(run: Run, argument: str) -> Field | None:
     """The field that says it: an argument, else a number in DeepSpeed's config; None where neither does."""
     field = run.arguments.get(argument)
     if field.known:
@@ -59,7 +59,7 @@ def said_by(run: Run, argument: str) -> Field | None:
     return None
 
 
-def takes_arguments(run: Run) -> bool:
+def accepts_training_arguments(run: Run) -> bool:
     """Whether the program takes transformers' training arguments, as frameworks and Trainer scripts do."""
     from gonogo.evidence.training_arguments import ARGUMENT_CLASSES
 

@@ -26,6 +26,6 @@ class Candidate(msgspec.Struct, frozen=True):
         return (self.edits, self.pins)
 
 
-def of_fix(finding: Finding, fix: Fix) -> Candidate:
+def candidate_from_fix(finding: Finding, fix: Fix) -> Candidate:
     """A finding's own fix."""
     return Candidate(finding, fix.title, fix.edits, safe=fix.applicability is Applicability.SAFE)

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gonogo.check.fixes import diff_of, edited
+from gonogo.check.fixes import apply_edits_to, diff_of
 from gonogo.finding import Edit, Text
 from gonogo.finding.errors import UserError
 
@@ -23,7 +23,7 @@ TYPED = "<command>"
 """What reports call a command that was typed."""
 
 
-class Copy:
+class WorkingCopy:
     """The working folder with what lies around it, as a tree of folders and links below ``scratch``."""
 
     def __init__(self, scratch: Path, folder: Path, command: Sequence[str]) -> None:
@@ -41,9 +41,9 @@ class Copy:
         """Where the copy has what lies at an original path."""
         return Path(f"{self.root}{original}")
 
-    def original_of(self, shown: str) -> Path | None:
+    def original_path(self, copy_path: str) -> Path | None:
         """The user's file that a path means which is seen from the copy's folder; None for one outside of the copy."""
-        whole = os.path.normpath(os.path.join(self.folder, shown))
+        whole = os.path.normpath(os.path.join(self.folder, copy_path))
         inside = whole.removeprefix(str(self.root))
         return Path(inside) if inside != whole else None
 
@@ -54,15 +54,15 @@ class Copy:
 
     def shown_path(self, path: str) -> str:
         """A path of the copy as the user would write it."""
-        original = self.original_of(path)
+        original = self.original_path(path)
         if original is None:
             return path
-        if original == self.typed_path:
+        if original == self.command_script_path:
             return TYPED
         inside = os.path.relpath(original, self.original_folder)
         return str(original) if inside.startswith("..") else inside
 
-    def type_command(self) -> None:
+    def write_command_script(self) -> None:
         """Put the command into a script of the copy, where it can be edited."""
         self.typed = True
         path = self.original_folder / COMMAND_FILE
@@ -71,7 +71,7 @@ class Copy:
         self.words = ["bash", COMMAND_FILE]
 
     @property
-    def typed_path(self) -> Path | None:
+    def command_script_path(self) -> Path | None:
         """The original path that the typed command's script would have."""
         return self.original_folder / COMMAND_FILE if self.typed else None
 
@@ -119,7 +119,7 @@ class Copy:
 
     def may_change(self, edits: Sequence[Edit]) -> bool:
         """Whether all of these files are in the copy."""
-        places = [self.original_of(edit.path) for edit in edits]
+        places = [self.original_path(edit.path) for edit in edits]
         return all(place is not None and self.own(place) for place in places)
 
     def lay(self, steps: Sequence[Sequence[Edit]]) -> None:
@@ -131,13 +131,13 @@ class Copy:
         for edits in steps:
             by_file: dict[Path, list[Edit]] = {}
             for edit in edits:
-                place = self.original_of(edit.path)
+                place = self.original_path(edit.path)
                 if place is None or not self.own(place):
                     raise ValueError(edit.path)
                 contents.setdefault(place, self._owned[place])
                 by_file.setdefault(place, []).append(edit)
             for place, own in by_file.items():
-                contents[place] = edited(contents[place], sorted(own, key=lambda edit: (edit.start, edit.end)))
+                contents[place] = apply_edits_to(contents[place], sorted(own, key=lambda edit: (edit.start, edit.end)))
         for place, data in contents.items():
             if self.of(place).read_bytes() != data:
                 self.of(place).write_bytes(data)
@@ -147,12 +147,12 @@ class Copy:
         return {
             path: (before, after)
             for path, before in sorted(self._owned.items())
-            if path != self.typed_path and (after := self.of(path).read_bytes()) != before
+            if path != self.command_script_path and (after := self.of(path).read_bytes()) != before
         }
 
-    def command_now(self) -> tuple[dict[str, str], list[str]] | None:
+    def changed_command(self) -> tuple[dict[str, str], list[str]] | None:
         """Of a command that was typed: the variables that it now exports, and its words; None where it is as it was."""
-        path = self.typed_path
+        path = self.command_script_path
         if path is None:
             return None
         text = self.of(path).read_bytes()
@@ -170,7 +170,7 @@ class Copy:
 
     def patch(self) -> str:
         """A unified diff of all changes, with paths as seen from the patch's folder."""
-        return patch_of(self.changed(), self.patch_folder())
+        return make_patch(self.changed(), self.patch_folder())
 
     def patch_folder(self) -> Path:
         """The folder that the patch applies in: the working folder, or one that holds it and all changed files."""
@@ -178,6 +178,8 @@ class Copy:
         return Path(os.path.commonpath(places))
 
 
-def patch_of(changed: Mapping[Path, tuple[bytes, bytes]], folder: Path) -> str:
+def make_patch(changed_files: Mapping[Path, tuple[bytes, bytes]], folder: Path) -> str:
     """One diff for ``git apply`` and ``patch -p1`` in ``folder``."""
-    return "".join(diff_of(os.path.relpath(path, folder), before, after) for path, (before, after) in changed.items())
+    return "".join(
+        diff_of(os.path.relpath(path, folder), before, after) for path, (before, after) in changed_files.items()
+    )

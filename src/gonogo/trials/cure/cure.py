@@ -9,35 +9,35 @@ from pathlib import Path
 from gonogo.finding import Report
 from gonogo.rehearse.progress import OnProgress
 from gonogo.trials.cure.answer import cure_report
-from gonogo.trials.cure.copy import Copy
+from gonogo.trials.cure.copy import WorkingCopy
 from gonogo.trials.cure.request import CureRequest
 from gonogo.trials.cure.search import CureSearch
 from gonogo.trials.cure.trial import Rehearse, TrialRunner
 
 
 @dataclass(frozen=True)
-class Cured:
+class CureResult:
     """The report, and what each changed file was and would be, by its path."""
 
     report: Report
     changed: dict[Path, tuple[bytes, bytes]]
 
 
-def cure(request: CureRequest, scratch: Path, rehearse: Rehearse, on_progress: OnProgress | None = None) -> Cured:
+def cure(request: CureRequest, scratch: Path, rehearse: Rehearse, on_progress: OnProgress | None = None) -> CureResult:
     """Search for a cure of the command in the current folder; nothing of the user's is changed.
 
     Raises UserError for a command or options that can't be rehearsed at all.
     """
     started = time.monotonic()
-    copy = Copy(scratch, Path.cwd(), request.rehearsal.command)
+    copy = WorkingCopy(scratch, Path.cwd(), request.rehearsal.command)
     trier = TrialRunner(copy, request.rehearsal, rehearse, on_progress)
     found = CureSearch(request, trier).run()
     seconds = time.monotonic() - started
     report = cure_report(
         found,
         copy,
-        rehearsals=trier.rehearsals,
+        rehearsal_count=trier.rehearsals,
         seconds=seconds,
         patch_file=request.patch_file if found.steps else None,
     )
-    return Cured(report, copy.changed())
+    return CureResult(report, copy.changed())

@@ -32,7 +32,7 @@ _KEYS = (
 _NAMES = {"samples_a_step": translated("samples per optimizer step")}
 
 
-def changed_learning(before: Trial, after: Trial) -> Text | None:
+def explain_changed_training(before: Trial, after: Trial) -> Text | None:
     """What the copy would now learn, or do, otherwise than before; None where nothing is known to have changed."""
     if before.run is not None and after.run is not None:
         was, now = _settings(before.run), _settings(after.run)
@@ -40,7 +40,7 @@ def changed_learning(before: Trial, after: Trial) -> Text | None:
             if value is not None and now.get(name) is not None and now[name] != value:
                 shown = _NAMES.get(name, Text(name, name))
                 return translated("{name}: {was} would become {now}").format(name=shown, was=value, now=now[name])
-    return _asked_less(before, after)
+    return _explain_reduced_work(before, after)
 
 
 def _settings(run: Run) -> dict[str, object]:
@@ -57,7 +57,7 @@ def _settings(run: Run) -> dict[str, object]:
     return settings
 
 
-def _asked_less(before: Trial, after: Trial) -> Text | None:
+def _explain_reduced_work(before: Trial, after: Trial) -> Text | None:
     """Whether the program trains fewer parameters now, or leaves out a phase that it had."""
     if before.record is None or after.record is None:
         return None

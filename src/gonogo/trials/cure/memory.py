@@ -17,8 +17,8 @@ from gonogo.evidence.rehearsal.failures import offload_device, setting
 from gonogo.finding import Finding, Text, translated
 from gonogo.trials.cure.batch import ACCUMULATION, MICRO_BATCH, Batch, batch_of
 from gonogo.trials.cure.candidate import Candidate
-from gonogo.trials.cure.in_code import in_code_candidates
-from gonogo.trials.cure.writing import set_argument, set_checkpointing, set_zero
+from gonogo.trials.cure.loop_edits import loop_candidates
+from gonogo.trials.cure.setting_edits import set_argument, set_checkpointing, set_zero
 
 if TYPE_CHECKING:
     from gonogo.evidence.rehearsal.record import DeviceMemory, RankRecord
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gonogo.trials.cure.trial import Trial
 
 HAZARDS = frozenset({"gpu-oom-activations", "gpu-oom-model-states", "gpu-oom-eval-logits"})
-_KEPT_BY_CHECKPOINTING = 0.3
+_CHECKPOINTED_ACTIVATION_FRACTION = 0.3
 """Of the activations, at most: what can't fit even so isn't tried. The least that was seen in benchmarks/memory.py."""
 _MAX_CANDIDATES = 6
 """Candidates that are rehearsed at most."""
@@ -64,7 +64,7 @@ class MemorySettings(msgspec.Struct, frozen=True):
         return " ".join(name for name in self.__struct_fields__ if getattr(self, name))
 
 
-def _order(change: MemorySettings) -> tuple[int, int, bool, int]:
+def _sort_key(change: MemorySettings) -> tuple[int, int, bool, int]:
     """Smaller before larger, fewer settings before more, what is no slower first, and the largest micro-batch."""
     return change.size, len(change.kind.split()), change.slower, -(change.micro_batch or 0)
 
@@ -79,12 +79,12 @@ def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
         return
     rank, device = max(found, key=lambda one: one[1].peak_allocated_bytes)
     assert device.shortage is not None
-    yield from in_code_candidates(finding, device.shortage, run)
+    yield from loop_candidates(finding, device.shortage, run)
     if device.shortage.phase == "evaluate":
-        yield from _evaluating_less(finding, run)
+        yield from _evaluation_candidates(finding, run)
         return
     batch = batch_of(run)
-    changes = sorted(_changes(rank, batch), key=_order)
+    changes = sorted(_setting_combinations(rank, batch), key=_sort_key)
     given = 0
     for change in changes:
         if given < _MAX_CANDIDATES and _may_fit(change, device, rank, batch, record.world_size):
@@ -94,7 +94,7 @@ def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
                 yield Candidate(finding, _title(change, batch), tuple(edits), size=change.size, kind=change.kind)
 
 
-def _changes(rank: RankRecord, batch: Batch | None) -> Iterator[MemorySettings]:
+def _setting_combinations(rank: RankRecord, batch: Batch | None) -> Iterator[MemorySettings]:
     """All combinations that differ from the run as it is."""
     config = rank.deepspeed_config
     stage = setting(config, "zero_optimization", "stage")
@@ -130,7 +130,7 @@ def _may_fit(change: MemorySettings, device: DeviceMemory, rank: RankRecord, bat
     if change.offload_parameters:
         held["parameters"] = 0
     share = change.micro_batch / batch.micro_batch if change.micro_batch and batch is not None else 1.0
-    kept = _KEPT_BY_CHECKPOINTING if change.checkpointing else 1.0
+    kept = _CHECKPOINTED_ACTIVATION_FRACTION if change.checkpointing else 1.0
     held["activations"] = round(held.get("activations", 0) * share * kept)
     held["temporary"] = round(held.get("temporary", 0) * share)
     return sum(held.values()) <= device.total_bytes - device.allowance_bytes
@@ -188,7 +188,7 @@ _EVALUATION = {
 }
 
 
-def _evaluating_less(finding: Finding, run: Run) -> Iterator[Candidate]:
+def _evaluation_candidates(finding: Finding, run: Run) -> Iterator[Candidate]:
     """What evaluation holds at a time made less; what it finds stays the same."""
     for name, (value, title) in _EVALUATION.items():
         if name != "prediction_loss_only" or run.arguments.get("compute_metrics").absent:

@@ -24,12 +24,12 @@ from gonogo.prepare.packages.installed import installed_version
 from gonogo.prepare.packages.names import STACK, can_overlay
 from gonogo.rehearse.progress import OnProgress
 from gonogo.trials.cure.candidate import Candidate
-from gonogo.trials.cure.copy import Copy
-from gonogo.trials.cure.proposed_code import refusal_of
+from gonogo.trials.cure.copy import WorkingCopy
+from gonogo.trials.cure.proposed_code import rejection_reason
 from gonogo.trials.cure.request import CureRequest
 from gonogo.trials.cure.search import CureSearch
+from gonogo.trials.cure.setting_edits import set_argument
 from gonogo.trials.cure.trial import Rehearse, Trial, TrialRunner
-from gonogo.trials.cure.writing import set_argument
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
@@ -40,20 +40,22 @@ _KEY = re.compile(r"[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60}){0,5}")
 _VARIABLE = re.compile(
     r"(?:NCCL|TORCH|PYTORCH|CUDA|OMP|MKL|HCCL|ASCEND|GLOO|TOKENIZERS|VLLM|DS|ACCELERATE|FSDP|HF|TRANSFORMERS)_[A-Z0-9_]{1,60}"
 )
-_NAMES_A_PLACE = re.compile(r"PATH|HOME|DIR|FILE|LIB|PLUGIN|CMD|EXEC|HOOK|CACHE|TOKEN|KEY|URL|ENDPOINT|LAUNCHER|MODULE")
+_SENSITIVE_VARIABLE_PATTERN = re.compile(
+    r"PATH|HOME|DIR|FILE|LIB|PLUGIN|CMD|EXEC|HOOK|CACHE|TOKEN|KEY|URL|ENDPOINT|LAUNCHER|MODULE"
+)
 _MAX_TEXT = 4000
 
 _NO_LAUNCH = translated("the command launches no run that gonogo can change")
 _NO_PLACE = translated("there is no place in the files to set {name}")
-_NO_SETTING = translated("{name} is no setting that may be tried")
-_NO_VALUE = translated("the value for {name} is no plain value")
+_NOT_A_SETTING = translated("{name} is no setting that may be tried")
+_NOT_A_PLAIN_VALUE = translated("the value for {name} is no plain value")
 _NO_PACKAGE = translated("the run does not use {name}")
 _COMPILED = translated("another release of {name} can't be overlaid: it is compiled")
 _NO_FILE = translated("{name} is none of the run's Python files")
-_NOT_ONCE = translated("what it would change does not occur exactly once in {name}")
+_NOT_FOUND_EXACTLY_ONCE = translated("what it would change does not occur exactly once in {name}")
 _OUTSIDE = translated("it would change a file outside the project")
 _NOTHING = translated("it changes nothing")
-_UNCHANGED_GO = translated(
+_GO_WITHOUT_CHANGE = translated(
     "the run rehearses GO without the change: its failure does not show up in a rehearsal, so nothing can be proven"
 )
 _PROVEN = translated("rehearsed GO with the change; without it the run fails")
@@ -75,9 +77,9 @@ class Proposal(msgspec.Struct, frozen=True):
 class Refused(Exception):
     """A proposal that is not carried out; ``why`` is the sentence."""
 
-    def __init__(self, why: Text) -> None:
-        super().__init__(why.en)
-        self.why = why
+    def __init__(self, reason: Text) -> None:
+        super().__init__(reason.en)
+        self.why = reason
 
 
 def prove(
@@ -91,14 +93,14 @@ def prove(
 
     Raises UserError for a command that can't be rehearsed at all.
     """
-    copy = Copy(scratch, Path.cwd(), request.rehearsal.command)
+    copy = WorkingCopy(scratch, Path.cwd(), request.rehearsal.command)
     search = CureSearch(request, TrialRunner(copy, request.rehearsal, rehearse, on_progress))
     before = search.before()
     if before.cured:
-        return Proof(False, _UNCHANGED_GO)
+        return Proof(False, _GO_WITHOUT_CHANGE)
     try:
         with copy.entered():
-            candidate = candidate_of(proposals, before.now)
+            candidate = candidate_from_proposals(proposals, before.now)
         if not copy.may_change(candidate.edits):
             raise Refused(_OUTSIDE)
         outcome = search.judged(before, candidate)
@@ -110,11 +112,11 @@ def prove(
         return Proof(False, outcome, copy.patch(), candidate.pins)
     if outcome.verdict is Verdict.GO:
         return Proof(True, _PROVEN, copy.patch(), candidate.pins)
-    left = listed([finding.title for finding in outcome.in_the_way[:2]])
+    left = listed([finding.title for finding in outcome.blocking_findings[:2]])
     return Proof(False, _FURTHER.format(what=left), copy.patch(), candidate.pins)
 
 
-def candidate_of(proposals: Sequence[Proposal], trial: Trial) -> Candidate:
+def candidate_from_proposals(proposals: Sequence[Proposal], trial: Trial) -> Candidate:
     """What proposals come to in the copy's folder, which is the current one. Raises Refused."""
     run = trial.run
     if run is None:
@@ -129,13 +131,13 @@ def candidate_of(proposals: Sequence[Proposal], trial: Trial) -> Candidate:
         elif one.kind == "argument":
             edits += _argument(one, run)
         elif one.kind == "deepspeed":
-            edits += _deepspeed(one, run)
+            edits += _deepspeed_config_edits(one, run)
         elif one.kind == "variable":
             edits.append(_variable(one, run))
         elif one.kind == "python":
             edits.append(_python(one, trial))
         else:
-            raise Refused(_NO_SETTING.format(name=one.kind[:40] or "?"))
+            raise Refused(_NOT_A_SETTING.format(name=one.kind[:40] or "?"))
     edits = [edit for edit in edits if edit.before != edit.after]
     if not edits and not pins:
         raise Refused(_NOTHING)
@@ -144,15 +146,15 @@ def candidate_of(proposals: Sequence[Proposal], trial: Trial) -> Candidate:
 
 def _finding(trial: Trial) -> Finding:
     """What the change is to cure: the first that is in the way."""
-    first = next(iter(trial.in_the_way), None)
+    first = next(iter(trial.blocking_findings), None)
     if first is None:
-        raise Refused(_UNCHANGED_GO)
+        raise Refused(_GO_WITHOUT_CHANGE)
     return first
 
 
-def _scalar(one: Proposal) -> Any:
+def _scalar(proposal: Proposal) -> Any:
     """A number, a truth value, or a plain word. Raises Refused."""
-    value = one.value
+    value = proposal.value
     if isinstance(value, str):
         text = value.strip()
         try:
@@ -160,22 +162,22 @@ def _scalar(one: Proposal) -> Any:
         except (ValueError, RecursionError):
             value = {"True": True, "False": False, "None": None}.get(text, text)
         if isinstance(value, (dict, list)):
-            raise Refused(_NO_VALUE.format(name=one.name[:60]))
+            raise Refused(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
         if isinstance(value, str):
             value = text if value != text and not text.startswith('"') else value
     if isinstance(value, float) and not math.isfinite(value):
-        raise Refused(_NO_VALUE.format(name=one.name[:60]))
+        raise Refused(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
     if isinstance(value, str) and not _PLAIN.fullmatch(value):
-        raise Refused(_NO_VALUE.format(name=one.name[:60]))
+        raise Refused(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
     if not isinstance(value, (str, int, float, bool)):
-        raise Refused(_NO_VALUE.format(name=one.name[:60]))
+        raise Refused(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
     return value
 
 
-def _argument(one: Proposal, run: Run) -> list[Edit]:
-    if not _NAME.fullmatch(one.name):
-        raise Refused(_NO_SETTING.format(name=repr(one.name)[:60]))
-    name, value = one.name.lstrip("-"), _scalar(one)
+def _argument(proposal: Proposal, run: Run) -> list[Edit]:
+    if not _NAME.fullmatch(proposal.name):
+        raise Refused(_NOT_A_SETTING.format(name=repr(proposal.name)[:60]))
+    name, value = proposal.name.lstrip("-"), _scalar(proposal)
     launch = run.launch
     if launch is not None and name in launch.options and launch.options.can_edit(name):
         return [launch.options.replacing(name, str(value))]
@@ -185,60 +187,65 @@ def _argument(one: Proposal, run: Run) -> list[Edit]:
     return edits
 
 
-def _deepspeed(one: Proposal, run: Run) -> list[Edit]:
-    if not _KEY.fullmatch(one.name):
-        raise Refused(_NO_SETTING.format(name=repr(one.name)[:60]))
+def _deepspeed_config_edits(proposal: Proposal, run: Run) -> list[Edit]:
+    if not _KEY.fullmatch(proposal.name):
+        raise Refused(_NOT_A_SETTING.format(name=repr(proposal.name)[:60]))
     if run.config is None:
-        raise Refused(_NO_PLACE.format(name=one.name))
-    keys, value = one.name.split("."), _scalar(one)
+        raise Refused(_NO_PLACE.format(name=proposal.name))
+    keys, value = proposal.name.split("."), _scalar(proposal)
     try:
         return [run.config.inserting(*keys, value=value)]
     except KeyError:
-        raise Refused(_NO_PLACE.format(name=one.name)) from None
+        raise Refused(_NO_PLACE.format(name=proposal.name)) from None
 
 
-def _variable(one: Proposal, run: Run) -> Edit:
-    if not _VARIABLE.fullmatch(one.name) or _NAMES_A_PLACE.search(one.name):
-        raise Refused(_NO_SETTING.format(name=repr(one.name)[:60]))
+def _variable(proposal: Proposal, run: Run) -> Edit:
+    if not _VARIABLE.fullmatch(proposal.name) or _SENSITIVE_VARIABLE_PATTERN.search(proposal.name):
+        raise Refused(_NOT_A_SETTING.format(name=repr(proposal.name)[:60]))
     if run.launch is None:
         raise Refused(_NO_LAUNCH)
-    value = _scalar(one)
-    return run.launch.setting_variable(one.name, str(int(value)) if isinstance(value, bool) else str(value))
+    value = _scalar(proposal)
+    return run.launch.setting_variable(proposal.name, str(int(value)) if isinstance(value, bool) else str(value))
 
 
-def _release(one: Proposal, run: Run) -> tuple[Edit | None, str]:
-    name = canonicalize_name(one.name.strip())
-    shown = repr(one.name)[:60]
+def _release(proposal: Proposal, run: Run) -> tuple[Edit | None, str]:
+    name = canonicalize_name(proposal.name.strip())
+    shown = repr(proposal.name)[:60]
     used = run.environment.has(name) or installed_version(name) is not None
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,60}", name) or not used or name not in STACK:
         raise Refused(_NO_PACKAGE.format(name=shown))
     if not can_overlay(name):
         raise Refused(_COMPILED.format(name=name))
     try:
-        version = Version(str(one.value).strip().lstrip("=v"))
+        version = Version(str(proposal.value).strip().lstrip("=v"))
     except InvalidVersion:
-        raise Refused(_NO_VALUE.format(name=name)) from None
+        raise Refused(_NOT_A_PLAIN_VALUE.format(name=name)) from None
     edit = run.environment.replacing_version(name, f"=={version}")
     return edit, "" if edit is not None else f"{name}=={version}"
 
 
-def _python(one: Proposal, trial: Trial) -> Edit:
+def _python(proposal: Proposal, trial: Trial) -> Edit:
     sources = trial.checked.gathered.files.sources
-    named = one.file.strip().removeprefix("./")
+    named = proposal.file.strip().removeprefix("./")
     found = [
         (path, source)
         for path, source in sources.items()
         if named.endswith(".py") and (path == named or path.endswith(f"/{named}") or named.endswith(f"/{path}"))
     ]
     if len(found) != 1 or not found[0][1].writable:
-        raise Refused(_NO_FILE.format(name=repr(one.file)[:60]))
+        raise Refused(_NO_FILE.format(name=repr(proposal.file)[:60]))
     path, source = found[0]
-    before, after = one.before.encode(), one.after.encode()
-    if not before or len(one.before) > _MAX_TEXT or len(one.after) > _MAX_TEXT or source.data.count(before) != 1:
-        raise Refused(_NOT_ONCE.format(name=path))
+    before, after = proposal.before.encode(), proposal.after.encode()
+    if (
+        not before
+        or len(proposal.before) > _MAX_TEXT
+        or len(proposal.after) > _MAX_TEXT
+        or source.data.count(before) != 1
+    ):
+        raise Refused(_NOT_FOUND_EXACTLY_ONCE.format(name=path))
     start = source.data.index(before)
     changed = source.data[:start] + after + source.data[start + len(before) :]
-    refused = refusal_of(source.text, changed.decode("utf-8", "replace"))
+    refused = rejection_reason(source.text, changed.decode("utf-8", "replace"))
     if refused is not None:
         raise Refused(refused)
     return Edit(path, start, start + len(before), before, after)

@@ -13,27 +13,27 @@ from collections import Counter
 from gonogo.finding import Text, translated
 
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9][\w.+-]{0,60}|")
-_RUNS_THINGS = frozenset({
+_CODE_EXECUTION_NAMES = frozenset({
     "os", "subprocess", "sys", "shutil", "importlib", "runpy", "ctypes", "pty", "socket", "eval", "exec", "compile",
     "open", "__import__", "getattr", "setattr", "delattr", "globals", "locals", "vars", "pickle", "marshal", "code",
     "builtins", "system", "popen", "spawn", "sh", "pexpect", "paramiko", "requests", "urllib", "http", "load", "loads",
 })  # fmt: skip
 """What must not be called in another way than it is."""
 
-_NOT_PYTHON = translated("with it the file is invalid Python")
+_INVALID_PYTHON = translated("with it the file is invalid Python")
 _CALLS = translated("it calls something new: {name}")
 _IMPORTS = translated("it imports something")
 _NAMES = translated("it names something new: {name}")
 _WORDS = translated("it adds text that is not a plain setting: {name}")
-_RUNS = translated("it changes what is passed to {name}")
+_CHANGES_CALL_ARGUMENTS = translated("it changes what is passed to {name}")
 
 
-def refusal_of(before: str, after: str) -> Text | None:
+def rejection_reason(before: str, after: str) -> Text | None:
     """Why a change from one text of a file to another is not to be tried; None where it only changes settings."""
     try:
         old, new = ast.parse(before), ast.parse(after)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return _NOT_PYTHON
+        return _INVALID_PYTHON
     if _imports(new) - _imports(old):
         return _IMPORTS
     more = _calls(new) - _calls(old)
@@ -46,9 +46,9 @@ def refusal_of(before: str, after: str) -> Text | None:
     strange = next((text for text in texts if not _PLAIN_WORD.fullmatch(text)), None)
     if strange is not None:
         return _WORDS.format(name=repr(strange)[:60])
-    given, was_given = _given_to_runners(new), _given_to_runners(old)
+    given, was_given = _code_execution_calls(new), _code_execution_calls(old)
     changed = next((name for name, given_now in given if (name, given_now) not in was_given), None)
-    return _RUNS.format(name=changed[:60]) if changed is not None else None
+    return _CHANGES_CALL_ARGUMENTS.format(name=changed[:60]) if changed is not None else None
 
 
 def _dotted(node: ast.expr) -> str:
@@ -97,19 +97,19 @@ def _texts(tree: ast.Module) -> set[str]:
     return found
 
 
-def _given_to_runners(tree: ast.Module) -> list[tuple[str, str]]:
+def _code_execution_calls(tree: ast.Module) -> list[tuple[str, str]]:
     """The calls that run or open things, each with all that stands in it but plain switches (``exist_ok=True``)."""
     found: list[tuple[str, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = _dotted(node.func)
-            if not _RUNS_THINGS.isdisjoint(name.split(".")):
-                kept = [keyword for keyword in node.keywords if not _is_switch(keyword)]
+            if not _CODE_EXECUTION_NAMES.isdisjoint(name.split(".")):
+                kept = [keyword for keyword in node.keywords if not _is_literal_setting(keyword)]
                 found.append((name, ast.dump(ast.Call(func=node.func, args=node.args, keywords=kept))))
     return found
 
 
-def _is_switch(keyword: ast.keyword) -> bool:
+def _is_literal_setting(keyword: ast.keyword) -> bool:
     value = keyword.value
     plain = isinstance(value, ast.Constant) and isinstance(value.value, (bool, int, float, type(None)))
     return plain and keyword.arg not in (None, "shell")

@@ -12,7 +12,7 @@ from packaging.version import Version
 from gonogo.finding import Finding, Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
-from gonogo.prepare.packages.index import releases_of
+from gonogo.prepare.packages.index import available_releases
 from gonogo.prepare.packages.installed import installed_version
 from gonogo.prepare.packages.names import STACK, can_overlay
 from gonogo.trials.cure.candidate import Candidate
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 RELEASE = "release"
 """The kind of these candidates."""
-_NEAREST = 2
+_MAX_RELEASES_EACH_WAY = 2
 """Releases that are tried in each direction: the last patch of each minor version."""
 _INTERFACE_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "TypeError"})
 """What is raised where one release calls another that it was not written for."""
-_IN_PACKAGE = re.compile(r"(?:site|dist)-packages/([A-Za-z0-9_]+)/")
+_PACKAGE_PATH_PATTERN = re.compile(r"(?:site|dist)-packages/([A-Za-z0-9_]+)/")
 _OTHER = translated("{package} {version}, the nearest {which} release")
 _DIFFERS = translated("{package} {version}, the nearest release in which what failed is different")
 _NEWER, _OLDER = translated("newer"), translated("older")
@@ -50,7 +50,7 @@ def release_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
             continue
         for version, which in _nearest(package, present):
             title = _OTHER.format(package=package, version=version, which=which)
-            yield _of_release(finding, trial.run, package, version, title)
+            yield _release_candidate(finding, trial.run, package, version, title)
 
 
 def guessed_releases(finding: Finding, trial: Trial) -> Iterator[Candidate]:
@@ -65,10 +65,10 @@ def guessed_releases(finding: Finding, trial: Trial) -> Iterator[Candidate]:
     for guess in guesses(rank.failure.traceback, rank.versions):
         if guess.package in STACK and can_overlay(guess.package):
             title = _DIFFERS.format(package=guess.package, version=guess.other)
-            yield _of_release(finding, trial.run, guess.package, guess.other, title)
+            yield _release_candidate(finding, trial.run, guess.package, guess.other, title)
 
 
-def _of_release(finding: Finding, run: Run, package: str, version: Version, title: Text) -> Candidate:
+def _release_candidate(finding: Finding, run: Run, package: str, version: Version, title: Text) -> Candidate:
     edit = run.environment.replacing_version(package, f"=={version}")
     pins = () if edit is not None else (f"{package}=={version}",)
     return Candidate(finding, title, (edit,) if edit is not None else (), pins, size=1, kind=RELEASE)
@@ -78,21 +78,21 @@ def _packages_at_fault(failure: Failure) -> list[str]:
     """The packages of the stack on the failing stack, the innermost first, that can be laid over."""
     found = []
     for frame in reversed(failure.frames):
-        match = _IN_PACKAGE.search(frame.path)
+        match = _PACKAGE_PATH_PATTERN.search(frame.path)
         name = canonicalize_name(match[1]) if match else ""
         if name in STACK and can_overlay(name) and name not in found:
             found.append(name)
     return found[:2]
 
 
-def _nearest(package: str, present: Version) -> Iterator[tuple[Version, Text]]:
+def _nearest(package: str, current_version: Version) -> Iterator[tuple[Version, Text]]:
     try:
-        releases = [version for version in releases_of(package) if not version.is_prerelease]
+        releases = [version for version in available_releases(package) if not version.is_prerelease]
     except UserError:
         return
     last_of_minor = {version.release[:2]: version for version in sorted(releases)}
     ends = sorted(last_of_minor.values())
-    newer = [version for version in ends if version > present][:_NEAREST]
-    older = [version for version in reversed(ends) if version < present][:_NEAREST]
+    newer = [version for version in ends if version > current_version][:_MAX_RELEASES_EACH_WAY]
+    older = [version for version in reversed(ends) if version < current_version][:_MAX_RELEASES_EACH_WAY]
     yield from ((version, _NEWER) for version in newer)
     yield from ((version, _OLDER) for version in older)

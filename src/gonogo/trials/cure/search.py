@@ -13,13 +13,13 @@ from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Text, Verdict, translated
 from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
-from gonogo.trials.cure.candidate import Candidate, of_fix
-from gonogo.trials.cure.invariants import changed_learning
+from gonogo.trials.cure.candidate import Candidate, candidate_from_fix
+from gonogo.trials.cure.invariants import explain_changed_training
 from gonogo.trials.cure.memory import memory_candidates
 from gonogo.trials.cure.releases import RELEASE, guessed_releases, release_candidates
 from gonogo.trials.cure.request import CureRequest
+from gonogo.trials.cure.setting_edits import set_zero
 from gonogo.trials.cure.trial import Trial, TrialRunner
-from gonogo.trials.cure.writing import set_zero
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
@@ -28,8 +28,8 @@ _STAGE_2 = translated("ZeRO stage 2: parameters are not partitioned")
 _ORDER = {Applicability.SAFE: 0, Applicability.UNSAFE: 1}
 
 _MAX_STEPS = 12
-_LOOKING = translated("unchanged")
-_PROOF = translated("final verification")
+_UNCHANGED = translated("unchanged")
+_FINAL_VERIFICATION = translated("final verification")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Equal:
+class EqualAlternative:
     """A candidate of equal size that makes the run GO as well, with its trial and the whole patch with it."""
 
     instead_of: Candidate
@@ -58,7 +58,7 @@ class SearchState:
     now: Trial
     steps: list[Candidate] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
-    alternatives: list[Equal] = field(default_factory=list)
+    alternatives: list[EqualAlternative] = field(default_factory=list)
     interrupted: bool = False
     out_of_time: bool = False
 
@@ -71,48 +71,48 @@ class SearchState:
 class CureSearch:
     """One search; :meth:`run` is called once."""
 
-    def __init__(self, request: CureRequest, trier: TrialRunner) -> None:
+    def __init__(self, request: CureRequest, trial_runner: TrialRunner) -> None:
         self._request = request
-        self._trier = trier
-        self._copy = trier.copy
+        self._trier = trial_runner
+        self._copy = trial_runner.copy
         self._ends = time.monotonic() + request.budget
         self._tried: set[tuple[object, ...]] = set()
         self._ranks = request.rehearsal.ranks
 
     def run(self) -> SearchState:
         """Search. Ctrl-C, and the end of the budget, end it with what is known by then."""
-        self._trier.doing = _LOOKING
-        before = self._as_it_is(self._own_files(self._first_check()))
+        self._trier.doing = _UNCHANGED
+        before = self._rehearse_unchanged(self._copy_launch_files(self._first_check()))
         found = SearchState(before, before)
         try:
-            before = found.before = found.now = self._with_all_ranks(before, _LOOKING)
-            while not found.cured and len(found.steps) < _MAX_STEPS and self._takes_a_step(found):
+            before = found.before = found.now = self._rehearse_rank_sample(before, _UNCHANGED)
+            while not found.cured and len(found.steps) < _MAX_STEPS and self._apply_next_candidate(found):
                 pass
             if found.cured:
-                self._leave_out(found)
+                self._remove_unneeded_steps(found)
         except KeyboardInterrupt:
             found.interrupted = True
         found.out_of_time = not found.cured and self._over
-        self._lay(found.steps)
+        self._apply_steps(found.steps)
         return found
 
     def before(self) -> SearchState:
         """The run as it is, rehearsed, for a change that is to be judged."""
-        self._trier.doing = _LOOKING
-        trial = self._as_it_is(self._own_files(self._first_check()))
-        trial = self._with_all_ranks(trial, _LOOKING)
+        self._trier.doing = _UNCHANGED
+        trial = self._rehearse_unchanged(self._copy_launch_files(self._first_check()))
+        trial = self._rehearse_rank_sample(trial, _UNCHANGED)
         return SearchState(trial, trial)
 
     def judged(self, before: SearchState, candidate: Candidate) -> Trial | Text:
         """The trial with a change, where it brings the run further, else what came of it."""
         return self._try(before, candidate)
 
-    def _as_it_is(self, checked: Trial) -> Trial:
+    def _rehearse_unchanged(self, checked: Trial) -> Trial:
         """The run rehearsed; only checked, where it can't be rehearsed and the files alone show an error to cure."""
         try:
             return self._trier(checked, self._ranks)
         except UserError:
-            if not _certain(checked.in_files):
+            if not _has_certain(checked.file_errors):
                 raise
             return checked
 
@@ -120,14 +120,14 @@ class CureSearch:
         """The files; a command that was typed becomes a file of the copy."""
         trial = self._trier.check()
         if any(not run.launch.source.writable for run in trial.checked.gathered.runs if run.launch is not None):
-            self._copy.type_command()
+            self._copy.write_command_script()
             trial = self._trier.check()
         return trial
 
-    def _own_files(self, trial: Trial) -> Trial:
+    def _copy_launch_files(self, trial: Trial) -> Trial:
         """What the launch reads becomes the copy's own: a program must not find its way out of it by a link."""
         for path in trial.checked.gathered.files.sources:
-            original = self._copy.original_of(path)
+            original = self._copy.original_path(path)
             if original is not None:
                 self._copy.own(original)
         return trial
@@ -136,115 +136,124 @@ class CureSearch:
     def _over(self) -> bool:
         return time.monotonic() >= self._ends
 
-    def _with_all_ranks(self, trial: Trial, doing: Text) -> Trial:
+    def _rehearse_rank_sample(self, trial: Trial, progress_text: Text) -> Trial:
         """Where the ranks that were run are GO, and the user named none: a sample of all of them is run too."""
         if not self._request.own_ranks or trial.ranks == "sample" or trial.record is None:
             return trial
-        if trial.record.world_size == 1 or not _went_well(trial):
+        if trial.record.world_size == 1 or not _all_ranks_completed(trial):
             return trial
         self._ranks = "sample"
-        self._trier.doing = doing
+        self._trier.doing = progress_text
         return self._trier(trial, self._ranks)
 
-    def _takes_a_step(self, found: SearchState) -> bool:
+    def _apply_next_candidate(self, state: SearchState) -> bool:
         """Try candidates until one is kept; False where none is left, or the time is over."""
-        for finding in found.now.in_the_way:
+        for finding in state.now.blocking_findings:
             with self._copy.entered():
-                to_try = list(candidates(finding, found.now, upstream=self._request.upstream))
+                to_try = list(candidates(finding, state.now, upstream=self._request.upstream))
             for number, candidate in enumerate(to_try):
-                key = (candidate.key, tuple(step.key for step in found.steps))
+                key = (candidate.key, tuple(step.key for step in state.steps))
                 if key in self._tried or not self._copy.may_change(candidate.edits):
                     continue
                 if self._over:
                     return False
                 self._tried.add(key)
-                outcome = self._try(found, candidate)
+                outcome = self._try(state, candidate)
                 if isinstance(outcome, Trial):
                     if outcome.verdict is Verdict.GO:
-                        self._look_for_equal(found, candidate, to_try[number + 1 :])
-                    found.steps.append(candidate)
-                    found.now = outcome
+                        self._find_alternative(state, candidate, to_try[number + 1 :])
+                    state.steps.append(candidate)
+                    state.now = outcome
                     return True
-                found.attempts.append(Attempt(candidate, outcome))
-                self._lay(found.steps)
+                state.attempts.append(Attempt(candidate, outcome))
+                self._apply_steps(state.steps)
         return False
 
-    def _look_for_equal(self, found: SearchState, taken: Candidate, others: list[Candidate]) -> None:
+    def _find_alternative(self, state: SearchState, accepted_candidate: Candidate, remaining: list[Candidate]) -> None:
         """Rehearse one more candidate of the same size and another kind, for the user to choose."""
-        equal = next((one for one in others if one.size == taken.size and one.kind != taken.kind), None)
+        equal = next(
+            (one for one in remaining if one.size == accepted_candidate.size and one.kind != accepted_candidate.kind),
+            None,
+        )
         if equal is None or self._over or not self._copy.may_change(equal.edits):
             return
-        outcome = self._try(found, equal)
+        outcome = self._try(state, equal)
         if isinstance(outcome, Trial) and outcome.verdict is Verdict.GO:
-            found.alternatives.append(Equal(taken, equal, outcome, self._copy.patch()))
+            state.alternatives.append(EqualAlternative(accepted_candidate, equal, outcome, self._copy.patch()))
 
-    def _try(self, found: SearchState, candidate: Candidate) -> Trial | Text:
+    def _try(self, state: SearchState, candidate: Candidate) -> Trial | Text:
         """The trial with a candidate where it brings the run further, else why it is not taken."""
-        self._lay([*found.steps, candidate])
-        trial = self._own_files(self._trier.check())
-        worse = _new(found.now.in_files, trial.in_files)
+        self._apply_steps([*state.steps, candidate])
+        trial = self._copy_launch_files(self._trier.check())
+        worse = _new_certain_errors(state.now.file_errors, trial.file_errors)
         if worse:
-            return _BRINGS.format(what=worse[0].title)
-        if not self._request.allow_training_changes and (why := changed_learning(found.before, trial)) is not None:
+            return _CAUSES_OTHER_ERROR.format(what=worse[0].title)
+        if (
+            not self._request.allow_training_changes
+            and (why := explain_changed_training(state.before, trial)) is not None
+        ):
             return _CHANGES_TRAINING.format(what=why)
-        if self._files_forbid(found, trial):
+        if self._has_certain_file_error(state, trial):
             # The files alone say NO-GO of it still: no need to rehearse it before they are in order.
-            if not _without(candidate.finding, trial.in_files):
-                return _STAYS
-            if not _without(candidate.finding, found.now.in_files):
+            if not _without(candidate.finding, trial.file_errors):
+                return _ERROR_REMAINS
+            if not _without(candidate.finding, state.now.file_errors):
                 return trial
         self._trier.doing = candidate.title
         try:
             trial = self._trier(trial, self._ranks)
         except UserError as error:
             return error.text
-        if not self._request.allow_training_changes and (why := changed_learning(found.before, trial)) is not None:
+        if (
+            not self._request.allow_training_changes
+            and (why := explain_changed_training(state.before, trial)) is not None
+        ):
             return _CHANGES_TRAINING.format(what=why)
         if trial.verdict is Verdict.GO:
-            return self._with_all_ranks(trial, _PROOF)
-        goes_on = is_progress(found.now, trial, candidate.finding, passes=candidate.kind == RELEASE)
+            return self._rehearse_rank_sample(trial, _FINAL_VERIFICATION)
+        goes_on = is_progress(state.now, trial, candidate.finding, passes=candidate.kind == RELEASE)
         return trial if goes_on else _outcome(candidate.finding, trial)
 
-    def _files_forbid(self, found: SearchState, trial: Trial) -> bool:
+    def _has_certain_file_error(self, state: SearchState, trial: Trial) -> bool:
         """Whether the files show a certain error, other than one that a rehearsal has spoken against."""
-        seen = found.now if found.now.rehearsed is not None else found.before
-        there = {finding.hazard for finding in seen.in_the_way}
-        refuted = {finding.hazard for finding in seen.in_files if finding.hazard not in there}
-        return _certain(finding for finding in trial.in_files if finding.hazard not in refuted)
+        seen = state.now if state.now.rehearsed is not None else state.before
+        there = {finding.hazard for finding in seen.blocking_findings}
+        refuted = {finding.hazard for finding in seen.file_errors if finding.hazard not in there}
+        return _has_certain(finding for finding in trial.file_errors if finding.hazard not in refuted)
 
-    def _leave_out(self, found: SearchState) -> None:
+    def _remove_unneeded_steps(self, state: SearchState) -> None:
         """Take out each step without which it is GO as well, the last first."""
-        for step in reversed(found.steps[:]):
-            fewer = steps_without(found.steps, step)
+        for step in reversed(state.steps[:]):
+            fewer = steps_without(state.steps, step)
             if fewer is None or not fewer or self._over:
                 continue
-            self._lay(fewer)
+            self._apply_steps(fewer)
             trial = self._trier.check()
-            if any(_without(finding, found.now.in_files) for finding in trial.in_files):
+            if any(_without(finding, state.now.file_errors) for finding in trial.file_errors):
                 continue
             self._trier.doing = translated("without: {title}").format(title=step.title)
-            trial = self._trier(trial, found.now.ranks)
+            trial = self._trier(trial, state.now.ranks)
             if trial.verdict is Verdict.GO:
-                found.attempts.append(Attempt(step, _NOT_NEEDED))
-                found.steps, found.now = fewer, trial
+                state.attempts.append(Attempt(step, _NOT_NEEDED))
+                state.steps, state.now = fewer, trial
 
-    def _lay(self, steps: Iterable[Candidate]) -> None:
+    def _apply_steps(self, steps: Iterable[Candidate]) -> None:
         steps = list(steps)
         self._copy.lay([step.edits for step in steps])
         self._trier.pins = tuple(pin for step in steps for pin in step.pins)
 
 
-_BRINGS = translated("it causes another error: {what}")
+_CAUSES_OTHER_ERROR = translated("it causes another error: {what}")
 _CHANGES_TRAINING = translated("it affects training results (--allow-training-changes): {what}")
-_STAYS = translated("the error remains")
+_ERROR_REMAINS = translated("the error remains")
 _NOT_NEEDED = translated("reverted: GO without it")
 
 
-def _certain(findings: Iterable[Finding]) -> bool:
+def _has_certain(findings: Iterable[Finding]) -> bool:
     return any(finding.certainty is Certainty.CERTAIN for finding in findings)
 
 
-def _went_well(trial: Trial) -> bool:
+def _all_ranks_completed(trial: Trial) -> bool:
     """Whether the ranks that were run completed, whatever the files say."""
     return trial.record is not None and all(rank.outcome == "completed" for rank in trial.record.ranks)
 
@@ -258,52 +267,55 @@ def _without(finding: Finding, findings: Iterable[Finding]) -> bool:
     return _place(finding) not in {_place(one) for one in findings}
 
 
-def _new(before: Iterable[Finding], after: Iterable[Finding]) -> list[Finding]:
+def _new_certain_errors(before: Iterable[Finding], after: Iterable[Finding]) -> list[Finding]:
     """Certain errors of hazards that were not there."""
     known = {finding.hazard for finding in before}
     return [f for f in after if f.hazard not in known and f.certainty is Certainty.CERTAIN]
 
 
-def is_progress(before: Trial, after: Trial, cured: Finding, *, passes: bool = False) -> bool:
+def is_progress(before: Trial, after: Trial, target_finding: Finding, *, passes: bool = False) -> bool:
     """Whether a finding is gone, and the run ends no earlier than before.
 
     ``passes``: the statement at which it ended has to be passed as well. A change of the code may leave it with another
     error; another release has the same one at other lines of its own.
     """
     if before.record is None:
-        return _without(cured, after.in_the_way)
-    if after.reached < before.reached or (passes and _stops_where_it_did(before.record, after)):
+        return _without(target_finding, after.blocking_findings)
+    if after.reached < before.reached or (passes and _stops_at_same_statement(before.record, after)):
         return False
-    if _without(cured, after.in_the_way):
-        return cured.hazard not in {finding.hazard for finding in after.in_the_way} or after.reached > before.reached
+    if _without(target_finding, after.blocking_findings):
+        return (
+            target_finding.hazard not in {finding.hazard for finding in after.blocking_findings}
+            or after.reached > before.reached
+        )
     return False
 
 
-def _stops_where_it_did(before: RehearsalRecord, after: Trial) -> bool:
+def _stops_at_same_statement(before: RehearsalRecord, after: Trial) -> bool:
     """Whether a rank still ends at the statement of the user's at which it ended: it has not been passed.
 
     Another release fails at other lines of its own, in other words, or in a way that can't be rehearsed.
     """
-    ended = {_statement(rank) for rank in before.ranks} - {None}
-    return after.record is not None and any(_statement(rank) in ended for rank in after.record.ranks)
+    ended = {_failing_statement(rank) for rank in before.ranks} - {None}
+    return after.record is not None and any(_failing_statement(rank) in ended for rank in after.record.ranks)
 
 
-def _statement(rank: RankRecord) -> tuple[str, str, str] | None:
+def _failing_statement(rank: RankRecord) -> tuple[str, str, str] | None:
     """The innermost statement of the user's own at which a rank's exception arose; None where none did."""
     frame = rank.failure.innermost("user") if rank.failure is not None else None
     return (frame.path, frame.function, frame.text) if frame is not None else None
 
 
-def _outcome(cured: Finding, trial: Trial) -> Text:
+def _outcome(target_finding: Finding, trial: Trial) -> Text:
     """What a trial that brought nothing came to."""
-    first = next(iter(trial.in_the_way), None)
+    first = next(iter(trial.blocking_findings), None)
     if first is None:
         why = next(iter(trial.rehearsed.skipped), None) if trial.rehearsed is not None else None
         if why is None:
             return translated("CANNOT-TELL")
         return translated("CANNOT-TELL: {what}: {why}").format(what=why.what, why=why.why)
-    if first.hazard == cured.hazard:
-        return _STAYS
+    if first.hazard == target_finding.hazard:
+        return _ERROR_REMAINS
     fallback = first.hazard in {hazard.name for hazard in all_hazards() if hazard.fallback}
     return translated("it then fails for another reason: {what}").format(what=first.cause if fallback else first.title)
 
@@ -316,13 +328,13 @@ def candidates(finding: Finding, trial: Trial, *, upstream: bool = False) -> Ite
     if upstream:
         yield from guessed_releases(finding, trial)
     for fix in sorted((fix for fix in finding.fixes if fix.edits), key=lambda fix: _ORDER[fix.applicability]):
-        yield of_fix(finding, fix)
+        yield candidate_from_fix(finding, fix)
     if trial.record is None or trial.run is None:
         return
     hazard = next(hazard for hazard in all_hazards() if hazard.name == finding.hazard)
     for fix in hazard.rehearsed_fixes(finding, trial.record, trial.run):
         if fix.edits:
-            yield of_fix(finding, fix)
+            yield candidate_from_fix(finding, fix)
     yield from memory_candidates(finding, trial)
     yield from release_candidates(finding, trial)
     if hazard.theme == "zero3" or finding.hazard == "ranks-part-at-collective":
@@ -335,11 +347,11 @@ def _lower_stage(finding: Finding, run: Run) -> Iterator[Candidate]:
         yield Candidate(finding, _STAGE_2, tuple(edits), size=2)
 
 
-def steps_without(steps: Sequence[Candidate], left_out: Candidate) -> list[Candidate] | None:
+def steps_without(steps: Sequence[Candidate], removed_step: Candidate) -> list[Candidate] | None:
     """The other steps, as if that one had never been made; None where a later one changes what it wrote."""
-    at = next(number for number, step in enumerate(steps) if step is left_out)
+    at = next(number for number, step in enumerate(steps) if step is removed_step)
     moved = list(steps[:at])
-    gone = list(left_out.edits)
+    gone = list(removed_step.edits)
     for step in steps[at + 1 :]:
         edits = [_moved(edit, gone) for edit in step.edits]
         if any(edit is None for edit in edits):
@@ -350,11 +362,13 @@ def steps_without(steps: Sequence[Candidate], left_out: Candidate) -> list[Candi
     return moved
 
 
-def _moved(edit: Edit, gone: Sequence[Edit]) -> Edit | None:
+def _moved(edit: Edit, earlier_edits: Sequence[Edit]) -> Edit | None:
     """An edit's place before edits of the same file that were made earlier; None where they overlap."""
     shift = 0
-    for one in sorted((one for one in gone if one.path == edit.path), key=lambda one: one.start):
-        start = one.start + _growth([other for other in gone if other.path == one.path and other.start < one.start])
+    for one in sorted((one for one in earlier_edits if one.path == edit.path), key=lambda one: one.start):
+        start = one.start + _added_characters(
+            [other for other in earlier_edits if other.path == one.path and other.start < one.start]
+        )
         end = start + len(one.after)
         if edit.start >= end:
             shift -= len(one.after) - len(one.before)
@@ -363,10 +377,12 @@ def _moved(edit: Edit, gone: Sequence[Edit]) -> Edit | None:
     return replace(edit, start=edit.start + shift, end=edit.end + shift)
 
 
-def _behind(gone: Edit, later: Sequence[Edit]) -> Edit:
-    shift = _growth([edit for edit in later if edit.path == gone.path and edit.end <= gone.start])
-    return replace(gone, start=gone.start + shift, end=gone.end + shift)
+def _behind(removed_edit: Edit, later_edits: Sequence[Edit]) -> Edit:
+    shift = _added_characters(
+        [edit for edit in later_edits if edit.path == removed_edit.path and edit.end <= removed_edit.start]
+    )
+    return replace(removed_edit, start=removed_edit.start + shift, end=removed_edit.end + shift)
 
 
-def _growth(edits: Sequence[Edit]) -> int:
+def _added_characters(edits: Sequence[Edit]) -> int:
     return sum(len(edit.after) - len(edit.before) for edit in edits)

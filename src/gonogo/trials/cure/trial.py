@@ -20,7 +20,7 @@ from gonogo.prepare.packages import installed_version
 from gonogo.prepare.packages.names import STACK, can_overlay
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.trials.cure.copy import Copy
+from gonogo.trials.cure.copy import WorkingCopy
 
 Rehearse = Callable[[RehearsalRequest, OnProgress | None], tuple[RehearsalRecord, Report]]
 """Rehearses a request in the current folder: the record, and the report on it and the files.
@@ -45,21 +45,21 @@ class Trial:
         return next((run for run in self.checked.gathered.runs if run.launch is not None), None)
 
     @property
-    def in_files(self) -> tuple[Finding, ...]:
+    def file_errors(self) -> tuple[Finding, ...]:
         """What the files alone show that stands in the way."""
-        return _in_the_way(self.checked.report.findings)
+        return _blocking_findings(self.checked.report.findings)
 
     @property
-    def in_the_way(self) -> tuple[Finding, ...]:
+    def blocking_findings(self) -> tuple[Finding, ...]:
         """All that keeps it from GO, the root cause first: of files and rehearsal where it was rehearsed."""
-        return _in_the_way(self.rehearsed.findings) if self.rehearsed is not None else self.in_files
+        return _blocking_findings(self.rehearsed.findings) if self.rehearsed is not None else self.file_errors
 
     @property
     def verdict(self) -> Verdict:
         """Of files and rehearsal together; of what was not rehearsed never GO."""
         if self.rehearsed is not None:
             return self.rehearsed.verdict
-        certain = any(finding.certainty is Certainty.CERTAIN for finding in self.in_files)
+        certain = any(finding.certainty is Certainty.CERTAIN for finding in self.file_errors)
         return Verdict.NO_GO if certain else Verdict.CANNOT_TELL
 
     @property
@@ -67,16 +67,16 @@ class Trial:
         """How far it came: (optimizer steps, phase); the rank that came least far counts."""
         if self.record is None or not self.record.ranks:
             return (0, -1)
-        return min(_progress_reached(rank.steps, list(rank.phases), rank.outcome) for rank in self.record.ranks)
+        return min(_progress_key(rank.steps, list(rank.phases), rank.outcome) for rank in self.record.ranks)
 
 
-def _progress_reached(steps: int, phases: list[str], outcome: str) -> tuple[int, int]:
+def _progress_key(steps: int, phases: list[str], outcome: str) -> tuple[int, int]:
     if outcome == "completed":
         return (1 << 30, len(_PHASES))
     return (steps, max((_PHASES.index(phase) for phase in phases), default=-1))
 
 
-def _in_the_way(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def _blocking_findings(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     return tuple(
         finding
         for finding in findings
@@ -88,7 +88,7 @@ def _in_the_way(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 class TrialRunner:
     """Tries the copy out; counts what it did."""
 
-    copy: Copy
+    copy: WorkingCopy
     request: RehearsalRequest
     rehearse: Rehearse
     on_progress: OnProgress | None = None
@@ -103,7 +103,9 @@ class TrialRunner:
             checked = check(
                 [],
                 self.copy.words,
-                settings=msgspec.structs.replace(settings, environment=self._stated() or settings.environment),
+                settings=msgspec.structs.replace(
+                    settings, environment=self._environment_file() or settings.environment
+                ),
                 laid_over=self._laid_over(),
             )
         return Trial(checked)
@@ -117,7 +119,7 @@ class TrialRunner:
                     self.request,
                     command=self.copy.words,
                     ranks=ranks,
-                    environment=self._stated(),
+                    environment=self._environment_file(),
                     with_packages=self._packages(trial.run),
                     keep=None,
                     count_work=True,
@@ -137,7 +139,7 @@ class TrialRunner:
             )
         )
 
-    def _stated(self) -> Path | None:
+    def _environment_file(self) -> Path | None:
         """``--environment`` as the copy has it, where it is a file of the copy."""
         stated = self.request.environment
         if stated is None:

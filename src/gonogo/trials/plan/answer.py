@@ -12,14 +12,14 @@ from gonogo.evidence.environment.hardware import Accelerator, all_accelerators
 from gonogo.finding import Report, Skipped, Text, Verdict, planned, translated
 from gonogo.finding.text import listed
 from gonogo.trials.plan import roofline
-from gonogo.trials.plan.choice import BANDS, Choice
-from gonogo.trials.plan.fits import HOST_RESERVE
+from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, Choice
+from gonogo.trials.plan.fits import HOST_RESERVE_SHARE
 from gonogo.trials.plan.launch_files.arguments import CONFIG
 from gonogo.trials.plan.reasons import GIB, limit, shortfall, why
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import PlanResult
-from gonogo.trials.plan.solve import Solved
-from gonogo.trials.plan.task.rollout import SERVER_SHARE
+from gonogo.trials.plan.solve import SolveResult
+from gonogo.trials.plan.task.rollout import SERVER_MEMORY_SHARE
 from gonogo.trials.plan.task_notes import not_rehearsed
 from gonogo.trials.plan.write import files_of
 from gonogo.virtual.measuring.jobs import Facts
@@ -48,18 +48,18 @@ def _notes(plan: PlanResult) -> list[Text]:
         notes.append(
             translated("--global-batch not given: using {batch} samples per step").format(batch=plan.global_batch)
         )
-    return [*notes, *unstated(plan.request)]
+    return [*notes, *missing_input_notes(plan.request)]
 
 
-def unstated(request: PlanRequest) -> list[Text]:
+def missing_input_notes(request: PlanRequest) -> list[Text]:
     """What could not be judged for want of being told."""
     if request.machine.host_bytes is not None:
         return []
     return [translated("--host-memory not given: whether offloaded states fit in host memory was not checked")]
 
 
-def covered(plan: PlanResult | Solved, whole: Sequence[Choice]) -> list[Text]:
-    """What was rehearsed. ``whole``: at full depth."""
+def covered(plan: PlanResult | SolveResult, full_depth_choices: Sequence[Choice]) -> list[Text]:
+    """What was rehearsed. ``full_depth_choices``: at full depth."""
     said = [
         translated("{count} rehearsals of the real {stack} ({new} new, {old} cached), {seconds:.0f} s").format(
             stack=_stack(plan.request),
@@ -69,10 +69,10 @@ def covered(plan: PlanResult | Solved, whole: Sequence[Choice]) -> list[Text]:
             seconds=plan.seconds,
         )
     ]
-    if whole:
+    if full_depth_choices:
         said.append(
             translated("rehearsed at full depth: {what}").format(
-                what=listed((choice.strategy.label for choice in whole), "; ", "；")
+                what=listed((choice.strategy.label for choice in full_depth_choices), "; ", "；")
             )
         )
     return said
@@ -96,10 +96,10 @@ def _skipped_items(plan: PlanResult) -> list[Skipped]:
                 ),
             )
         )
-    return [*skipped, *uncovered(plan.failed, plan.request)]
+    return [*skipped, *skipped_checks(plan.failed, plan.request)]
 
 
-def uncovered(failed: Sequence[tuple[Choice, str]], request: PlanRequest) -> list[Skipped]:
+def skipped_checks(failed_choices: Sequence[tuple[Choice, str]], request: PlanRequest) -> list[Skipped]:
     """What no plan covers, and the strategies whose rehearsal came to no figures."""
     speed = request.machine.accelerator.speed
     assert speed is not None
@@ -113,7 +113,7 @@ def uncovered(failed: Sequence[tuple[Choice, str]], request: PlanRequest) -> lis
             ).format(matmul=speed.matmul_share, memory=roofline.MEMORY_SHARE, link=roofline.LINK_SHARE),
         ),
     ]
-    for choice, message in failed:
+    for choice, message in failed_choices:
         skipped.append(
             Skipped(
                 choice.strategy.label,
@@ -125,11 +125,11 @@ def uncovered(failed: Sequence[tuple[Choice, str]], request: PlanRequest) -> lis
 
 def _plan_report(plan: PlanResult) -> planned.Plan:
     request = plan.request
-    return planned_for(
+    return make_plan(
         request,
         plan.facts,
         plan.global_batch,
-        fitting=tuple(planned_strategy(choice, request, plan.fitting[0]) for choice in plan.fitting),
+        fitting=tuple(summarize_strategy(choice, request, plan.fitting[0]) for choice in plan.fitting),
         too_large=tuple(too_large(choice, request) for choice in plan.too_large),
         seconds=plan.seconds,
         files=tuple(files_to_show(choice, request, plan.facts) for choice in plan.fitting),
@@ -142,7 +142,7 @@ def files_to_show(choice: Choice, request: PlanRequest, facts: Facts) -> tuple[t
     return tuple((name, files[name]) for name in _SHOWN)
 
 
-def planned_for(request: PlanRequest, facts: Facts, global_batch: int, **found: Any) -> planned.Plan:
+def make_plan(request: PlanRequest, facts: Facts, global_batch: int, **found: Any) -> planned.Plan:
     """What was asked for, with what was ``found``."""
     machine, task = request.machine, request.task
     return planned.Plan(
@@ -162,8 +162,8 @@ def planned_for(request: PlanRequest, facts: Facts, global_batch: int, **found: 
     )
 
 
-def planned_strategy(choice: Choice, request: PlanRequest, fastest: Choice | None) -> planned.StrategySummary:
-    """A strategy. ``fastest``: what it is compared with, if with any."""
+def summarize_strategy(choice: Choice, request: PlanRequest, fastest_choice: Choice | None) -> planned.StrategySummary:
+    """A strategy. ``fastest_choice``: what it is compared with, if with any."""
     strategy = choice.strategy
     return planned.StrategySummary(
         strategy=strategy.label.en,
@@ -178,7 +178,7 @@ def planned_strategy(choice: Choice, request: PlanRequest, fastest: Choice | Non
         source=choice.source,
         allocated_bytes=round(choice.allocated),
         reserved_bytes=round(choice.reserved),
-        band=BANDS[choice.source],
+        band=UNCERTAINTY_BY_SOURCE[choice.source],
         host_bytes_of_node=round(choice.host * request.machine.count),
         nvme_bytes_of_node=round(choice.nvme * request.machine.count),
         by_category={name: round(nbytes) for name, nbytes in choice.by_category.items()},
@@ -186,7 +186,7 @@ def planned_strategy(choice: Choice, request: PlanRequest, fastest: Choice | Non
         tokens_per_second_per_gpu=choice.tokens_per_second,
         limit=choice.time.limit,
         limit_said=limit(choice),
-        why=tuple(why(choice, request, fastest)) if choice.room.fits else (),
+        why=tuple(why(choice, request, fastest_choice)) if choice.room.fits else (),
         reference=strategy.reference,
         rollout=_rollout(choice),
     )
@@ -196,32 +196,32 @@ def _rollout(choice: Choice) -> planned.Rollout | None:
     chosen = choice.strategy.rollout
     if not chosen.engine:
         return None
-    share = SERVER_SHARE if chosen.engine == "server" else chosen.share
+    share = SERVER_MEMORY_SHARE if chosen.engine == "server" else chosen.share
     return planned.Rollout(chosen.engine, chosen.tp, share, chosen.sleep, chosen.gpus, choice.time.generation)
 
 
 def too_large(choice: Choice, request: PlanRequest) -> planned.TooLarge:
     """A strategy that does not fit, and what would make it fit."""
-    strategy = planned_strategy(choice, request, None)
+    strategy = summarize_strategy(choice, request, None)
     return planned.TooLarge(
         **asdict(strategy), shortfall=shortfall(choice, request), would_fit=tuple(_cures(choice, request))
     )
 
 
 _HOST = translated("{size} GiB of host memory per node")
-_AND_HOST = translated("and in any case {size} GiB of host memory per node")
+_PLUS_HOST_MEMORY = translated("and in any case {size} GiB of host memory per node")
 _NVME = translated("{size} GiB of NVMe per node")
-_AND_NVME = translated("and in any case {size} GiB of NVMe per node")
+_PLUS_NVME = translated("and in any case {size} GiB of NVMe per node")
 
 
 def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
     """What would make it fit."""
     machine = request.machine
     cures = []
-    if choice.room.short_of == "engine":
+    if choice.room.insufficient_memory == "engine":
         cures.append(translated("an engine on separate GPUs (--engine server)"))
-    if choice.room.short_of == "accelerator":
-        needed = choice.reserved * (1 + BANDS[choice.source])
+    if choice.room.insufficient_memory == "accelerator":
+        needed = choice.reserved * (1 + UNCERTAINTY_BY_SOURCE[choice.source])
         larger = _next_larger(machine.accelerator, needed)
         if larger is not None:
             cures.append(translated("{name} would fit it").format(name=larger.name))
@@ -240,20 +240,20 @@ def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
             )
     if choice.room.host is not None and choice.room.host < 0:
         assert machine.host_bytes is not None
-        needed = machine.host_bytes - choice.room.host / (1 - HOST_RESERVE)
-        said = _AND_HOST if cures else _HOST
+        needed = machine.host_bytes - choice.room.host / (1 - HOST_RESERVE_SHARE)
+        said = _PLUS_HOST_MEMORY if cures else _HOST
         cures.append(said.format(size=math.ceil(needed / GIB)))
     if choice.room.nvme is not None and choice.room.nvme < 0:
-        said = _AND_NVME if cures else _NVME
+        said = _PLUS_NVME if cures else _NVME
         cures.append(said.format(size=math.ceil(choice.nvme * machine.count / GIB)))
     return cures
 
 
-def _gpus_needed(choice: Choice, request: PlanRequest, needed: float, capacity: float) -> int | None:
+def _gpus_needed(choice: Choice, request: PlanRequest, needed_bytes: float, capacity_bytes: float) -> int | None:
     """How many GPUs would do, in whole nodes; None where what isn't partitioned is too large."""
     stages = {0: (), 1: ("optimizer",), 2: ("gradients", "optimizer"), 3: ("parameters", "gradients", "optimizer")}
     partitioned = sum(choice.by_category.get(name, 0.0) for name in stages[choice.strategy.family.zero])
-    room = capacity - (needed - partitioned)
+    room = capacity_bytes - (needed_bytes - partitioned)
     if partitioned <= 0 or room <= 0:
         return None
     node = request.machine.count
@@ -261,11 +261,11 @@ def _gpus_needed(choice: Choice, request: PlanRequest, needed: float, capacity: 
     return count if count <= _MAX_GPUS else None
 
 
-def _next_larger(accelerator: Accelerator, needed: float) -> Accelerator | None:
+def _next_larger(accelerator: Accelerator, needed_bytes: float) -> Accelerator | None:
     """The smallest accelerator of its kind that has room for so many bytes."""
     fitting = [
         one
         for one in all_accelerators()
-        if one.device_type == accelerator.device_type and one.total_bytes - one.allowance_bytes >= needed
+        if one.device_type == accelerator.device_type and one.total_bytes - one.allowance_bytes >= needed_bytes
     ]
     return min(fitting, key=lambda one: one.total_bytes, default=None)

@@ -10,19 +10,19 @@ from gonogo.finding import Report, Text, Verdict, planned, translated
 from gonogo.trials.plan.answer import (
     covered,
     files_to_show,
-    planned_for,
-    planned_strategy,
+    make_plan,
+    missing_input_notes,
+    skipped_checks,
+    summarize_strategy,
     too_large,
-    uncovered,
-    unstated,
 )
 from gonogo.trials.plan.sizing.batches import global_batch
-from gonogo.trials.plan.solve import Solution, Solved
+from gonogo.trials.plan.solve import Solution, SolveResult
 
 _RECOMPUTED = translated("only strategies with gradient checkpointing were tried: they fit the most")
 
 
-def solved_report(solved: Solved, notes: Sequence[Text] = ()) -> Report:
+def solved_report(solved: SolveResult, notes: Sequence[Text] = ()) -> Report:
     """GO where an answer was rehearsed at full depth, NO-GO where nothing fits, else CANNOT-TELL."""
     whole = [one.choice for one in solved.solutions if one.choice.source == "rehearsed"]
     verdict = Verdict.GO if whole else Verdict.CANNOT_TELL if solved.solutions or solved.failed else Verdict.NO_GO
@@ -31,30 +31,30 @@ def solved_report(solved: Solved, notes: Sequence[Text] = ()) -> Report:
         command="plan",
         verdict=verdict,
         covered=tuple(covered(solved, whole)),
-        skipped=tuple(uncovered(solved.failed, solved.request)),
+        skipped=tuple(skipped_checks(solved.failed, solved.request)),
         plan=_plan_report(solved),
-        notes=(*notes, *own, *unstated(solved.request)),
+        notes=(*notes, *own, *missing_input_notes(solved.request)),
     )
 
 
-def _plan_report(solved: Solved) -> planned.Plan:
+def _plan_report(solved: SolveResult) -> planned.Plan:
     request = solved.request
-    return planned_for(
+    return make_plan(
         request,
         solved.facts,
         global_batch(request),
         solve=solved.unknown,
-        fitting=tuple(_solution(one) for one in solved.solutions),
+        fitting=tuple(_solution_summary(one) for one in solved.solutions),
         too_large=tuple(too_large(choice, request) for choice in solved.too_large),
         seconds=solved.seconds,
         files=tuple(files_to_show(one.choice, one.request, solved.facts) for one in solved.solutions),
     )
 
 
-def _solution(solution: Solution) -> planned.SolutionSummary:
+def _solution_summary(solution: Solution) -> planned.SolutionSummary:
     machine = solution.request.machine
     return planned.SolutionSummary(
-        **asdict(planned_strategy(solution.choice, solution.request, None)),
+        **asdict(summarize_strategy(solution.choice, solution.request, None)),
         solved=solution.value,
         at_limit=solution.at_limit,
         gpus=machine.count,

@@ -33,8 +33,8 @@ _STACK = (
 )
 _ROOT = Path(gonogo.__file__).resolve().parent
 # The rooms whose code measures: a change in it makes what was kept worthless.
-_ROOMS = ("evidence", "virtual")
-_MATTERS = ("PYTORCH_", "DEEPSPEED_", "DS_", "ACCELERATE_", "TRANSFORMERS_")
+_MEASURING_PACKAGES = ("evidence", "virtual")
+_ENVIRONMENT_PREFIXES = ("PYTORCH_", "DEEPSPEED_", "DS_", "ACCELERATE_", "TRANSFORMERS_")
 Answer = TypeVar("Answer", Facts, Measured)
 
 
@@ -54,7 +54,7 @@ def key_of(job: MeasurementJob, accelerator: Accelerator, folder: Path) -> str:
         "arguments": [argument.replace(str(place), "") for argument in job.arguments],
         "world": [job.world_size, job.local_world_size, job.describe, job.capacity, job.program],
         "accelerator": msgspec.to_builtins(accelerator),
-        "environment": {name: value for name, value in os.environ.items() if name.startswith(_MATTERS)},
+        "environment": {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT_PREFIXES)},
         "versions": _versions(),
     }
     text = json.dumps(identity, sort_keys=True).replace(str(folder), "")
@@ -73,7 +73,7 @@ def _versions() -> dict[str, str]:
 def _source_digest() -> str:
     """Of the code that measures."""
     digest = hashlib.sha256()
-    for room in _ROOMS:
+    for room in _MEASURING_PACKAGES:
         for path in sorted((_ROOT / room).rglob("*")):
             if path.suffix in (".py", ".json", ".sh"):
                 digest.update(str(path.relative_to(_ROOT)).encode() + b"\0" + path.read_bytes())

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gonogo.trials.plan.choice import Choice, by_formula, by_peak, capacity_of
+from gonogo.trials.plan.choice import Choice, capacity_of, estimate_by_formula, estimate_from_peak
 from gonogo.trials.plan.closed_form import Calibration, buffers, lower_bound
-from gonogo.trials.plan.extend import Peak, extended, peak_of
+from gonogo.trials.plan.extrapolation import Peak, extrapolate, peak_of
 from gonogo.trials.plan.measure import Measurement, Meter, NotMeasured
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import ALIKE
@@ -33,9 +33,9 @@ class StrategyGroup(NamedTuple):
 
 
 _MIN_DEPTH = 3
-_ALIKE = 4
+_MIN_SAME_FAILURES = 4
 """Rehearsals that fail with the same words: of two ways to spread states at least."""
-_RECOMPUTING = 4 / 3
+_RECOMPUTE_FACTOR = 4 / 3
 """Computing with checkpointing over computing without: forward is run again, a third of forward and backward."""
 
 
@@ -82,7 +82,7 @@ class Candidates:
     def sizes(self, group: StrategyGroup) -> tuple[int, ...]:
         """The micro-batches of a group, smallest first."""
         request = self.on(group.gpus)
-        return micro_batches(batches.global_batch(request), request.world_size, batches.least_micro_batch(request))
+        return micro_batches(batches.global_batch(request), request.world_size, batches.min_micro_batch(request))
 
     def strategy(self, group: StrategyGroup, micro_batch: int, rollout: RolloutChoice | None = None) -> Strategy:
         """The strategy of a group with that micro-batch, and the accumulation that makes up the global batch.
@@ -91,7 +91,7 @@ class Candidates:
         """
         request = self.on(group.gpus)
         times = max(batches.global_batch(request) // request.world_size // micro_batch, 1)
-        made = rollout or engine_layouts.leanest(
+        made = rollout or engine_layouts.smallest_rollout(
             self.request, self.facts, group.engine, group.gpus, micro_batch * times
         )
         return Strategy(group.family, group.checkpointing, micro_batch, times, group.reference, made)
@@ -103,17 +103,17 @@ class Candidates:
             return self._whole[strategy]
         if group in self._peaks:
             at, peak = self._peaks[group]
-            return by_peak(self.on(group.gpus), self.facts, strategy, at, peak, "extended")
-        return by_formula(self.on(group.gpus), self.facts, strategy, self._calibration())
+            return estimate_from_peak(self.on(group.gpus), self.facts, strategy, at, peak, "extended")
+        return estimate_by_formula(self.on(group.gpus), self.facts, strategy, self._calibration())
 
     def choices(self, group: StrategyGroup) -> list[Choice]:
         """Of a group, by micro-batch; with an engine, several of each."""
         if group not in self._choices:
             sizes = self.sizes(group)
-            self._choices[group] = [choice for size in sizes for choice in self._of_size(group, size)]
+            self._choices[group] = [choice for size in sizes for choice in self._choices_of_micro_batch(group, size)]
         return self._choices[group]
 
-    def _of_size(self, group: StrategyGroup, micro_batch: int) -> Iterator[Choice]:
+    def _choices_of_micro_batch(self, group: StrategyGroup, micro_batch: int) -> Iterator[Choice]:
         """The choices of a micro-batch. Of a colocated engine, with the largest share that fits, else the least."""
         if group.engine not in ("colocate", "server"):
             yield self.choice(group, micro_batch)
@@ -136,7 +136,9 @@ class Candidates:
 
     def best(self, group: StrategyGroup) -> Choice | None:
         """The fastest of a group that fits. Small buckets are told of only where they decide."""
-        if group.family.small_buckets and (group not in self._peaks or self.best(_usual(group)) is not None):
+        if group.family.small_buckets and (
+            group not in self._peaks or self.best(_with_default_buckets(group)) is not None
+        ):
             return None
         return _fastest([choice for choice in self.choices(group) if choice.room.fits])
 
@@ -148,13 +150,13 @@ class Candidates:
 
     def surely_too_large(self, group: StrategyGroup) -> bool:
         """Whether not even the smallest of a group fits."""
-        return self.hopeless(group) or all(one.surely_too_large(self._capacity) for one in self.choices(group))
+        return self.exceeds_capacity(group) or all(one.surely_too_large(self._capacity) for one in self.choices(group))
 
     def _decides(self, group: StrategyGroup) -> bool:
         """Whether small buckets may make fit what with the usual ones, as a rehearsal has shown, does not."""
         if not group.family.small_buckets:
             return True
-        usual = _usual(group)
+        usual = _with_default_buckets(group)
         if usual not in self._peaks or self.best(usual) is not None:
             return False
         saved = buffers(self.facts, usual[0]) - buffers(self.facts, group.family)
@@ -166,12 +168,12 @@ class Candidates:
         """Whether a rehearsal has told of it."""
         return group in self._peaks
 
-    def fails_alike(self) -> bool:
+    def all_fail_identically(self) -> bool:
         """Whether all that was rehearsed fails, several times with the same words: then the rest will, too."""
         whys = list(self.failed.values())
-        return not self._peaks and len(whys) >= _ALIKE and len(set(whys)) == 1
+        return not self._peaks and len(whys) >= _MIN_SAME_FAILURES and len(set(whys)) == 1
 
-    def hopeless(self, group: StrategyGroup) -> bool:
+    def exceeds_capacity(self, group: StrategyGroup) -> bool:
         """Whether model states alone, by formula, are beyond the accelerator's memory."""
         world = self.on(group.gpus).world_size
         return not self.choices(group) or lower_bound(self.facts, group.family, world) > self._capacity
@@ -195,11 +197,11 @@ class Candidates:
             checkpointing = group.checkpointing
             computing = peak.forward.seconds + peak.backward.seconds + peak.score.seconds
             seconds.setdefault(checkpointing, computing / at.micro_batch)
-            of_sample = peak.of_samples / at.micro_batch
+            of_sample = peak.sample_bytes / at.micro_batch
             activations[checkpointing] = max(of_sample, activations.get(checkpointing, 0.0))
         if len(seconds) == 1:
             (checkpointing, taken), *_ = seconds.items()
-            seconds[not checkpointing] = taken / _RECOMPUTING if checkpointing else taken * _RECOMPUTING
+            seconds[not checkpointing] = taken / _RECOMPUTE_FACTOR if checkpointing else taken * _RECOMPUTE_FACTOR
         return Calibration(seconds, activations)
 
     # -- measuring ---------------------------------------------------------------------------------------------------
@@ -207,30 +209,30 @@ class Candidates:
     def rehearse_short(self, choices: list[Choice]) -> None:
         """Measure the group of each choice at its micro-batch, at two depths."""
         strategies = [choice.strategy for choice in choices]
-        cells = [cell for strategy in strategies for cell in self.short_cells(strategy)]
+        cells = [cell for strategy in strategies for cell in self.short_measurements(strategy)]
         answers = iter(self.meter.measure(cells))
         for strategy in strategies:
-            peak = self.peak_from(strategy, [next(answers) for _ in self.short_cells(strategy)])
+            peak = self.extrapolated_peak(strategy, [next(answers) for _ in self.short_measurements(strategy)])
             if peak is not None:
                 self._peaks[group_of(strategy)] = (strategy, peak)
         self._choices.clear()
 
-    def short_cells(self, strategy: Strategy) -> list[Measurement]:
+    def short_measurements(self, strategy: Strategy) -> list[Measurement]:
         """What to rehearse for an estimate of the full depth: two depths, or the model as it is where it is shallow."""
-        at = depths(self.meter.config, self._least_depth(strategy.family))
+        at = depths(self.meter.config, self._min_depth(strategy.family))
         return [self.cell(strategy, depth) for depth in (at or (0,))]
 
-    def peak_from(self, strategy: Strategy, answers: Sequence[Measured | NotMeasured]) -> Peak | None:
-        """What the answers to :meth:`short_cells` tell of the full depth; None where one is missing."""
+    def extrapolated_peak(self, strategy: Strategy, answers: Sequence[Measured | NotMeasured]) -> Peak | None:
+        """What the answers to :meth:`short_measurements` tell of the full depth; None where one is missing."""
         peaks = [self._peak(strategy, answer) for answer in answers]
         known = [peak for peak in peaks if peak is not None]
         if len(known) < len(peaks):
             return None
-        at = depths(self.meter.config, self._least_depth(strategy.family))
+        at = depths(self.meter.config, self._min_depth(strategy.family))
         plain = self.request.task is None  # TRL scores, and frees the logits of whole batches before it trains
-        return extended(known[0], known[1], at, self.facts.depth, of_layers=plain) if at else known[0]
+        return extrapolate(known[0], known[1], at, self.facts.depth, unused_scales_with_depth=plain) if at else known[0]
 
-    def rehearse_whole(self, strategy: Strategy) -> Choice | None:
+    def rehearse_full_depth(self, strategy: Strategy) -> Choice | None:
         """Rehearse a strategy at the full depth, on an accelerator that lacks what the figures may be off by."""
         (answer,) = self.meter.measure([self.cell(strategy, 0, real=True)])
         peak = self._peak(strategy, answer)
@@ -238,7 +240,7 @@ class Candidates:
             return None
         asked = self.on(strategy.rollout.gpus)
         self._choices.clear()
-        self._whole[strategy] = by_peak(asked, self.facts, strategy, strategy, peak, "rehearsed")
+        self._whole[strategy] = estimate_from_peak(asked, self.facts, strategy, strategy, peak, "rehearsed")
         self._peaks[group_of(strategy)] = strategy, peak  # the other micro-batches of the group are known by it, too
         return self._whole[strategy]
 
@@ -250,7 +252,7 @@ class Candidates:
             measured = replace(measured, rollout=replace(strategy.rollout, tp=1, share=0.0, sleep=False))
         return Measurement(measured, depth, request.seq_len, request.world_size, real=real)
 
-    def _least_depth(self, family: Family) -> int:
+    def _min_depth(self, family: Family) -> int:
         """Under ZeRO-3, enough layers for the window of parameters that stay gathered to be full."""
         if family.zero < 3 or not self.facts.layer_parameters:
             return _MIN_DEPTH
@@ -276,7 +278,7 @@ def group_of(strategy: Strategy) -> StrategyGroup:
     return StrategyGroup(strategy.family, strategy.checkpointing, strategy.reference, rollout.engine, rollout.gpus)
 
 
-def _usual(group: StrategyGroup) -> StrategyGroup:
+def _with_default_buckets(group: StrategyGroup) -> StrategyGroup:
     """The same with buckets of DeepSpeed's own size."""
     return group._replace(family=replace(group.family, small_buckets=False))
 

@@ -8,20 +8,20 @@ import msgspec
 
 from gonogo.trials.plan import closed_form
 from gonogo.trials.plan.closed_form import Calibration, Estimate
-from gonogo.trials.plan.extend import Peak, Work
+from gonogo.trials.plan.extrapolation import Peak, Work
 from gonogo.trials.plan.fits import Headroom, headroom
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.trials.plan.roofline import NETWORK_BYTES, StepTime, collective_seconds, step_time
+from gonogo.trials.plan.roofline import NETWORK_BYTES_PER_SECOND, StepTime, collective_seconds, step_time
 from gonogo.trials.plan.sizing import engine
 from gonogo.trials.plan.strategy import Strategy
-from gonogo.trials.plan.task.kinds import ON_POLICY
+from gonogo.trials.plan.task.kinds import ON_POLICY_SHARE
 from gonogo.trials.plan.task.rollout import with_engine
 from gonogo.virtual.measuring.jobs import Facts
 
 Source = Literal["rehearsed", "extended", "formula"]
-BANDS: dict[Source, float] = {"rehearsed": 0.03, "extended": 0.12, "formula": 0.35}
+UNCERTAINTY_BY_SOURCE: dict[Source, float] = {"rehearsed": 0.03, "extended": 0.12, "formula": 0.35}
 """How far the accelerator's peak may be off, as a share: see ``benchmarks/memory.py``."""
-_FRAGMENTED = 1.15
+_FRAGMENTATION_FACTOR = 1.15
 """Reserved memory over allocated, where only a formula tells the latter."""
 
 
@@ -44,10 +44,10 @@ class Choice(msgspec.Struct, frozen=True):
     @property
     def band(self) -> float:
         """How far ``reserved`` may be off, as a share."""
-        return BANDS[self.source]
+        return UNCERTAINTY_BY_SOURCE[self.source]
 
-    def may_fit(self, capacity: float) -> bool:
-        """Whether a rehearsal at full depth might show that it fits into ``capacity`` bytes.
+    def may_fit(self, capacity_bytes: float) -> bool:
+        """Whether a rehearsal at full depth might show that it fits into ``capacity_bytes`` bytes.
 
         The caching allocator gives unused segments back before it fails: what it reserves where there is room for it
         is not what it needs. Where only a formula speaks, all the more may be possible.
@@ -55,33 +55,33 @@ class Choice(msgspec.Struct, frozen=True):
         if self.source == "rehearsed" or not self.room.others_fit:
             return self.room.fits
         share = 1 - self.band if self.source == "formula" else 1.0
-        return self.allocated * share <= capacity
+        return self.allocated * share <= capacity_bytes
 
-    def surely_too_large(self, capacity: float) -> bool:
+    def surely_too_large(self, capacity_bytes: float) -> bool:
         """Whether it does not fit even if the figures are off by all of their band."""
-        return not self.room.fits and not self.may_fit(capacity)
+        return not self.room.fits and not self.may_fit(capacity_bytes)
 
 
-def by_formula(request: PlanRequest, facts: Facts, strategy: Strategy, known: Calibration) -> Choice:
+def estimate_by_formula(request: PlanRequest, facts: Facts, strategy: Strategy, known: Calibration) -> Choice:
     """What the closed form says of a strategy."""
     estimate = closed_form.memory(
-        facts, strategy, world_size=request.world_size, seq_len=request.tokens_of_sample, known=known
+        facts, strategy, world_size=request.world_size, seq_len=request.tokens_per_sample, known=known
     )
-    estimate = _beside_the_model(request, facts, strategy, estimate)
+    estimate = _with_auxiliary_models(request, facts, strategy, estimate)
     speed = request.machine.accelerator.speed
     assert speed is not None
     taken = closed_form.time(
         facts, strategy, world_size=request.world_size, ranks_per_node=request.machine.count, speed=speed,
-        seq_len=request.tokens_of_sample, bandwidth=bandwidth(request), nvme_drives=request.nvme_drives, known=known,
+        seq_len=request.tokens_per_sample, bandwidth=bandwidth(request), nvme_drives=request.nvme_drives, known=known,
         generation=engine.seconds(request, facts, strategy),
     )  # fmt: skip
     return _choice(
-        request, facts, strategy, "formula", estimate.allocated, estimate.allocated * _FRAGMENTED, estimate.by_category,
-        estimate.host, estimate.host, estimate.nvme, taken, estimate.by_category["parameters"],
+        request, facts, strategy, "formula", estimate.allocated, estimate.allocated * _FRAGMENTATION_FACTOR,
+        estimate.by_category, estimate.host, estimate.host, estimate.nvme, taken, estimate.by_category["parameters"],
     )  # fmt: skip
 
 
-def _beside_the_model(request: PlanRequest, facts: Facts, strategy: Strategy, estimate: Estimate) -> Estimate:
+def _with_auxiliary_models(request: PlanRequest, facts: Facts, strategy: Strategy, estimate: Estimate) -> Estimate:
     """With a reference, a reward model or a teacher, and an engine, at the phase that takes most."""
     of_each = request.world_size if strategy.family.zero == 3 else 1
     others = 2.0 * facts.beside_parameters + (facts.weight_bytes if strategy.reference == "model" else 0.0)
@@ -90,12 +90,14 @@ def _beside_the_model(request: PlanRequest, facts: Facts, strategy: Strategy, es
     beside = engine.beside(request, facts, strategy)
     if beside is None:
         return msgspec.structs.replace(estimate, by_category=held)
-    training = held | {"rollout": beside.in_phase("backward")}
-    generating = held | {"rollout": beside.in_phase("generate"), "activations": 0.0}
+    training = held | {"rollout": beside.bytes_in_phase("backward")}
+    generating = held | {"rollout": beside.bytes_in_phase("generate"), "activations": 0.0}
     return msgspec.structs.replace(estimate, by_category=max(training, generating, key=lambda one: sum(one.values())))
 
 
-def by_peak(request: PlanRequest, facts: Facts, strategy: Strategy, at: Strategy, peak: Peak, source: Source) -> Choice:
+def estimate_from_peak(
+    request: PlanRequest, facts: Facts, strategy: Strategy, at: Strategy, peak: Peak, source: Source
+) -> Choice:
     """What a rehearsal of ``at`` says of a strategy that differs from it in micro-batch, accumulation and engine."""
     peak = peak.with_samples(strategy.micro_batch / at.micro_batch)
     beside = engine.beside(request, facts, strategy)
@@ -109,23 +111,24 @@ def by_peak(request: PlanRequest, facts: Facts, strategy: Strategy, at: Strategy
     times = strategy.accumulation
     passes, generation = [peak.forward, peak.backward], engine.seconds(request, facts, strategy)
     if request.task is not None and request.task.kind.generates:
-        generation = ON_POLICY * times * _alone(peak.score, request)
+        generation = ON_POLICY_SHARE * times * _alone(peak.score, request)
     else:
         passes.append(peak.score)
     generation += _alone(peak.sync, request)
     taken = step_time(
         compute=sum(part.seconds for part in passes) * times + peak.step.seconds,
-        communication=sum(_sending(part, request) for part in passes) * times + _sending(peak.step, request),
+        communication=sum(_communication_seconds(part, request) for part in passes) * times
+        + _communication_seconds(peak.step, request),
         to_host_bytes=sum(part.to_host for part in passes) * times + peak.step.to_host,
         from_host_bytes=sum(part.from_host for part in passes) * times + peak.step.from_host,
         host_parameters=offloaded,
         nvme_parameters=offloaded if family.optimizer == "nvme" else 0.0,
         ranks_per_node=request.machine.count,
-        nvme_drives=request.nvme_drives,
+        nvme_drive_count=request.nvme_drives,
         speed=speed,
-        generation=generation,
+        generation_seconds=generation,
     )
-    formula = closed_form.memory(facts, strategy, world_size=request.world_size, seq_len=request.tokens_of_sample)
+    formula = closed_form.memory(facts, strategy, world_size=request.world_size, seq_len=request.tokens_per_sample)
     before = peak.phases.get("load")
     return _choice(
         request, facts, strategy, source, peak.allocated, peak.reserved, peak.highest.by_category, peak.host,
@@ -135,7 +138,7 @@ def by_peak(request: PlanRequest, facts: Facts, strategy: Strategy, at: Strategy
 
 def _alone(work: Work, request: PlanRequest) -> float:
     """Seconds of work beside which nothing else runs."""
-    return max(work.seconds, _sending(work, request))
+    return max(work.seconds, _communication_seconds(work, request))
 
 
 def bandwidth(request: PlanRequest) -> float:
@@ -144,7 +147,7 @@ def bandwidth(request: PlanRequest) -> float:
     assert speed is not None
     if request.machine.nodes == 1:
         return speed.link_bytes
-    return min(speed.link_bytes, request.network_bytes_per_second or NETWORK_BYTES)
+    return min(speed.link_bytes, request.network_bytes_per_second or NETWORK_BYTES_PER_SECOND)
 
 
 def capacity_of(request: PlanRequest) -> int:
@@ -152,7 +155,7 @@ def capacity_of(request: PlanRequest) -> int:
     return request.machine.accelerator.total_bytes - request.machine.accelerator.allowance_bytes
 
 
-def _sending(work: Work, request: PlanRequest) -> float:
+def _communication_seconds(work: Work, request: PlanRequest) -> float:
     """Seconds of a part's collectives."""
     link, ranks = bandwidth(request), request.world_size
     return sum(collective_seconds(name, int(nbytes), ranks, link) for name, nbytes in work.sent.items())
@@ -160,16 +163,16 @@ def _sending(work: Work, request: PlanRequest) -> float:
 
 def _choice(
     request: PlanRequest, facts: Facts, strategy: Strategy, source: Source, allocated: float, reserved: float,
-    by_category: dict[str, float], host: float, pinned: float, nvme: float, taken: StepTime, held: float,
+    by_category: dict[str, float], host: float, pinned: float, nvme: float, taken: StepTime, trainer_bytes: float,
 ) -> Choice:  # fmt: skip
-    """``held``: what the trainer has of the GPU before a rollout engine starts."""
-    tokens: float = strategy.micro_batch * strategy.accumulation * request.tokens_of_sample
+    """``trainer_bytes``: what the trainer has of the GPU before a rollout engine starts."""
+    tokens: float = strategy.micro_batch * strategy.accumulation * request.tokens_per_sample
     tokens *= request.world_size / (request.world_size + strategy.rollout.gpus)  # the server's GPUs train none
     beside = engine.beside(request, facts, strategy)
     left = headroom(
         request.machine, reserved=reserved, host_of_rank=host, nvme_of_rank=nvme, nvme_bytes=request.nvme_bytes,
-        band=BANDS[source], unsure=beside.unsure if beside is not None else 0.0,
-        engine=engine.margin(request, facts, strategy, held),
+        band=UNCERTAINTY_BY_SOURCE[source], unsure=beside.unsure if beside is not None else 0.0,
+        engine=engine.margin(request, facts, strategy, trainer_bytes),
     )  # fmt: skip
     return Choice(
         strategy=strategy, source=source, allocated=allocated, reserved=reserved, by_category=by_category, host=host,

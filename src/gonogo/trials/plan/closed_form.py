@@ -14,7 +14,7 @@ from gonogo.trials.plan.roofline import LINK_SHARE, StepTime, step_time
 from gonogo.trials.plan.strategy import Family, Strategy
 from gonogo.virtual.measuring.jobs import Facts
 
-_LOGITS_BYTES = 14
+_BYTES_PER_LOGIT = 14
 """For each token and word: 16-bit logits, fp32 logits, their softmax and its gradient."""
 
 
@@ -41,11 +41,11 @@ class Calibration(msgspec.Struct, frozen=True):
     """Bytes that one sample needs at the peak."""
 
 
-NOTHING_KNOWN = Calibration()
+NO_CALIBRATION = Calibration()
 
 
 def memory(
-    facts: Facts, strategy: Strategy, *, world_size: int, seq_len: int, known: Calibration = NOTHING_KNOWN
+    facts: Facts, strategy: Strategy, *, world_size: int, seq_len: int, known: Calibration = NO_CALIBRATION
 ) -> Estimate:
     """What a strategy takes, by formula."""
     family = strategy.family
@@ -92,12 +92,12 @@ def _activations(facts: Facts, strategy: Strategy, seq_len: int) -> float:
     of_layer = 17.0 * of_inputs
     layers = max(facts.depth, 1)
     kept = layers * of_inputs + of_layer if strategy.checkpointing else layers * of_layer
-    return kept + float(_LOGITS_BYTES) * tokens * facts.vocabulary
+    return kept + float(_BYTES_PER_LOGIT) * tokens * facts.vocabulary
 
 
 def time(
     facts: Facts, strategy: Strategy, *, world_size: int, ranks_per_node: int, seq_len: int, speed: Speed,
-    bandwidth: float, nvme_drives: int, known: Calibration = NOTHING_KNOWN, generation: float = 0.0,
+    bandwidth: float, nvme_drives: int, known: Calibration = NO_CALIBRATION, generation: float = 0.0,
 ) -> StepTime:  # fmt: skip
     """The time of a step, by formula. ``bandwidth``: bytes/s of a rank's slowest link; ``generation``: its seconds."""
     family = strategy.family
@@ -121,9 +121,9 @@ def time(
         host_parameters=offloaded,
         nvme_parameters=offloaded if family.optimizer == "nvme" else 0.0,
         ranks_per_node=ranks_per_node,
-        nvme_drives=nvme_drives,
+        nvme_drive_count=nvme_drives,
         speed=speed,
-        generation=generation,
+        generation_seconds=generation,
     )
 
 

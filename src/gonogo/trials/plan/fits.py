@@ -6,9 +6,9 @@ import msgspec
 
 from gonogo.evidence.environment.hardware import Machine
 
-_HOST_BAND = 0.1
+_HOST_UNCERTAINTY = 0.1
 """How far host memory may be off at most, as a share: it holds model states, which a formula tells well enough."""
-HOST_RESERVE = 0.08
+HOST_RESERVE_SHARE = 0.08
 """Of a node's memory that the system, data loaders and the page cache are left."""
 
 
@@ -33,7 +33,7 @@ class Headroom(msgspec.Struct, frozen=True):
         return all(left is None or left >= 0 for left in (self.host, self.nvme, self.engine))
 
     @property
-    def short_of(self) -> str | None:
+    def insufficient_memory(self) -> str | None:
         """What is too small: ``accelerator``, ``engine``, ``host`` or ``nvme``; None where all fits."""
         for name in ("accelerator", "engine", "host", "nvme"):
             left = getattr(self, name)
@@ -54,6 +54,9 @@ def headroom(
     capacity = accelerator.total_bytes - accelerator.allowance_bytes
     host = None
     if machine.host_bytes is not None:
-        host = machine.host_bytes * (1 - HOST_RESERVE) - host_of_rank * (1 + min(band, _HOST_BAND)) * machine.count
+        host = (
+            machine.host_bytes * (1 - HOST_RESERVE_SHARE)
+            - host_of_rank * (1 + min(band, _HOST_UNCERTAINTY)) * machine.count
+        )
     nvme = None if nvme_bytes is None else nvme_bytes - nvme_of_rank * machine.count
     return Headroom(capacity - reserved * (1 + band) - unsure, host, nvme, engine)

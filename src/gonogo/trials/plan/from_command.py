@@ -10,9 +10,9 @@ import msgspec
 from gonogo.evidence.config.training_defaults import training_defaults
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.trials.plan.strategy import Tune
-from gonogo.trials.plan.task.in_command import task_in
+from gonogo.trials.plan.strategy import TuningMethod
 from gonogo.trials.plan.task.settings import TaskOptions
+from gonogo.trials.plan.task.task_from_command import task_options_from
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 LENGTHS = ("max_length", "cutoff_len", "max_seq_length", "seq_len", "sequence_len", "model_max_length", "block_size",
             "max_seq_len", "context_length")  # fmt: skip
 """Names of the longest sample, in ms-swift, LLaMA-Factory, TRL, axolotl and scripts."""
-_TUNES = ("tune", "train_type", "tuner_type", "sft_type", "finetuning_type", "adapter")
+_TUNING_METHOD_OPTIONS = ("tune", "train_type", "tuner_type", "sft_type", "finetuning_type", "adapter")
 _RANKS = ("lora_rank", "lora_r")
 _QUANTIZED = ("load_in_4bit", "quantization_bit", "quant_bits", "qlora", "use_qlora")
-_FROZEN = ("freeze_vit", "freeze_vision_tower", "freeze_vision", "freeze_vision_encoder")
+_FREEZE_VISION_OPTIONS = ("freeze_vit", "freeze_vision_tower", "freeze_vision", "freeze_vision_encoder")
 _ADAPTED = ("use_peft", "use_lora", "lora", "lora_enable")
-_FRAMEWORK_LENGTHS = {"llamafactory": 2048}
+_FRAMEWORK_DEFAULT_LENGTHS = {"llamafactory": 2048}
 """Where a framework is told nothing (LLaMA-Factory's DataArguments.cutoff_len)."""
-_FRAMEWORK_TUNES: dict[str, Tune] = {"ms-swift": "lora", "llamafactory": "lora"}
+_FRAMEWORK_DEFAULT_TUNES: dict[str, TuningMethod] = {"ms-swift": "lora", "llamafactory": "lora"}
 """Where a framework is told nothing (swift's tuner_type, LLaMA-Factory's finetuning_type)."""
 
-_FREEZE_VISION = ("ms-swift", "llamafactory")
+_VISION_FREEZING_FRAMEWORKS = ("ms-swift", "llamafactory")
 """Frameworks that leave the vision tower as it is unless told otherwise."""
 
 
@@ -39,7 +39,7 @@ class TrainingCommand(msgspec.Struct, frozen=True):
 
     model: str | None = None
     seq_len: int | None = None
-    tune: Tune | None = None
+    tune: TuningMethod | None = None
     lora_rank: int | None = None
     gpus: int | None = None
     """A node's."""
@@ -74,12 +74,12 @@ def read_training_command(command: Sequence[str]) -> TrainingCommand:
         )
     nodes = _whole(run.launch.nodes.number)
     per_node = _whole(run.launch.processes_per_node.number)
-    task = task_in(run)
-    length = _number(run, LENGTHS) or _FRAMEWORK_LENGTHS.get(run.framework or "")
+    task = task_options_from(run)
+    length = _number(run, LENGTHS) or _FRAMEWORK_DEFAULT_LENGTHS.get(run.framework or "")
     return TrainingCommand(
         model=run.model.name if run.model is not None else None,
         seq_len=None if task.completion_len is not None else length,
-        tune=_tune(run),
+        tune=_tuning_method(run),
         lora_rank=_number(run, _RANKS),
         gpus=per_node,
         nodes=nodes,
@@ -109,20 +109,20 @@ def _batch(run: Run, argument: str, key: str) -> int | None:
     return default if field.absent and isinstance(default, int) and (run.framework or run.scripts) else None
 
 
-def _tune(run: Run) -> Tune | None:
+def _tuning_method(run: Run) -> TuningMethod | None:
     """The way of tuning; None where the command doesn't show it."""
     arguments = run.arguments
-    written = {str(arguments.get(name).get("")).lower() for name in _TUNES}
+    written = {str(arguments.get(name).get("")).lower() for name in _TUNING_METHOD_OPTIONS}
     quantized = any(arguments.get(name).truth or arguments.get(name).number in (4, 8) for name in _QUANTIZED)
-    frozen = any(arguments.get(name).truth for name in _FROZEN)
+    frozen = any(arguments.get(name).truth for name in _FREEZE_VISION_OPTIONS)
     adapted = bool(written & {"lora", "qlora", "dora"}) or any(arguments.get(name).truth for name in _ADAPTED)
     if not written & {"full", "lora", "qlora", "dora"}:
-        adapted = adapted or _FRAMEWORK_TUNES.get(run.framework or "") == "lora"
+        adapted = adapted or _FRAMEWORK_DEFAULT_TUNES.get(run.framework or "") == "lora"
         adapted = adapted or any(True for script in run.scripts for _ in script.calls("peft.LoraConfig", "*LoraConfig"))
     if adapted:
         return "qlora" if quantized or "qlora" in written else "lora"
-    unsaid = not any(arguments.has(name) for name in _FROZEN)
-    if unsaid and run.framework in _FREEZE_VISION and run.model is not None:
+    unsaid = not any(arguments.has(name) for name in _FREEZE_VISION_OPTIONS)
+    if unsaid and run.framework in _VISION_FREEZING_FRAMEWORKS and run.model is not None:
         frozen = run.model.perceives("vision") is True
     if frozen or "freeze-vision" in written:
         return "freeze-vision"

@@ -17,9 +17,9 @@ import msgspec
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted, write_shared
 from gonogo.rehearse.launch.python_start import python_module
-from gonogo.rehearse.launch.worker_environment import fixed_environment
+from gonogo.rehearse.launch.worker_environment import reproducible_environment
 from gonogo.trials.plan.cache import cached, keep, key_of
-from gonogo.trials.plan.choice import BANDS, capacity_of
+from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, capacity_of
 from gonogo.trials.plan.launch_files.arguments import learning_rate, options, task_arguments, training_arguments
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.sizing.batches import measured_generations
@@ -83,17 +83,17 @@ class Meter:
 
     def facts(self) -> Facts:
         """What the model is made of. Raises NotMeasured."""
-        job = self._job("facts", Measurement(Strategy(_ANY, False, 1, 1), 0, 16, 1), describe=True)
-        found = self._answered([job], Facts)[0]
+        job = self._job("facts", Measurement(Strategy(_ANY, False, 1, 1), 0, 16, 1), describe_only=True)
+        found = self._answers_or_raise([job], Facts)[0]
         self._class, self._engine, self._vocabulary = found.stored_class, found.engine, found.vocabulary
         return found
 
-    def measure(self, cells: Sequence[Measurement]) -> list[Measured | NotMeasured]:
+    def measure(self, measurements: Sequence[Measurement]) -> list[Measured | NotMeasured]:
         """Rehearse the cells, as many at once as there are cores; an answer for each, in their order."""
-        jobs = [self._job(_name(cell), cell) for cell in cells]
+        jobs = [self._job(_name(cell), cell) for cell in measurements]
         return self._measurements(jobs, Measured)
 
-    def _answered(self, jobs: list[MeasurementJob], kind: type[Answer]) -> list[Answer]:
+    def _answers_or_raise(self, jobs: list[MeasurementJob], kind: type[Answer]) -> list[Answer]:
         found = []
         for answer in self._measurements(jobs, kind):
             if isinstance(answer, NotMeasured):
@@ -116,13 +116,15 @@ class Meter:
             self._on_done(number, len(missing))
         return [answers[job.name] for job in jobs]
 
-    def _read(self, job: MeasurementJob, why: str, key: str, kind: type[Answer]) -> Answer | NotMeasured:
-        if why.startswith("the process"):
-            return NotMeasured(why)
-        if why:
+    def _read(self, job: MeasurementJob, error_message: str, key: str, kind: type[Answer]) -> Answer | NotMeasured:
+        if error_message.startswith("the process"):
+            return NotMeasured(error_message)
+        if error_message:
             # What is said of the copy of the configuration is meant of the model.
             last = _last_line(Path(f"{job.answer}.log")).replace(str(Path(job.answer).parent), str(self._request.model))
-            return NotMeasured(last if why.startswith("status") and last else ": ".join(filter(None, (why, last))))
+            return NotMeasured(
+                last if error_message.startswith("status") and last else ": ".join(filter(None, (error_message, last)))
+            )
         data = read_untrusted(job.answer)
         if data is None:
             return NotMeasured("the answer is gone")
@@ -163,7 +165,7 @@ class Meter:
         if self._process is None:
             request = self._request
             count = request.machine.count
-            environment = fixed_environment(os.environ, self._folder / "caches") | {
+            environment = reproducible_environment(os.environ, self._folder / "caches") | {
                 "RANK": "0",
                 "LOCAL_RANK": "0",
                 "WORLD_SIZE": str(request.world_size),
@@ -188,7 +190,7 @@ class Meter:
             self._process.stdin.write(msgspec.json.encode(start) + b"\n")
         return self._process
 
-    def _job(self, name: str, cell: Measurement, *, describe: bool = False) -> MeasurementJob:
+    def _job(self, name: str, cell: Measurement, *, describe_only: bool = False) -> MeasurementJob:
         request, strategy = self._request, cell.strategy
         place = self._made(self._folder / name)
         config = with_depth(self.config, cell.depth) if cell.depth else self.config
@@ -197,12 +199,12 @@ class Meter:
             if (request.model / file).exists() and not (place / file).exists():
                 (place / file).symlink_to((request.model / file).resolve())
         written = deepspeed_config(strategy, world_size=cell.world_size, dtype=request.dtype)
-        of_task = request.task is not None and not describe
+        of_task = request.task is not None and not describe_only
         if of_task:
             written["optimizer"]["params"]["lr"] = learning_rate(request)
             arguments = self._prepared(place, cell)
         else:
-            arguments = self._plain(place, cell, describe)
+            arguments = self._plain(place, cell, describe_only)
         write_shared(place / "deepspeed.json", json.dumps(written).encode())
         return MeasurementJob(
             name=name,
@@ -212,8 +214,8 @@ class Meter:
             answer=str(place / "answer.json"),
             timeout=request.timeout,
             steps=cell.steps,
-            capacity=int(capacity_of(request) / (1 + BANDS["rehearsed"])) if cell.real else None,
-            describe=describe,
+            capacity=int(capacity_of(request) / (1 + UNCERTAINTY_BY_SOURCE["rehearsed"])) if cell.real else None,
+            describe=describe_only,
             program=_OF_TASKS if of_task else _PLAIN,
         )
 
@@ -228,7 +230,7 @@ class Meter:
             self._places.add(place)
         return place
 
-    def _plain(self, place: Path, cell: Measurement, describe: bool) -> list[str]:
+    def _plain(self, place: Path, cell: Measurement, describe_only: bool) -> list[str]:
         """The arguments of the program that trains on one batch again and again, or that describes the model."""
         request, strategy, task = self._request, cell.strategy, self._request.task
         arguments = [
@@ -237,7 +239,7 @@ class Meter:
             "--lora-rank", str(request.lora_rank), "--attention", request.attention,
             *(["--gradient-checkpointing"] if strategy.checkpointing else []),
         ]  # fmt: skip
-        if describe and task is not None:
+        if describe_only and task is not None:
             arguments += ["--task", task.task, *(["--engine"] if task.kind.rolls_out else [])]
             arguments += ["--beside", str(self._beside(place))] if task.beside is not None else []
         return arguments
@@ -259,7 +261,7 @@ class Meter:
             once = strategy.micro_batch * strategy.accumulation * cell.world_size
             settings["num_generations"] = measured_generations(once)
         if cell.seq_len != request.seq_len:
-            settings |= _of_length(task, cell.seq_len, settings)
+            settings |= _length_settings(task, cell.seq_len, settings)
         if task.beside is not None:
             settings["teacher" if task.task == "gkd" else "reward_model"] = str(self._beside(place))
         rows = strategy.micro_batch * strategy.accumulation * cell.world_size * (cell.steps + 1)
@@ -290,7 +292,7 @@ _ANY = Family(0)
 _PLAIN, _OF_TASKS = "gonogo.virtual.measuring.program", "gonogo.virtual.measuring.post_training"
 
 
-def _of_length(task: TaskSettings, seq_len: int, settings: dict[str, Any]) -> dict[str, Any]:
+def _length_settings(task: TaskSettings, seq_len: int, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings that say how long a sample is, for one of another length than was asked."""
     completion = seq_len - task.prompt_len
     lengths = {"max_length": seq_len, "vllm_max_model_length": seq_len, "max_completion_length": completion,

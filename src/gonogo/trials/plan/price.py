@@ -16,7 +16,7 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text, planned, translated
 from gonogo.finding.errors import UserError
 
-SLOWEST = 2.0
+MAX_SLOWDOWN = 2.0
 """Of the estimated time: half the speed, for data loading, Python and the network, which the roofline leaves out."""
 _TOKENS = 1_000_000_000
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
@@ -53,7 +53,7 @@ def read_price(path: Path, gpus: str | None, accelerator: str) -> Price:
     file = YamlFile(SourceFile.read(path))
     if not file.readable:
         why = next((problem.message for problem in file.problems), translated("unreadable"))
-        raise _unusable(path, why)
+        raise _price_error(path, why)
     found = rented(gpus) if gpus is not None else None
     prices: dict[str, tuple[float, float]] = {}
     currency = ""
@@ -71,7 +71,7 @@ def read_price(path: Path, gpus: str | None, accelerator: str) -> Price:
         if rented(name) is None and find_accelerator(name).name == accelerator:
             return Price(*price, currency)
     wanted = accelerator if found is None else f"{found[0].name} / {accelerator}"
-    raise _unusable(
+    raise _price_error(
         path,
         translated("it has no price for {wanted}, only for {known}").format(
             wanted=wanted, known=", ".join(prices) or translated("nothing")
@@ -91,7 +91,7 @@ def costs(
     for choice in choices:
         count = choice.gpus * choice.nodes if isinstance(choice, planned.SolutionSummary) else gpus
         hours = tokens / (choice.tokens_per_second_per_gpu * count) / 3600
-        fast, slow = hours * fastest, hours * SLOWEST
+        fast, slow = hours * fastest, hours * MAX_SLOWDOWN
         found.append(
             planned.Cost(
                 choice.strategy,
@@ -105,7 +105,7 @@ def costs(
     return tuple(found)
 
 
-def priced(plan: planned.Plan, price: Price, tokens: int) -> planned.Plan:
+def with_costs(plan: planned.Plan, price: Price, tokens: int) -> planned.Plan:
     """The plan with what its strategies cost."""
     speed = find_accelerator(plan.accelerator).speed
     assert speed is not None
@@ -116,12 +116,12 @@ def priced(plan: planned.Plan, price: Price, tokens: int) -> planned.Plan:
 def _range(path: Path, name: str, value: Any) -> tuple[float, float]:
     figures = value if isinstance(value, list) and len(value) == 2 else [value, value]
     if any(isinstance(one, bool) or not isinstance(one, int | float) or not 0 <= one < inf for one in figures):
-        raise _unusable(
+        raise _price_error(
             path, translated("`{name}` is not a price: write a number, or [lowest, highest]").format(name=name)
         )
     low, high = sorted(float(one) for one in figures)
     return low, high
 
 
-def _unusable(path: Path, why: Text) -> UserError:
-    return UserError(translated("--price {path}: {why}").format(path=path, why=why))
+def _price_error(path: Path, reason: Text) -> UserError:
+    return UserError(translated("--price {path}: {why}").format(path=path, why=reason))

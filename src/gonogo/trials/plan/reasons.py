@@ -12,7 +12,7 @@ from gonogo.trials.plan.task_notes import task_notes
 
 GIB = 1 << 30
 
-_SPREAD = {
+_SHARDING_NOTES = {
     0: translated("Every GPU holds the full model, gradients and optimizer states."),
     1: translated("Every GPU holds all weights and gradients; optimizer states are sharded over {n} GPUs."),
     2: translated(
@@ -24,7 +24,7 @@ _SPREAD = {
         "just before it runs."
     ),
 }
-_ALONE = translated("With one GPU there is nothing to shard.")
+_SINGLE_GPU = translated("With one GPU there is nothing to shard.")
 _HOST_OPTIMIZER = translated(
     "Optimizer states are offloaded to host memory ({size:.0f} GiB per node) and updated by the CPU: "
     "less GPU memory, slower steps."
@@ -48,7 +48,7 @@ _RECOMPUTED = translated(
 _KEPT = translated("All activations fit, so nothing is recomputed (no gradient checkpointing).")
 _LARGEST_PART = translated("Each GPU uses {used:.1f} of {all:.1f} GiB, most of it for {what} ({most:.1f} GiB).")
 _FASTEST = translated("No strategy that fits is clearly faster; the bottleneck is {limit}.")
-_AS_FAST = translated("As fast as the first, within the uncertainty; the bottleneck is {limit}.")
+_EQUALLY_FAST = translated("As fast as the first, within the uncertainty; the bottleneck is {limit}.")
 _SLOWER = translated("{percent:.0%} slower than the first; the bottleneck is {limit}.")
 _LIMITS = {
     "compute": translated("compute"),
@@ -58,7 +58,7 @@ _LIMITS = {
     "nvme": translated("NVMe"),
     "generation": translated("generating"),
 }
-_LIMITS_SAID = {
+_BOTTLENECK_NAMES = {
     **_LIMITS,
     "communication": translated("communication between GPUs"),
     "host_link": translated("copies between GPU and host (PCIe)"),
@@ -75,9 +75,13 @@ _CATEGORIES = {
     "workspace": translated("cuBLAS's workspace"),
     "rollout": translated("the rollout engine"),
 }
-_NOTABLE = 4 * GIB
+_MIN_NOTABLE_HOST_BYTES = 4 * GIB
 """Host memory of a node that is worth a sentence."""
-_HARDWARE = {"accelerator": translated("GPU memory"), "host": translated("host memory"), "nvme": translated("NVMe")}
+_MEMORY_KIND_NAMES = {
+    "accelerator": translated("GPU memory"),
+    "host": translated("host memory"),
+    "nvme": translated("NVMe"),
+}
 
 
 def limit(choice: Choice) -> Text:
@@ -95,7 +99,7 @@ def why(choice: Choice, request: PlanRequest, fastest: Choice | None) -> tuple[T
 
 def _spread(choice: Choice, request: PlanRequest) -> Iterator[Text]:
     family, count = choice.strategy.family, request.machine.count
-    yield _SPREAD[family.zero].format(n=request.world_size) if request.world_size > 1 else _ALONE
+    yield _SHARDING_NOTES[family.zero].format(n=request.world_size) if request.world_size > 1 else _SINGLE_GPU
     host = choice.host * count
     if family.small_buckets:
         yield _SMALL_BUCKETS
@@ -105,7 +109,7 @@ def _spread(choice: Choice, request: PlanRequest) -> Iterator[Text]:
         yield _HOST_WEIGHTS.format(size=host / GIB)
     elif family.optimizer == "cpu":
         yield _HOST_OPTIMIZER.format(size=host / GIB)
-    elif family.optimizer == "gpu" and host > _NOTABLE:
+    elif family.optimizer == "gpu" and host > _MIN_NOTABLE_HOST_BYTES:
         yield _LOADING.format(size=host / GIB)
 
 
@@ -125,13 +129,13 @@ def _memory(choice: Choice, request: PlanRequest) -> Iterator[Text]:
 
 def _speed(choice: Choice, fastest: Choice) -> Text:
     slower = 1 - choice.tokens_per_second / fastest.tokens_per_second if fastest.tokens_per_second else 0.0
-    said = _FASTEST if choice is fastest else _AS_FAST if slower < ALIKE else _SLOWER
-    return said.format(limit=_LIMITS_SAID[choice.time.limit], percent=slower)
+    said = _FASTEST if choice is fastest else _EQUALLY_FAST if slower < ALIKE else _SLOWER
+    return said.format(limit=_BOTTLENECK_NAMES[choice.time.limit], percent=slower)
 
 
 def shortfall(choice: Choice, request: PlanRequest) -> Text:
     """By how much a strategy does not fit."""
-    name = choice.room.short_of
+    name = choice.room.insufficient_memory
     assert name is not None
     missing = -getattr(choice.room, name) / GIB
     if name == "engine":
@@ -144,4 +148,4 @@ def shortfall(choice: Choice, request: PlanRequest) -> Text:
             needs=choice.reserved * (1 + choice.band if choice.source != "formula" else 1) / GIB,
             has=(accelerator.total_bytes - accelerator.allowance_bytes) / GIB,
         )
-    return translated("{what}: {missing:.0f} GiB short per node").format(what=_HARDWARE[name], missing=missing)
+    return translated("{what}: {missing:.0f} GiB short per node").format(what=_MEMORY_KIND_NAMES[name], missing=missing)

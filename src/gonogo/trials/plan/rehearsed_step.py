@@ -14,29 +14,29 @@ from collections.abc import Sequence
 from gonogo.evidence.environment.hardware import Speed, find_accelerator
 from gonogo.evidence.rehearsal.failures import offload_device
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
-from gonogo.evidence.rehearsal.work import PhaseWork, read_collective_key
+from gonogo.evidence.rehearsal.work import PhaseWork, parse_collective_key
 from gonogo.finding.errors import UserError
-from gonogo.trials.plan.roofline import NETWORK_BYTES, collective_seconds, step_time
+from gonogo.trials.plan.roofline import NETWORK_BYTES_PER_SECOND, collective_seconds, step_time
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, OPERATOR_SECONDS
 
-LIBRARY_SECONDS = 110e-6
+LIBRARY_CALL_SECONDS = 110e-6
 """That it takes besides for a call of a library with kernels of its own, as Transformer Engine's are."""
 CALL_SECONDS = 5e-6
 """That the process takes for a collective."""
 FETCH_SECONDS = 400e-6
 """The same under ZeRO-3, which gathers a module's parameters and lets go of them in Python."""
-HOOKED_SECONDS = 65e-6
+HOOKED_OPERATOR_SECONDS = 65e-6
 """What an operator takes under ZeRO-3, whose hooks stand before and behind each module."""
 COLLECTIVE_SECONDS = 65e-6
 """The least that a collective takes on the accelerators, whatever it sends."""
-EXPOSED = 0.5
+EXPOSED_COMMUNICATION_SHARE = 0.5
 """Of the time of collectives that the program goes on beside: what computing doesn't hide."""
 
-OVERLAP = 1.9
+OVERLAP_EXPONENT = 1.9
 """How well launching and computing hide each other: the larger, the nearer to the longer of the two. Reads of values
 in between make either wait for the other."""
 
-OF_A_STEP = ("forward", "backward", "step")
+STEP_PHASES = ("forward", "backward", "step")
 
 
 def seconds_of_step(record: RehearsalRecord) -> float | None:
@@ -47,59 +47,59 @@ def seconds_of_step(record: RehearsalRecord) -> float | None:
         return None
     if speed is None:
         return None
-    found = [_of_rank(rank, record, speed) for rank in record.ranks if rank.work and rank.steps]
+    found = [_rank_step_seconds(rank, record, speed) for rank in record.ranks if rank.work and rank.steps]
     return max((seconds for seconds in found if seconds), default=None)
 
 
-def last_whole_step(work: Sequence[PhaseWork]) -> list[PhaseWork]:
+def last_whole_step(phase_works: Sequence[PhaseWork]) -> list[PhaseWork]:
     """The parts of the last step that has all of them."""
-    steps = [{part.step for part in work if part.phase == phase} for phase in ("backward", "step")]
+    steps = [{part.step for part in phase_works if part.phase == phase} for phase in ("backward", "step")]
     last = max(steps[0] & steps[1], default=None)
-    return [part for part in work if part.step == last and part.phase in OF_A_STEP]
+    return [part for part in phase_works if part.step == last and part.phase in STEP_PHASES]
 
 
 def seconds_of(
-    parts: Sequence[PhaseWork], speed: Speed, pipeline: tuple[int, int, int], *, gathers: bool = False
+    parts: Sequence[PhaseWork], speed: Speed, pipeline_shape: tuple[int, int, int], *, is_zero3: bool = False
 ) -> float:
     """Seconds of the parts of one step.
 
-    ``pipeline``: stages, micro-batches, parts of the model on each rank; ``gathers``: whether it is ZeRO-3's.
+    ``pipeline_shape``: stages, micro-batches, parts of the model on each rank; ``is_zero3``: whether it is ZeRO-3's.
     """
-    call_seconds = FETCH_SECONDS if gathers else CALL_SECONDS
-    operator_seconds = HOOKED_SECONDS if gathers else OPERATOR_SECONDS
-    stages, micro_batches, chunks = pipeline
+    call_seconds = FETCH_SECONDS if is_zero3 else CALL_SECONDS
+    operator_seconds = HOOKED_OPERATOR_SECONDS if is_zero3 else OPERATOR_SECONDS
+    stages, micro_batches, chunks = pipeline_shape
     waiting = (stages - 1) / max(micro_batches * chunks, 1)
-    network_bytes = min(speed.link_bytes, NETWORK_BYTES)
+    network_bytes = min(speed.link_bytes, NETWORK_BYTES_PER_SECOND)
     total = 0.0
     for part in parts:
         computing = part.long_seconds + max(part.short_seconds, part.short_operators * LAUNCH_SECONDS)
-        launching = part.operators * operator_seconds + part.library_calls * LIBRARY_SECONDS
+        launching = part.operators * operator_seconds + part.library_calls * LIBRARY_CALL_SECONDS
         for key, (calls, sent) in part.collectives.items():
-            operator, ranks, spans_nodes, goes_on = read_collective_key(key)
+            operator, ranks, spans_nodes, goes_on = parse_collective_key(key)
             launching += calls * (CALL_SECONDS if ranks == 1 else call_seconds)
             taken = collective_seconds(operator, sent, ranks or 1, network_bytes if spans_nodes else speed.link_bytes)
             if ranks and ranks > 1:
                 taken += calls * COLLECTIVE_SECONDS
-            computing += taken * (EXPOSED if goes_on else 1.0)
-        both = (computing**OVERLAP + launching**OVERLAP) ** (1 / OVERLAP)
+            computing += taken * (EXPOSED_COMMUNICATION_SHARE if goes_on else 1.0)
+        both = (computing**OVERLAP_EXPONENT + launching**OVERLAP_EXPONENT) ** (1 / OVERLAP_EXPONENT)
         total += both * (1.0 if part.phase == "step" else 1.0 + waiting)
     return total
 
 
-def _of_rank(rank: RankRecord, record: RehearsalRecord, speed: Speed) -> float | None:
+def _rank_step_seconds(rank: RankRecord, record: RehearsalRecord, speed: Speed) -> float | None:
     parts = last_whole_step(rank.work)
     if not parts:
         return None
     device = offload_device(rank.deepspeed_config, "offload_optimizer")
     share = rank.parameter_count / record.world_size if device is not None else 0.0
     return step_time(
-        compute=seconds_of(parts, speed, rank.pipeline, gathers=rank.as_run is not None and rank.as_run.stage == 3),
+        compute=seconds_of(parts, speed, rank.pipeline, is_zero3=rank.as_run is not None and rank.as_run.stage == 3),
         communication=0.0,
         to_host_bytes=sum(part.to_host_bytes for part in parts),
         from_host_bytes=sum(part.from_host_bytes for part in parts),
         host_parameters=share,
         nvme_parameters=share if device == "nvme" else 0.0,
         ranks_per_node=record.ranks_per_node,
-        nvme_drives=1,
+        nvme_drive_count=1,
         speed=speed,
     ).total

@@ -10,23 +10,23 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.environment.hardware import Machine, machine_from, memory_size, requested_nodes
+from gonogo.evidence.environment.hardware import Machine, memory_size, parse_machine, requested_nodes
 from gonogo.evidence.paths import contents, exists, expanded, is_file
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.generated.published_folder import folder_of_published, source_of
+from gonogo.prepare.generated.published_folder import find_published_folder, source_of
 from gonogo.trials.plan.from_command import TrainingCommand
-from gonogo.trials.plan.strategy import TUNES, Tune
+from gonogo.trials.plan.strategy import TUNING_METHODS, TuningMethod
 from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings, merged, settings_of
 
-_SEQ_LEN = 4096
-_LORA_RANK = 16
+_DEFAULT_SEQ_LEN = 4096
+_DEFAULT_LORA_RANK = 16
 _GPUS = 8
-_HAS_BF16 = (8, 0)
+_BF16_MIN_CAPABILITY = (8, 0)
 """Compute capability from which tensor cores multiply bf16."""
 
 
-_NEEDED: dict[Tune, tuple[str, ...]] = {"lora": ("peft",), "qlora": ("peft", "bitsandbytes")}
+_REQUIRED_PACKAGES: dict[TuningMethod, tuple[str, ...]] = {"lora": ("peft",), "qlora": ("peft", "bitsandbytes")}
 
 
 class PlanOptions(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class PlanRequest(msgspec.Struct, frozen=True):
     """The model as the user names it."""
     machine: Machine
     seq_len: int
-    tune: Tune = "full"
+    tune: TuningMethod = "full"
     lora_rank: int = 16
     global_batch: int | None = None
     nvme_bytes: int | None = None
@@ -76,7 +76,7 @@ class PlanRequest(msgspec.Struct, frozen=True):
         return self.machine.count * self.machine.nodes
 
     @property
-    def tokens_of_sample(self) -> int:
+    def tokens_per_sample(self) -> int:
         """Tokens that are trained of a sample, all its sequences together."""
         return self.seq_len * (1 if self.task is None else self.task.kind.sequences)
 
@@ -90,34 +90,36 @@ class PlanRequest(msgspec.Struct, frozen=True):
         return replace(self, machine=replace(machine, count=machine.count - gpus))
 
 
-def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[PlanRequest, list[Text]]:
+def build_plan_request(options: PlanOptions, command: TrainingCommand | None) -> tuple[PlanRequest, list[Text]]:
     """The request, and what was taken from a command. An option wins over the command. Raises UserError."""
     said = command or TrainingCommand()
     name = options.model or said.model
     if name is None:
-        raise UserError(_NO_MODEL if command is None else _MODEL_UNTOLD)
+        raise UserError(_NO_MODEL if command is None else _UNKNOWN_MODEL)
     asked_task = merged(options.task, said.task)
     lengths = (options.seq_len, said.seq_len, asked_task.completion_len)
     if command is not None and all(length is None for length in lengths):
-        raise UserError(_LENGTH_UNTOLD)
+        raise UserError(_UNKNOWN_LENGTH)
     tune = options.tune or said.tune or "full"
-    chosen = next((known for known in TUNES if known == tune), None)
+    chosen = next((known for known in TUNING_METHODS if known == tune), None)
     if chosen is None:
-        raise UserError(translated("--tune {tune}: must be one of {known}").format(tune=tune, known=", ".join(TUNES)))
+        raise UserError(
+            translated("--tune {tune}: must be one of {known}").format(tune=tune, known=", ".join(TUNING_METHODS))
+        )
     nodes = requested_nodes(options.gpus, options.nodes)
-    machine = machine_from(options.gpus, nodes or said.nodes, options.host_memory, said.gpus or _GPUS)
+    machine = parse_machine(options.gpus, nodes or said.nodes, options.host_memory, said.gpus or _GPUS)
     own_world = (options.gpus is None or said.gpus == machine.count) and nodes in (None, said.nodes)
     asked_length = options.seq_len or said.seq_len
     task = settings_of(asked_task, asked_length, chosen, model_folder)
-    length = (asked_length or _SEQ_LEN) if task is None else task.prompt_len + task.completion_len
-    half = machine.accelerator.device_type == "cuda" and machine.accelerator.compute_capability < _HAS_BF16
+    length = (asked_length or _DEFAULT_SEQ_LEN) if task is None else task.prompt_len + task.completion_len
+    half = machine.accelerator.device_type == "cuda" and machine.accelerator.compute_capability < _BF16_MIN_CAPABILITY
     request = PlanRequest(
         model=model_folder(name),
         name=name,
         machine=machine,
         seq_len=length,
         tune=chosen,
-        lora_rank=options.lora_rank or said.lora_rank or _LORA_RANK,
+        lora_rank=options.lora_rank or said.lora_rank or _DEFAULT_LORA_RANK,
         global_batch=options.global_batch or (said.global_batch if own_world else None),
         nvme_bytes=None if options.nvme is None else memory_size(options.nvme, "--nvme"),
         network_bytes_per_second=None if options.network is None else options.network * 1e9 / 8,
@@ -125,12 +127,12 @@ def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[P
         timeout=options.timeout,
         task=task,
     )
-    check_rollouts(request)
+    check_rollout_engine(request)
     taken = [] if command is None else [_default_batch_note(request)]
-    return request, [*taken, source_of(name)] if _folder_here(name) is None else taken
+    return request, [*taken, source_of(name)] if _local_model_folder(name) is None else taken
 
 
-def check_rollouts(request: PlanRequest) -> None:
+def check_rollout_engine(request: PlanRequest) -> None:
     """Raise UserError where the engine that generates is not known on such accelerators."""
     task, accelerator = request.task, request.machine.accelerator
     if task is None or not task.kind.rolls_out or task.engine == "none":
@@ -148,10 +150,10 @@ def check_rollouts(request: PlanRequest) -> None:
 _NO_MODEL = translated(
     "no model: give its folder or hub name, for example: gonogo plan Qwen/Qwen2.5-7B --gpus 8xA100-80G"
 )
-_MODEL_UNTOLD = translated(
+_UNKNOWN_MODEL = translated(
     "can't tell from the command which model it trains: give it before --, for example: gonogo plan MODEL -- COMMAND"
 )
-_LENGTH_UNTOLD = translated("can't tell from the command how long its samples are: add --seq-len TOKENS")
+_UNKNOWN_LENGTH = translated("can't tell from the command how long its samples are: add --seq-len TOKENS")
 
 
 def _default_batch_note(request: PlanRequest) -> Text:
@@ -175,7 +177,7 @@ def model_folder(name: str) -> Path:
 
     Raises UserError where it is none of them.
     """
-    here = _folder_here(name) or folder_of_published(name)
+    here = _local_model_folder(name) or find_published_folder(name)
     if here is not None:
         return here
     raise UserError(
@@ -186,16 +188,16 @@ def model_folder(name: str) -> Path:
     )
 
 
-def _folder_here(name: str) -> Path | None:
-    from gonogo.evidence.config.model import places_of_config
+def _local_model_folder(name: str) -> Path | None:
+    from gonogo.evidence.config.model import config_paths
 
-    for path in places_of_config(name, Path.cwd()):
+    for path in config_paths(name, Path.cwd()):
         if is_file(path):
             return path.parent
     return expanded(Path(name)) if exists(expanded(Path(name))) else None
 
 
-def check_packages(tune: Tune, task: str = "sft") -> None:
+def check_packages(tune: TuningMethod, task: str = "sft") -> None:
     """Raise UserError where a package is missing that the way of tuning, or the task, needs."""
     if task != "sft" and importlib.util.find_spec("trl") is None:
         raise UserError(
@@ -203,7 +205,7 @@ def check_packages(tune: Tune, task: str = "sft") -> None:
                 "--task {task} rehearses TRL's trainer, but TRL is not installed for {python}: pip install trl"
             ).format(task=task, python=sys.executable)
         )
-    for name in _NEEDED.get(tune, ()):
+    for name in _REQUIRED_PACKAGES.get(tune, ()):
         if importlib.util.find_spec(name) is None:
             raise UserError(
                 translated(

@@ -10,24 +10,24 @@ from __future__ import annotations
 import msgspec
 
 from gonogo.evidence.environment.hardware import Speed
-from gonogo.evidence.rehearsal.work import read_collective_key
+from gonogo.evidence.rehearsal.work import parse_collective_key
 from gonogo.virtual.tracing.operator_time import MEMORY_SHARE as MEMORY_SHARE
 
 LINK_SHARE = 0.7
 """Of the stated link bandwidth, as all_reduce_bench reaches it on large payloads (ml-engineering, network)."""
 HOST_LINK_SHARE = 0.75
 """Of PCIe's stated bandwidth, with pinned memory."""
-HOST_MEMORY_BYTES = 300e9
+HOST_MEMORY_BYTES_PER_SECOND = 300e9
 """Host memory bandwidth of a node, bytes/s: two sockets of eight DDR4-3200 channels reach this."""
-NVME_BYTES = 6e9
+NVME_BYTES_PER_SECOND = 6e9
 """Of one NVMe drive, read and write, bytes/s, as ZeRO-Infinity's paper assumes for its nodes' drives each."""
-ADAM_HOST_BYTES = 28
+ADAM_HOST_BYTES_PER_PARAMETER = 28
 """That CPU Adam reads and writes for a parameter: gradient, fp32 master, two moments in, the last three out."""
-ADAM_NVME_BYTES = 24
+ADAM_NVME_BYTES_PER_PARAMETER = 24
 """That a step moves from and to NVMe for a parameter: master and two moments, both ways."""
 ALIKE = 0.05
 """Speeds that differ by a smaller share can't be told apart by a roofline."""
-NETWORK_BYTES = 25e9
+NETWORK_BYTES_PER_SECOND = 25e9
 """Between nodes, bytes/s of each accelerator in one direction, where --network says nothing: 200 Gb/s."""
 
 
@@ -57,7 +57,7 @@ class StepTime(msgspec.Struct, frozen=True):
         return max(parts, key=lambda name: parts[name])
 
 
-LIMITS = ("compute", "communication", "host_link", "host_optimizer", "nvme", "generation")
+BOTTLENECKS = ("compute", "communication", "host_link", "host_optimizer", "nvme", "generation")
 
 
 _BETWEEN_TWO = ("send", "recv", "recv_any_source")
@@ -71,7 +71,7 @@ def collective_seconds(operator: str, sent_bytes: int, ranks: int, bandwidth: fl
     (n-1)/n of the full tensor for a gather or a reduce-scatter, and twice that for an all-reduce
     (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
     """
-    operator, members, _, _ = read_collective_key(operator)
+    operator, members, _, _ = parse_collective_key(operator)
     ranks = members or ranks
     if ranks <= 1:
         return 0.0
@@ -97,9 +97,9 @@ def step_time(
     host_parameters: float,
     nvme_parameters: float,
     ranks_per_node: int,
-    nvme_drives: int,
+    nvme_drive_count: int,
     speed: Speed,
-    generation: float = 0.0,
+    generation_seconds: float = 0.0,
 ) -> StepTime:
     """The time of a step.
 
@@ -109,7 +109,12 @@ def step_time(
     """
     link = speed.host_link_bytes * HOST_LINK_SHARE
     host_link = max(to_host_bytes, from_host_bytes) / link
-    optimizer = host_parameters * ADAM_HOST_BYTES * ranks_per_node / HOST_MEMORY_BYTES
-    nvme = nvme_parameters * ADAM_NVME_BYTES * ranks_per_node / (NVME_BYTES * max(nvme_drives, 1))
-    total = max(compute, communication, host_link) + max(optimizer, nvme) + generation
-    return StepTime(compute, communication, host_link, optimizer, nvme, total, generation)
+    optimizer = host_parameters * ADAM_HOST_BYTES_PER_PARAMETER * ranks_per_node / HOST_MEMORY_BYTES_PER_SECOND
+    nvme = (
+        nvme_parameters
+        * ADAM_NVME_BYTES_PER_PARAMETER
+        * ranks_per_node
+        / (NVME_BYTES_PER_SECOND * max(nvme_drive_count, 1))
+    )
+    total = max(compute, communication, host_link) + max(optimizer, nvme) + generation_seconds
+    return StepTime(compute, communication, host_link, optimizer, nvme, total, generation_seconds)

@@ -57,35 +57,35 @@ def check_batch(request: PlanRequest) -> None:
         )
 
 
-def search(request: PlanRequest, meter: Meter, say: Say) -> PlanResult:
+def search(request: PlanRequest, meter: Meter, report_progress: Say) -> PlanResult:
     """Find the strategies that fit, fastest first. Raises NotMeasured where the model itself can't be made."""
     started = time.monotonic()
-    say(translated("reading the model"))
+    report_progress(translated("reading the model"))
     candidates = Candidates(request, meter.facts(), meter)
-    groups = [group for group in candidates.groups() if not candidates.hopeless(group)]
-    say(translated("rehearsing with few layers"))
-    _measure_the_best(candidates, groups)
+    groups = [group for group in candidates.groups() if not candidates.exceeds_capacity(group)]
+    report_progress(translated("rehearsing with few layers"))
+    _measure_best(candidates, groups)
     for _ in range(_FULL_ROUNDS):
-        best = _hopeful(candidates, groups)[:1]
-        if not best or best[0].source == "rehearsed" or candidates.fails_alike():
+        best = _likely_fitting(candidates, groups)[:1]
+        if not best or best[0].source == "rehearsed" or candidates.all_fail_identically():
             break
-        say(translated("rehearsing the best at full depth"))
-        candidates.rehearse_whole(best[0].strategy)
-        _measure_the_best(candidates, groups)
+        report_progress(translated("rehearsing the best at full depth"))
+        candidates.rehearse_full_depth(best[0].strategy)
+        _measure_best(candidates, groups)
     return _plan(candidates, meter, time.monotonic() - started)
 
 
-def _measure_the_best(candidates: Candidates, groups: list[StrategyGroup]) -> None:
+def _measure_best(candidates: Candidates, groups: list[StrategyGroup]) -> None:
     """Short rehearsals, until the strategy that is fastest of those that may fit has been measured."""
     for _ in range(len(groups)):
-        hopeful = _hopeful(candidates, groups)[:_MAX_PARALLEL]
+        hopeful = _likely_fitting(candidates, groups)[:_MAX_PARALLEL]
         unknown = [choice for choice in hopeful if not candidates.is_measured(group_of(choice.strategy))]
-        if not unknown or hopeful[0] not in unknown or candidates.fails_alike():
+        if not unknown or hopeful[0] not in unknown or candidates.all_fail_identically():
             return
         candidates.rehearse_short(unknown)
 
 
-def _hopeful(candidates: Candidates, groups: list[StrategyGroup]) -> list[Choice]:
+def _likely_fitting(candidates: Candidates, groups: list[StrategyGroup]) -> list[Choice]:
     """The best of each group that may fit, fastest first."""
     choices = [candidates.hopeful(group) for group in groups]
     return candidates.ranked([choice for choice in choices if choice is not None])

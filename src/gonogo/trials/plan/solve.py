@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.candidates import Candidates, StrategyGroup, group_of
-from gonogo.trials.plan.choice import Choice, by_formula, by_peak, capacity_of
-from gonogo.trials.plan.closed_form import NOTHING_KNOWN
-from gonogo.trials.plan.extend import Peak, extended
+from gonogo.trials.plan.choice import Choice, capacity_of, estimate_by_formula, estimate_from_peak
+from gonogo.trials.plan.closed_form import NO_CALIBRATION
+from gonogo.trials.plan.extrapolation import Peak, extrapolate
 from gonogo.trials.plan.measure import Meter
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.sizing import engine_layouts
-from gonogo.trials.plan.sizing.batches import generations, global_batch, least_micro_batch
+from gonogo.trials.plan.sizing.batches import generations, global_batch, min_micro_batch
 from gonogo.trials.plan.strategy import Strategy
 from gonogo.virtual.measuring.depth import longest_sequence
 from gonogo.virtual.measuring.jobs import Facts
@@ -36,7 +36,7 @@ _MAX_NODES = 64
 _MAX_GENERATIONS = 512
 _MAX_FULL_REHEARSALS = 4
 """Rehearsals at full depth that the best answer is worth."""
-_NEAR_ENOUGH = 16
+_SEARCH_TOLERANCE_DIVISOR = 16
 """An answer is not tried further once it is known to one part in so many."""
 
 
@@ -51,7 +51,7 @@ class Solution(msgspec.Struct, frozen=True):
     """Whether no harder value was tried: the model has no more positions, one GPU is the least."""
 
 
-class Solved(msgspec.Struct, frozen=True):
+class SolveResult(msgspec.Struct, frozen=True):
     """All answers, the best first."""
 
     unknown: Unknown
@@ -84,18 +84,18 @@ def check_unknown(name: str, request: PlanRequest) -> Unknown:
     raise UserError(translated("--solve {name}: must be one of {known}").format(name=name, known=", ".join(UNKNOWNS)))
 
 
-def solve(unknown: Unknown, request: PlanRequest, meter: Meter, say: Say) -> Solved:
+def solve(unknown: Unknown, request: PlanRequest, meter: Meter, report_progress: Say) -> SolveResult:
     """The answers of each way to spread states. Raises NotMeasured where the model itself can't be made."""
     started = time.monotonic()
-    say(translated("reading the model"))
+    report_progress(translated("reading the model"))
     found = _Solver(unknown, request, meter)
-    say(translated("rehearsing with few layers"))
+    report_progress(translated("rehearsing with few layers"))
     found.measure()
     solutions = found.solutions()
     if solutions:
-        say(translated("rehearsing the best at full depth"))
+        report_progress(translated("rehearsing the best at full depth"))
         solutions = found.proven(solutions)
-    return Solved(
+    return SolveResult(
         unknown=unknown,
         request=request,
         facts=found.facts,
@@ -116,7 +116,7 @@ class _Solver:
         self.facts = meter.facts()
         self.values = self._values()
         """From the easiest to the hardest."""
-        self.groups = [group for group in self._at(self.values[0]).groups() if self._is_asked(group)]
+        self.groups = [group for group in self._at(self.values[0]).groups() if self._is_in_scope(group)]
         if request.task is not None and request.task.engine == "server":
             fewest = min((group.gpus for group in self.groups), default=0)
             self.groups = [group for group in self.groups if group.gpus == fewest]
@@ -144,7 +144,7 @@ class _Solver:
         """Prompts of a step, which stay as many however many completions each has."""
         return max(global_batch(self.request) // generations(self.request), 1)
 
-    def _is_asked(self, group: StrategyGroup) -> bool:
+    def _is_in_scope(self, group: StrategyGroup) -> bool:
         """Where memory is short activations are recomputed; with a given length, keeping them is a choice too."""
         family = group.family
         asked = self.request.task
@@ -175,12 +175,12 @@ class _Solver:
     def _strategy(self, group: StrategyGroup, value: int) -> Strategy:
         """Accumulating at all of the values: the sum of gradients that it keeps would break the line."""
         asked = self._request(value).without(group.gpus)
-        least = least_micro_batch(asked)
+        least = min_micro_batch(asked)
         micro_batch = max(value, least) if self.unknown == "micro-batch" else least
         found = self._at(value).strategy(group, micro_batch)
         found = replace(found, accumulation=max(found.accumulation, 2))
         samples = micro_batch * found.accumulation
-        rollout = engine_layouts.leanest(self._request(value), self.facts, group.engine, group.gpus, samples)
+        rollout = engine_layouts.smallest_rollout(self._request(value), self.facts, group.engine, group.gpus, samples)
         if self.unknown == "generations":
             rollout = engine_layouts.holding(asked, self.facts, samples) or rollout
         return replace(found, rollout=rollout)
@@ -201,13 +201,13 @@ class _Solver:
 
     def measure(self) -> None:
         """Every group at two values, all at once."""
-        asked = [(group, value) for group in self.groups for value in self._two_values(group)]
-        cells = [self._at(value).short_cells(self._strategy(group, value)) for group, value in asked]
+        asked = [(group, value) for group in self.groups for value in self._values_to_measure(group)]
+        cells = [self._at(value).short_measurements(self._strategy(group, value)) for group, value in asked]
         answers = iter(self.meter.measure([cell for some in cells for cell in some]))
         peaks: dict[StrategyGroup, list[tuple[int, Peak]]] = {}
         for (group, value), some in zip(asked, cells, strict=True):
             candidates = self._at(value)
-            peak = candidates.peak_from(self._strategy(group, value), [next(answers) for _ in some])
+            peak = candidates.extrapolated_peak(self._strategy(group, value), [next(answers) for _ in some])
             if peak is not None:
                 peaks.setdefault(group, []).append((value, peak))
             elif not any(choice.strategy.family == group[0] for choice, _ in self.failed):
@@ -215,7 +215,7 @@ class _Solver:
                 self.failed.append((self._by_formula(group, value), why))
         self._lines = {group: (some[0], some[1]) for group, some in peaks.items() if len(some) == 2}
 
-    def _two_values(self, group: StrategyGroup) -> tuple[int, int]:
+    def _values_to_measure(self, group: StrategyGroup) -> tuple[int, int]:
         """About the hardest that fits by formula, and an easier one. Equal where there is only one value."""
         fitting = [number for number, value in enumerate(self.values) if self._by_formula(group, value).room.fits]
         guess = max(fitting, default=0)
@@ -226,18 +226,18 @@ class _Solver:
 
     def _by_formula(self, group: StrategyGroup, value: int) -> Choice:
         asked = self._request(value).without(group.gpus)
-        return by_formula(asked, self.facts, self._strategy(group, value), NOTHING_KNOWN)
+        return estimate_by_formula(asked, self.facts, self._strategy(group, value), NO_CALIBRATION)
 
     def _estimate(self, group: StrategyGroup, value: int) -> Choice:
         """By the line through what was measured."""
         (first, at_first), (second, at_second) = self._lines[group]
         if first == second:
             strategy, asked = self._strategy(group, value), self._request(value).without(group.gpus)
-            return by_peak(asked, self.facts, strategy, strategy, at_first, "extended")
+            return estimate_from_peak(asked, self.facts, strategy, strategy, at_first, "extended")
         coordinates = self._coordinate(first), self._coordinate(second)
-        peak = extended(at_first, at_second, coordinates, self._coordinate(value), same_batch=False)
+        peak = extrapolate(at_first, at_second, coordinates, self._coordinate(value), same_batch=False)
         strategy, asked = self._strategy(group, value), self._request(value).without(group.gpus)
-        return by_peak(asked, self.facts, strategy, strategy, peak, "extended")
+        return estimate_from_peak(asked, self.facts, strategy, strategy, peak, "extended")
 
     # -- answering ---------------------------------------------------------------------------------------------------
 
@@ -245,17 +245,17 @@ class _Solver:
         """The hardest value of each group that surely fits, best first."""
         found = []
         for group in self._lines:
-            value = self._hardest(group, self._fits)
+            value = self._largest_fitting_value(group, self._fits)
             if value is None:
                 self.too_large.append(self._estimate(group, self.values[0]))
             else:
                 found.append(self._solution(value, self._estimate(group, value)))
-        return sorted(found, key=self._goodness)
+        return sorted(found, key=self._ranking_key)
 
-    def _goodness(self, solution: Solution) -> tuple[int, float]:
+    def _ranking_key(self, solution: Solution) -> tuple[int, float]:
         return -self.values.index(solution.value), -solution.choice.tokens_per_second
 
-    def _hardest(self, group: StrategyGroup, fits: Callable[[Choice, int], bool]) -> int | None:
+    def _largest_fitting_value(self, group: StrategyGroup, fits: Callable[[Choice, int], bool]) -> int | None:
         low, high = -1, len(self.values)
         while high - low > 1:
             middle = (low + high) // 2
@@ -266,17 +266,19 @@ class _Solver:
     def _solution(self, value: int, choice: Choice) -> Solution:
         return Solution(value, choice, self._request(value), value == self.values[-1])
 
-    def _most_hoped(self, solution: Solution) -> int:
+    def _best_possible_index(self, solution: Solution) -> int:
         """Where in the values a strategy may end at best."""
         capacity = capacity_of(solution.request)
         if self.unknown == "generations":
             return self.values.index(solution.value)
-        value = self._hardest(group_of(solution.choice.strategy), lambda choice, _: choice.may_fit(capacity))
+        value = self._largest_fitting_value(
+            group_of(solution.choice.strategy), lambda choice, _: choice.may_fit(capacity)
+        )
         return max(self.values.index(solution.value), self.values.index(value) if value is not None else 0)
 
     def proven(self, solutions: list[Solution]) -> list[Solution]:
         """The best, rehearsed whole: as far as it may fit, else between that and where it surely does."""
-        hopes = [self._most_hoped(solution) for solution in solutions]
+        hopes = [self._best_possible_index(solution) for solution in solutions]
         best = solutions[hopes.index(max(hopes))]
         rest = [solution for solution in solutions if solution is not best]
         group = group_of(best.choice.strategy)
@@ -286,18 +288,18 @@ class _Solver:
         for _ in range(_MAX_FULL_REHEARSALS):
             value = self.values[trial]
             candidates = self._at(value)
-            choice = candidates.rehearse_whole(self._strategy(group, value))
+            choice = candidates.rehearse_full_depth(self._strategy(group, value))
             if choice is None:
                 self.failed.append((best.choice, candidates.failed[group]))
                 break
             if self._fits(choice, value):
                 shown, low = self._solution(value, choice), trial
-                if high - low <= max(low // _NEAR_ENOUGH, 1):
+                if high - low <= max(low // _SEARCH_TOLERANCE_DIVISOR, 1):
                     break
             else:
                 high = trial
-                low = low if low < high else high - max(high // _NEAR_ENOUGH, 1)
+                low = low if low < high else high - max(high // _SEARCH_TOLERANCE_DIVISOR, 1)
                 if low < 0:
                     break
             trial = (low + high) // 2
-        return sorted([shown or best, *rest], key=self._goodness)
+        return sorted([shown or best, *rest], key=self._ranking_key)

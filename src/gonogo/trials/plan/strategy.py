@@ -13,22 +13,22 @@ from gonogo.trials.plan.task.kinds import Reference
 from gonogo.trials.plan.task.rollout import RolloutChoice
 
 Place = Literal["gpu", "cpu", "nvme"]
-Tune = Literal["full", "lora", "qlora", "freeze-vision"]
-TUNES: tuple[Tune, ...] = ("full", "lora", "qlora", "freeze-vision")
+TuningMethod = Literal["full", "lora", "qlora", "freeze-vision"]
+TUNING_METHODS: tuple[TuningMethod, ...] = ("full", "lora", "qlora", "freeze-vision")
 
 _MAX_MICRO_BATCH = 64
-BUCKET = 500_000_000
+BUCKET_ELEMENTS = 500_000_000
 """DeepSpeed's reduce_bucket_size and allgather_bucket_size, elements."""
-LIVE_PARAMETERS = 1_000_000_000
+MAX_LIVE_PARAMETERS = 1_000_000_000
 """DeepSpeed's stage3_max_live_parameters and stage3_max_reuse_distance."""
 _SMALLER = 10
 """By how much small buckets are smaller: with less, messages are too short for the links."""
 
 
 _PLACES = {"cpu": "CPU", "nvme": "NVMe"}
-_BOTH_ON = translated("optimizer + parameters on {place}")
-_OPTIMIZER_ON = translated("optimizer on {place}")
-_PARAMETERS_ON = translated("parameters on {place}")
+_BOTH_OFFLOADED = translated("optimizer + parameters on {place}")
+_OPTIMIZER_OFFLOADED = translated("optimizer on {place}")
+_PARAMETERS_OFFLOADED = translated("parameters on {place}")
 _CHECKPOINTING = translated("checkpointing")
 _PRECOMPUTED = translated("reference precomputed")
 
@@ -46,12 +46,12 @@ class Family(msgspec.Struct, frozen=True, order=True):
     @property
     def bucket(self) -> int:
         """Elements of a bucket of gradients or weights under ZeRO-1 and 2."""
-        return BUCKET // _SMALLER if self.small_buckets else BUCKET
+        return BUCKET_ELEMENTS // _SMALLER if self.small_buckets else BUCKET_ELEMENTS
 
     @property
     def live_parameters(self) -> int:
         """Elements that ZeRO-3 keeps gathered at most."""
-        return LIVE_PARAMETERS // _SMALLER if self.small_buckets else LIVE_PARAMETERS
+        return MAX_LIVE_PARAMETERS // _SMALLER if self.small_buckets else MAX_LIVE_PARAMETERS
 
     @property
     def label(self) -> Text:
@@ -59,12 +59,12 @@ class Family(msgspec.Struct, frozen=True, order=True):
         stage = f"ZeRO-{self.zero}"
         words = [Text(stage, stage)]
         if self.optimizer == self.parameters != "gpu":
-            words.append(_BOTH_ON.format(place=_PLACES[self.optimizer]))
+            words.append(_BOTH_OFFLOADED.format(place=_PLACES[self.optimizer]))
         else:
             if self.optimizer != "gpu":
-                words.append(_OPTIMIZER_ON.format(place=_PLACES[self.optimizer]))
+                words.append(_OPTIMIZER_OFFLOADED.format(place=_PLACES[self.optimizer]))
             if self.parameters != "gpu":
-                words.append(_PARAMETERS_ON.format(place=_PLACES[self.parameters]))
+                words.append(_PARAMETERS_OFFLOADED.format(place=_PLACES[self.parameters]))
         if self.small_buckets:
             words.append(translated("reduced buckets"))
         return listed(words)
@@ -106,10 +106,10 @@ def families(world_size: int, *, nvme: bool, host: bool = True) -> Iterator[Fami
             yield msgspec.structs.replace(family, small_buckets=True)
 
 
-def micro_batches(global_batch: int, world_size: int, least: int = 1) -> tuple[int, ...]:
+def micro_batches(global_batch: int, world_size: int, min_micro_batch: int = 1) -> tuple[int, ...]:
     """Micro-batches that divide a rank's share of the global batch, smallest first, powers of two and the share itself.
 
-    Empty where the world does not divide the global batch. ``least``: what the trainer takes at least.
+    Empty where the world does not divide the global batch. ``min_micro_batch``: what the trainer takes at least.
     """
     if global_batch % world_size:
         return ()
@@ -117,7 +117,7 @@ def micro_batches(global_batch: int, world_size: int, least: int = 1) -> tuple[i
     sizes = {size for size in (1 << n for n in range(16)) if share % size == 0 and size <= _MAX_MICRO_BATCH}
     if share <= _MAX_MICRO_BATCH:
         sizes.add(share)
-    return tuple(sorted(size for size in sizes if size >= least))
+    return tuple(sorted(size for size in sizes if size >= min_micro_batch))
 
 
 def deepspeed_config(strategy: Strategy, *, world_size: int, dtype: str = "bf16", nvme_path: str = "/local_nvme",
@@ -146,9 +146,9 @@ def deepspeed_config(strategy: Strategy, *, world_size: int, dtype: str = "bf16"
                 "stage3_max_reuse_distance": family.live_parameters,
             }
     if family.optimizer != "gpu":
-        zero["offload_optimizer"] = _offload(family.optimizer, nvme_path)
+        zero["offload_optimizer"] = _offload_config(family.optimizer, nvme_path)
     if family.parameters != "gpu":
-        zero["offload_param"] = _offload(family.parameters, nvme_path)
+        zero["offload_param"] = _offload_config(family.parameters, nvme_path)
     config: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": "auto" if auto else strategy.micro_batch,
         "gradient_accumulation_steps": "auto" if auto else strategy.accumulation,
@@ -172,7 +172,7 @@ def deepspeed_config(strategy: Strategy, *, world_size: int, dtype: str = "bf16"
     return config
 
 
-def _offload(place: Place, nvme_path: str) -> dict[str, Any]:
+def _offload_config(place: Place, nvme_path: str) -> dict[str, Any]:
     if place == "cpu":
         return {"device": "cpu", "pin_memory": True}
     return {"device": "nvme", "nvme_path": nvme_path, "pin_memory": True}

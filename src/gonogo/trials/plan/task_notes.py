@@ -20,14 +20,14 @@ _REFERENCES = {
 _COLOCATED = translated(
     "vLLM runs in the trainer's processes with {share:.0%} of each GPU ({size:.0f} GiB) and tensor parallel size {tp}."
 )
-_SLEEPS = translated("It releases its weights and cache while the trainer works (sleep mode).")
+_SLEEP_MODE = translated("It releases its weights and cache while the trainer works (sleep mode).")
 _AWAKE = translated("There is enough memory to keep it loaded while the trainer works.")
-_SERVED = translated(
+_SERVER_MODE = translated(
     "vLLM runs as a server on {gpus} GPU(s) with tensor parallel size {tp}; the other {left} train, and wait "
     "while it generates."
 )
-_GENERATING = translated("Generation takes an estimated {share:.0%} of a step.")
-_ALONE = translated(
+_GENERATION_SHARE = translated("Generation takes an estimated {share:.0%} of a step.")
+_GENERATES_WITH_TRANSFORMERS = translated(
     "The model itself generates through transformers; Python overhead between tokens is not included in the speed."
 )
 
@@ -40,14 +40,14 @@ def task_notes(choice: Choice, request: PlanRequest) -> Iterator[Text]:
     total = request.machine.accelerator.total_bytes
     if rollout.engine == "colocate":
         yield _COLOCATED.format(share=rollout.share, size=rollout.share * total / _GIB, tp=rollout.tp)
-        yield _SLEEPS if rollout.sleep else _AWAKE
+        yield _SLEEP_MODE if rollout.sleep else _AWAKE
     elif rollout.engine == "server":
         left = request.world_size - rollout.gpus
-        yield _SERVED.format(gpus=rollout.gpus, tp=rollout.tp, left=left)
+        yield _SERVER_MODE.format(gpus=rollout.gpus, tp=rollout.tp, left=left)
     elif rollout.engine == "none" or (request.task is not None and request.task.kind.generates):
-        yield _ALONE
+        yield _GENERATES_WITH_TRANSFORMERS
     if choice.time.generation and choice.time.total:
-        yield _GENERATING.format(share=choice.time.generation / choice.time.total)
+        yield _GENERATION_SHARE.format(share=choice.time.generation / choice.time.total)
 
 
 def not_rehearsed(request: PlanRequest) -> list[Skipped]:

@@ -25,7 +25,7 @@ from gonogo.trials.plan.launch_files.fine_tuning import launch_files
 from gonogo.trials.plan.launch_files.post_training import SERVER, task_files
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import PlanResult
-from gonogo.trials.plan.solve import Solved
+from gonogo.trials.plan.solve import SolveResult
 from gonogo.trials.plan.strategy import deepspeed_config
 from gonogo.trials.plan.task.script import SCRIPT, lines_of, script_of
 from gonogo.trials.plan.training_script import TRAINING_SCRIPT
@@ -55,7 +55,7 @@ def write(folder: Path, choice: Choice, request: PlanRequest, facts: Facts) -> l
     return [folder / name for name in files]
 
 
-def write_best(folder: Path, plan: PlanResult | Solved) -> list[Text]:
+def write_best(folder: Path, plan: PlanResult | SolveResult) -> list[Text]:
     """Write the files of the best strategy that was rehearsed whole; what to tell of it."""
     if isinstance(plan, PlanResult):
         found = [(choice, plan.request) for choice in plan.fitting]
@@ -72,12 +72,12 @@ def write_best(folder: Path, plan: PlanResult | Solved) -> list[Text]:
         written,
         *(
             translated("still to be provided by you: {what}").format(what=one)
-            for one in to_change(best, request, plan.facts)
+            for one in required_changes(best, request, plan.facts)
         ),
     ]
 
 
-def to_change(choice: Choice, request: PlanRequest, facts: Facts) -> list[Text]:
+def required_changes(choice: Choice, request: PlanRequest, facts: Facts) -> list[Text]:
     """What the user has to put into the files, since gonogo can't know it."""
     task = request.task
     said = [
@@ -90,7 +90,7 @@ def to_change(choice: Choice, request: PlanRequest, facts: Facts) -> list[Text]:
             translated("the reward: reward() in {script}, --reward_funcs in launch_swift.sh").format(script=SCRIPT)
         )
     if choice.strategy.reference != "precomputed":
-        said += _chosen_for_swift(swift_kind(request.name, request.model, facts.model_class))
+        said += _swift_choice_notes(swift_kind(request.name, request.model, facts.model_class))
     if choice.strategy.rollout.engine == "server":
         said.append(
             translated("start {server} before the training; for ms-swift start swift rollout instead").format(
@@ -106,7 +106,7 @@ def to_change(choice: Choice, request: PlanRequest, facts: Facts) -> list[Text]:
     return said
 
 
-def written_config(choice: Choice, request: PlanRequest, facts: Facts) -> dict[str, Any]:
+def explicit_deepspeed_config(choice: Choice, request: PlanRequest, facts: Facts) -> dict[str, Any]:
     """The DeepSpeed config, in numbers where transformers would fill in ``"auto"``."""
     trains = request.without(choice.strategy.rollout.gpus).world_size
     config = deepspeed_config(choice.strategy, world_size=trains, dtype=request.dtype)
@@ -122,10 +122,10 @@ def written_config(choice: Choice, request: PlanRequest, facts: Facts) -> dict[s
     return config
 
 
-def _chosen_for_swift(found: SwiftKind) -> Iterator[Text]:
+def _swift_choice_notes(model_kind: SwiftKind) -> Iterator[Text]:
     for option, chosen, of in (
-        ("--model_type", found.kind, found.kinds),
-        ("--template", found.template, found.templates),
+        ("--model_type", model_kind.kind, model_kind.kinds),
+        ("--template", model_kind.template, model_kind.templates),
     ):
         if chosen and len(of) > 1:
             yield translated(
@@ -136,7 +136,7 @@ def _chosen_for_swift(found: SwiftKind) -> Iterator[Text]:
 
 def files_of(choice: Choice, request: PlanRequest, facts: Facts) -> dict[str, str]:
     """Name and text of each file."""
-    config = written_config(choice, request, facts)
+    config = explicit_deepspeed_config(choice, request, facts)
     arguments = training_arguments(choice.strategy, request)
     written = {CONFIG: json.dumps(config, indent=2) + "\n"}
     if request.task is not None:

@@ -29,12 +29,12 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.prepare.packages.installers import settings_of_pip
 from gonogo.prepare.packages.places import cache_folder
-from gonogo.prepare.packages.sources import NoSource, download
+from gonogo.prepare.packages.sources import SourceUnavailable, download
 from gonogo.trials.upstream.release import BrokenArchive, Release, read_release
 
 MAX_FILE_BYTES = 48 << 20
 _MAX_LISTING_BYTES = 64 << 20
-_USUAL_INDEX = "https://pypi.org/simple"
+_DEFAULT_INDEX_URL = "https://pypi.org/simple"
 _LINK = re.compile(r"""<a\s[^>]*?href=["']([^"']+)["'][^>]*>\s*([^<]+?)\s*</a>""", re.IGNORECASE)
 
 
@@ -76,10 +76,10 @@ class Archives:
         """A release's sources; ``sdist``: its source archive, which has the changelog. None where it can't be had."""
         key = (package, version, sdist)
         if key not in self._read:
-            self._read[key] = self._fetched(package, version, sdist)
+            self._read[key] = self._fetch_release(package, version, sdist)
         return self._read[key]
 
-    def _fetched(self, package: str, version: Version, sdist: bool) -> Release | None:
+    def _fetch_release(self, package: str, version: Version, sdist: bool) -> Release | None:
         files = [
             one
             for one in self._listed.get(package, {}).get(version, [])
@@ -88,7 +88,7 @@ class Archives:
         for file in sorted(files, key=lambda one: one.size if one.size is not None else MAX_FILE_BYTES)[:1]:
             if (file.size or 0) > MAX_FILE_BYTES:
                 return None
-            with contextlib.suppress(NoSource, BrokenArchive, OSError):
+            with contextlib.suppress(SourceUnavailable, BrokenArchive, OSError):
                 return read_release(self._archive(file), package, version)
         return None
 
@@ -102,17 +102,17 @@ class Archives:
         if place.is_file():
             return place
         if self.spent:
-            raise NoSource("no more may be fetched")
+            raise SourceUnavailable("no more may be fetched")
         self.files -= 1
         folder.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=folder)
         os.close(descriptor)
         try:
-            download(file.url, Path(temporary), own=True, most=MAX_FILE_BYTES)
+            download(file.url, Path(temporary), is_index_url=True, most=MAX_FILE_BYTES)
             data = Path(temporary).read_bytes()
             self.bytes -= len(data)
             if digest and hashlib.sha256(data).hexdigest() != digest:
-                raise NoSource("it is not what the index says (sha256)")
+                raise SourceUnavailable("it is not what the index says (sha256)")
             os.replace(temporary, place)
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -142,33 +142,33 @@ def _version_of(filename: str, package: str) -> Version | None:
     return version if canonicalize_name(name) == package else None
 
 
-def _indexes() -> Iterator[str]:
+def _index_urls() -> Iterator[str]:
     settings = settings_of_pip()
     first = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL") or settings.get("index-url")
-    yield first or _USUAL_INDEX
+    yield first or _DEFAULT_INDEX_URL
     yield from (settings.get("extra-index-url") or "").split()
 
 
 def _listing(package: str) -> list[_File]:
     """All files of a package, of the first index that has it. Raises NoSource."""
     why = ""
-    for index in _indexes():
+    for index in _index_urls():
         address = f"{index.rstrip('/')}/{canonicalize_name(package)}/"
         if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
             continue
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder, "listing")
             try:
-                download(address, place, own=True, most=_MAX_LISTING_BYTES, accept=_ACCEPT)
-            except NoSource as error:
+                download(address, place, is_index_url=True, most=_MAX_LISTING_BYTES, accept=_ACCEPT_HEADER)
+            except SourceUnavailable as error:
                 why = why or str(error)
                 continue
             if files := _files_in(place.read_bytes(), address):
                 return files
-    raise NoSource(why or f"no index lists {package}")
+    raise SourceUnavailable(why or f"no index lists {package}")
 
 
-_ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
+_ACCEPT_HEADER = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
 
 
 def _files_in(data: bytes, address: str) -> list[_File]:

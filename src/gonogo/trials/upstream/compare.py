@@ -11,12 +11,12 @@ from packaging.version import InvalidVersion, Version
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import RaisedException
 from gonogo.finding.second_opinion.upstream import UpstreamFact
-from gonogo.prepare.packages.sources import NoSource
+from gonogo.prepare.packages.sources import SourceUnavailable
 from gonogo.trials.upstream.archives import Archives
 from gonogo.trials.upstream.questions import UpstreamQuestion, questions
 
 _MAX_FACTS = 4
-_MAX_SYMBOL = 100
+_MAX_SYMBOL_CHARS = 100
 
 Say = Callable[[Text], None]
 
@@ -24,7 +24,7 @@ _LOOKING = translated("comparing releases of {package}: {version}")
 _NO_VERSION = translated(
     "{package}: the log does not tell its version, so that its releases can't be compared (--environment FILE)"
 )
-_NO_LISTING = translated("{package}: its releases can't be had: {why}")
+_RELEASES_UNAVAILABLE = translated("{package}: its releases can't be had: {why}")
 _NOT_THERE = translated("{package} {version} can't be had from the index, or is too large to compare")
 _WHAT = {
     "name": translated("`{symbol}` in {owner}"),
@@ -35,19 +35,19 @@ _WHAT = {
 }
 _LACKS = translated("{package} {version} does not have {what}")
 _HAS = translated("{package} {version} has {what}")
-_GONE_SINCE = translated("it is gone since {first}; {last} is the last release that has it")
-_THERE_FROM = translated("it is there from {first} on")
-_GONE_FROM = translated("it is gone from {first} on")
-_CAME_WITH = translated("it came with {first}; {last} does not have it")
-_STILL = translated("it is still there in {newest}, the newest release")
-_NEVER = translated("no release that was looked at has it ({oldest} to {newest})")
-_NOT_THIS = translated("so the run imported a different release, or a different file of that name")
+_REMOVED_SINCE = translated("it is gone since {first}; {last} is the last release that has it")
+_PRESENT_SINCE = translated("it is there from {first} on")
+_ABSENT_SINCE = translated("it is gone from {first} on")
+_INTRODUCED_IN = translated("it came with {first}; {last} does not have it")
+_STILL_IN_NEWEST = translated("it is still there in {newest}, the newest release")
+_IN_NO_RELEASE = translated("no release that was looked at has it ({oldest} to {newest})")
+_DIFFERENT_IMPORT = translated("so the run imported a different release, or a different file of that name")
 _MOVED = translated("{release} has it in {module}")
 _SAYS = translated("its changelog: {line}")
 
 
 @dataclass(frozen=True)
-class Edge:
+class ReleaseBoundary:
     """Where the answer changes: the nearest release with the other answer, and its neighbour on the run's side."""
 
     other: Version
@@ -58,10 +58,10 @@ def upstream_facts(
     chain: Sequence[RaisedException],
     versions: Mapping[str, str],
     archives: Archives | None = None,
-    say: Say = lambda text: None,
+    report_progress: Say = lambda text: None,
 ) -> tuple[UpstreamFact, ...]:
     """What other releases show of a failure, the most telling first. ``versions`` by package as the run had them."""
-    comparison = _Comparison(archives or Archives(), versions, say)
+    comparison = _Comparison(archives or Archives(), versions, report_progress)
     found: list[UpstreamFact] = []
     for question in questions(chain, versions):
         if len(found) < _MAX_FACTS and not comparison.archives.spent:
@@ -70,10 +70,10 @@ def upstream_facts(
 
 
 class _Comparison:
-    def __init__(self, archives: Archives, versions: Mapping[str, str], say: Say) -> None:
+    def __init__(self, archives: Archives, versions: Mapping[str, str], report_progress: Say) -> None:
         self.archives = archives
         self._versions = versions
-        self._say = say
+        self._say = report_progress
 
     def facts(self, question: UpstreamQuestion) -> Iterator[UpstreamFact]:
         """The fact of the first package that has what the question is asked of."""
@@ -83,20 +83,20 @@ class _Comparison:
             try:
                 version = Version(Version(told).public)
             except InvalidVersion:
-                unknown = unknown or _remark(question, package, told, _NO_VERSION.format(package=package))
+                unknown = unknown or _make_fact(question, package, told, _NO_VERSION.format(package=package))
                 continue
             try:
                 releases = self.archives.releases(package)
-            except NoSource as error:
-                unknown = unknown or _remark(
-                    question, package, told, _NO_LISTING.format(package=package, why=str(error)[:160])
+            except SourceUnavailable as error:
+                unknown = unknown or _make_fact(
+                    question, package, told, _RELEASES_UNAVAILABLE.format(package=package, why=str(error)[:160])
                 )
                 continue
             answer = self._answer(question, package, version) if version in releases else None
             if version in releases and answer is None and self.archives.release(package, version) is not None:
                 continue  # it has no such class or function: another package has
             if answer is None:
-                unknown = unknown or _remark(
+                unknown = unknown or _make_fact(
                     question, package, told, _NOT_THERE.format(package=package, version=version)
                 )
                 continue
@@ -111,29 +111,31 @@ class _Comparison:
         return question.answered(release) if release is not None else None
 
     def _fact(
-        self, question: UpstreamQuestion, package: str, version: Version, there: bool, releases: list[Version]
+        self, question: UpstreamQuestion, package: str, version: Version, is_present: bool, releases: list[Version]
     ) -> UpstreamFact:
-        later = self._edge(question, package, version, there, [one for one in releases if one > version])
-        earlier = self._edge(question, package, version, there, [one for one in releases[::-1] if one < version])
-        what = _WHAT[question.kind].format(symbol=question.symbol[:_MAX_SYMBOL], owner=question.owner)
-        said = [(_HAS if there else _LACKS).format(package=package, version=version, what=what)]
-        if there:
+        later = self._find_boundary(question, package, version, is_present, [one for one in releases if one > version])
+        earlier = self._find_boundary(
+            question, package, version, is_present, [one for one in releases[::-1] if one < version]
+        )
+        what = _WHAT[question.kind].format(symbol=question.symbol[:_MAX_SYMBOL_CHARS], owner=question.owner)
+        said = [(_HAS if is_present else _LACKS).format(package=package, version=version, what=what)]
+        if is_present:
             if earlier is not None:
-                said.append(_CAME_WITH.format(first=earlier.same, last=earlier.other))
+                said.append(_INTRODUCED_IN.format(first=earlier.same, last=earlier.other))
             if later is not None:
-                said.append(_GONE_FROM.format(first=later.other))
+                said.append(_ABSENT_SINCE.format(first=later.other))
             elif question.kind == "line":
-                said.append(_STILL.format(newest=releases[-1]))
+                said.append(_STILL_IN_NEWEST.format(newest=releases[-1]))
             elif earlier is None:
-                said.append(_NOT_THIS)
+                said.append(_DIFFERENT_IMPORT)
         else:
             if earlier is not None:
-                said.append(_GONE_SINCE.format(first=earlier.same, last=earlier.other))
+                said.append(_REMOVED_SINCE.format(first=earlier.same, last=earlier.other))
             if later is not None:
-                said.append(_THERE_FROM.format(first=later.other))
+                said.append(_PRESENT_SINCE.format(first=later.other))
             if earlier is None and later is None:
-                said.append(_NEVER.format(oldest=releases[0], newest=releases[-1]))
-            if question.kind == "name" and (place := self._elsewhere(question, package, version)) is not None:
+                said.append(_IN_NO_RELEASE.format(oldest=releases[0], newest=releases[-1]))
+            if question.kind == "name" and (place := self._find_moved_module(question, package, version)) is not None:
                 said.append(_MOVED.format(release=version, module=place))
         edges = [edge for edge in (later, earlier) if edge is not None]
         changelog = self._changelog(question, package, later, earlier)
@@ -143,29 +145,29 @@ class _Comparison:
         return UpstreamFact(
             package,
             str(version),
-            f"{question.owner}:{question.symbol}"[: 2 * _MAX_SYMBOL].lstrip(":"),
+            f"{question.owner}:{question.symbol}"[: 2 * _MAX_SYMBOL_CHARS].lstrip(":"),
             text,
             tuple(str(edge.other) for edge in edges),
             tuple(str(edge.same) for edge in edges),
             changelog,
         )
 
-    def _edge(
-        self, question: UpstreamQuestion, package: str, version: Version, there: bool, others: list[Version]
-    ) -> Edge | None:
+    def _find_boundary(
+        self, question: UpstreamQuestion, package: str, version: Version, is_present: bool, versions: list[Version]
+    ) -> ReleaseBoundary | None:
         """Where the answer changes among releases that lead away from the run's: found by halves.
 
         Looked at first are those one, two, four … away, so that the nearest change is found of several.
         """
         near, step = -1, 1
         far: int | None = None
-        while near < len(others) - 1 and far is None:
-            at = min(near + step, len(others) - 1)
+        while near < len(versions) - 1 and far is None:
+            at = min(near + step, len(versions) - 1)
             step *= 2
-            answer = self._answer(question, package, others[at])
+            answer = self._answer(question, package, versions[at])
             if self.archives.spent and answer is None:
                 return None
-            if answer is None or answer == there:
+            if answer is None or answer == is_present:
                 near = at
             else:
                 far = at
@@ -173,16 +175,16 @@ class _Comparison:
             return None
         while far - near > 1:
             middle = (near + far) // 2
-            answer = self._answer(question, package, others[middle])
+            answer = self._answer(question, package, versions[middle])
             if answer is None and self.archives.spent:
                 break
-            if answer is None or answer == there:
+            if answer is None or answer == is_present:
                 near = middle
             else:
                 far = middle
-        return Edge(others[far], others[near] if near >= 0 else version)
+        return ReleaseBoundary(versions[far], versions[near] if near >= 0 else version)
 
-    def _elsewhere(self, question: UpstreamQuestion, package: str, version: Version) -> str | None:
+    def _find_moved_module(self, question: UpstreamQuestion, package: str, version: Version) -> str | None:
         """The module of the run's release that defines a name which is gone from where it was imported from."""
         release = self.archives.release(package, version)
         if release is None:
@@ -190,7 +192,9 @@ class _Comparison:
         path = next((path for path, _ in release.defining(question.symbol)), None)
         return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") if path is not None else None
 
-    def _changelog(self, question: UpstreamQuestion, package: str, later: Edge | None, earlier: Edge | None) -> str:
+    def _changelog(
+        self, question: UpstreamQuestion, package: str, later: ReleaseBoundary | None, earlier: ReleaseBoundary | None
+    ) -> str:
         """The line of the package's own changelog that names the symbol, of the release in which it changed."""
         symbol = question.symbol if question.kind != "line" else question.owner
         word = re.compile(rf"(?<![\w.]){re.escape(symbol)}(?!\w)")
@@ -202,15 +206,17 @@ class _Comparison:
                 text = source.changelog
             heading = ""
             for line in text.splitlines():
-                if _HEADING.match(line):
+                if _HEADING_PATTERN.match(line):
                     heading = line.strip("#= \t")[:40]
                 elif word.search(line):
                     return f"{heading}: {' '.join(line.split())}"[:240].lstrip(": ")
         return ""
 
 
-_HEADING = re.compile(r"#{1,3} |\[?v?\d+\.\d+")
+_HEADING_PATTERN = re.compile(r"#{1,3} |\[?v?\d+\.\d+")
 
 
-def _remark(question: UpstreamQuestion, package: str, version: str, said: Text) -> UpstreamFact:
-    return UpstreamFact(package, version, f"{question.owner}:{question.symbol}"[: 2 * _MAX_SYMBOL].lstrip(":"), said)
+def _make_fact(question: UpstreamQuestion, package: str, version: str, remark: Text) -> UpstreamFact:
+    return UpstreamFact(
+        package, version, f"{question.owner}:{question.symbol}"[: 2 * _MAX_SYMBOL_CHARS].lstrip(":"), remark
+    )

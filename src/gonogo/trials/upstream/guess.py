@@ -26,7 +26,10 @@ class Guess:
 
 
 def guesses(
-    traceback: str, versions: Mapping[str, str], archives: Archives | None = None, say: Say = lambda text: None
+    traceback: str,
+    versions: Mapping[str, str],
+    archives: Archives | None = None,
+    report_progress: Say = lambda text: None,
 ) -> list[Guess]:
     """The releases that differ from those that failed, the most telling first. ``versions`` as the run had them."""
     lines = [LogLine("traceback", number, text) for number, text in enumerate(traceback.splitlines(), 1)]
@@ -34,6 +37,6 @@ def guesses(
     chain = failure_facts(FailureLog(lines, Setup(version_texts=known))).chain
     return [
         Guess(fact.package, Version(other), Version(same))
-        for fact in upstream_facts(chain, known, archives, say)
+        for fact in upstream_facts(chain, known, archives, report_progress)
         for other, same in zip(fact.releases, fact.neighbours, strict=True)
     ]

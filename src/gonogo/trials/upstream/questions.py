@@ -56,13 +56,13 @@ def questions(chain: Sequence[RaisedException], versions: Mapping[str, str]) -> 
 
 
 def _of_attribute(
-    subject: str, name: str, beside: tuple[str, ...], versions: Mapping[str, str]
+    subject: str, name: str, packages: tuple[str, ...], versions: Mapping[str, str]
 ) -> Iterator[UpstreamQuestion]:
     module = distribution_of(subject)
     if "." in subject or module in versions:
         yield UpstreamQuestion("name", (module,), subject, name)
     else:
-        yield UpstreamQuestion("attribute", beside, subject, name)
+        yield UpstreamQuestion("attribute", packages, subject, name)
 
 
 def _packages(frames: Sequence[CodePlace], versions: Mapping[str, str]) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ def _name(question: UpstreamQuestion, release: Release) -> bool | None:
     return release.binds(path, question.symbol)
 
 
-def _module(question: UpstreamQuestion, release: Release) -> bool | None:
+def _has_module(question: UpstreamQuestion, release: Release) -> bool | None:
     if not release.has_package(question.symbol.partition(".")[0]):
         return None
     return release.has_package(question.symbol)
@@ -135,4 +135,4 @@ def _line(question: UpstreamQuestion, release: Release) -> bool | None:
     return False
 
 
-_ANSWERS = {"name": _name, "module": _module, "attribute": _attribute, "argument": _argument, "line": _line}
+_ANSWERS = {"name": _name, "module": _has_module, "attribute": _attribute, "argument": _argument, "line": _line}

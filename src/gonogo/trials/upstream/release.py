@@ -18,7 +18,9 @@ from packaging.version import Version
 _MAX_MEMBERS = 60_000
 _MAX_MEMBER_BYTES = 4 << 20
 _MAX_TOTAL_BYTES = 192 << 20
-_CHANGELOG = re.compile(r"(?i)(?:change|history|news|release)[\w-]{0,20}\.(?:md|rst|txt)|(?:change|history)[\w-]{0,10}")
+_CHANGELOG_PATTERN = re.compile(
+    r"(?i)(?:change|history|news|release)[\w-]{0,20}\.(?:md|rst|txt)|(?:change|history)[\w-]{0,10}"
+)
 _MAX_BASES = 8
 _MAX_STARS = 4
 
@@ -87,10 +89,10 @@ class Release:
             return None
         if self.module(f"{_dotted(path)}.{name}") is not None:
             return True  # a submodule
-        if any(name in _bound_by(node) for node in _statements(tree.body)):
+        if any(name in _bound_names(node) for node in _statements(tree.body)):
             return True
         if _is_lazy(tree):
-            return self._lazily(path, tree, name)
+            return self._is_lazily_exported(path, tree, name)
         starred = [node for node in _statements(tree.body) if isinstance(node, ast.ImportFrom) and _is_star(node)]
         unsure = depth >= _MAX_STARS and bool(starred)
         for node in starred[:_MAX_STARS] if depth < _MAX_STARS else ():
@@ -110,7 +112,7 @@ class Release:
             return self.module(".".join([*package, *(node.module or "").split(".")]).rstrip("."))
         return self.module(node.module or "")
 
-    def _lazily(self, path: str, tree: ast.Module, name: str) -> bool:
+    def _is_lazily_exported(self, path: str, tree: ast.Module, name: str) -> bool:
         """Of a package that imports on demand: its table of names is text, there or where they are defined."""
         if _says(tree, name):
             return True
@@ -123,7 +125,7 @@ class Release:
                 if (
                     other is not None
                     and _says(other, name)
-                    and any(name in _bound_by(node) for node in _statements(other.body))
+                    and any(name in _bound_names(node) for node in _statements(other.body))
                 ):
                     return True
         return False
@@ -155,15 +157,15 @@ class Release:
         """What a class and its bases define: methods, class variables, and what methods set on ``self``."""
         found: set[str] = set()
         for statement in _statements(node.body):
-            found |= _bound_by(statement)
+            found |= _bound_names(statement)
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                found |= _set_on_self(statement)
+                found |= _self_attributes(statement)
         for base in self.bases(node) if depth < _MAX_BASES else ():
             found |= self.attributes(base, depth + 1)
         return found
 
 
-def _set_on_self(method: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+def _self_attributes(method: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     """The attributes that a method sets on its object: not its own variables, which have names of their own."""
     arguments = [*method.args.posonlyargs, *method.args.args]
     self_name = arguments[0].arg if arguments else ""
@@ -193,7 +195,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _statements(part)
 
 
-def _bound_by(node: ast.stmt) -> set[str]:
+def _bound_names(node: ast.stmt) -> set[str]:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {node.name}
     if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -229,7 +231,7 @@ def _is_lazy(tree: ast.Module) -> bool:
 def read_release(archive: Path, package: str, version: Version) -> Release:
     """A release out of a wheel or a source archive. Raises BrokenArchive."""
     try:
-        members = _of_zip(archive) if archive.suffix in (".whl", ".zip") else _of_tar(archive)
+        members = _of_zip(archive) if archive.suffix in (".whl", ".zip") else _tar_members(archive)
         files: dict[str, bytes] = {}
         changelog = ""
         total = 0
@@ -244,28 +246,28 @@ def read_release(archive: Path, package: str, version: Version) -> Release:
     except _BROKEN as error:
         raise BrokenArchive(f"{archive.name}: {error}") from None
     if archive.suffix != ".whl":
-        files = _from_package(files)
+        files = _strip_archive_root(files)
     return Release(package, version, files, changelog)
 
 
-def _wanted(name: str, size: int) -> bool:
+def _should_extract(name: str, size: int) -> bool:
     parts = name.split("/")
     if size > _MAX_MEMBER_BYTES or name.startswith("/") or ".." in parts:
         return False
-    return name.endswith(".py") or (len(parts) <= 2 and _CHANGELOG.fullmatch(parts[-1]) is not None)
+    return name.endswith(".py") or (len(parts) <= 2 and _CHANGELOG_PATTERN.fullmatch(parts[-1]) is not None)
 
 
 def _of_zip(archive: Path) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(archive) as opened:
         for member in opened.infolist()[:_MAX_MEMBERS]:
-            if _wanted(member.filename, member.file_size):
+            if _should_extract(member.filename, member.file_size):
                 with opened.open(member) as file:
                     data = file.read(_MAX_MEMBER_BYTES + 1)
                 if len(data) <= _MAX_MEMBER_BYTES:
                     yield member.filename, data
 
 
-class _Bounded(io.RawIOBase):
+class _SizeLimitedStream(io.RawIOBase):
     """A stream that ends with an error where it has given more than may be: so no archive unpacks for ever."""
 
     def __init__(self, file: gzip.GzipFile) -> None:
@@ -285,20 +287,20 @@ class _Bounded(io.RawIOBase):
         return data
 
 
-def _of_tar(archive: Path) -> Iterator[tuple[str, bytes]]:
-    with gzip.open(archive) as unpacked, tarfile.open(fileobj=_Bounded(unpacked), mode="r|") as opened:
+def _tar_members(archive: Path) -> Iterator[tuple[str, bytes]]:
+    with gzip.open(archive) as unpacked, tarfile.open(fileobj=_SizeLimitedStream(unpacked), mode="r|") as opened:
         for count, member in enumerate(opened):
             if count > _MAX_MEMBERS:
                 return
             if (
                 member.isfile()
-                and _wanted(member.name, member.size)
+                and _should_extract(member.name, member.size)
                 and (file := opened.extractfile(member)) is not None
             ):
                 yield member.name, file.read(_MAX_MEMBER_BYTES)
 
 
-def _from_package(files: dict[str, bytes]) -> dict[str, bytes]:
+def _strip_archive_root(files: dict[str, bytes]) -> dict[str, bytes]:
     """A source archive's files from their package's root on: without ``name-1.0/`` and ``src/``."""
     found: dict[str, bytes] = {}
     for name, data in files.items():

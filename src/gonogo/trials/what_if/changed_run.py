@@ -16,14 +16,14 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Edit, Report, translated
 from gonogo.finding.errors import UserError
-from gonogo.finding.rehearsal import AlsoRehearsed, ChangedSetting, Rehearsal, curve_of
+from gonogo.finding.rehearsal import AlsoRehearsed, ChangedSetting, Rehearsal, downsample_timeline
 from gonogo.rehearse.answer import was_interrupted
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.viewer_files import ViewerFiles
 from gonogo.rehearse.workers.scratch import scratch_folder
 from gonogo.trials.cure.answer import with_step_time
-from gonogo.trials.cure.copy import Copy
+from gonogo.trials.cure.copy import WorkingCopy
 from gonogo.trials.what_if.setting_changes import Settings, as_text, edits_for
 
 Rehearse = Callable[[RehearsalRequest, OnProgress | None], tuple[RehearsalRecord | None, Report]]
@@ -77,10 +77,10 @@ class ChangedRun:
         self.settings = settings
         self._command = tuple(request.command)
         scratch.mkdir()
-        copy = self._copy = Copy(scratch, Path.cwd(), request.command)
+        copy = self._copy = WorkingCopy(scratch, Path.cwd(), request.command)
         run = _run_of(copy)
         if run is not None and run.launch is not None and not run.launch.source.writable:
-            copy.type_command()
+            copy.write_command_script()
             run = _run_of(copy)
         steps: list[list[Edit]] = []
         for name, value in settings.items():
@@ -136,7 +136,7 @@ def also_rehearsed(settings: Settings, report: Report) -> AlsoRehearsed:
         samples=run.samples[1] if run is not None and run.samples else None,
         tokens=run.tokens[1] if run is not None and run.tokens else None,
         accumulation=run.accumulation[1] if run is not None and run.accumulation else None,
-        curve=curve_of(timeline) if timeline is not None else None,
+        curve=downsample_timeline(timeline) if timeline is not None else None,
     )
 
 
@@ -145,18 +145,18 @@ def _host_of(rehearsal: Rehearsal | None) -> int:
     return node.peak_bytes if node is not None else 0
 
 
-def _run_of(copy: Copy) -> Run | None:
+def _run_of(copy: WorkingCopy) -> Run | None:
     """The run that the copy's command launches; what its files are becomes the copy's own."""
     with copy.entered():
         checked = check([], copy.words, settings=settings_of(copy.folder))
     for path in checked.gathered.files.sources:
-        original = copy.original_of(path)
+        original = copy.original_path(path)
         if original is not None:
             copy.own(original)
     return next((run for run in checked.gathered.runs if run.launch is not None), None)
 
 
-def _in_copy(environment: Path | None, copy: Copy) -> Path | None:
+def _in_copy(environment: Path | None, copy: WorkingCopy) -> Path | None:
     """A file of versions that lies in the project, as the copy has it."""
     if environment is None:
         return None
@@ -164,7 +164,7 @@ def _in_copy(environment: Path | None, copy: Copy) -> Path | None:
     return copy.of(original) if copy.of(original).exists() else environment
 
 
-def _with_user_paths(report: Report, copy: Copy) -> Report:
+def _with_user_paths(report: Report, copy: WorkingCopy) -> Report:
     """The report without the copy's folder in any of its texts."""
 
     def shown(value: Any) -> Any:

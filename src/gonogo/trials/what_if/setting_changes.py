@@ -10,7 +10,7 @@ from gonogo.evidence.field import whole_number
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.trials.cure.batch import ACCUMULATION, MICRO_BATCH, size_of
-from gonogo.trials.cure.writing import set_argument, set_zero
+from gonogo.trials.cure.setting_edits import set_argument, set_zero
 from gonogo.trials.plan.from_command import LENGTHS
 
 if TYPE_CHECKING:

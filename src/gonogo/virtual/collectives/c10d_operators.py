@@ -20,7 +20,7 @@ from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents, real
 
 _ALIKE = translated("every rank sends what this rank sends")
-_REDUCING = {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
+_REDUCE_OPERATORS = {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
              "reduce_scatter_tensor_coalesced_"}  # fmt: skip
 
 
@@ -48,11 +48,11 @@ def install(record: CollectiveRecord) -> Callable[[], None]:
     NAMESPACE_HANDLERS["c10d"] = handle
     patches = Patches()
     for name in ("AllreduceOptions", "AllreduceCoalescedOptions", "ReduceOptions", "ReduceScatterOptions"):
-        patches.set(c10d, name, _noting(getattr(c10d, name), record))
+        patches.set(c10d, name, _recording_options(getattr(c10d, name), record))
     return patches.undo
 
 
-def _noting(options: Any, record: CollectiveRecord) -> Any:
+def _recording_options(options: Any, record: CollectiveRecord) -> Any:
     """A class of options that notes the reduction: the operator's own argument can't be read from Python."""
 
     class Noting(options):  # type: ignore[misc]
@@ -75,10 +75,10 @@ def _noting(options: Any, record: CollectiveRecord) -> Any:
 
 def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: CollectiveRecord) -> Any:
     name = func._schema.name.removeprefix("c10d::")
-    sent = _sent(name, args)
+    sent = _sent_tensors(name, args)
     if "barrier" not in name:  # its tensor stands for nothing
-        _refuse_cpu(sent, args)
-    _refuse_other_sizes(name, args)
+        _check_backend_device(sent, args)
+    _check_sizes(name, args)
     record.count[name] += 1
     record.bytes[name] += sum(t.numel() * t.element_size() for t in sent)
     stand_ins: dict[int, tuple[torch.Tensor, Any]] = {}
@@ -88,17 +88,17 @@ def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: Co
         rows_of = _no_rows if name == "allgather_" and _is_uneven(args) else _rows_of_split(name)
         given = _swap_stand_ins((*args, *kwargs.values()), stand_ins, rows_of)
         out = func(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
-        out = _with_results(out, exchange.flat(args[0]) if args else [])
+        out = _with_completed_work(out, exchange.flat(args[0]) if args else [])
     back = {id(stand_in): original for stand_in, original in stand_ins.values()}
     operation = exchange.Operation(func, args, record.reduction)
-    if record.peers is None and exchange.from_neighbour(operation, mode):
-        return _back(out, back)
+    if record.peers is None and exchange.exchange_in_process(operation, mode):
+        return _restore_tensors(out, back)
     if record.peers is None or not exchange.ask(record.peers, operation, mode):
-        _assume_alike(mode, operation, args, record)
-    return _back(out, back)
+        _assume_identical_ranks(mode, operation, args, record)
+    return _restore_tensors(out, back)
 
 
-def _with_results(out: Any, results: list[torch.Tensor]) -> Any:
+def _with_completed_work(out: Any, results: list[torch.Tensor]) -> Any:
     """What an operator returned, its work being done and its future holding the outputs, as ProcessGroupNCCL's does.
 
     The fake backend's own work has neither: hooks of DistributedDataParallel read the future.
@@ -111,16 +111,16 @@ def _with_results(out: Any, results: list[torch.Tensor]) -> Any:
     return (*out[:-1], done) if many else done
 
 
-def _refuse_cpu(sent: list[torch.Tensor], args: Any) -> None:
+def _check_backend_device(sent_tensors: list[torch.Tensor], args: Any) -> None:
     """Raise what torch raises for a tensor on the CPU where the group was made with an accelerator's backend alone."""
-    if not any(tensor.device.type == "cpu" for tensor in sent):
+    if not any(tensor.device.type == "cpu" for tensor in sent_tensors):
         return
-    config = c10d._world.pg_backend_config.get(python_groups.in_arguments(args), "")
+    config = c10d._world.pg_backend_config.get(python_groups.find_process_group(args), "")
     if config in ("cuda:nccl", "npu:hccl"):
         raise RuntimeError("No backend type associated with device type cpu")
 
 
-def _refuse_other_sizes(name: str, args: Any) -> None:
+def _check_sizes(name: str, args: Any) -> None:
     """Raise what ProcessGroupNCCL raises where one tensor holds the parts of all ranks, and the sizes don't go with it.
 
     ``_allgather_base`` and ``_reduce_scatter_base`` of torch's ProcessGroupNCCL.cpp.
@@ -130,7 +130,7 @@ def _refuse_other_sizes(name: str, args: Any) -> None:
     output, sent = args[0], args[1]
     if sent.device.type == "cpu":  # another backend's, which says it otherwise
         return
-    group = python_groups.in_arguments(args)
+    group = python_groups.find_process_group(args)
     size = dist.get_world_size() if group is None else group.size()
     gathers = name == "_allgather_base_"
     whole, part = (output, sent) if gathers else (sent, output)
@@ -148,26 +148,28 @@ def _refuse_other_sizes(name: str, args: Any) -> None:
         )
 
 
-def _sent(name: str, args: Any) -> list[torch.Tensor]:
+def _sent_tensors(name: str, args: Any) -> list[torch.Tensor]:
     """The tensors that a rank puts in: the inputs, which follow the outputs where there are both."""
     first = exchange.flat(args[0]) if args else []
     second = exchange.flat(args[1]) if len(args) > 1 else []
     return second or first
 
 
-def _assume_alike(mode: VirtualMode, operation: exchange.Operation, args: Any, record: CollectiveRecord) -> None:
+def _assume_identical_ranks(
+    mode: VirtualMode, operation: exchange.Operation, args: Any, record: CollectiveRecord
+) -> None:
     """Give the outputs their values: known ones as if all ranks agreed, else unknown."""
     outputs = exchange.flat(args[0]) if args else []
     inputs = exchange.flat(args[1]) if len(args) > 1 else []
-    if not operation.tells_what_all_have:
+    if not operation.assumes_identical_sender:
         for out in outputs:
             contents.forget(mode.virtualise(out))
         return
     if not inputs:
         known = any(isinstance(t, VirtualTensor) and contents.is_known(t) for t in outputs)
-        if known and operation.name in _REDUCING:
+        if known and operation.name in _REDUCE_OPERATORS:
             mode.ledger.assume(_ALIKE)
-            _scale(outputs, args, record)
+            _scale_by_world_size(outputs, args, record)
         elif known and operation.root not in (None, operation.mine):
             mode.ledger.assume(_ALIKE)  # what this rank has there may stand for nothing
         return
@@ -185,11 +187,11 @@ def _assume_alike(mode: VirtualMode, operation: exchange.Operation, args: Any, r
             out.copy_(repeated)
 
 
-def _scale(outputs: list[torch.Tensor], args: Any, record: CollectiveRecord) -> None:
+def _scale_by_world_size(outputs: list[torch.Tensor], args: Any, record: CollectiveRecord) -> None:
     """A sum over ranks that all send the same is that times their number."""
     if record.reduction != dist.ReduceOp.SUM:
         return
-    group = python_groups.in_arguments(args)
+    group = python_groups.find_process_group(args)
     size = dist.get_world_size() if group is None else group.size()
     for out in outputs:
         known = contents.read(out) if isinstance(out, VirtualTensor) and contents.materialise(out) else None
@@ -203,7 +205,7 @@ def _is_uneven(args: Any) -> bool:
     The fake backend copies what this rank sends to the place of each.
     """
     parts, sent = exchange.flat(args[0]), exchange.flat(args[1])
-    mine = parts[python_groups.in_arguments(args).rank()] if sent else None
+    mine = parts[python_groups.find_process_group(args).rank()] if sent else None
     return mine is not None and mine.numel() == sent[0].numel() and any(one.numel() != mine.numel() for one in parts)
 
 
@@ -219,7 +221,7 @@ def _rows_of_split(name: str) -> Callable[[torch.Tensor], int]:
 
 
 def _swap_stand_ins(
-    arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]], rows_of: Callable[[torch.Tensor], int]
+    arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]], count_rows: Callable[[torch.Tensor], int]
 ) -> Any:
     """Tensors without memory for the fake backend, which looks at nothing but how many there are to be split."""
     out = []
@@ -227,17 +229,17 @@ def _swap_stand_ins(
         if isinstance(value, torch.Tensor):
             known = stand_ins.get(id(value))
             if known is None:
-                known = stand_ins[id(value)] = (real.empty((rows_of(value), 0), dtype=value.dtype), value)
+                known = stand_ins[id(value)] = (real.empty((count_rows(value), 0), dtype=value.dtype), value)
             value = known[0]
         elif isinstance(value, list | tuple):
-            value = _swap_stand_ins(value, stand_ins, rows_of)
+            value = _swap_stand_ins(value, stand_ins, count_rows)
         out.append(value)
     return tuple(out) if isinstance(arguments, tuple) else out
 
 
-def _back(out: Any, back: dict[int, Any]) -> Any:
+def _restore_tensors(out: Any, originals: dict[int, Any]) -> Any:
     if isinstance(out, torch.Tensor):
-        return back.get(id(out), out)
+        return originals.get(id(out), out)
     if isinstance(out, list | tuple):
-        return type(out)(_back(item, back) for item in out)
+        return type(out)(_restore_tensors(item, originals) for item in out)
     return out

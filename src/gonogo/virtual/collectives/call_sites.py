@@ -13,15 +13,15 @@ from gonogo.virtual.stack import OURS, frame_of
 
 _FRAMES_KEPT = 60
 _ZERO_FILES = ("deepspeed/runtime/zero/partition_parameters.py", "deepspeed/runtime/zero/stage3.py")
-_LISTS = ("params_to_reduce", "param_list", "params", "param")
+_PARAMETER_LIST_NAMES = ("params_to_reduce", "param_list", "params", "param")
 """Local variables that hold the parameters of the collective, in ZeRO's functions."""
 
 
 class CallSites:
     """Stacks by number; a stack is described once, by ``on_new``."""
 
-    def __init__(self, on_new: Callable[[Site], None]) -> None:
-        self._on_new = on_new
+    def __init__(self, on_new_site: Callable[[Site], None]) -> None:
+        self._on_new = on_new_site
         self._numbers: dict[tuple[int, ...], int] = {}
         self._lists: dict[int, str | None] = {}
         """By code's identity: the local variable with ZeRO's parameters."""
@@ -40,10 +40,10 @@ class CallSites:
             try:
                 variable = known[identity]
             except KeyError:
-                variable = known[identity] = _list_in(code)
+                variable = known[identity] = _parameter_list_variable(code)
                 self._codes.append(code)
             if variable is not None and parameters is None:
-                parameters = _numbers_of(frame.f_locals.get(variable)) or None
+                parameters = _ds_ids(frame.f_locals.get(variable)) or None
             key.append(identity)
             key.append(frame.f_lasti)
             frame = frame.f_back
@@ -55,14 +55,14 @@ class CallSites:
         return number, parameters or ()
 
 
-def _list_in(code: CodeType) -> str | None:
+def _parameter_list_variable(code: CodeType) -> str | None:
     path = code.co_filename.replace("\\", "/")
     if not path.endswith(_ZERO_FILES):
         return None
-    return next((name for name in _LISTS if name in code.co_varnames or name in code.co_cellvars), None)
+    return next((name for name in _PARAMETER_LIST_NAMES if name in code.co_varnames or name in code.co_cellvars), None)
 
 
-def _numbers_of(value: Any) -> tuple[int, ...]:
+def _ds_ids(value: Any) -> tuple[int, ...]:
     if value is None:
         return ()
     several: Iterable[Any] = value if isinstance(value, list | tuple) else (value,)

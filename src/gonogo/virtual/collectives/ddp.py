@@ -16,24 +16,24 @@ from gonogo.virtual.patching.patches import Patches
 dist: Any = _distributed
 
 
-class _Reduction:
+class _ReductionState:
     """How far the reduction of one backward has come."""
 
     def __init__(self, group: Any) -> None:
         self.group = group
         self.expected = self.begun = self.finished = False
 
-    def begin(self, expected: bool) -> None:
-        """A forward is run; ``expected`` is False within ``no_sync``."""
-        self.expected, self.begun, self.finished = expected, False, False
+    def begin(self, will_reduce: bool) -> None:
+        """A forward is run; ``will_reduce`` is False within ``no_sync``."""
+        self.expected, self.begun, self.finished = will_reduce, False, False
 
     def watch(self, module: torch.nn.Module) -> None:
         """Learn of every gradient that arrives."""
         for parameter in module.parameters():
             if parameter.requires_grad:
-                parameter.register_post_accumulate_grad_hook(self._arrived)  # type: ignore[no-untyped-call]
+                parameter.register_post_accumulate_grad_hook(self._on_gradient_ready)  # type: ignore[no-untyped-call]
 
-    def _arrived(self, parameter: torch.Tensor) -> None:
+    def _on_gradient_ready(self, parameter: torch.Tensor) -> None:
         self.begun = True
 
     @property
@@ -53,7 +53,7 @@ def install(assume: Callable[[Text], object]) -> Callable[[], None]:
     def verify(process_group: Any, tensors: Any, logger: Any = None) -> None:
         assume(translated("every rank's model has the same parameters"))
 
-    def all_reduce(reduction: _Reduction, bucket: Any) -> Any:
+    def all_reduce(reduction: _ReductionState, bucket: Any) -> Any:
         buffer = bucket.buffer()
         dist.all_reduce(buffer, group=reduction.group)
         reduction.finished = reduction.finished or bucket.is_last()
@@ -67,7 +67,7 @@ def install(assume: Callable[[Text], object]) -> Callable[[], None]:
     def with_hook(self: Any, *args: Any, **kwargs: Any) -> Any:
         reduction = self.__dict__.get("gonogo_reduction")
         if reduction is None:
-            reduction = self.__dict__["gonogo_reduction"] = _Reduction(self.process_group)
+            reduction = self.__dict__["gonogo_reduction"] = _ReductionState(self.process_group)
             if not ("gonogo_hooked" in self.__dict__ or getattr(self, "_comm_hooks", None)):
                 reduction.watch(self.module)
                 register(self, reduction, all_reduce)

@@ -14,12 +14,12 @@ import torch.distributed.distributed_c10d as c10d
 
 from gonogo.virtual import private
 from gonogo.virtual.collectives import python_groups
-from gonogo.virtual.collectives.neighbours import Neighbours
+from gonogo.virtual.collectives.in_process_ranks import InProcessRanks
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.mode import VirtualMode
-from gonogo.virtual.protocol.messages import Waits
+from gonogo.virtual.protocol.messages import WaitMode
 from gonogo.virtual.tensor import VirtualTensor
-from gonogo.virtual.values import across_ranks, contents
+from gonogo.virtual.values import collective_values, contents
 
 _ROOTED_COLLECTIVES = frozenset({"broadcast_", "scatter_"})
 _REDUCES = frozenset({"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
@@ -36,9 +36,9 @@ class Operation:
 
     def __init__(self, func: Any, args: Any, reduction: Any) -> None:
         self.name: str = func._schema.name.removeprefix("c10d::")
-        arguments = _arguments_of(func)
+        arguments = _argument_names(func)
         named = dict(zip(arguments, args, strict=False))
-        self.group: Any = python_groups.unboxed(named["process_group"])
+        self.group: Any = python_groups.unbox_group(named["process_group"])
         self.members = members_of(self.group)
         self.mine = self.group.rank()
         self.blocks = self._blocks(named, arguments)
@@ -54,7 +54,7 @@ class Operation:
         self.splits: tuple[int, ...] = tuple(named.get("input_split_sizes", ()))
 
     @property
-    def tells_what_all_have(self) -> bool:
+    def assumes_identical_sender(self) -> bool:
         """Whether a sender that is not rehearsed is taken to send what this rank has.
 
         Programs send from a group's first rank to have the same everywhere, and from another what only that one has.
@@ -64,11 +64,11 @@ class Operation:
         return self.root in (None, 0, self.mine)
 
     @staticmethod
-    def _blocks(named: dict[str, Any], names: tuple[str, ...]) -> bool | None:
+    def _blocks(kwargs: dict[str, Any], names: tuple[str, ...]) -> bool | None:
         """Whether the program goes on only after it; None where this torch does not say."""
         for name in ("async_op", "asyncOp"):
             if name in names:
-                return not named.get(name, True)
+                return not kwargs.get(name, True)
         return None
 
     @property
@@ -101,10 +101,10 @@ def _name_of(reduction: Any) -> str:
 
 
 _ARGUMENTS: dict[int, tuple[str, ...]] = {}
-_MEMBERS: dict[int, tuple[Any, tuple[int, ...]]] = {}
+_GROUP_MEMBERS: dict[int, tuple[Any, tuple[int, ...]]] = {}
 
 
-def _arguments_of(func: Any) -> tuple[str, ...]:
+def _argument_names(func: Any) -> tuple[str, ...]:
     """The names of an operator's arguments; operators live as long as the process."""
     known = _ARGUMENTS.get(id(func))
     if known is None:
@@ -117,9 +117,9 @@ def members_of(group: Any) -> tuple[int, ...]:
     places = c10d._world.pg_group_ranks.get(group)
     if places is None:
         return tuple(range(dist.get_world_size()))
-    known = _MEMBERS.get(id(places))
+    known = _GROUP_MEMBERS.get(id(places))
     if known is None or known[0] is not places:
-        known = _MEMBERS[id(places)] = (places, tuple(sorted(places, key=lambda rank: places[rank])))
+        known = _GROUP_MEMBERS[id(places)] = (places, tuple(sorted(places, key=lambda rank: places[rank])))
     return known[1]
 
 
@@ -132,17 +132,17 @@ def ask(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
     """Tell the others of the operation, and give its outputs the values that follow; False where nobody is asked."""
     if operation.name in ("send", "recv_"):
         return _point_to_point(peers, operation, mode)
-    if not peers.are_in(operation.members) or operation.name == "recv_any_source_":
+    if not peers.has_rehearsed_peer(operation.members) or operation.name == "recv_any_source_":
         if operation.name != "recv_any_source_" and any(one in peers.ranks for one in operation.members):
             place = operation.members[operation.root] if operation.root is not None else None
             key = key_of(operation.group, operation.members)
-            peers.note_call_of_thread(key, operation.members, operation.name.strip("_"), place)
+            peers.record_thread_collective(key, operation.members, operation.name.strip("_"), place)
         return False
     from_root = operation.name in _ROOTED_COLLECTIVES
     root = operation.members[operation.root] if operation.root is not None else None
     is_root = root == peers.rank
     lowest = next(rank for rank in operation.members if rank in peers.ranks)
-    stands_for_it = root not in peers.ranks and lowest == peers.rank and operation.tells_what_all_have
+    stands_for_it = root not in peers.ranks and lowest == peers.rank and operation.assumes_identical_sender
     sends = is_root or stands_for_it if from_root else True
     payload = _payload(operation) if sends else None
     received = peers.call(
@@ -153,13 +153,13 @@ def ask(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
         dtype=operation.dtype,
         reduction=operation.reduction,
         root=root,
-        waits=_waits(operation, payload, from_root),
+        wait_mode=_waits(operation, payload, from_root),
         payload=payload,
-        payload_of_root=from_root,
-        uneven=operation.name in _UNEVEN,
+        is_root_payload=from_root,
+        has_uneven_sizes=operation.name in _UNEVEN,
     )
     if operation.name not in ("barrier", "monitored_barrier_"):
-        _give(operation, received, mode)
+        _set_outputs(operation, received, mode)
     return True
 
 
@@ -167,7 +167,7 @@ _SYMMETRIC_COLLECTIVES = frozenset({"allreduce_", "allgather_", "_allgather_base
 _COUNTS = (torch.int64, torch.int32, torch.bool)
 
 
-def from_neighbour(operation: Operation, mode: VirtualMode) -> bool:
+def exchange_in_process(operation: Operation, mode: VirtualMode) -> bool:
     """A collective of counts among ranks that are rehearsed in this process, too: each gets what the others have.
 
     Of whole numbers alone, by which programs decide (positions, lengths, numbers of batches); for values of weights
@@ -175,23 +175,23 @@ def from_neighbour(operation: Operation, mode: VirtualMode) -> bool:
     """
     waits = operation.blocks is not False
     if operation.name in ("barrier", "monitored_barrier_") and waits:
-        Neighbours.meet(operation.members)
+        InProcessRanks.meet(operation.members)
     if any(tensor.dtype not in _COUNTS for tensor in operation.inputs):
         return False
     if operation.name in _SYMMETRIC_COLLECTIVES and operation.inputs and waits:
         what = (operation.name, operation.sizes, operation.dtype)
-        all_sent = Neighbours.all_send(operation.members, what, _payload(operation))
+        all_sent = InProcessRanks.all_send(operation.members, what, _payload(operation))
         if not all_sent or not all(all_sent):
             return False
-        _give(operation, all_sent, mode)
+        _set_outputs(operation, all_sent, mode)
         return True
     if operation.name != "broadcast_":
         return False
     is_root = operation.mine == operation.root
     payload = _payload(operation) if is_root else None
-    sent = Neighbours.root_sends((operation.members, operation.root, operation.sizes), is_root, payload, waits)
+    sent = InProcessRanks.root_sends((operation.members, operation.root, operation.sizes), is_root, payload, waits)
     if not is_root and sent:
-        _give(operation, [sent] * len(operation.members), mode)
+        _set_outputs(operation, [sent] * len(operation.members), mode)
     return bool(sent)
 
 
@@ -200,7 +200,7 @@ def _point_to_point(peers: Peers, operation: Operation, mode: VirtualMode) -> bo
     other = operation.members[operation.peer]
     sending = operation.name == "send"
     pair = (peers.rank, other) if sending else (other, peers.rank)
-    if not peers.are_in(pair):
+    if not peers.has_rehearsed_peer(pair):
         return False
     received = peers.call(
         f"{key_of(operation.group, operation.members)}:{pair[0]}>{pair[1]}:{operation.tag}",
@@ -209,16 +209,16 @@ def _point_to_point(peers: Peers, operation: Operation, mode: VirtualMode) -> bo
         sizes=operation.sizes,
         dtype=operation.dtype,
         root=pair[0],
-        waits=Waits.NO if sending else Waits.YES if _is_called("recv") else Waits.IF_NEED_BE,
+        wait_mode=WaitMode.NO if sending else WaitMode.YES if _is_on_stack("recv") else WaitMode.IF_NEED_BE,
         payload=_payload(operation) if sending else None,
-        payload_of_root=True,
+        is_root_payload=True,
     )
     if not sending:
-        _give(operation, received, mode)
+        _set_outputs(operation, received, mode)
     return True
 
 
-def _is_called(function: str) -> bool:
+def _is_on_stack(function: str) -> bool:
     """Whether this function of torch.distributed is on the stack: ``recv`` waits where ``irecv`` does not."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -228,11 +228,11 @@ def _is_called(function: str) -> bool:
     return False
 
 
-def _waits(operation: Operation, payload: bytes | None, from_root: bool) -> Waits:
+def _waits(operation: Operation, payload: bytes | None, from_root: bool) -> WaitMode:
     if operation.blocks:
-        return Waits.YES
-    known_maybe = payload is not None or (from_root and sum(operation.sizes) <= contents.EMPTY_LIMIT)
-    return Waits.IF_NEED_BE if known_maybe or operation.blocks is None else Waits.NO
+        return WaitMode.YES
+    known_maybe = payload is not None or (from_root and sum(operation.sizes) <= contents.EMPTY_LIMIT_BYTES)
+    return WaitMode.IF_NEED_BE if known_maybe or operation.blocks is None else WaitMode.NO
 
 
 def _payload(operation: Operation) -> bytes | None:
@@ -241,24 +241,24 @@ def _payload(operation: Operation) -> bytes | None:
         return None
     if any(isinstance(tensor, VirtualTensor) and not contents.is_known(tensor) for tensor in operation.inputs):
         return None
-    if sum(tensor.numel() * tensor.element_size() for tensor in operation.inputs) > across_ranks.LIMIT:
+    if sum(tensor.numel() * tensor.element_size() for tensor in operation.inputs) > collective_values.LIMIT:
         return None
     with private.modes_off():
         known = [contents.read(t) if isinstance(t, VirtualTensor) else t for t in operation.inputs]
         if any(tensor is None for tensor in known):
             return None
         head = torch.tensor(operation.splits, dtype=torch.int64, device="cpu")
-        return across_ranks.packed([head, *(tensor for tensor in known if tensor is not None)])
+        return collective_values.packed([head, *(tensor for tensor in known if tensor is not None)])
 
 
-def _give(operation: Operation, received: list[bytes] | None, mode: VirtualMode) -> None:
+def _set_outputs(operation: Operation, received_payloads: list[bytes] | None, mode: VirtualMode) -> None:
     """The outputs hold what follows from what was received; unknown where that isn't known."""
     given = None
-    if received is not None:
+    if received_payloads is not None:
         with private.modes_off():
-            opened = {payload: across_ranks.unpacked(payload) for payload in set(received)}
-            sent = [opened[payload] for payload in received]
-            given = across_ranks.results(
+            opened = {payload: collective_values.unpacked(payload) for payload in set(received_payloads)}
+            sent = [opened[payload] for payload in received_payloads]
+            given = collective_values.results(
                 operation.name,
                 [one[1:] for one in sent],
                 operation.mine,
@@ -301,7 +301,7 @@ def exchange_objects(
     """Tell the others of a collective of Python objects; the lists of objects that the members send, or None."""
     group = group or c10d._get_default_group()
     members = members_of(group)
-    if not peers.are_in(members):
+    if not peers.has_rehearsed_peer(members):
         return None
     lowest = next(rank for rank in members if rank in peers.ranks)
     sends = not from_root or root == peers.rank or (root not in peers.ranks and lowest == peers.rank)
@@ -312,7 +312,7 @@ def exchange_objects(
         sizes=sizes,
         root=root,
         payload=pickle.dumps(objects) if sends and objects is not None else None,
-        payload_of_root=from_root,
+        is_root_payload=from_root,
     )
     return None if received is None else [pickle.loads(payload) for payload in received]
 
@@ -321,7 +321,7 @@ def pass_object(peers: Peers, group: Any, source: int, target: int, objects: lis
     """Tell of objects that ``source`` sends to ``target``; for the target, what it receives, or None."""
     group = group or c10d._get_default_group()
     members = members_of(group)
-    if not peers.are_in((source, target)):
+    if not peers.has_rehearsed_peer((source, target)):
         return None
     sending = peers.rank == source
     received = peers.call(
@@ -329,8 +329,8 @@ def pass_object(peers: Peers, group: Any, source: int, target: int, objects: lis
         (source, target),
         "send/recv of objects",
         root=source,
-        waits=Waits.NO if sending else Waits.YES,
+        wait_mode=WaitMode.NO if sending else WaitMode.YES,
         payload=pickle.dumps(objects) if sending else None,
-        payload_of_root=True,
+        is_root_payload=True,
     )
     return pickle.loads(received[0]) if received is not None and not sending else None

@@ -30,20 +30,20 @@ from gonogo.virtual.protocol.messages import (
     Reply,
     Site,
     ThreadCall,
-    Waits,
-    send_at_once,
+    WaitMode,
+    disable_nagle,
 )
-from gonogo.virtual.protocol.plan import LINE_TO_EXCHANGE, ExchangeAddress
+from gonogo.virtual.protocol.plan import EXCHANGE_DESCRIPTOR, ExchangeAddress
 
 _BATCH = 64
 """Calls in which the rank does not wait are told so many at a time ..."""
 _BATCH_SECONDS = 0.02
 """... or after so long."""
-_AHEAD = 1024
+_MAX_MESSAGES_AHEAD = 1024
 """How many of them a rank makes without waiting for the others."""
 
 _MAX_THREADS = 256
-_SITES_OF_THREADS = 1 << 40
+_THREAD_SITE_OFFSET = 1 << 40
 """Numbers of stacks of threads begin there."""
 
 Situation = Callable[[], tuple[str | None, str, int]]
@@ -58,16 +58,16 @@ class RanksDiverged(BaseException):
         self.reply = reply
 
 
-class EnoughRehearsed(BaseException):
+class PeerStepLimitReached(BaseException):
     """Raised in the program where another rank, for which it waits, was stopped after the steps asked for."""
 
 
 class Peers:
     """One rank's line to the exchange. ``situation`` is set before the program runs."""
 
-    def __init__(self, rank: int, where: ExchangeAddress, line: Connection) -> None:
+    def __init__(self, rank: int, address: ExchangeAddress, line: Connection) -> None:
         self.rank = rank
-        self.ranks = frozenset(where.ranks)
+        self.ranks = frozenset(address.ranks)
         self.situation: Situation = lambda: (None, "load", 0)
         self.over = False
         """Whether the ranks have diverged: what the program still calls while it ends concerns nobody."""
@@ -78,17 +78,17 @@ class Peers:
         self._sent_at = time.monotonic()
         self._ahead = 0
         self._groups: set[str] = set()
-        self._sites = CallSites(self._waiting_to_go_append)
+        self._sites = CallSites(self._enqueue)
         self._thread = threading.get_ident()
         self._of_threads: dict[tuple[str, int], tuple[threading.Thread, tuple[Group, Site, ThreadCall]]] = {}
         """By group and thread of the program's own, the first collective in it."""
         self._joined: WeakSet[threading.Thread] = WeakSet()
         self._flush()
 
-    def _waiting_to_go_append(self, message: Message) -> None:
+    def _enqueue(self, message: Message) -> None:
         self._waiting_to_go.append(message)
 
-    def are_in(self, members: tuple[int, ...]) -> bool:
+    def has_rehearsed_peer(self, members: tuple[int, ...]) -> bool:
         """Whether the others of a group have to be asked: not where this rank alone is rehearsed of it."""
         if self.over or threading.get_ident() != self._thread:
             return False
@@ -104,10 +104,10 @@ class Peers:
         dtype: str | None = None,
         reduction: str | None = None,
         root: int | None = None,
-        waits: Waits = Waits.YES,
+        wait_mode: WaitMode = WaitMode.YES,
         payload: bytes | None = None,
-        payload_of_root: bool = False,
-        uneven: bool = False,
+        is_root_payload: bool = False,
+        has_uneven_sizes: bool = False,
     ) -> list[bytes] | None:
         """Tell of one collective; what each member sent where the rank waited and it is known, else None."""
         if group not in self._groups:
@@ -115,10 +115,10 @@ class Peers:
             self._waiting_to_go.append(Group(group, members))
         site, parameters = self._sites.here()
         module, phase, step = self.situation()
-        if waits is Waits.NO:
+        if wait_mode is WaitMode.NO:
             self._ahead += 1
-            if self._ahead >= _AHEAD:
-                waits = Waits.IF_NEED_BE
+            if self._ahead >= _MAX_MESSAGES_AHEAD:
+                wait_mode = WaitMode.IF_NEED_BE
         self._waiting_to_go.append(
             Collective(
                 group,
@@ -132,13 +132,13 @@ class Peers:
                 phase,
                 step,
                 site,
-                waits,
+                wait_mode,
                 payload,
-                payload_of_root,
-                uneven,
+                is_root_payload,
+                has_uneven_sizes,
             )
         )
-        if waits is Waits.NO:
+        if wait_mode is WaitMode.NO:
             # What is sent to one rank, that rank may be waiting for.
             if (
                 operator.startswith("send")
@@ -152,7 +152,7 @@ class Peers:
         reply = self._take()
         return [reply.payloads[which] for which in reply.of] if reply.kind == "values" else None
 
-    def note_call_of_thread(self, group: str, members: tuple[int, ...], operator: str, root: int | None) -> None:
+    def record_thread_collective(self, group: str, members: tuple[int, ...], operator: str, root: int | None) -> None:
         """Remember that a thread of the program's own has called a collective, which waits for nobody here.
 
         Whether the other ranks call one in that group at all is told at the end; in which order a thread's calls come
@@ -164,9 +164,9 @@ class Peers:
         if len(self._of_threads) >= _MAX_THREADS:
             return
         module, phase, step = self.situation()
-        site = describe_site(_SITES_OF_THREADS + len(self._of_threads), sys._getframe(1))
+        site = describe_site(_THREAD_SITE_OFFSET + len(self._of_threads), sys._getframe(1))
         call = Collective(
-            group, operator, (), None, None, root, (), module, phase, step, site.number, Waits.NO
+            group, operator, (), None, None, root, (), module, phase, step, site.number, WaitMode.NO
         )  # fmt: skip
         self._of_threads[group, own] = thread, (Group(group, members), site, ThreadCall(call))
 
@@ -183,26 +183,28 @@ class Peers:
         patches.set(threading.Thread, "join", join)
         return patches.undo
 
-    def ask(self, what: str, mine: bytes) -> list[bytes] | None:
+    def ask(self, question_name: str, own_answer: bytes) -> list[bytes] | None:
         """What every rehearsed rank answers to the same question; None where not all come to ask it."""
         if self.over or threading.get_ident() != self._thread:
             return None
-        key = f"asked: {what}"
+        key = f"asked: {question_name}"
         if key not in self._groups:
             self._groups.add(key)
             self._waiting_to_go.append(Group(key, tuple(sorted(self.ranks)), True))
-        question = Collective(key, what, (), None, None, None, (), None, "", 0, 0, Waits.IF_NEED_BE, mine)
+        question = Collective(
+            key, question_name, (), None, None, None, (), None, "", 0, 0, WaitMode.IF_NEED_BE, own_answer
+        )
         self._waiting_to_go.append(question)
         self._flush()
         reply = self._take()
         return [reply.payloads[which] for which in reply.of] if reply.kind == "values" else None
 
-    def context(self, batch: tuple[tuple[str, str], ...], batches: int, steps: int) -> None:
+    def context(self, batch: tuple[tuple[str, str], ...], num_batches: int, steps: int) -> None:
         """The rank has read a batch."""
         if not self.over:
-            self._waiting_to_go.append(RankContext(batch, batches, steps))
+            self._waiting_to_go.append(RankContext(batch, num_batches, steps))
 
-    def ended(self, how: End, steps: int) -> None:
+    def ended(self, end_state: End, steps: int) -> None:
         """The program has ended, after so many optimizer steps."""
         try:
             groups: set[str] = set()
@@ -211,7 +213,7 @@ class Peers:
                 if group not in groups and (not thread.daemon or thread in self._joined):
                     groups.add(group)
                     self._waiting_to_go += told
-            self._waiting_to_go.append(RankEnded(how, steps, _has_threads()))
+            self._waiting_to_go.append(RankEnded(end_state, steps, _has_threads()))
             self._flush()
             self._connection.close()
         except OSError:  # the exchange has gone, with whoever would be told
@@ -232,7 +234,7 @@ class Peers:
             raise RanksDiverged(reply)
         if reply.kind == "enough":
             self.over = True
-            raise EnoughRehearsed
+            raise PeerStepLimitReached
         return reply
 
 
@@ -242,14 +244,14 @@ def _has_threads() -> bool:
     return any(not getattr(one, "is_gonogo", False) for one in others)
 
 
-def line_of_worker() -> Connection:
+def worker_connection() -> Connection:
     """The line that this worker was handed."""
-    return Connection(os.dup(LINE_TO_EXCHANGE))
+    return Connection(os.dup(EXCHANGE_DESCRIPTOR))
 
 
-def connect_over_network(where: ExchangeAddress) -> Connection:
+def connect_over_network(exchange_address: ExchangeAddress) -> Connection:
     """A line to an exchange on another machine."""
-    host, _, port = where.address.rpartition(":")
-    connection = Client((host, int(port)), authkey=bytes.fromhex(where.key))
-    send_at_once(connection)
+    host, _, port = exchange_address.address.rpartition(":")
+    connection = Client((host, int(port)), authkey=bytes.fromhex(exchange_address.key))
+    disable_nagle(connection)
     return connection

@@ -25,7 +25,7 @@ import torch.distributed.distributed_c10d as c10d
 
 from gonogo.finding import Text, translated
 from gonogo.virtual.collectives import exchange, python_groups
-from gonogo.virtual.collectives.neighbours import Neighbours
+from gonogo.virtual.collectives.in_process_ranks import InProcessRanks
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.patching.patches import Patches
 
@@ -67,7 +67,7 @@ def install(
         replace(name, function)
     for name in ("_get_pg_default_device", "_get_object_coll_device"):
         if hasattr(c10d, name):
-            replace(name, functools.partial(_device_of, device_type, as_text=name == "_get_object_coll_device"))
+            replace(name, functools.partial(_backend_device, device_type, as_string=name == "_get_object_coll_device"))
     told = vars(dist.ProcessGroup).get("_device_types")
     if isinstance(told, property):
         patches.set(dist.ProcessGroup, "_device_types", property(functools.partial(_device_types, told, device_type)))
@@ -125,19 +125,19 @@ class _ProcessGroupNCCL:
             self.config = SimpleNamespace()
 
 
-def _device_of(device_type: str, group: Any = None, as_text: bool = False) -> torch.device | str:
+def _backend_device(device_type: str, group: Any = None, as_string: bool = False) -> torch.device | str:
     """Where the backend that was asked for takes tensors from; torch's own answer would be the fake backend's."""
     config = c10d._world.pg_backend_config[group or c10d._get_default_group()]
     device = "cpu" if "cpu" in str(config) else device_type
-    return device if as_text else torch.device(device)
+    return device if as_string else torch.device(device)
 
 
-def _device_types(told: property, device_type: str, group: Any) -> list[torch.device]:
+def _device_types(default_property: property, device_type: str, group: Any) -> list[torch.device]:
     """The devices that the backends that were asked for take tensors from: the fake one takes them from all."""
     config = str(c10d._world.pg_backend_config.get(group, ""))
     own = [name for name in (device_type, "cpu") if f"{name}:" in config]
     if not own:
-        found: list[torch.device] = told.__get__(group)
+        found: list[torch.device] = default_property.__get__(group)
         return found
     return [torch.device(name) for name in own]
 
@@ -215,7 +215,7 @@ def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, An
         local = args[0] if args else kwargs.get("use_local_synchronization", False)
         if peers is not None and not local:
             everyone = tuple(range(dist.get_world_size()))
-            if peers.are_in(everyone):
+            if peers.has_rehearsed_peer(everyone):
                 peers.call("world", everyone, "new_group", sizes=everyone if ranks is None else tuple(sorted(ranks)))
         return name_group(real_new_group(ranks, timeout, "fake", None, *args, **kwargs), requested)
 
@@ -266,7 +266,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
         """The objects that the group's ranks send, by member; None where this rank alone is rehearsed of it."""
         if peers is not None:
             return exchange.exchange_objects(peers, group, operator, **what)
-        found: list[Any] | None = Neighbours.ask(group, operator, **what)
+        found: list[Any] | None = InProcessRanks.ask(group, operator, **what)
         return found
 
     def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:

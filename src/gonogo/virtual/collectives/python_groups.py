@@ -47,7 +47,7 @@ _OPERATORS = {
 """Method → operator."""
 _OPTION_ATTRIBUTE = {"reduce_op": "reduceOp", "root_rank": "rootRank", "root_tensor": "rootTensor"}
 """Argument of an operator → where a method's options have it."""
-_UNSAID = frozenset({"timeout", "sparse_indices", "device_ids", "async_op"})
+_DEFAULTED_ARGUMENTS = frozenset({"timeout", "sparse_indices", "device_ids", "async_op"})
 
 
 def install(patches: Patches) -> None:
@@ -59,15 +59,15 @@ def install(patches: Patches) -> None:
     patches.item(dist.Backend._plugins, "FAKE", dist.Backend._BackendPlugin(create, False))
 
 
-def unboxed(group: Any) -> Any:
+def unbox_group(group: Any) -> Any:
     """A process group as Python knows it, of an operator's argument."""
     return group if NEEDED else dist.ProcessGroup.unbox(group)
 
 
-def in_arguments(args: Any) -> Any:
+def find_process_group(args: Any) -> Any:
     """The process group among an operator's arguments; None where there is none."""
     found = next((arg for arg in args if "ProcessGroup" in str(arg)), None)
-    return None if found is None else unboxed(found)
+    return None if found is None else unbox_group(found)
 
 
 def done(result: Any) -> Any:
@@ -100,7 +100,7 @@ class _Group(dist.ProcessGroup):  # type: ignore[misc]
         return done(None)
 
 
-def _method(operator: Any) -> Callable[..., Any]:
+def _make_method(operator: Any) -> Callable[..., Any]:
     arguments = [argument.name for argument in operator._schema.arguments]
 
     def method(self: Any, *given: Any, opts: Any = None, **named: Any) -> Any:
@@ -114,7 +114,7 @@ def _method(operator: Any) -> Callable[..., Any]:
             elif name in _OPTION_ATTRIBUTE:
                 args.append(getattr(opts, _OPTION_ATTRIBUTE[name], None))
             else:
-                args.append(None if name in _UNSAID else next(values, []))
+                args.append(None if name in _DEFAULTED_ARGUMENTS else next(values, []))
         with private.modes_off():  # as an operator reaches a mode
             return VirtualTensor.virtual_mode.__torch_dispatch__(operator, (), tuple(args))
 
@@ -122,4 +122,4 @@ def _method(operator: Any) -> Callable[..., Any]:
 
 
 for _name, _operator in _OPERATORS.items():
-    setattr(_Group, _name, _method(getattr(torch.ops.c10d, _operator).default))
+    setattr(_Group, _name, _make_method(getattr(torch.ops.c10d, _operator).default))

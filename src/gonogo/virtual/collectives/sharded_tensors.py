@@ -49,7 +49,7 @@ def install() -> Callable[[], None]:
         owner: Any = module.ShardingPropagator
         for name in ("_propagate_tensor_meta_non_cached", "_propagate_tensor_meta"):
             if hasattr(owner, name):
-                patches.set(owner, name, _outside_mode(getattr(owner, name)))
+                patches.set(owner, name, _without_dispatch_modes(getattr(owner, name)))
 
     def rebuild_on_the_host(module: ModuleType) -> None:
         """Only its shape is looked at, and to write in a tensor on CUDA, C++ would ask for a driver."""
@@ -63,11 +63,11 @@ def install() -> Callable[[], None]:
     patches.on_undo(after_import("torch.distributed.tensor._api", follow))
     patches.on_undo(after_import("torch.distributed.tensor._sharding_prop", propagate_outside))
     patches.on_undo(after_import("torch.distributed.tensor._op_schema", rebuild_on_the_host))
-    patches.item(NAMESPACE_HANDLERS, "_c10d_functional", _functional)
+    patches.item(NAMESPACE_HANDLERS, "_c10d_functional", _functional_collective)
     return patches.undo
 
 
-def _outside_mode(function: Any) -> Any:
+def _without_dispatch_modes(function: Any) -> Any:
     @functools.wraps(function)
     def outside(*args: Any, **kwargs: Any) -> Any:
         with private.modes_off():
@@ -76,7 +76,7 @@ def _outside_mode(function: Any) -> Any:
     return outside
 
 
-def _functional(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _functional_collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     name = func._schema.name.rpartition("::")[2]
     given = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
     if name == "wait_tensor":
@@ -87,53 +87,53 @@ def _functional(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     run = _COLLECTIVES.get(name.removesuffix("_coalesced").removesuffix("_coalesced_"))
     if run is None:
         raise UnsupportedOperator(str(func), translated("a functional collective without a counterpart"))
-    group = private.group_of_name(given["group_name"])
+    group = private.resolve_process_group(given["group_name"])
     with mode:
         if "coalesced" in name:
             return [run(tensor, {**given, "input": tensor}, group) for tensor in args[0]]
         return run(args[0], given, group)
 
 
-def _operation(given: dict[str, Any]) -> Any:
+def _reduce_op(operator_args: dict[str, Any]) -> Any:
     """``ReduceOp`` of its name."""
-    name = str(given["reduce_op"]).upper()
+    name = str(operator_args["reduce_op"]).upper()
     return getattr(dist.ReduceOp, name)
 
 
-def _all_reduce(tensor: Any, given: dict[str, Any], group: Any) -> Any:
-    return _all_reduce_in_place(tensor.clone(), given, group)
+def _all_reduce(tensor: Any, operator_args: dict[str, Any], group: Any) -> Any:
+    return _all_reduce_in_place(tensor.clone(), operator_args, group)
 
 
-def _all_reduce_in_place(tensor: Any, given: dict[str, Any], group: Any) -> Any:
-    dist.all_reduce(tensor, _operation(given), group=group)
+def _all_reduce_in_place(tensor: Any, operator_args: dict[str, Any], group: Any) -> Any:
+    dist.all_reduce(tensor, _reduce_op(operator_args), group=group)
     return tensor
 
 
-def _all_gather(tensor: Any, given: dict[str, Any], group: Any) -> Any:
-    out = tensor.new_empty((tensor.shape[0] * given["group_size"], *tensor.shape[1:]))
+def _all_gather(tensor: Any, operator_args: dict[str, Any], group: Any) -> Any:
+    out = tensor.new_empty((tensor.shape[0] * operator_args["group_size"], *tensor.shape[1:]))
     dist.all_gather_into_tensor(out, tensor.contiguous(), group=group)
     return out
 
 
-def _reduce_scatter(tensor: Any, given: dict[str, Any], group: Any) -> Any:
-    out = tensor.new_empty((tensor.shape[0] // given["group_size"], *tensor.shape[1:]))
-    dist.reduce_scatter_tensor(out, tensor.contiguous(), _operation(given), group=group)
+def _reduce_scatter(tensor: Any, operator_args: dict[str, Any], group: Any) -> Any:
+    out = tensor.new_empty((tensor.shape[0] // operator_args["group_size"], *tensor.shape[1:]))
+    dist.reduce_scatter_tensor(out, tensor.contiguous(), _reduce_op(operator_args), group=group)
     return out
 
 
-def _all_to_all(tensor: Any, given: dict[str, Any], group: Any) -> Any:
-    sizes = given["output_split_sizes"]
+def _all_to_all(tensor: Any, operator_args: dict[str, Any], group: Any) -> Any:
+    sizes = operator_args["output_split_sizes"]
     out = tensor.new_empty((sum(sizes), *tensor.shape[1:]))
-    dist.all_to_all_single(out, tensor.contiguous(), list(sizes), list(given["input_split_sizes"]), group=group)
+    dist.all_to_all_single(out, tensor.contiguous(), list(sizes), list(operator_args["input_split_sizes"]), group=group)
     return out
 
 
-def _broadcast(tensor: Any, given: dict[str, Any], group: Any) -> Any:
-    return _broadcast_in_place(tensor.clone(), given, group)
+def _broadcast(tensor: Any, operator_args: dict[str, Any], group: Any) -> Any:
+    return _broadcast_in_place(tensor.clone(), operator_args, group)
 
 
-def _broadcast_in_place(tensor: Any, given: dict[str, Any], group: Any) -> Any:
-    dist.broadcast(tensor, given["src"], group=group)
+def _broadcast_in_place(tensor: Any, operator_args: dict[str, Any], group: Any) -> Any:
+    dist.broadcast(tensor, operator_args["src"], group=group)
     return tensor
 
 

@@ -25,7 +25,7 @@ _LIMITS_BY_ARCHITECTURE = {
 }
 """CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; L2 of the largest chip."""
 
-_CUDA_OF_TORCH = ((2, 11, "13.0"), (2, 8, "12.8"), (2, 7, "12.6"), (2, 5, "12.4"), (2, 0, "12.1"))
+_CUDA_BY_TORCH_VERSION = ((2, 11, "13.0"), (2, 8, "12.8"), (2, 7, "12.6"), (2, 5, "12.4"), (2, 0, "12.1"))
 """The CUDA of the wheels on PyPI, from that torch on; what ``torch.version.cuda`` says where this torch has none."""
 
 NCCL_VERSION = (2, 27, 5)
@@ -47,7 +47,7 @@ def cuda_version() -> str:
     if torch.version.cuda:
         return str(torch.version.cuda)
     major, minor = (int(part) for part in torch.__version__.split(".")[:2])
-    return next((cuda for a, b, cuda in _CUDA_OF_TORCH if (major, minor) >= (a, b)), "11.8")
+    return next((cuda for a, b, cuda in _CUDA_BY_TORCH_VERSION if (major, minor) >= (a, b)), "11.8")
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
@@ -81,9 +81,9 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     )
 
 
-def _unsupported_call(cuda: VirtualCuda, what: str, why: Text) -> Callable[..., Any]:
+def _unsupported_call(cuda: VirtualCuda, feature: str, reason: Text) -> Callable[..., Any]:
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise cuda.unsupported(what, why)
+        raise cuda.unsupported(feature, reason)
 
     return refuse
 

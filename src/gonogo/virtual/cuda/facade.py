@@ -29,7 +29,7 @@ PARTS = (devices, streams, memory, random)
 def install(
     accelerator: Accelerator,
     count: int,
-    allocator_of: Callable[[int], CachingAllocator],
+    get_allocator: Callable[[int], CachingAllocator],
     *,
     visible_devices: str | None = None,
     unsupported: Unsupported = not_rehearsed,
@@ -37,15 +37,15 @@ def install(
 ) -> VirtualCuda:
     """Put the facade up. Call it right after torch is imported, with ``CUDA_VISIBLE_DEVICES`` empty until then.
 
-    ``count``: devices of the node; ``allocator_of``: index → that device's allocator, which answers the questions
+    ``count``: devices of the node; ``get_allocator``: index → that device's allocator, which answers the questions
     about memory; ``visible_devices``: the value of ``CUDA_VISIBLE_DEVICES`` that the program is to find (None: unset),
     which this sets; ``unsupported``: makes the exception for what can't be rehearsed (CUDA graphs, IPC);
     ``pin``: makes the pinned copy of a real CPU tensor (default: a copy that says it is pinned).
 
     Returns the state; its ``undo()`` takes the facade down.
     """
-    cuda = VirtualCuda(accelerator, count, allocator_of, unsupported)
-    keep_off_real_devices(cuda.patches)
+    cuda = VirtualCuda(accelerator, count, get_allocator, unsupported)
+    hide_real_devices(cuda.patches)
     set_visible_devices(cuda, visible_devices)
     replaced: list[tuple[Any, Any]] = []
     for part in PARTS:
@@ -80,7 +80,7 @@ def visible_count(count: int, visible_devices: str | None) -> int:
     return min(len(seen), count)
 
 
-def keep_off_real_devices(patches: Patches) -> None:
+def hide_real_devices(patches: Patches) -> None:
     """Have a CUDA build start its driver without devices, now; and let no other entry into it be called."""
     count_devices = getattr(torch._C, "_cuda_getDeviceCount", None)
     if count_devices is None:

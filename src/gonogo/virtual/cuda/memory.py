@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     """(module, name, replacement) for every name this file answers for."""
-    for name, value in {**_questions(cuda), **_orders(cuda)}.items():
+    for name, value in {**_query_functions(cuda), **_control_functions(cuda)}.items():
         yield torch.cuda.memory, name, value
         if name in vars(torch.cuda):
             yield torch.cuda, name, value
@@ -43,7 +43,7 @@ def nested_stats(allocator: CachingAllocator) -> dict[str, Any]:
     return nested
 
 
-def _questions(cuda: VirtualCuda) -> dict[str, Any]:
+def _query_functions(cuda: VirtualCuda) -> dict[str, Any]:
     def allocator(device: Any) -> CachingAllocator:
         return cuda.allocator_of(cuda.index_of(device))
 
@@ -75,7 +75,7 @@ def _questions(cuda: VirtualCuda) -> dict[str, Any]:
     }
 
 
-def _orders(cuda: VirtualCuda) -> dict[str, Any]:
+def _control_functions(cuda: VirtualCuda) -> dict[str, Any]:
     def empty_cache() -> None:
         if cuda.initialized:
             for index in range(cuda.count):
@@ -105,10 +105,10 @@ def _orders(cuda: VirtualCuda) -> dict[str, Any]:
             return
         raise RuntimeError(f"invalid device pointer: {address:#x}")
 
-    def unsupported(what: str) -> Any:
+    def unsupported(feature: str) -> Any:
         def refuse(*args: Any, **kwargs: Any) -> Any:
             raise cuda.unsupported(
-                f"torch.{cuda.kind}.{what}", translated("only PyTorch's own caching allocator is replayed")
+                f"torch.{cuda.kind}.{feature}", translated("only PyTorch's own caching allocator is replayed")
             )
 
         return refuse

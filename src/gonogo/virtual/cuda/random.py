@@ -18,7 +18,7 @@ _DEFAULT_SEED = 67280421310721
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     """(module, name, replacement) for every name this file answers for."""
-    generator_class, generic_class = _classes(cuda)
+    generator_class, generic_class = _generator_classes(cuda)
     generators = tuple(generator_class(index) for index in range(cuda.count))
     yield torch.cuda, "default_generators", generators
     yield torch, "Generator", generic_class
@@ -70,7 +70,7 @@ def _functions(cuda: VirtualCuda, generators: tuple[Any, ...]) -> dict[str, Any]
     }
 
 
-def _classes(cuda: VirtualCuda) -> tuple[Any, type]:
+def _generator_classes(cuda: VirtualCuda) -> tuple[Any, type]:
     real = torch._C.Generator
 
     class CudaGenerator(real):  # type: ignore[misc, valid-type]

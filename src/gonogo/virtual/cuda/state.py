@@ -20,9 +20,9 @@ Unsupported = Callable[[str, Text], BaseException]
 """Given what a program asked for and why it can't be rehearsed, the exception to raise."""
 
 
-def not_rehearsed(what: str, why: Text) -> BaseException:
+def not_rehearsed(feature: str, reason: Text) -> BaseException:
     """The exception where nobody says which."""
-    return NotImplementedError(f"{what} can't be rehearsed: {why.en}")
+    return NotImplementedError(f"{feature} can't be rehearsed: {reason.en}")
 
 
 class VirtualCuda:
@@ -44,13 +44,13 @@ class VirtualCuda:
         self,
         accelerator: Accelerator,
         count: int,
-        allocator_of: Callable[[int], CachingAllocator],
-        unsupported: Unsupported = not_rehearsed,
+        get_allocator: Callable[[int], CachingAllocator],
+        unsupported_error: Unsupported = not_rehearsed,
     ) -> None:
         self.accelerator = accelerator
         self.count = count
-        self.allocator_of = allocator_of
-        self.unsupported = unsupported
+        self.allocator_of = get_allocator
+        self.unsupported = unsupported_error
         self.initialized = False
         self.fractions: dict[int, float] = {}
         """Device index → what ``set_per_process_memory_fraction`` set."""
@@ -95,7 +95,7 @@ class VirtualCuda:
         """What ``torch.cuda._lazy_init`` does to the program's eyes. Raises RuntimeError where no device is visible."""
         if not self.initialized:
             if self.device_count() == 0:
-                raise RuntimeError(self.none_visible())
+                raise RuntimeError(self.no_device_message())
             self.initialized = True
 
     def index_of(self, device: Any = None) -> int:
@@ -119,13 +119,13 @@ class VirtualCuda:
         """Raise what CUDA raises for a device that is not there."""
         self.initialise()
         if not 0 <= index < self.count:
-            raise RuntimeError(self.no_such_device(index))
+            raise RuntimeError(self.invalid_ordinal_message(index))
 
-    def none_visible(self) -> str:
+    def no_device_message(self) -> str:
         """What is said where no device is visible."""
         return "No CUDA GPUs are available"
 
-    def no_such_device(self, index: int) -> str:
+    def invalid_ordinal_message(self, index: int) -> str:
         """What is said of a device that is not there."""
         seen = f"(device {index} was asked for; this process sees {self.count}: 0 to {self.count - 1})"
         return f"CUDA error: invalid device ordinal\n{seen}"

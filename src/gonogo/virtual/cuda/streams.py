@@ -17,12 +17,12 @@ from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     """(module, name, replacement) for every name this file answers for."""
     stream_class, external_class, event_class = _classes(cuda)
-    private.count_as_streams(stream_class, event_class)
+    private.register_stream_classes(stream_class, event_class)
     for module in (torch.cuda, torch.cuda.streams):
         yield module, "Stream", stream_class
         yield module, "ExternalStream", external_class
         yield module, "Event", event_class
-    generic_stream, generic_event = _generic(cuda, stream_class, event_class)
+    generic_stream, generic_event = _generic_classes(cuda, stream_class, event_class)
     yield torch, "Stream", generic_stream
     yield torch, "Event", generic_event
 
@@ -215,7 +215,7 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
     return Stream, ExternalStream, Event
 
 
-def _generic(cuda: VirtualCuda, stream_class: Any, event_class: Any) -> tuple[type, type]:
+def _generic_classes(cuda: VirtualCuda, stream_class: Any, event_class: Any) -> tuple[type, type]:
     """``torch.Stream`` and ``torch.Event``: of CUDA where that is asked for (or nothing is), else torch's own."""
     real_stream, real_event = torch._C.Stream, getattr(torch._C, "Event", event_class)  # newer than torch 2.3
 

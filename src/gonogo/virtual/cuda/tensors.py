@@ -16,12 +16,12 @@ from gonogo.virtual import private
 from gonogo.virtual.cuda.state import VirtualCuda
 from gonogo.virtual.patching.patches import Patches
 
-Pin = Callable[[torch.Tensor], torch.Tensor]
+PinFunction = Callable[[torch.Tensor], torch.Tensor]
 
 _LEGACY_TYPES = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
 
 
-def install(cuda: VirtualCuda, pin: Pin | None = None) -> None:
+def install(cuda: VirtualCuda, pin: PinFunction | None = None) -> None:
     """Replace the methods and functions; undone with the facade. ``pin`` makes a pinned copy of a plain tensor."""
     _replace_moves(cuda)
     _replace_pinning(cuda.patches, pin)
@@ -61,7 +61,7 @@ def _replace_moves(cuda: VirtualCuda) -> None:
     cuda.patches.set(torch.Tensor, "type", type_)
 
 
-def _replace_pinning(patches: Patches, pin: Pin | None) -> None:
+def _replace_pinning(patches: Patches, pin: PinFunction | None) -> None:
     def is_pinned(self: torch.Tensor, device: Any = None) -> bool:
         base = self if self._base is None else self._base
         return bool(getattr(base, "_is_pinned_copy", False))
@@ -99,7 +99,7 @@ def _replace_builders(cuda: VirtualCuda) -> None:
         if isinstance(data, torch.Tensor):
             made = data.detach().clone().to(device=data.device if device is None else device, dtype=dtype or data.dtype)
             return made.requires_grad_(requires_grad)
-        data, dtype = _without_tensors(data, dtype)
+        data, dtype = _tensors_to_numbers(data, dtype)
         where = target(device)
         if where is None and not pin_memory:
             return real_tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -110,7 +110,7 @@ def _replace_builders(cuda: VirtualCuda) -> None:
     def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
         if isinstance(data, torch.Tensor):
             return data.to(device=data.device if device is None else device, dtype=dtype or data.dtype)
-        data, dtype = _without_tensors(data, dtype)
+        data, dtype = _tensors_to_numbers(data, dtype)
         where = target(device)
         if where is None:
             return real_as_tensor(data, dtype=dtype, device=device)
@@ -153,7 +153,7 @@ def _default_device() -> torch.device | None:
     return next((mode.device for mode in reversed(stack) if isinstance(mode, DeviceContext)), None)
 
 
-def _without_tensors(data: Any, dtype: Any) -> tuple[Any, Any]:
+def _tensors_to_numbers(data: Any, dtype: Any) -> tuple[Any, Any]:
     """A list of tensors as a list of their numbers, and their dtype: C++ would read numbers that are not there."""
     if not isinstance(data, list | tuple) or not data:
         return data, dtype
@@ -162,7 +162,7 @@ def _without_tensors(data: Any, dtype: Any) -> tuple[Any, Any]:
         return [item.tolist() if isinstance(item, torch.Tensor) else item for item in data], dtype
     if isinstance(data[0], list | tuple) and data[0] and isinstance(data[0][0], torch.Tensor):
         dtype = dtype or data[0][0].dtype
-        return [_without_tensors(item, dtype)[0] for item in data], dtype
+        return [_tensors_to_numbers(item, dtype)[0] for item in data], dtype
     return data, dtype
 
 

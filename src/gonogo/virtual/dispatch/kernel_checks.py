@@ -30,7 +30,7 @@ _C_TYPE = {
 }  # fmt: skip
 
 
-class Compiled:
+class CompilationState:
     """What the program has compiled."""
 
     anything: ClassVar[bool] = False
@@ -49,44 +49,44 @@ def _tensor_type(tensor: torch.Tensor) -> str:
     return f"torch.{'' if tensor.is_cpu else 'cuda.'}{_scalar_type(tensor)}Tensor"
 
 
-def _multiply(a: torch.Tensor, b: torch.Tensor) -> None:
+def _check_matmul_shapes(a: torch.Tensor, b: torch.Tensor) -> None:
     if a.dim() == b.dim() == 2 and a.shape[1] != b.shape[0]:
         shapes = f"{a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]}"
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({shapes})")
 
 
-def _has_no_kernel(name: str, tensor: torch.Tensor) -> None:
+def _raise_no_kernel(name: str, tensor: torch.Tensor) -> None:
     """What CUDA's dispatch by dtype says where it has nothing for this one."""
     raise NotImplementedError(f"\"{name}\" not implemented for '{_scalar_type(tensor)}'")
 
 
-def _of_cuda(name: str, a: torch.Tensor) -> None:
+def _check_cuda_dtype(name: str, a: torch.Tensor) -> None:
     """CUDA has no kernel for products of integers."""
     if not (a.is_cpu or a.dtype.is_floating_point or a.dtype.is_complex):
         raise RuntimeError(f"\"{name}_cuda\" not implemented for '{_scalar_type(a)}'")
 
 
 def _mm(a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
-    _multiply(a, b)
+    _check_matmul_shapes(a, b)
     if a.dtype != b.dtype:
         names = "m1 and m2" if a.is_cpu else "mat1 and mat2"
         raise RuntimeError(f"expected {names} to have the same dtype, but got: {_c_type(a)} != {_c_type(b)}")
-    _of_cuda("addmm", a)
+    _check_cuda_dtype("addmm", a)
 
 
-def _addmm(added: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
-    for name, one in (("self", added), ("mat1", a)):
+def _addmm(addend: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
+    for name, one in (("self", addend), ("mat1", a)):
         if one.dtype != b.dtype:
             raise RuntimeError(
                 f"{name} and mat2 must have the same dtype, but got {_scalar_type(one)} and {_scalar_type(b)}"
             )
-    _multiply(a, b)
-    _of_cuda("addmm", a)
+    _check_matmul_shapes(a, b)
+    _check_cuda_dtype("addmm", a)
 
 
 def _bmm(a: torch.Tensor, b: torch.Tensor) -> None:
     _alike(a, b)
-    _of_cuda("baddbmm", a)
+    _check_cuda_dtype("baddbmm", a)
 
 
 def _alike(a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
@@ -95,12 +95,12 @@ def _alike(a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
 
 
 def _layer_norm(data: torch.Tensor, shape: Any, weight: torch.Tensor | None, *_: Any) -> None:
-    _affine(data, weight)
+    _check_affine_weight(data, weight)
 
 
-def _affine(data: torch.Tensor, weight: torch.Tensor | None, *_: Any) -> None:
+def _check_affine_weight(data: torch.Tensor, weight: torch.Tensor | None, *_: Any) -> None:
     """CUDA's norms want their weights as the data is; the CPU's take float32 beside bfloat16, as batch norm does."""
-    if weight is not None and not data.is_cpu and not Compiled.anything:
+    if weight is not None and not data.is_cpu and not CompilationState.anything:
         _alike(data, weight)
 
 
@@ -118,25 +118,25 @@ def _convolution(data: torch.Tensor, weight: torch.Tensor, bias: Any, *rest: Any
         )
 
 
-def _full_precision(name: str) -> Callable[..., None]:
+def _full_precision_check(name: str) -> Callable[..., None]:
     def check(data: torch.Tensor, *_: Any) -> None:
         if not data.is_cpu and data.dtype in (torch.float16, torch.bfloat16):
-            _has_no_kernel(name, data)
+            _raise_no_kernel(name, data)
 
     return check
 
 
-def _of_integers(name: str) -> Callable[..., None]:
+def _integer_check(name: str) -> Callable[..., None]:
     def check(data: torch.Tensor, *_: Any) -> None:
         if not data.is_cpu and data.dtype.is_floating_point:
-            _has_no_kernel(name, data)
+            _raise_no_kernel(name, data)
 
     return check
 
 
 def _softmax(data: torch.Tensor, *_: Any) -> None:
     if not (data.is_cpu or data.dtype.is_floating_point or data.dtype.is_complex):
-        _has_no_kernel("host_softmax", data)
+        _raise_no_kernel("host_softmax", data)
 
 
 _FULL_PRECISION_OPERATORS = {
@@ -162,11 +162,11 @@ _INTEGER_OPERATORS = {
 }  # fmt: skip
 _CHECKS: dict[Any, Callable[..., None]] = {
     aten.mm.default: _mm, aten.addmm.default: _addmm, aten.bmm.default: _bmm, aten.convolution.default: _convolution,
-    aten.native_layer_norm.default: _layer_norm, aten.native_group_norm.default: _affine,
+    aten.native_layer_norm.default: _layer_norm, aten.native_group_norm.default: _check_affine_weight,
     aten.grid_sampler_2d.default: _alike, aten.grid_sampler_3d.default: _alike,
     aten._scaled_mm.default: _scaled_mm, aten._softmax.default: _softmax, aten._log_softmax.default: _softmax,
-    **{operator: _full_precision(name) for operator, name in _FULL_PRECISION_OPERATORS.items()},
-    **{operator: _of_integers(name) for operator, name in _INTEGER_OPERATORS.items()},
+    **{operator: _full_precision_check(name) for operator, name in _FULL_PRECISION_OPERATORS.items()},
+    **{operator: _integer_check(name) for operator, name in _INTEGER_OPERATORS.items()},
 }  # fmt: skip
 
 
@@ -193,16 +193,16 @@ _BROADCAST_MESSAGES = ("Attempting to broadcast a dimension of length", "Shape m
 _SIZE = re.compile(r"torch\.Size\((\[[\d, ]*\])\)")
 
 
-def as_kernels_say(error: RuntimeError, arguments: Sequence[Any]) -> RuntimeError:
+def to_kernel_error(error: RuntimeError, arguments: Sequence[Any]) -> RuntimeError:
     """A meta kernel's error in the words of the real one; the error itself where they are the same."""
     said = str(error)
     if said.startswith(_BROADCAST_MESSAGES):
-        return _does_not_broadcast([one.shape for one in arguments if isinstance(one, torch.Tensor)]) or error
+        return _broadcast_error([one.shape for one in arguments if isinstance(one, torch.Tensor)]) or error
     words = _SIZE.sub(r"\1", said)
     return error if words == said else RuntimeError(words)
 
 
-def _does_not_broadcast(shapes: Sequence[torch.Size]) -> RuntimeError | None:
+def _broadcast_error(shapes: Sequence[torch.Size]) -> RuntimeError | None:
     """By ``infer_size_impl``: the operands in order, the dimensions from the last."""
     result: tuple[int, ...] = ()
     for shape in shapes:

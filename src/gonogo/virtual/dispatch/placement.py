@@ -16,14 +16,14 @@ from gonogo.virtual.tensor import CPU, VirtualTensor
 
 aten = torch.ops.aten
 
-MIXED_DEVICES = {
+MIXED_DEVICE_OPERATORS = {
     aten.copy_.default, aten.copy.default, aten._to_copy.default, aten._foreach_copy_.default,
     aten.set_.source_Tensor, aten.set_.source_Storage, aten.set_.source_Storage_storage_offset,
     aten.is_same_size.default, aten.is_set_to.default,
 }  # fmt: skip
 """Operators whose operands may lie on different devices."""
 
-INDEXING = {
+INDEXING_OPERATORS = {
     aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default, aten.index_put_.default,
     aten._index_put_impl_.default, aten._unsafe_index_put.default,
 }  # fmt: skip
@@ -40,14 +40,14 @@ def mismatch(first: torch.device, second: torch.device) -> RuntimeError:
 
 def common_device(func: Any, tensors: list[VirtualTensor], args: Any) -> torch.device:
     """The device of ``func``'s result. Raises RuntimeError where real hardware would."""
-    if func in MIXED_DEVICES:
+    if func in MIXED_DEVICE_OPERATORS:
         return tensors[0]._device
-    if func in INDEXING:
-        return _indexing(tensors, args)
-    return _common(tensors)
+    if func in INDEXING_OPERATORS:
+        return _indexing_device(tensors, args)
+    return _find_common_device(tensors)
 
 
-def _common(tensors: Iterable[VirtualTensor]) -> torch.device:
+def _find_common_device(tensors: Iterable[VirtualTensor]) -> torch.device:
     common: torch.device | None = None
     yields = False  # the device came from a CPU tensor without dimensions
     for tensor in tensors:
@@ -65,7 +65,7 @@ def _common(tensors: Iterable[VirtualTensor]) -> torch.device:
     return common if common is not None else CPU
 
 
-def _indexing(tensors: list[VirtualTensor], args: Any) -> torch.device:
+def _indexing_device(tensors: list[VirtualTensor], args: Any) -> torch.device:
     indexed = args[0]
     device: torch.device = indexed._device
     for index in args[1]:
@@ -83,7 +83,7 @@ def foreach_devices(args: Any) -> list[torch.device]:
     """The devices of a ``_foreach_`` operator's results: each list position is an operation of its own."""
     lists = [value for value in args if isinstance(value, list | tuple) and value and _is_tensor(value[0])]
     singles = [value for value in args if isinstance(value, VirtualTensor)]
-    return [_common([*column, *singles]) for column in zip(*lists, strict=False)]
+    return [_find_common_device([*column, *singles]) for column in zip(*lists, strict=False)]
 
 
 def _is_tensor(value: Any) -> bool:

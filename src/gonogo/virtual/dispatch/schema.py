@@ -7,17 +7,17 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.memory.blas_workspaces import BY_CUBLAS
+from gonogo.virtual.memory.blas_workspaces import CUBLAS_OPERATORS
 
 aten = torch.ops.aten
 
-_VIEWS_IN_FACT = {
+_UNDECLARED_VIEWS = {
     aten._unsafe_view.default, aten.lift_fresh.default, aten._reshape_alias.default,
     aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default, aten.unsafe_chunk.default,
 }  # fmt: skip
 """Their schema does not say that they share their input's storage."""
 _COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isposinf", "isneginf", "isfinite"}
-_STATIC_WITHOUT_MASKS = {aten.index.Tensor, aten._unsafe_index.Tensor}
+_STATIC_UNLESS_MASKED = {aten.index.Tensor, aten._unsafe_index.Tensor}
 """Tagged as having a dynamic shape, which they have with boolean indices only."""
 KNOWN_FACTORIES = {
     "zeros", "ones", "full", "arange", "eye", "linspace", "logspace", "scalar_tensor", "tril_indices", "triu_indices",
@@ -29,8 +29,8 @@ KNOWN_FACTORIES = {
 UNIFORM_FACTORIES = {
     "zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1,
 }  # fmt: skip
-_FILLS = {"full", "full_like", "new_full"}
-_EMPTIES = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"}
+_FULL_FACTORIES = {"full", "full_like", "new_full"}
+_EMPTY_FACTORIES = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"}
 
 
 class Operator:
@@ -51,11 +51,11 @@ class Operator:
         self.writes = tuple(i for i, a in written if not a.kwarg_only)
         self.write_names = tuple(a.name for _, a in written)
         aliases = any(a.alias_info is not None and not a.alias_info.is_write for a in arguments)
-        self.view = (aliases and not written) or func in _VIEWS_IN_FACT
+        self.view = (aliases and not written) or func in _UNDECLARED_VIEWS
         self.inplace_view = torch.Tag.inplace_view in func.tags
         self.data_dependent = (
             torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
-        ) and func not in _STATIC_WITHOUT_MASKS
+        ) and func not in _STATIC_UNLESS_MASKED
         self.composite = private.is_composite(func)
         tensors = [i for i, a in enumerate(arguments) if "Tensor" in str(a.type)]
         self.view_of_first = self.view and tensors == [0] and not self.composite and func is not aten.lift_fresh.default
@@ -63,11 +63,11 @@ class Operator:
         self.compares = self.name in _COMPARISONS
         self.foreach = self.name.startswith("_foreach_")
         builtin = func.namespace == "aten"
-        self.multiplies = builtin and self.name in BY_CUBLAS
+        self.multiplies = builtin and self.name in CUBLAS_OPERATORS
         self.known_factory = builtin and self.name in KNOWN_FACTORIES
         seeded = torch.Tag.nondeterministic_seeded in func.tags
         self.of_numbers = torch.Tag.pointwise in func.tags and bool(tensors) and not seeded
         """Where its operands are all numbers, it is as they say: ``torch.div(512, 256, rounding_mode="trunc")``."""
         self.uniform = UNIFORM_FACTORIES.get(self.name) if builtin else None
-        self.fills = builtin and self.name in _FILLS
-        self.is_empty = builtin and self.name in _EMPTIES
+        self.fills = builtin and self.name in _FULL_FACTORIES
+        self.is_empty = builtin and self.name in _EMPTY_FACTORIES

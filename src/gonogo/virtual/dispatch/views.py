@@ -12,13 +12,13 @@ import torch
 
 from gonogo.virtual import private
 from gonogo.virtual.dispatch.schema import Operator
-from gonogo.virtual.tensor import Kernel, Spec, alias_of
+from gonogo.virtual.tensor import MetaKernelState, Spec, alias_of
 
-_ABSOLUTE = {torch.ops.aten.as_strided.default}
+_ABSOLUTE_OFFSET_OPERATORS = {torch.ops.aten.as_strided.default}
 """Their result's offset is an argument, where others' is their base's and a constant."""
 
 
-class Views:
+class ViewCache:
     """The layouts that are known."""
 
     def __init__(self) -> None:
@@ -45,16 +45,16 @@ class Views:
             return type(raw)(alias_of(item, base) for item in raw)
         view = alias_of(raw, base)
         moves_only = raw.dtype == base.dtype and raw.is_conj() == base.is_conj() and raw.is_neg() == base.is_neg()
-        if moves_only and operator.func not in _ABSOLUTE:
+        if moves_only and operator.func not in _ABSOLUTE_OFFSET_OPERATORS:
             self._known[key] = (view.spec, raw.storage_offset() - base.storage_offset())
         return view
 
 
 def native(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Run the C++ meta kernel on the virtual tensors themselves, so that the result shares their storage."""
-    Kernel.running = True
+    MetaKernelState.running = True
     try:
         with private.DisableTorchDispatch():
             return func(*args, **kwargs)
     finally:
-        Kernel.running = False
+        MetaKernelState.running = False

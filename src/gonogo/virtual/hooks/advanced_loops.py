@@ -18,25 +18,25 @@ from typing import Any, NamedTuple
 from gonogo.evidence.rehearsal.record import AdvancedLoop
 from gonogo.evidence.script.flows.loop_tests import (
     LoopTest,
-    added_between,
     conjuncts,
-    counters_of,
-    counters_over,
+    counter_increment_between,
+    counter_names,
     dotted,
     is_arithmetic,
+    loop_target_names,
+    loop_tests_after,
     names_in,
-    tests_behind,
 )
 from gonogo.evidence.script.identifiers import words
 from gonogo.virtual.stack import frame_of
 
-_COUNTER = "gonogo_counter"
+_COUNTER_NAME = "gonogo_counter"
 _MOST = 8
 """Tests to which one loop is led, at most."""
 _TEXT_SHOWN = 100
 
 
-class _Met(NamedTuple):
+class _CounterTarget(NamedTuple):
     """How a test comes to hold: the number that its counter is given."""
 
     counter: str
@@ -46,7 +46,7 @@ class _Met(NamedTuple):
     """Whether the loop surely comes to that number."""
 
 
-class LedLoops:
+class LoopAdvancer:
     """What the program's loops are led to. ``led`` is what they were, ``unmet`` what they can't be."""
 
     def __init__(self) -> None:
@@ -67,17 +67,17 @@ class LedLoops:
                 self._lead(frame, given)
             frame = frame.f_back
 
-    def _lead(self, frame: FrameType, given: dict[str, int]) -> None:
+    def _lead(self, frame: FrameType, counter_values: dict[str, int]) -> None:
         """Set the frame's counters, each once in a step; a test that needs another number waits for the next one."""
         path = frame.f_code.co_filename
-        tree = _tree(path)
+        tree = _parse_file(path)
         if tree is None:
             return
-        for test in tests_behind(tree, frame.f_lineno):
+        for test in loop_tests_after(tree, frame.f_lineno):
             key = (path, test.node.lineno)
             if key in self._done or len(self._done) >= _MOST:
                 continue
-            met = _how_to_meet(frame, test)
+            met = _find_counter_value(frame, test)
             place = f"{path}:{test.node.lineno}"
             shown = linecache.getline(path, test.node.lineno).strip()[:_TEXT_SHOWN]
             if met is None:
@@ -85,16 +85,16 @@ class LedLoops:
                 self.unmet.append((test.kind, AdvancedLoop(place, shown)))
             elif met == "holds":
                 self._done.add(key)
-            elif isinstance(met, _Met):
-                if met.counter in given:
-                    self.waiting = self.waiting or met.value != given[met.counter]
+            elif isinstance(met, _CounterTarget):
+                if met.counter in counter_values:
+                    self.waiting = self.waiting or met.value != counter_values[met.counter]
                     continue
                 self._done.add(key)
                 if _set(frame, met.counter, met.value):
-                    given[met.counter] = met.value
+                    counter_values[met.counter] = met.value
                     self.led.append(AdvancedLoop(place, shown, met.counter, met.before, met.value, sure=met.sure))
 
-    def blames(self, error: BaseException) -> bool:
+    def is_caused_by_advance(self, error: BaseException) -> bool:
         """Whether an exception came of a number that a counter was given: it was looked up by it, or divided by."""
         if not self.led or not isinstance(error, LookupError | ZeroDivisionError | OverflowError):
             return False
@@ -104,7 +104,7 @@ class LedLoops:
             if _is_users(trace.tb_frame.f_code.co_filename, trace.tb_frame.f_code.co_name):
                 last = trace
             trace = trace.tb_next
-        tree = _tree(last.tb_frame.f_code.co_filename) if last is not None else None
+        tree = _parse_file(last.tb_frame.f_code.co_filename) if last is not None else None
         if last is None or tree is None:
             return False
         counters = {one.counter for one in self.led}
@@ -116,7 +116,7 @@ class LedLoops:
 
 
 @cache
-def _tree(path: str) -> ast.Module | None:
+def _parse_file(path: str) -> ast.Module | None:
     try:
         with open(path, "rb") as file:
             return ast.parse(file.read())
@@ -130,12 +130,12 @@ def _is_users(path: str, function: str) -> bool:
     return frame is not None and frame.owner == "user"
 
 
-def _how_to_meet(frame: FrameType, test: LoopTest) -> _Met | str | None:
+def _find_counter_value(frame: FrameType, test: LoopTest) -> _CounterTarget | str | None:
     """By which number of a counter a test holds; ``holds`` where it does already, ``never`` where the loop ends before.
 
     None where it isn't a matter of one counter.
     """
-    counters = counters_of(test.loops)
+    counters = counter_names(test.loops)
     whole = test.node.test
     parts = [part for part in conjuncts(whole) if names_in(part) & counters]
     used = {name for part in parts for name in names_in(part) & counters}
@@ -148,27 +148,27 @@ def _how_to_meet(frame: FrameType, test: LoopTest) -> _Met | str | None:
     now = _value(ast.parse(counter, mode="eval").body, frame, scope)
     if type(now) is not int:
         return None
-    codes = [_compiled(ast.Expression(_Counted(counter).visit(copy.deepcopy(part)))) for part in parts]
-    ahead = added_between(test.loops, counter, frame.f_lineno, test.node)
+    codes = [_compiled(ast.Expression(_CounterSubstitution(counter).visit(copy.deepcopy(part)))) for part in parts]
+    ahead = counter_increment_between(test.loops, counter, frame.f_lineno, test.node)
 
     def holds(number: int) -> bool:
         try:
-            return all(eval(code, frame.f_globals, {**scope, _COUNTER: number}) for code in codes)
+            return all(eval(code, frame.f_globals, {**scope, _COUNTER_NAME: number}) for code in codes)
         except Exception:
             return False
 
     if holds(now + ahead):
         return "holds"
-    last, sure = _last_number(frame, test, counter, scope)
+    last, sure = _final_counter_value(frame, test, counter, scope)
     for number in _candidates(parts, now + ahead, frame, scope):
         if last is not None and number > last:
             break
         if holds(number):
-            return _Met(counter, number - ahead, now, sure)
+            return _CounterTarget(counter, number - ahead, now, sure)
     return "never" if last is not None else None
 
 
-class _Counted(ast.NodeTransformer):
+class _CounterSubstitution(ast.NodeTransformer):
     """Puts a name of our own in the place of a counter."""
 
     def __init__(self, counter: str) -> None:
@@ -177,7 +177,7 @@ class _Counted(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> Any:
         """One node."""
         if isinstance(node, ast.expr) and dotted(node) == self._counter:
-            return ast.copy_location(ast.Name(_COUNTER, ast.Load()), node)
+            return ast.copy_location(ast.Name(_COUNTER_NAME, ast.Load()), node)
         return self.generic_visit(node)
 
 
@@ -210,10 +210,12 @@ def _candidates(parts: list[ast.expr], now: int, frame: FrameType, scope: dict[s
     return sorted(one for one in found if one >= now)
 
 
-def _last_number(frame: FrameType, test: LoopTest, counter: str, scope: dict[str, Any]) -> tuple[int | None, bool]:
+def _final_counter_value(
+    frame: FrameType, test: LoopTest, counter: str, scope: dict[str, Any]
+) -> tuple[int | None, bool]:
     """The last number that a counter comes to, and whether it surely does; None where that isn't known."""
     for loop in test.loops:
-        if isinstance(loop, ast.While) or counter not in counters_over(loop):
+        if isinstance(loop, ast.While) or counter not in loop_target_names(loop):
             continue
         given = loop.iter
         start = 0

@@ -25,7 +25,7 @@ def install(device_type: str) -> Callable[[], None]:
     mover = _Mover(device_type)
     for name in ("scatter", "gather", "broadcast", "broadcast_coalesced"):
         original = getattr(torch._C, f"_{name}", None)
-        patches.set(torch._C, f"_{name}", _for_virtual(getattr(mover, name), original))
+        patches.set(torch._C, f"_{name}", _with_virtual_path(getattr(mover, name), original))
     nccl: Any = torch.cuda.nccl
     available = nccl.is_available
     patches.set(nccl, "is_available", lambda tensors: not _has_virtual(tensors) and available(tensors))
@@ -44,11 +44,11 @@ def install(device_type: str) -> Callable[[], None]:
     return patches.undo
 
 
-def _for_virtual(moved: Callable[..., Any], original: Callable[..., Any] | None) -> Callable[..., Any]:
+def _with_virtual_path(virtual_function: Callable[..., Any], original: Callable[..., Any] | None) -> Callable[..., Any]:
     def move(tensors: Any, *args: Any) -> Any:
         if original is not None and not _has_virtual(tensors):
             return original(tensors, *args)
-        return moved(tensors, *args)
+        return virtual_function(tensors, *args)
 
     return move
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gonogo.evidence.rehearsal.loading import Loading
+from gonogo.evidence.rehearsal.loading import LoaderSharedMemory
 from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.mode import VirtualMode
@@ -25,8 +25,8 @@ from gonogo.virtual.stack import OURS
 from gonogo.virtual.tensor import VirtualTensor, resolve
 
 _PAGE = 4096
-_MOST_PICKLED = 64 << 20
-IN_THIS_PROCESS = translated("the data is loaded in the training process, not in worker processes")
+_MAX_PICKLED_BYTES = 64 << 20
+LOADED_IN_TRAINING_PROCESS = translated("the data is loaded in the training process, not in worker processes")
 
 
 def in_this_process(loader: Any, make: Callable[[Any], Any], mode: VirtualMode) -> Any:
@@ -40,7 +40,7 @@ def in_this_process(loader: Any, make: Callable[[Any], Any], mode: VirtualMode) 
     context = loader.multiprocessing_context or multiprocessing
     if context.get_start_method() != "fork":
         _hand_over(loader)
-    mode.ledger.assume(IN_THIS_PROCESS)
+    mode.ledger.assume(LOADED_IN_TRAINING_PROCESS)
     workers, loader.__dict__["num_workers"] = loader.num_workers, 0
     try:
         iterator = make(loader)
@@ -73,7 +73,7 @@ class _Sink(io.RawIOBase):
     """Takes what is pickled, up to some bytes; raises OverflowError beyond, where the classes have been seen."""
 
     def __init__(self) -> None:
-        self._left = _MOST_PICKLED
+        self._left = _MAX_PICKLED_BYTES
 
     def writable(self) -> bool:
         """It takes bytes."""
@@ -95,11 +95,11 @@ def _hand_over(loader: Any) -> None:
     except OverflowError:
         return
     except Exception as error:
-        if not _is_of_gonogo(error):
+        if not _is_caused_by_gonogo(error):
             raise
 
 
-def _is_of_gonogo(error: BaseException) -> bool:
+def _is_caused_by_gonogo(error: BaseException) -> bool:
     """Whether something of gonogo's can't be pickled: a virtual tensor, a wrapped function."""
     trace = error.__traceback__
     while trace is not None:
@@ -109,7 +109,7 @@ def _is_of_gonogo(error: BaseException) -> bool:
     return "Virtual" in str(error) or "gonogo" in str(error)
 
 
-def loading_of(loader: Any, batch: Any, before: Loading | None) -> Loading | None:
+def measure_loading(loader: Any, batch: Any, before: LoaderSharedMemory | None) -> LoaderSharedMemory | None:
     """What the loader's workers would keep in shared memory, by a batch as they would make it: the most so far."""
     workers = getattr(loader, "num_workers", 0)
     if not workers:
@@ -117,23 +117,23 @@ def loading_of(loader: Any, batch: Any, before: Loading | None) -> Loading | Non
     ahead = workers * (getattr(loader, "prefetch_factor", None) or 2)
     with contextlib.suppress(TypeError, NotImplementedError):  # a data set without a length
         ahead = min(ahead, len(loader))
-    now = Loading(workers, ahead, sum(_pages(batch, {}).values()))
+    now = LoaderSharedMemory(workers, ahead, sum(_shared_memory_bytes(batch, {}).values()))
     return now if before is None or now.held_bytes > before.held_bytes else before
 
 
-def _pages(batch: Any, found: dict[int, int]) -> dict[int, int]:
+def _shared_memory_bytes(batch: Any, page_bytes: dict[int, int]) -> dict[int, int]:
     """Bytes, in whole pages, of each storage in main memory; what holds no tensors goes through a pipe."""
     if isinstance(batch, torch.Tensor):
         if batch.device.type == "cpu" and type(batch) is torch.Tensor:
             storage = batch.untyped_storage()
-            found[storage.data_ptr()] = -(-storage.nbytes() // _PAGE) * _PAGE
+            page_bytes[storage.data_ptr()] = -(-storage.nbytes() // _PAGE) * _PAGE
     elif isinstance(batch, dict) or isinstance(getattr(batch, "data", None), dict):
         for value in (batch if isinstance(batch, dict) else batch.data).values():
-            _pages(value, found)
+            _shared_memory_bytes(value, page_bytes)
     elif isinstance(batch, list | tuple):
         for value in batch:
-            _pages(value, found)
-    return found
+            _shared_memory_bytes(value, page_bytes)
+    return page_bytes
 
 
 def _fetch_in_fork(fetch: Callable[..., Any]) -> Callable[..., Any]:
@@ -157,7 +157,7 @@ class _InForkedWorker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operator, unless it would start the accelerator once more."""
         kwargs = kwargs or {}
-        if types and private.are_foreign(tuple(types)):
+        if types and private.has_foreign_dispatch(tuple(types)):
             return NotImplemented
         used = [resolve(kwargs["device"])] if kwargs.get("device") is not None else []
         used += [argument._device for argument in args if isinstance(argument, VirtualTensor)]

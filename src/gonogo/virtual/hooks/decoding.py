@@ -23,11 +23,11 @@ from typing import Any, TypeAlias, TypeVar
 
 import torch
 
-from gonogo.evidence.rehearsal.record import LeftOut
+from gonogo.evidence.rehearsal.record import OmittedPart
 from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.micro_batches import Tally, grown_numbers
+from gonogo.virtual.hooks.micro_batches import Tally, changed_numbers
 from gonogo.virtual.memory.tracking import Cell, MemoryRecord
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
@@ -49,12 +49,12 @@ _Effect: TypeAlias = tuple[list[dict[Any, float]], dict[str, int]]
 _N = TypeVar("_N", int, float)
 
 
-class _ReadsSeen(ValueTrace):
+class _ValueReadDetector(ValueTrace):
     """Only whether anything asks what the known values among a call's arguments are."""
 
     def __init__(self, arguments: Any) -> None:
         with private.modes_off():
-            super().__init__(_known_of(arguments))
+            super().__init__(_known_values(arguments))
         self.any = False
 
     def tested(self, values: torch.Tensor, test: Callable[[torch.Tensor], object]) -> None:
@@ -83,7 +83,7 @@ class _Call:
     number: int
     """The token that it was for, from 1."""
     arguments: Any
-    """What :func:`_described` says of them."""
+    """What :func:`_describe` says of them."""
     results: Any
     """With :class:`_Made` in the place of tensors."""
     updates: list[tuple[Any, Any, Any]]
@@ -106,7 +106,7 @@ class _Layer:
 
 
 @dataclass
-class _Following:
+class _GenerateCall:
     """One call of ``generate``."""
 
     tokens: int
@@ -125,13 +125,17 @@ class Decoding:
     """
 
     def __init__(
-        self, life: Lifecycle, memory: MemoryRecord, tallies: Callable[[], Sequence[Tally]], every: Callable[[], bool]
+        self,
+        lifecycle: Lifecycle,
+        memory: MemoryRecord,
+        tallies: Callable[[], Sequence[Tally]],
+        must_run_all: Callable[[], bool],
     ) -> None:
-        self._life = life
+        self._life = lifecycle
         self._memory = memory
         self._tallies = tallies
-        self._every = every
-        self._now: _Following | None = None
+        self._every = must_run_all
+        self._now: _GenerateCall | None = None
         self._total = self._counted = 0
 
     def install(self) -> Callable[[], None]:
@@ -142,7 +146,7 @@ class Decoding:
             for name in _LOOPS:
                 if hasattr(module.GenerationMixin, name):
                     patches.set(
-                        module.GenerationMixin, name, self._looping(module, getattr(module.GenerationMixin, name))
+                        module.GenerationMixin, name, self._wrap_loop(module, getattr(module.GenerationMixin, name))
                     )
 
         def follow_caches(module: Any) -> None:
@@ -156,7 +160,7 @@ class Decoding:
             patches.on_undo(after_import("transformers.cache_utils", follow_caches))
         return patches.undo
 
-    def _looping(self, module: Any, loop: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_loop(self, module: Any, loop: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(loop)
         def followed(model: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
             criteria = [one for one in (*args, *kwargs.values()) if isinstance(one, module.StoppingCriteriaList)]
@@ -173,7 +177,7 @@ class Decoding:
         if not layers or not is_followed or torch.is_grad_enabled():
             yield
             return
-        self._now = _Following(tokens)
+        self._now = _GenerateCall(tokens)
         for layer in layers:
             self._now.layers[id(layer)] = _Layer()
             layer._compiled_call_impl = functools.partial(self._call, self._now, layer)
@@ -187,7 +191,7 @@ class Decoding:
             self._now = None
             if self._counted:
                 what = _WHAT.format(counted=self._counted, total=self._total)
-                self._life.cut["decoding"] = LeftOut(what.en, what.zh, _WHY.en, _WHY.zh)
+                self._life.cut["decoding"] = OmittedPart(what.en, what.zh, _WHY.en, _WHY.zh)
 
     def _updating(self, update: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(update)
@@ -197,32 +201,37 @@ class Decoding:
                 return update(cache, *args, **kwargs)
             into, now.updates = now.updates, None  # of an update that calls another only the outer one
             try:
-                into.append((cache, _kept(args), _kept(kwargs)))
+                into.append((cache, _to_template(args), _to_template(kwargs)))
                 return update(cache, *args, **kwargs)
             finally:
                 now.updates = into
 
         return noted
 
-    def _call(self, now: _Following, module: Any, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, now: _GenerateCall, module: Any, *args: Any, **kwargs: Any) -> Any:
         layer = now.layers[id(module)]
         layer.calls += 1
         now.total += 1
         if layer.is_given_up or now.updates is not None:
             return module._call_impl(*args, **kwargs)
-        arguments = _described((args, kwargs))
+        arguments = _describe((args, kwargs))
         before, last = layer.ran.get(layer.calls % _PERIOD, (None, None))
         if before is None or last is None or not _continues(before, last, layer.calls, arguments):
             expected = None
         else:
-            expected = _expected(before, last, layer.calls)
+            expected = _expected_effect(before, last, layer.calls)
             is_checked = layer.calls >= now.tokens or _is_power_of_two(layer.calls // _PERIOD)
             if not is_checked:
                 return self._count(now, layer, last, expected)
         return self._watched(now, layer, arguments, expected, functools.partial(module._call_impl, *args, **kwargs))
 
     def _watched(
-        self, now: _Following, layer: _Layer, arguments: Any, expected: _Effect | None, run: functools.partial[Any]
+        self,
+        now: _GenerateCall,
+        layer: _Layer,
+        arguments: Any,
+        expected_effect: _Effect | None,
+        run: functools.partial[Any],
     ) -> Any:
         """Run a call, and keep what it did."""
         tallies = self._tallies()
@@ -230,13 +239,13 @@ class Decoding:
         assumed = ledger.branches, ledger.made_numbers
         before, memory = [dict(one.numbers()) for one in tallies], self._bytes()
         updates: list[tuple[Any, Any, Any]] = []
-        now.updates, ValueTrace.now = updates, (reads := _ReadsSeen((run.args, run.keywords)))
+        now.updates, ValueTrace.now = updates, (reads := _ValueReadDetector((run.args, run.keywords)))
         try:
             result = run()
         finally:
             now.updates, ValueTrace.now = None, None
-        grown = [grown_numbers(old, one.numbers()) for one, old in zip(tallies, before, strict=True)]
-        results = _kept(result)
+        grown = [changed_numbers(old, one.numbers()) for one, old in zip(tallies, before, strict=True)]
+        results = _to_template(result)
         tells = not reads.any and (ledger.branches, ledger.made_numbers) == assumed
         if results is None or any(None in one for one in updates) or not tells:
             layer.ran.pop(layer.calls % _PERIOD, None)
@@ -244,45 +253,50 @@ class Decoding:
         live = self._bytes()
         grew = {name: live[name] - memory.get(name, 0) for name in live}
         call = _Call(layer.calls, arguments, results, updates, grown, grew)
-        if expected is None:
+        if expected_effect is None:
             _, last = layer.ran.get(call.number % _PERIOD, (None, None))
             layer.ran[call.number % _PERIOD] = last, call
-        elif not _same(expected, call):
+        elif not _same(expected_effect, call):
             layer.is_given_up = True
         return result
 
-    def _count(self, now: _Following, layer: _Layer, last: _Call, expected: _Effect) -> Any:
+    def _count(self, now: _GenerateCall, layer: _Layer, last: _Call, expected_effect: _Effect) -> Any:
         """Do for a token what a call that is not run would have left: counts, a longer cache, results."""
         tallies = self._tallies()
         before, memory = [dict(one.numbers()) for one in tallies], self._bytes()
         for cache, args, kwargs in last.updates:
             cache.update(*self._made(args), **self._made(kwargs))
         results = self._made(last.results)
-        for tally, old, wanted in zip(tallies, before, expected[0], strict=True):
-            done = grown_numbers(old, tally.numbers())
+        for tally, old, wanted in zip(tallies, before, expected_effect[0], strict=True):
+            done = changed_numbers(old, tally.numbers())
             for name in wanted.keys() | done.keys():
                 if missing := wanted.get(name, 0) - done.get(name, 0):
                     tally.add(name, missing)
         live = self._bytes()
-        layer.is_given_up = any(live[name] - memory.get(name, 0) != expected[1].get(name, 0) for name in live)
+        layer.is_given_up = any(live[name] - memory.get(name, 0) != expected_effect[1].get(name, 0) for name in live)
         now.counted += 1
         return results
 
     def _bytes(self) -> dict[str, int]:
         return {str(device): record.live for device, record in self._memory.devices.items()}
 
-    def _made(self, kept: Any) -> Any:
-        if isinstance(kept, _Made):
-            spec = kept.spec
+    def _made(self, recorded_result: Any) -> Any:
+        if isinstance(recorded_result, _Made):
+            spec = recorded_result.spec
             with private.DisableTorchDispatch():
                 tensor = new_virtual(spec.shape, spec.strides, spec.dtype, spec.device)
-            tensor.cell = Cell(self._memory.device(spec.device), kept.nbytes, kept.category, kept.owner)
+            tensor.cell = Cell(
+                self._memory.device(spec.device),
+                recorded_result.nbytes,
+                recorded_result.category,
+                recorded_result.owner,
+            )
             return tensor
-        if isinstance(kept, Mapping):
-            return {name: self._made(value) for name, value in kept.items()}
-        if isinstance(kept, list | tuple):
-            return type(kept)(self._made(value) for value in kept)
-        return kept
+        if isinstance(recorded_result, Mapping):
+            return {name: self._made(value) for name, value in recorded_result.items()}
+        if isinstance(recorded_result, list | tuple):
+            return type(recorded_result)(self._made(value) for value in recorded_result)
+        return recorded_result
 
 
 def _layers_of(model: torch.nn.Module) -> Iterator[Any]:
@@ -291,10 +305,10 @@ def _layers_of(model: torch.nn.Module) -> Iterator[Any]:
         if not isinstance(child, torch.nn.ModuleList):
             yield from _layers_of(child)
             continue
-        yield from (layer for layer in child if all(map(_decides_alone, layer.modules())))
+        yield from (layer for layer in child if all(map(_is_plain_forward, layer.modules())))
 
 
-def _decides_alone(part: Any) -> bool:
+def _is_plain_forward(part: Any) -> bool:
     """Whether a call is its class's ``forward`` alone: no hooks, nothing in its place, not compiled."""
     is_hooked = part._forward_hooks or part._forward_pre_hooks
     return not is_hooked and "forward" not in vars(part) and part._compiled_call_impl is None
@@ -304,11 +318,11 @@ def _is_power_of_two(number: int) -> bool:
     return number > 0 and number & (number - 1) == 0
 
 
-def _expected(before: _Call, last: _Call, number: int) -> _Effect:
+def _expected_effect(before: _Call, last: _Call, number: int) -> _Effect:
     """What a call should come to by two that are a period apart."""
     ahead = (number - last.number) // _PERIOD
-    grown = [_onward(old, new, ahead) for old, new in zip(before.grown, last.grown, strict=True)]
-    return grown, _onward(before.memory, last.memory, ahead)
+    grown = [_extrapolate(old, new, ahead) for old, new in zip(before.grown, last.grown, strict=True)]
+    return grown, _extrapolate(before.memory, last.memory, ahead)
 
 
 def _continues(before: _Call, last: _Call, number: int, arguments: Any) -> bool:
@@ -316,10 +330,12 @@ def _continues(before: _Call, last: _Call, number: int, arguments: Any) -> bool:
     if last.number - before.number != _PERIOD or before.results != last.results or before.updates != last.updates:
         return False
     is_steady = all(_is_steady(old, new) for old, new in zip(before.grown, last.grown, strict=True))
-    return is_steady and _moves_on(before.arguments, last.arguments, arguments, (number - last.number) // _PERIOD)
+    return is_steady and _continues_linearly(
+        before.arguments, last.arguments, arguments, (number - last.number) // _PERIOD
+    )
 
 
-_GROWS = ("flops", "memory_bytes", "long_seconds", "short_seconds")
+_COSTS_GROWING_WITH_LENGTH = ("flops", "memory_bytes", "long_seconds", "short_seconds")
 """What of the work of a token may be more than that of the one before: it reads a longer cache, padded to 8 or 16."""
 _TOLERANCE = 0.01
 
@@ -328,24 +344,24 @@ def _is_steady(before: Mapping[Any, float], last: Mapping[Any, float]) -> bool:
     """Whether two calls have counted the same, but for work that grows with the cache."""
     if before.keys() != last.keys():
         return False
-    return all(last[name] == value or _grows(name) for name, value in before.items())
+    return all(last[name] == value or _grows_with_cache(name) for name, value in before.items())
 
 
-def _grows(name: Any) -> bool:
-    return isinstance(name, tuple) and len(name) == 4 and name[2] in _GROWS
+def _grows_with_cache(name: Any) -> bool:
+    return isinstance(name, tuple) and len(name) == 4 and name[2] in _COSTS_GROWING_WITH_LENGTH
 
 
-def _moves_on(before: Any, last: Any, now: Any, ahead: int) -> bool:
+def _continues_linearly(before: Any, last: Any, now: Any, steps_ahead: int) -> bool:
     """Whether the third goes on as the second does from the first: numbers of tensors' sides by as much each time."""
     if isinstance(before, _Shape) and isinstance(last, _Shape) and isinstance(now, _Shape):
         if not before.kind == last.kind == now.kind:
             return False
         sides = zip(before.sides, last.sides, now.sides, strict=True)
-        return all(new == old + ahead * (old - oldest) for oldest, old, new in sides)
+        return all(new == old + steps_ahead * (old - oldest) for oldest, old, new in sides)
     if isinstance(before, tuple) and isinstance(last, tuple) and isinstance(now, tuple):
         if not len(before) == len(last) == len(now):
             return False
-        return all(_moves_on(*three, ahead) for three in zip(before, last, now, strict=True))
+        return all(_continues_linearly(*three, steps_ahead) for three in zip(before, last, now, strict=True))
     return bool(before == last == now)
 
 
@@ -358,7 +374,7 @@ class _Shape:
     sides: tuple[int, ...]
 
 
-def _known_of(value: Any) -> list[torch.Tensor]:
+def _known_values(value: Any) -> list[torch.Tensor]:
     """The real values of the tensors among arguments, where they are known."""
     if isinstance(value, VirtualTensor):
         known = contents.look(value)
@@ -367,23 +383,23 @@ def _known_of(value: Any) -> list[torch.Tensor]:
         return [value]
     if isinstance(value, Mapping):
         value = list(value.values())
-    return [one for item in value for one in _known_of(item)] if isinstance(value, list | tuple) else []
+    return [one for item in value for one in _known_values(item)] if isinstance(value, list | tuple) else []
 
 
-def _described(value: Any) -> Any:
+def _describe(value: Any) -> Any:
     """Arguments with a :class:`_Shape` in the place of each tensor; objects by their identity."""
     if isinstance(value, torch.Tensor):
         return _Shape((type(value), value.dtype, value.device, value.dim()), tuple(value.shape))
     if isinstance(value, Mapping) and type(value) is dict:
-        return tuple((name, _described(item)) for name, item in value.items())
+        return tuple((name, _describe(item)) for name, item in value.items())
     if isinstance(value, list | tuple):
-        return tuple(_described(item) for item in value)
+        return tuple(_describe(item) for item in value)
     if value is None or isinstance(value, str | int | float | bool):
         return (type(value).__name__, value)
     return ("object", id(value))
 
 
-def _kept(value: Any) -> Any:
+def _to_template(value: Any) -> Any:
     """A value with a :class:`_Made` in the place of each tensor; None where it can't be made again."""
     if isinstance(value, VirtualTensor):
         if value.requires_grad or value.storage_offset() or contents.is_known(value):
@@ -393,10 +409,10 @@ def _kept(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return None
     if type(value) is dict:
-        kept: Any = {name: _kept(item) for name, item in value.items()}
+        kept: Any = {name: _to_template(item) for name, item in value.items()}
         return None if any(kept[name] is None and value[name] is not None for name in kept) else kept
     if isinstance(value, list | tuple) and type(value) in (list, tuple):
-        kept = [_kept(item) for item in value]
+        kept = [_to_template(item) for item in value]
         return (
             None
             if any(new is None and old is not None for new, old in zip(kept, value, strict=True))
@@ -405,18 +421,18 @@ def _kept(value: Any) -> Any:
     return value
 
 
-def _onward(before: Mapping[Any, _N], last: Mapping[Any, _N], ahead: int) -> dict[Any, _N]:
-    return {name: value + ahead * (value - before.get(name, 0)) for name, value in last.items()}
+def _extrapolate(before: Mapping[Any, _N], last: Mapping[Any, _N], steps_ahead: int) -> dict[Any, _N]:
+    return {name: value + steps_ahead * (value - before.get(name, 0)) for name, value in last.items()}
 
 
-def _same(expected: _Effect, call: _Call) -> bool:
+def _same(expected_effect: _Effect, call: _Call) -> bool:
     """Whether a call that was run came to what was expected of it; in what it reads, and the time it takes, nearly."""
-    if expected[1] != call.memory:
+    if expected_effect[1] != call.memory:
         return False
-    for wanted, found in zip(expected[0], call.grown, strict=True):
+    for wanted, found in zip(expected_effect[0], call.grown, strict=True):
         for name in wanted.keys() | found.keys():
             one, other = wanted.get(name, 0), found.get(name, 0)
-            may_differ = _TOLERANCE * abs(other) if _grows(name) else 0
+            may_differ = _TOLERANCE * abs(other) if _grows_with_cache(name) else 0
             if abs(one - other) > may_differ:
                 return False
     return True

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.memory_ownership import own_gathered, own_model
+from gonogo.virtual.hooks.memory_ownership import assign_gathered_owners, assign_model_owners
 from gonogo.virtual.hooks.modules import ModuleTracker
-from gonogo.virtual.hooks.zero_buffers import count_buffers, own_buffers
+from gonogo.virtual.hooks.zero_buffers import assign_buffer_owners, categorise_buffers
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
@@ -22,91 +22,91 @@ from gonogo.virtual.tensor import VirtualTensor
 
 _BACKEND = "deepspeed.compile.backend"
 
-_REDUCERS = (
+_REDUCER_CLASSES = (
     ("stage3", "DeepSpeedZeroOptimizer_Stage3", "communication"),
     ("stage_1_and_2", "DeepSpeedZeroOptimizer", None),
 )
 """(file, class, category of what its reduction allocates; None: that of the phase)."""
 
 
-def install(life: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> Callable[[], None]:
+def install(lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> Callable[[], None]:
     """Follow every engine; the config as it resolved it is left in ``facts["deepspeed_config"]``."""
     patches = Patches()
-    _keep_own_lists(patches)
+    _skip_rank0_comparison(patches)
     patches.on_undo(
-        after_import("deepspeed.runtime.engine", lambda module: _follow(patches, module, life, modules, facts))
+        after_import("deepspeed.runtime.engine", lambda module: _follow(patches, module, lifecycle, modules, facts))
     )
     patches.on_undo(
         after_import(
             "deepspeed.runtime.zero.partitioned_param_coordinator",
-            lambda module: _count_gathered(patches, module, life, modules),
+            lambda module: _count_gathered(patches, module, lifecycle, modules),
         )
     )
-    pipeline = functools.partial(_follow_pipeline, patches, life, modules)
+    pipeline = functools.partial(_follow_pipeline, patches, lifecycle, modules)
     patches.on_undo(after_import("deepspeed.runtime.pipe.engine", pipeline))
-    for file, name, category in _REDUCERS:
-        follow = functools.partial(_count_reduced, patches, life, name, category)
+    for file, name, category in _REDUCER_CLASSES:
+        follow = functools.partial(_count_reduced, patches, lifecycle, name, category)
         patches.on_undo(after_import(f"deepspeed.runtime.zero.{file}", follow))
     return patches.undo
 
 
-def _follow(patches: Patches, module: Any, life: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> None:
+def _follow(patches: Patches, module: Any, lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> None:
     engine_class = module.DeepSpeedEngine
     init, step = engine_class.__init__, engine_class.step
 
     @functools.wraps(init)
     def followed_init(engine: Any, *args: Any, **kwargs: Any) -> None:
-        life.has_engine = True
+        lifecycle.has_engine = True
         try:
-            with life.during("init", "deepspeed.initialize"):
+            with lifecycle.during("init", "deepspeed.initialize"):
                 init(engine, *args, **kwargs)
         except BaseException:
-            _count_half_made(engine, life, modules)
+            _count_partial_engine(engine, lifecycle, modules)
             raise
         modules.add_root(engine)
         # `engine.config` is what the program gave: to an older DeepSpeed it may be a path.
-        facts["deepspeed_config"] = life.seen.engine_config = engine._config._param_dict
-        life.seen.stage = engine.zero_optimization_stage()
-        _count_weights(engine, life)
-        count_buffers(engine, life)
-        own_buffers(engine, modules)
+        facts["deepspeed_config"] = lifecycle.seen.engine_config = engine._config._param_dict
+        lifecycle.seen.stage = engine.zero_optimization_stage()
+        _count_weights(engine, lifecycle)
+        categorise_buffers(engine, lifecycle)
+        assign_buffer_owners(engine, modules)
 
     @functools.wraps(step)
     def followed_step(engine: Any, *args: Any, **kwargs: Any) -> None:
         boundary = engine.is_gradient_accumulation_boundary()
         if boundary:
-            own_buffers(engine, modules)
-        with life.during("step", "engine.step"):
+            assign_buffer_owners(engine, modules)
+        with lifecycle.during("step", "engine.step"):
             step(engine, *args, **kwargs)
             if boundary:
-                count_buffers(engine, life)
-                own_buffers(engine, modules)
+                categorise_buffers(engine, lifecycle)
+                assign_buffer_owners(engine, modules)
         if boundary:
-            life.step_done(engine)
+            lifecycle.step_done(engine)
 
     # The weights that an engine takes to the device are parameters from the start, whether or not it is ever made.
-    _counting(patches, engine_class, "_configure_distributed_model", life.memory, "parameters")
+    _wrap_counting_as(patches, engine_class, "_configure_distributed_model", lifecycle.memory, "parameters")
     patches.set(engine_class, "__init__", followed_init)
     patches.set(engine_class, "step", followed_step)
-    _during(patches, engine_class, "backward", life, "backward")
+    _wrap_in_phase(patches, engine_class, "backward", lifecycle, "backward")
     for name in ("save_checkpoint", "save_16bit_model", "save_fp16_model", "_zero3_consolidated_16bit_state_dict"):
         if hasattr(engine_class, name):
-            _during(patches, engine_class, name, life, "save")
+            _wrap_in_phase(patches, engine_class, name, lifecycle, "save")
 
 
-def _follow_pipeline(patches: Patches, life: Lifecycle, modules: ModuleTracker, module: Any) -> None:
+def _follow_pipeline(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker, module: Any) -> None:
     """A pipeline's engine takes its steps as instructions of a schedule, not by ``step``."""
     owner = module.PipelineEngine
     step = owner._exec_optimizer_step
 
     @functools.wraps(step)
     def followed_step(engine: Any, *args: Any, **kwargs: Any) -> None:
-        own_buffers(engine, modules)
-        with life.during("step", "engine.train_batch"):
+        assign_buffer_owners(engine, modules)
+        with lifecycle.during("step", "engine.train_batch"):
             step(engine, *args, **kwargs)
-            count_buffers(engine, life)
-            own_buffers(engine, modules)
-        life.step_done(engine)
+            categorise_buffers(engine, lifecycle)
+            assign_buffer_owners(engine, modules)
+        lifecycle.step_done(engine)
 
     patches.set(owner, "_exec_optimizer_step", followed_step)
     for instruction, function in owner._INSTRUCTION_MAP.items():
@@ -115,18 +115,18 @@ def _follow_pipeline(patches: Patches, life: Lifecycle, modules: ModuleTracker, 
             break
 
 
-def _during(patches: Patches, owner: Any, name: str, life: Lifecycle, phase: Any) -> None:
+def _wrap_in_phase(patches: Patches, owner: Any, name: str, lifecycle: Lifecycle, phase: Any) -> None:
     original = getattr(owner, name)
 
     @functools.wraps(original)
     def followed(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with life.during(phase, f"engine.{name}"):
+        with lifecycle.during(phase, f"engine.{name}"):
             return original(self, *args, **kwargs)
 
     patches.set(owner, name, followed)
 
 
-def _counting(patches: Patches, owner: Any, name: str, memory: MemoryRecord, category: str) -> None:
+def _wrap_counting_as(patches: Patches, owner: Any, name: str, memory: MemoryRecord, category: str) -> None:
     original = getattr(owner, name, None)
     if original is None:
         return
@@ -139,7 +139,7 @@ def _counting(patches: Patches, owner: Any, name: str, memory: MemoryRecord, cat
     patches.set(owner, name, counted)
 
 
-def _outside_modules(patches: Patches, owner: Any, name: str, memory: MemoryRecord) -> None:
+def _wrap_outside_modules(patches: Patches, owner: Any, name: str, memory: MemoryRecord) -> None:
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -153,26 +153,26 @@ def _outside_modules(patches: Patches, owner: Any, name: str, memory: MemoryReco
     patches.set(owner, name, counted)
 
 
-def _count_gathered(patches: Patches, module: Any, life: Lifecycle, modules: ModuleTracker) -> None:
+def _count_gathered(patches: Patches, module: Any, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
     """Parameters that ZeRO-3 gathers are parameters while they are held, and their own module's.
 
     They are prefetched while an earlier module runs, and gathered for backward before the module is known to run.
     """
     owner = module.PartitionedParameterCoordinator
-    _counting(patches, owner, "fetch_sub_module", life.memory, "parameters")
+    _wrap_counting_as(patches, owner, "fetch_sub_module", lifecycle.memory, "parameters")
     fetch = owner.fetch_sub_module
     is_leaf = getattr(module, "z3_leaf_module", lambda submodule: False)
 
     @functools.wraps(fetch)
     def fetched(coordinator: Any, submodule: Any, *args: Any, **kwargs: Any) -> Any:
         result = fetch(coordinator, submodule, *args, **kwargs)
-        own_gathered(submodule, modules, recurse=is_leaf(submodule))
+        assign_gathered_owners(submodule, modules, recurse=is_leaf(submodule))
         return result
 
     patches.set(owner, "fetch_sub_module", fetched)
 
 
-def _count_reduced(patches: Patches, life: Lifecycle, name: str, category: str | None, module: Any) -> None:
+def _count_reduced(patches: Patches, lifecycle: Lifecycle, name: str, category: str | None, module: Any) -> None:
     """Buckets into which gradients are put to be reduced are not those of the module that is in backward then."""
     owner = getattr(module, name)
     for method in dir(owner):
@@ -180,30 +180,30 @@ def _count_reduced(patches: Patches, life: Lifecycle, name: str, category: str |
         if not callable(getattr(owner, method)):
             continue
         if reduces and category is not None:
-            _counting(patches, owner, method, life.memory, category)
+            _wrap_counting_as(patches, owner, method, lifecycle.memory, category)
         if reduces or method == "setup_buckets":
-            _outside_modules(patches, owner, method, life.memory)
+            _wrap_outside_modules(patches, owner, method, lifecycle.memory)
 
 
-def _count_weights(engine: Any, life: Lifecycle) -> None:
+def _count_weights(engine: Any, lifecycle: Lifecycle) -> None:
     """The model's weights are parameters, frozen ones too, though they came to the device while the engine was made."""
     for parameter in engine.module.parameters():
         for tensor in (parameter, getattr(parameter, "ds_tensor", None)):
             if isinstance(tensor, VirtualTensor):
-                life.memory.recategorise(tensor.cell, "parameters")
+                lifecycle.memory.recategorise(tensor.cell, "parameters")
 
 
-def _count_half_made(engine: Any, life: Lifecycle, modules: ModuleTracker) -> None:
+def _count_partial_engine(engine: Any, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
     """The weights, where the engine could not be made: they are parameters in what is told of its memory, too."""
     model = vars(engine).get("_modules", {}).get("module")
     if model is None:
         return
     modules.add_root(model)
-    _count_weights(engine, life)
-    own_model(model, modules)
+    _count_weights(engine, lifecycle)
+    assign_model_owners(model, modules)
 
 
-def _keep_own_lists(patches: Patches) -> None:
+def _skip_rank0_comparison(patches: Patches) -> None:
     """ZeRO-3's checks that the ranks agree, where rank 0 isn't rehearsed: each rank gets its own list as rank 0's.
 
     DeepSpeed broadcasts rank 0's list into a tensor of -1, and a rank that is rehearsed without rank 0 takes what a
@@ -249,12 +249,14 @@ def defer_compile_passes() -> Callable[[], None]:
         while waiting:
             waiting.pop(0)()
 
-    patches.on_undo(after_import("deepspeed.runtime.engine", lambda module: _put_by(patches, module, waiting)))
+    patches.on_undo(
+        after_import("deepspeed.runtime.engine", lambda module: _defer_registration(patches, module, waiting))
+    )
     patches.on_undo(after_import(_BACKEND, register_all))
     return patches.undo
 
 
-def _put_by(patches: Patches, module: Any, waiting: list[Callable[[], object]]) -> None:
+def _defer_registration(patches: Patches, module: Any, deferred_registrations: list[Callable[[], object]]) -> None:
     engine_class = module.DeepSpeedEngine
     register = getattr(engine_class, "register_compile_pass", None)
     if register is None or _BACKEND in sys.modules:  # up to DeepSpeed 0.18 the backend is imported with the engine
@@ -266,7 +268,7 @@ def _put_by(patches: Patches, module: Any, waiting: list[Callable[[], object]]) 
         predefined = caller.co_name == "__init__" and caller.co_filename == module.__file__
         if predefined and _BACKEND not in sys.modules:
             made = weakref.ref(engine)  # an engine that the program drops must go
-            waiting.append(lambda: register(made(), *args, **kwargs))
+            deferred_registrations.append(lambda: register(made(), *args, **kwargs))
             return None
         return register(engine, *args, **kwargs)
 

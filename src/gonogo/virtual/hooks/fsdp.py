@@ -19,7 +19,7 @@ from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import local_tensors
 
-_GATHERED_INTO = ("_full_param_padded", "_full_prec_full_param_padded", "_mp_shard")
+_GATHERED_ATTRIBUTES = ("_full_param_padded", "_full_prec_full_param_padded", "_mp_shard")
 """Attributes of a flat parameter, made when the first forward begins and resized around each use."""
 
 
@@ -33,7 +33,7 @@ def install(mode: VirtualMode) -> Callable[[], None]:
 
         @functools.wraps(init)
         def wrap(self: Any, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
-            _without_real_buffers(module, mode)
+            _virtualise_buffers(module, mode)
             init(self, module, *args, **kwargs)
 
         patches.set(owner, "__init__", wrap)
@@ -45,7 +45,7 @@ def install(mode: VirtualMode) -> Callable[[], None]:
         @functools.wraps(make)
         def made(handle: Any) -> None:
             make(handle)
-            for name in _GATHERED_INTO:
+            for name in _GATHERED_ATTRIBUTES:
                 for tensor in local_tensors(getattr(handle.flat_param, name, None)):
                     mode.memory.recategorise(tensor.cell, "parameters")
 
@@ -56,7 +56,7 @@ def install(mode: VirtualMode) -> Callable[[], None]:
     return patches.undo
 
 
-def _without_real_buffers(module: torch.nn.Module, mode: VirtualMode) -> None:
+def _virtualise_buffers(module: torch.nn.Module, mode: VirtualMode) -> None:
     for part in module.modules():
         for name, buffer in part._buffers.items():
             if type(buffer) is torch.Tensor and buffer.device.type == "cpu":

@@ -19,17 +19,17 @@ MAX_EXTRA_BATCHES = 32
 class Schedule:
     """A OneCycleLR that the program steps: it raises an exception when it is stepped beyond its last step."""
 
-    def __init__(self, scheduler: Any, batches_before: int, *, of_all_data: bool) -> None:
+    def __init__(self, scheduler: Any, batches_before: int, *, covers_all_data: bool) -> None:
         self.scheduler = weakref.ref(scheduler)
         self.batches_before = batches_before
-        self.of_all_data = of_all_data
+        self.of_all_data = covers_all_data
         """Whether no data had been ended early when it was made, of which its length may have been counted."""
         self.steps = 0
 
-    def batches_beyond(self, batches: int) -> int:
+    def batches_until_overrun(self, batches_read: int) -> int:
         """How many batches more it takes to step it once too often, at the pace of those read so far; 0: unknown."""
         scheduler = self.scheduler()
-        read = batches - self.batches_before
+        read = batches_read - self.batches_before
         if scheduler is None or not self.steps or read <= 0:
             return 0
         steps: int = scheduler.total_steps - scheduler.last_epoch + 1
@@ -57,17 +57,17 @@ class LastBatchTracker:
         self.batches += 1
         self.overstepped = False
 
-    def worth_reading(self, loader: Any, left: int) -> int:
+    def extra_batches_to_read(self, loader: Any, left: int) -> int:
         """How many batches are to be read after enough steps, of ``left`` that there are; mostly none."""
         if self.is_made:
             return 0
-        if not self._was_read and 0 < left <= MAX_EXTRA_BATCHES and ends_in_one_row(loader):
+        if not self._was_read and 0 < left <= MAX_EXTRA_BATCHES and has_single_row_last_batch(loader):
             self._was_read = True
             return left
-        more = self.schedule.batches_beyond(self.batches) if self.schedule is not None else 0
+        more = self.schedule.batches_until_overrun(self.batches) if self.schedule is not None else 0
         return more if 0 < more <= min(left, MAX_EXTRA_BATCHES) else 0
 
-    def follow_schedules(self, patches: Patches) -> None:
+    def track_schedulers(self, patches: Patches) -> None:
         """Know of the OneCycleLR that the program steps last."""
         from torch.optim.lr_scheduler import OneCycleLR
 
@@ -76,7 +76,7 @@ class LastBatchTracker:
         def followed(scheduler: Any, *args: Any, **kwargs: Any) -> None:
             if self.schedule is None or self.schedule.scheduler() is not scheduler:
                 # Its own first step, as it is made.
-                self.schedule = Schedule(scheduler, self.batches, of_all_data=not self.was_ended)
+                self.schedule = Schedule(scheduler, self.batches, covers_all_data=not self.was_ended)
             else:
                 self.schedule.steps += 1
             self.overstepped = self.schedule.of_all_data
@@ -86,7 +86,7 @@ class LastBatchTracker:
         patches.set(OneCycleLR, "step", followed)
 
 
-def ends_in_one_row(loader: Any) -> bool:
+def has_single_row_last_batch(loader: Any) -> bool:
     """Whether the last batch of a loader holds one row, and the others more."""
     from torch.utils.data import BatchSampler
 

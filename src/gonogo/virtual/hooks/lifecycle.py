@@ -13,10 +13,10 @@ from typing import Any
 
 import torch.distributed as dist
 
-from gonogo.evidence.rehearsal.loading import Loading
-from gonogo.evidence.rehearsal.record import AdvancedLoop, Assumption, LeftOut, Phase, TensorPlace
+from gonogo.evidence.rehearsal.loading import LoaderSharedMemory
+from gonogo.evidence.rehearsal.record import AdvancedLoop, Assumption, OmittedPart, Phase, TensorPlace
 from gonogo.finding import translated
-from gonogo.virtual.hooks.advanced_loops import LedLoops
+from gonogo.virtual.hooks.advanced_loops import LoopAdvancer
 from gonogo.virtual.hooks.last_batch import LastBatchTracker
 from gonogo.virtual.hooks.training_facts import TrainingFacts
 from gonogo.virtual.memory.tracking import MemoryRecord
@@ -36,20 +36,20 @@ _CATEGORY_OF_PHASE: dict[str, str] = {
     "save": "temporary",
     "exit": "temporary",
 }
-_STEADY = ("generate", "reward", "score", "sync", "forward", "backward", "step", "evaluate")
+_STEADY_PHASES = ("generate", "reward", "score", "sync", "forward", "backward", "step", "evaluate")
 """Phases in which every rank of a node does the same; before the first step, initialization as well."""
-_STEPS_TOO_MANY = 8
+_MAX_EXTRA_STEPS = 8
 """A program that doesn't stop when its data ends is stopped after so many steps more than were asked for."""
-_STEPS_WHERE_CHEAP = 400
-_SECONDS_WHERE_CHEAP = 8.0
-_CLOCK_WHERE_CHEAP = 30.0
+_MAX_CHEAP_STEPS = 400
+_MAX_CHEAP_CPU_SECONDS = 8.0
+_MAX_CHEAP_WALL_SECONDS = 30.0
 """A loop of steps that cost little is let go on for so long, to its own end if that is near: what a program does at its
 fortieth step, at its last batch and behind its loop is then really run. So is the data that it reads, if all that is
 left of it costs no more."""
-_PASSES_WITH_A_BATCH = 12
+_MAX_PASSES_WITH_BATCH = 12
 """Epochs beyond the first steps that are shown a batch each, more than most fine-tunes have."""
-_PASSES_TOO_MANY = 1000
-_BATCHES_TO_LEAD = 64
+_MAX_PASSES = 1000
+_MAX_LOOP_BATCHES = 64
 EVALUATION_BATCHES = 2
 _COMES_TO = translated("training continues until {counter} is {value}")
 
@@ -60,27 +60,27 @@ _LATER = translated(
 )
 
 
-def _unmet(one: AdvancedLoop) -> LeftOut:
+def _unreached_loop_note(one: AdvancedLoop) -> OmittedPart:
     what = translated("{place}: {test}").format(place=one.place, test=one.text)
     why = translated("the rehearsed steps don't reach it, and it tests more than a counter")
-    return LeftOut(what.en, what.zh, why.en, why.zh)
+    return OmittedPart(what.en, what.zh, why.en, why.zh)
 
 
-def affordable(processor: float, clock: float, spent: tuple[float, float] = (0.0, 0.0)) -> int:
+def affordable(cpu_seconds: float, wall_seconds: float, spent_seconds: tuple[float, float] = (0.0, 0.0)) -> int:
     """How often something more is done that costs so many seconds of the processor, and by the clock, each time.
 
-    ``spent`` of both are no longer there for it.
+    ``spent_seconds`` of both are no longer there for it.
     """
-    by_processor = (_SECONDS_WHERE_CHEAP - spent[0]) / max(processor, 1e-3)
-    by_clock = (_CLOCK_WHERE_CHEAP - spent[1]) / max(clock, 1e-3)
-    return max(0, min(_STEPS_WHERE_CHEAP, int(by_processor), int(by_clock)))
+    by_processor = (_MAX_CHEAP_CPU_SECONDS - spent_seconds[0]) / max(cpu_seconds, 1e-3)
+    by_clock = (_MAX_CHEAP_WALL_SECONDS - spent_seconds[1]) / max(wall_seconds, 1e-3)
+    return max(0, min(_MAX_CHEAP_STEPS, int(by_processor), int(by_clock)))
 
 
 class RehearsalComplete(BaseException):
     """Raised in the program once it has shown what was asked for and would go on without end."""
 
 
-def note_phase(error: BaseException, phase: Phase) -> None:
+def attach_phase(error: BaseException, phase: Phase) -> None:
     """Attach the phase in which an exception was raised; the innermost one stays."""
     if not hasattr(error, "gonogo_phase"):
         error.gonogo_phase = phase  # type: ignore[attr-defined]
@@ -102,7 +102,7 @@ def _generator_calls() -> set[tuple[CodeType, int]]:
     return calls
 
 
-def _raised_at(error: BaseException) -> tuple[CodeType, int] | None:
+def _raise_location(error: BaseException) -> tuple[CodeType, int] | None:
     entry = error.__traceback__
     if entry is None:
         return None
@@ -148,7 +148,7 @@ class Lifecycle:
         """Told of each data loader that the program begins to read for training."""
         self.ask_left: Callable[[int], list[int] | None] | None = None
         """Asks the ranks that are rehearsed together how many batches each has left, given the own number."""
-        self.loading: Loading | None = None
+        self.loading: LoaderSharedMemory | None = None
         self.batches_left: int | None = None
         """How many there were where the rehearsal ended the data, if that is known."""
         self.end: StopIteration | None = None
@@ -167,9 +167,9 @@ class Lifecycle:
         """Data sets, by ``id``, all of whose rows were read, though not all given."""
         self.spent_on_passes = (0.0, 0.0)
         """Seconds, of the processor and by the clock, of evaluations that were read to their ends."""
-        self.loops = LedLoops()
+        self.loops = LoopAdvancer()
         self._more_batches = 0
-        self.cut: dict[str, LeftOut] = {}
+        self.cut: dict[str, OmittedPart] = {}
         """What was left out of the run, by its place."""
         self.more_steps = 0
         """Steps to be made beyond the target: the ranks' data ends at different steps, or its end is worth seeing."""
@@ -209,7 +209,7 @@ class Lifecycle:
             record.end_phase(self.phase)
             if record.load_peak is None and self.phase == "load" != phase:
                 record.load_peak = record.peak
-            record.steady = phase in _STEADY or (phase == "init" and not self.step)
+            record.steady = phase in _STEADY_PHASES or (phase == "init" and not self.step)
         self.phase = phase
         if phase not in self.reached:
             self.reached.append(phase)
@@ -228,7 +228,7 @@ class Lifecycle:
         try:
             yield
         except BaseException as error:
-            note_phase(error, self.phase)
+            attach_phase(error, self.phase)
             raise
         finally:
             self.in_evaluation -= phase == "evaluate"
@@ -243,7 +243,7 @@ class Lifecycle:
         """A real run of the program, as it is set up, reaches these phases."""
         self.expected += [phase for phase in phases if phase not in self.expected]
 
-    def ended_by_itself(self) -> None:
+    def on_program_end(self) -> None:
         """The program has run to its end. One that makes no optimizer has none to step: its backward was all of it."""
         ended_early = self.data_ended is not None or self.empty_pass
         if "backward" in self.reached and not (self.has_optimizer or self.has_engine or ended_early):
@@ -268,28 +268,28 @@ class Lifecycle:
         if self.enough:
             if self._enough_at is None:
                 self._enough_at = time.process_time(), time.monotonic()
-                self._all_read = self._ask_who_reads()
+                self._all_read = self._agree_on_reading()
             # What a loop comes to by itself must not be done twice: it is led where it won't go on.
             if self._all_read is not False and not self.reads_on:
-                self._lead_on()
+                self._advance_loops()
         if (
-            self.step >= self.target + self.more_steps + _STEPS_TOO_MANY
-            and not self._goes_on_cheaply()
-            and not self._is_led_at_last()
+            self.step >= self.target + self.more_steps + _MAX_EXTRA_STEPS
+            and not self._can_continue_cheaply()
+            and not self._advances_loop_at_end()
         ):
             place = self.ledger.place()
             what = _LATER_STEPS.format(place=place, steps=self.step)
-            self.cut.setdefault(place, LeftOut(what.en, what.zh, _LATER.en, _LATER.zh))
+            self.cut.setdefault(place, OmittedPart(what.en, what.zh, _LATER.en, _LATER.zh))
             raise RehearsalComplete
 
-    def _goes_on_cheaply(self) -> bool:
+    def _can_continue_cheaply(self) -> bool:
         """Whether the program goes on, for as many steps as cost little on each rank; asked for once."""
         if self._went_on_cheaply or self._enough_at is None or self.data_ended is not None:
             return False
         self._went_on_cheaply = True
         processor, clock = self._enough_at
         more = affordable(
-            (time.process_time() - processor) / _STEPS_TOO_MANY, (time.monotonic() - clock) / _STEPS_TOO_MANY
+            (time.process_time() - processor) / _MAX_EXTRA_STEPS, (time.monotonic() - clock) / _MAX_EXTRA_STEPS
         )
         everywhere = self.ask_left(more) if self.ask_left is not None else [more]
         if not everywhere:  # a rank has ended, or waits elsewhere
@@ -302,7 +302,7 @@ class Lifecycle:
         """Whether the data that every rank reads is read on, beyond the steps asked for, and some of it is left."""
         return bool(self._all_read) and self.reading is not None and self.reading()
 
-    def batches_affordable(self) -> int:
+    def affordable_batches(self) -> int:
         """How many batches more cost little, by what those after the first step have cost; 0 while that isn't known."""
         if self._first_step is None:
             return 0
@@ -312,22 +312,22 @@ class Lifecycle:
             return 0
         return affordable((time.process_time() - processor) / read, (time.monotonic() - clock) / read)
 
-    def _ask_who_reads(self) -> bool | None:
+    def _agree_on_reading(self) -> bool | None:
         if not self.to_the_end:
             return None
         reads = self.reading is not None or self.data_ended is not None
         everywhere = self.ask_left(int(reads)) if self.ask_left is not None else [int(reads)]
         return reads if everywhere and set(everywhere) == {int(reads)} else None
 
-    def _is_led_at_last(self) -> bool:
+    def _advances_loop_at_end(self) -> bool:
         """Whether a loop over no loader, which goes on beyond what is run of it, is led to something now."""
         if self._all_read is not False or self.data_ended is not None:
             return False
         before = len(self.loops.led)
-        self._lead_on()
+        self._advance_loops()
         return len(self.loops.led) > before
 
-    def _lead_on(self) -> None:
+    def _advance_loops(self) -> None:
         before = len(self.loops.led)
         self.loops.after_step()
         self.more_steps += self.loops.waiting
@@ -336,21 +336,21 @@ class Lifecycle:
                 self.ledger.assume(_COMES_TO.format(counter=one.counter, value=one.value))
 
     @property
-    def leads_on(self) -> bool:
+    def needs_loop_batch(self) -> bool:
         """Whether a loop is given one more batch, to be led to what it does at another number."""
-        if not self.loops.waiting or self._more_batches >= _BATCHES_TO_LEAD:
+        if not self.loops.waiting or self._more_batches >= _MAX_LOOP_BATCHES:
             return False
         self._more_batches += 1
         return True
 
-    def left_out(self) -> list[LeftOut]:
+    def left_out(self) -> list[OmittedPart]:
         """What a real run comes to by its loops and the rehearsal did not, and what was cut short."""
-        unmet = [_unmet(one) for kind, one in self.loops.unmet if kind not in self.reached]
+        unmet = [_unreached_loop_note(one) for kind, one in self.loops.unmet if kind not in self.reached]
         return [*unmet, *self.cut.values()]
 
-    def end_data(self, given: int) -> None:
-        """The rehearsal ends the program's data here, after ``given`` batches, with more to come."""
-        what = translated("the data, which a rehearsal ends after {given} batches").format(given=given)
+    def end_data(self, batch_count: int) -> None:
+        """The rehearsal ends the program's data here, after ``batch_count`` batches, with more to come."""
+        what = translated("the data, which a rehearsal ends after {given} batches").format(given=batch_count)
         self.ahead.was_ended = True
         self.data_ended = Assumption(what.en, self.ledger.place(), 1, what.zh)
 
@@ -360,21 +360,21 @@ class Lifecycle:
         self._ended_generators = _generator_calls()
         return self.end
 
-    def goes_round(self, *, anew: bool) -> bool:
+    def should_repeat_data(self, *, anew: bool) -> bool:
         """Whether the program, which begins its data once more after enough steps, is given one batch of it.
 
         A loop without any would divide by no batches. ``anew``: it begins because of the end, of which it wants none.
         Raises RehearsalComplete where that has happened very often.
         """
         self._later_passes += 1
-        if anew or self._later_passes > _PASSES_TOO_MANY:
+        if anew or self._later_passes > _MAX_PASSES:
             raise RehearsalComplete
-        goes = self._later_passes <= _PASSES_WITH_A_BATCH
+        goes = self._later_passes <= _MAX_PASSES_WITH_BATCH
         self.more_steps += goes
         self._gave_nothing = not goes
         return goes
 
-    def is_of_no_data(self, error: BaseException) -> bool:
+    def is_caused_by_ended_data(self, error: BaseException) -> bool:
         """Whether a program failed for data that only a rehearsal ends, after enough steps.
 
         A loop over none leaves its names without values, its sums without a number to divide by, and has no first. A
@@ -384,7 +384,7 @@ class Lifecycle:
         end = error.__cause__ if _ended_in_generator(error) else error
         if self.end is not None and end is self.end:
             return True
-        if self.enough and type(end) is StopIteration and _raised_at(end) in self._ended_generators:
+        if self.enough and type(end) is StopIteration and _raise_location(end) in self._ended_generators:
             return True
         kinds = (UnboundLocalError, ZeroDivisionError, StopIteration)
         empty = isinstance(error, kinds) and self.moment()[0] != "save"

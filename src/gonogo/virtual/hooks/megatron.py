@@ -13,22 +13,22 @@ from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
-_EVALUATIONS = ("evaluate_and_print_results", "evaluate")
+_EVALUATION_FUNCTIONS = ("evaluate_and_print_results", "evaluate")
 _LOADERS = "build_train_valid_test_data_loaders"
-_HAS_DATA = translated("the first rank of the tensor-parallel group has training and evaluation data")
+_DATA_ASSUMPTION = translated("the first rank of the tensor-parallel group has training and evaluation data")
 _SAVES = ("save_checkpoint", "save_checkpoint_and_time")
 
 
-def install(life: Lifecycle) -> Callable[[], None]:
+def install(lifecycle: Lifecycle) -> Callable[[], None]:
     """Have the loop stop after the steps asked for, so that what comes after it is run: evaluation, test, save."""
     patches = Patches()
-    patches.on_undo(after_import("megatron.training.training", functools.partial(_follow, patches, life)))
-    buffers = functools.partial(_count_buffers, patches, life)
+    patches.on_undo(after_import("megatron.training.training", functools.partial(_follow, patches, lifecycle)))
+    buffers = functools.partial(_count_buffers, patches, lifecycle)
     patches.on_undo(after_import("megatron.core.distributed.param_and_grad_buffer", buffers))
     return patches.undo
 
 
-def _follow(patches: Patches, life: Lifecycle, module: Any) -> None:
+def _follow(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
     train = getattr(module, "train", None)
     if train is None or not hasattr(module, "get_args"):
         return
@@ -39,23 +39,23 @@ def _follow(patches: Patches, life: Lifecycle, module: Any) -> None:
         began = getattr(settings, "iteration", None) or 0
         last = getattr(settings, "train_iters", None)
         if isinstance(last, int):
-            settings.train_iters = min(last, began + life.target)
+            settings.train_iters = min(last, began + lifecycle.target)
         if isinstance(getattr(settings, "eval_iters", None), int):
             settings.eval_iters = min(settings.eval_iters, EVALUATION_BATCHES)
         if getattr(settings, "save", None):
-            life.expect("save")
+            lifecycle.expect("save")
         return train(*args, **kwargs)
 
     patches.set(module, "train", followed)
     if callable(getattr(module, _LOADERS, None)):
-        patches.set(module, _LOADERS, _with_flags(getattr(module, _LOADERS), module.get_args))
-    for phase, names in (("evaluate", _EVALUATIONS), ("save", _SAVES)):
+        patches.set(module, _LOADERS, _with_data_flags(getattr(module, _LOADERS), module.get_args))
+    for phase, names in (("evaluate", _EVALUATION_FUNCTIONS), ("save", _SAVES)):
         for name in names:
             if callable(getattr(module, name, None)):
-                patches.set(module, name, _in_phase(life, phase, getattr(module, name)))
+                patches.set(module, name, _wrap_in_phase(lifecycle, phase, getattr(module, name)))
 
 
-def _with_flags(original: Callable[..., Any], get_args: Callable[[], Any]) -> Callable[..., Any]:
+def _with_data_flags(original: Callable[..., Any], get_args: Callable[[], Any]) -> Callable[..., Any]:
     """Have a rank without data train and evaluate as the one of its group that has them.
 
     Only the first rank of a tensor-parallel group reads data; rank 0 tells the others whether there are any. Where rank
@@ -73,7 +73,7 @@ def _with_flags(original: Callable[..., Any], get_args: Callable[[], Any]) -> Ca
         has_data = {"do_train": trains, "do_valid": evaluates, "do_test": evaluates}
         for name, value in has_data.items():
             if value and not getattr(settings, name, False):
-                VirtualTensor.virtual_mode.ledger.assume(_HAS_DATA)
+                VirtualTensor.virtual_mode.ledger.assume(_DATA_ASSUMPTION)
                 setattr(settings, name, True)
         return found
 
@@ -88,16 +88,16 @@ def _tensor_parallel_rank() -> int:
         return 0
 
 
-def _in_phase(life: Lifecycle, phase: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_in_phase(lifecycle: Lifecycle, phase: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def followed(*args: Any, **kwargs: Any) -> Any:
-        with life.during(phase, f"Megatron's {original.__name__}"):
+        with lifecycle.during(phase, f"Megatron's {original.__name__}"):
             return original(*args, **kwargs)
 
     return followed
 
 
-def _count_buffers(patches: Patches, life: Lifecycle, module: Any) -> None:
+def _count_buffers(patches: Patches, lifecycle: Lifecycle, module: Any) -> None:
     buffer = getattr(module, "_ParamAndGradBuffer", None)
     if buffer is None:
         return
@@ -109,6 +109,6 @@ def _count_buffers(patches: Patches, life: Lifecycle, module: Any) -> None:
         for name, category in (("param_data", "parameters"), ("grad_data", "gradients")):
             data = getattr(self, name, None)
             if isinstance(data, VirtualTensor):
-                life.memory.recategorise(data.cell, category)
+                lifecycle.memory.recategorise(data.cell, category)
 
     patches.set(buffer, "__init__", followed)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
-from gonogo.virtual.memory.owners import Owner, divided, part_of, placed
+from gonogo.virtual.memory.owners import Owner, divided, owner_of_part, placed
 from gonogo.virtual.memory.tracking import Cell, MemoryRecord
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor, local_tensors
@@ -46,10 +46,10 @@ class Placement:
 def owner_of(tensor: VirtualTensor) -> Owner:
     """Who owns the tensor's range of its storage, as far as that has been said."""
     start = int(tensor.storage_offset()) * tensor.element_size()
-    return part_of(tensor.cell.holding.owner, start, start + tensor.numel() * tensor.element_size())
+    return owner_of_part(tensor.cell.holding.owner, start, start + tensor.numel() * tensor.element_size())
 
 
-def own_model(root: nn.Module, modules: ModuleTracker) -> dict[int, str]:
+def assign_model_owners(root: nn.Module, modules: ModuleTracker) -> dict[int, str]:
     """Count a model's parameters, buffers, partitions and gradients as their modules'.
 
     Returns the module's path of each parameter, by the parameter's identity.
@@ -69,7 +69,7 @@ def own_model(root: nn.Module, modules: ModuleTracker) -> dict[int, str]:
     return paths
 
 
-def own_gathered(module: nn.Module, modules: ModuleTracker, *, recurse: bool) -> None:
+def assign_gathered_owners(module: nn.Module, modules: ModuleTracker, *, recurse: bool) -> None:
     """Count what ZeRO-3 has gathered for a module as that module's, whichever ran when it was allocated."""
     for part in module.modules() if recurse else (module,):
         for parameter in part._parameters.values():
@@ -83,22 +83,22 @@ def own_gathered(module: nn.Module, modules: ModuleTracker, *, recurse: bool) ->
                     modules.memory.own(tensor.cell, path)
 
 
-def own_states(optimizer: Any, memory: MemoryRecord) -> None:
+def assign_state_owners(optimizer: Any, memory: MemoryRecord) -> None:
     """Count gradients and states of what an optimizer steps as those of its owners."""
     placement = Placement(memory)
     for group in getattr(optimizer, "param_groups", ()):
         for parameter in group["params"]:
             for base in local_tensors(parameter):
-                own_alike(placement, base, parameter.grad if parameter.is_leaf else None)
+                assign_elementwise_owner(placement, base, parameter.grad if parameter.is_leaf else None)
     for parameter, state in getattr(optimizer, "state", {}).items():
         if isinstance(state, Mapping) and isinstance(parameter, torch.Tensor):
             for base in local_tensors(parameter):
                 for value in state.values():
-                    own_alike(placement, base, value)
+                    assign_elementwise_owner(placement, base, value)
     placement.apply()
 
 
-def own_alike(placement: Placement, base: VirtualTensor, value: Any) -> None:
+def assign_elementwise_owner(placement: Placement, base: VirtualTensor, value: Any) -> None:
     """``value``, if it has an element for each of ``base``'s, is its owners'."""
     for tensor in local_tensors(value):
         if tensor.numel() == base.numel():
@@ -114,7 +114,7 @@ def install(modules: ModuleTracker) -> Callable[[], None]:
     def followed(ddp: Any, state: Any, hook: Any) -> Any:
         @functools.wraps(hook)
         def owning(state: Any, bucket: Any) -> Any:
-            _own_bucket(ddp, bucket, modules)
+            _assign_bucket_owners(ddp, bucket, modules)
             return hook(state, bucket)
 
         return register(ddp, state, owning)
@@ -123,7 +123,7 @@ def install(modules: ModuleTracker) -> Callable[[], None]:
     return patches.undo
 
 
-def _own_bucket(ddp: nn.Module, bucket: Any, modules: ModuleTracker) -> None:
+def _assign_bucket_owners(ddp: nn.Module, bucket: Any, modules: ModuleTracker) -> None:
     (buffer,) = local_tensors(bucket.buffer()) or (None,)
     if buffer is None or buffer.cell.holding.owner is not None:
         return

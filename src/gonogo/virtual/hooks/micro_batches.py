@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 import torch
 
-from gonogo.evidence.rehearsal.record import LeftOut
+from gonogo.evidence.rehearsal.record import OmittedPart
 from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.hooks.lifecycle import Lifecycle
@@ -34,7 +34,7 @@ from gonogo.virtual.tensor import Spec, VirtualTensor, new_virtual
 from gonogo.virtual.values import contents
 from gonogo.virtual.values.value_trace import ValueTrace
 
-_LEAST = 4
+_MIN_ACCUMULATION_STEPS = 4
 """Micro-batches of a step below which none could be left out: the first, one and its like, the last."""
 _WHAT = translated("{counted} of {total} micro-batches of gradient accumulation")
 _WHY = translated(
@@ -49,7 +49,7 @@ class Tally(Protocol):
     def numbers(self) -> Mapping[Any, float]:
         """All counts, by what they are of."""
 
-    def add(self, of: Any, amount: float) -> None:
+    def add(self, key: Any, amount: float) -> None:
         """Add to one of them."""
 
 
@@ -63,9 +63,9 @@ class CounterTally:
         """See :class:`Tally`."""
         return dict(self._counter)
 
-    def add(self, of: Any, amount: float) -> None:
+    def add(self, key: Any, amount: float) -> None:
         """See :class:`Tally`."""
-        self._counter[of] += int(amount)
+        self._counter[key] += int(amount)
 
 
 class NumbersTally:
@@ -82,13 +82,13 @@ class NumbersTally:
         own = getattr(self._owner, "__dict__", {})
         return {name: value for name, value in own.items() if type(value) is int}
 
-    def add(self, of: Any, amount: float) -> None:
+    def add(self, key: Any, amount: float) -> None:
         """See :class:`Tally`."""
-        setattr(self._owner, of, getattr(self._owner, of) + amount)
+        setattr(self._owner, key, getattr(self._owner, key) + amount)
 
 
 @dataclass
-class _Loss:
+class _LossTemplate:
     """What a training step returned: a tensor of one unknown number."""
 
     spec: Spec
@@ -106,7 +106,7 @@ class _Run:
     """Shapes and places of its tensors, and all else of it."""
     before: tuple[object, ...]
     trace: ValueTrace
-    loss: _Loss
+    loss: _LossTemplate
     counts: list[tuple[Tally, dict[Any, float]]]
     only_in_step: int | None
     """The step that alone it speaks for; None: any."""
@@ -122,12 +122,12 @@ class MicroBatches:
     """
 
     def __init__(
-        self, life: Lifecycle, memory: MemoryRecord, tallies: Callable[[], Sequence[Tally]],
-        every: Callable[[], bool], agree: Callable[[bool], bool],
+        self, lifecycle: Lifecycle, memory: MemoryRecord, tallies: Callable[[], Sequence[Tally]],
+        must_run_all: Callable[[], bool], all_ranks_agree: Callable[[bool], bool],
     ) -> None:  # fmt: skip
-        self._every = every
-        self._agree = agree
-        self._life = life
+        self._every = must_run_all
+        self._agree = all_ranks_agree
+        self._life = lifecycle
         self._memory = memory
         self._tallies = tallies
         self._known: _Run | None = None
@@ -141,7 +141,7 @@ class MicroBatches:
     @contextmanager
     def followed(self, trainer: Any) -> Iterator[None]:
         """``trainer`` is trained meanwhile."""
-        accumulates = getattr(trainer.args, "gradient_accumulation_steps", 1) >= _LEAST
+        accumulates = getattr(trainer.args, "gradient_accumulation_steps", 1) >= _MIN_ACCUMULATION_STEPS
         if self._every() or not accumulates or "training_step" in vars(trainer):
             yield
             return
@@ -171,7 +171,7 @@ class MicroBatches:
         batch = _described((args, kwargs), reals)
         before = self._state()
         known = self._known
-        repeats = known is not None and self._repeats(known, batch, before, reals)
+        repeats = known is not None and self._is_repeat(known, batch, before, reals)
         if self._agree(repeats) and known is not None:  # by all ranks, so by this one: ``known`` is there
             return self._count(known)
         self._known = None
@@ -181,15 +181,19 @@ class MicroBatches:
         result, self._known = self._traced(trainer, whole, batch, before, reals)
         return result
 
-    def _repeats(self, known: _Run, batch: Hashable, before: tuple[object, ...], reals: Sequence[torch.Tensor]) -> bool:
+    def _is_repeat(
+        self, recorded_run: _Run, batch: Hashable, before: tuple[object, ...], reals: Sequence[torch.Tensor]
+    ) -> bool:
         """Whether this micro-batch would do what the known one did."""
-        if known.batch != batch or known.before != before:
+        if recorded_run.batch != batch or recorded_run.before != before:
             return False
-        known.is_neutral = known.is_neutral or self._known_at == self._total - 1  # it was the one before this one
-        speaks_for_it = known.is_neutral and known.only_in_step in (None, self._life.step)
-        return speaks_for_it and known.trace.holds_for(reals)
+        recorded_run.is_neutral = (
+            recorded_run.is_neutral or self._known_at == self._total - 1
+        )  # it was the one before this one
+        speaks_for_it = recorded_run.is_neutral and recorded_run.only_in_step in (None, self._life.step)
+        return speaks_for_it and recorded_run.trace.holds_for(reals)
 
-    def _of_modules(self) -> list[Any]:
+    def _module_numbers(self) -> list[Any]:
         return [vars(module).get(name) for module, name in self._numbered]
 
     def _state(self) -> tuple[object, ...]:
@@ -206,27 +210,27 @@ class MicroBatches:
         others = [trainer.accelerator, model, getattr(model, "optimizer", None)]
         tallies = [*self._tallies(), own, *(NumbersTally(one) for one in others if one is not None)]
         counted = [dict(one.numbers()) for one in tallies]
-        of_modules = self._of_modules()
+        of_modules = self._module_numbers()
         branches, numbers = ledger.branches, ledger.made_numbers
         trace = ValueTrace(reals)
         with trace:
             result = run()
-        counts = [(one, grown_numbers(old, one.numbers())) for one, old in zip(tallies, counted, strict=True)]
+        counts = [(one, changed_numbers(old, one.numbers())) for one, old in zip(tallies, counted, strict=True)]
         keeps_count = 1 in dict(zip(map(id, tallies), (grown for _, grown in counts), strict=True))[id(own)].values()
         loss = _loss_of(result)
-        keeps_count = keeps_count or self._of_modules() != of_modules
+        keeps_count = keeps_count or self._module_numbers() != of_modules
         if loss is None or keeps_count or ledger.branches != branches:
             return result, None
         self._known_at = self._total
         step = self._life.step if ledger.made_numbers != numbers else None
         return result, _Run(batch, before, trace, loss, counts, step)
 
-    def _count(self, known: _Run) -> VirtualTensor:
-        for tally, grown in known.counts:
+    def _count(self, recorded_run: _Run) -> VirtualTensor:
+        for tally, grown in recorded_run.counts:
             for name, amount in grown.items():
                 tally.add(name, amount)
         self._counted += 1
-        loss = known.loss
+        loss = recorded_run.loss
         spec = loss.spec
         with private.DisableTorchDispatch():
             tensor = new_virtual(spec.shape, spec.strides, spec.dtype, spec.device)
@@ -236,19 +240,19 @@ class MicroBatches:
 
     def _say(self) -> None:
         what = _WHAT.format(counted=self._counted, total=self._total)
-        self._life.cut["micro-batches"] = LeftOut(what.en, what.zh, _WHY.en, _WHY.zh)
+        self._life.cut["micro-batches"] = OmittedPart(what.en, what.zh, _WHY.en, _WHY.zh)
 
 
-def grown_numbers(before: Mapping[Any, float], after: Mapping[Any, float]) -> dict[Any, float]:
+def changed_numbers(before: Mapping[Any, float], after: Mapping[Any, float]) -> dict[Any, float]:
     """By how much numbers of a :class:`Tally` have changed, where they have."""
     return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
 
 
-def _loss_of(result: Any) -> _Loss | None:
+def _loss_of(result: Any) -> _LossTemplate | None:
     if type(result) is not VirtualTensor or result.numel() != 1 or result.requires_grad or contents.is_known(result):
         return None
     cell = result.cell
-    return _Loss(result.spec, cell.nbytes, cell.holding.category, cell.holding.owner, cell.nonnegative)
+    return _LossTemplate(result.spec, cell.nbytes, cell.holding.category, cell.holding.owner, cell.nonnegative)
 
 
 def _described(value: Any, reals: list[torch.Tensor]) -> Hashable:

@@ -38,9 +38,9 @@ class ModuleTracker:
             hooks.register_module_forward_pre_hook(self._enter),
             hooks.register_module_forward_hook(self._leave, always_call=True),
         ]
-        return self._take_off
+        return self._remove_hooks
 
-    def _take_off(self) -> None:
+    def _remove_hooks(self) -> None:
         for handle in self._handles:
             handle.remove()
 
@@ -144,13 +144,13 @@ class ModuleTracker:
                     lambda leaf: self.with_gradient.add(id(leaf))
                 )
 
-    def got_gradients(self, parameters: Iterable[torch.Tensor]) -> bool:
+    def has_any_gradient(self, parameters: Iterable[torch.Tensor]) -> bool:
         """Whether one of them has a gradient, or had one: some optimizers step within the backward."""
         return any(one.grad is not None or id(one) in self.with_gradient for one in parameters)
 
-    def _noting(self, identity: int) -> Callable[[Any], None]:
+    def _noting(self, parameter_id: int) -> Callable[[Any], None]:
         def note(gradient: Any) -> None:
-            self.with_gradient.add(identity)
+            self.with_gradient.add(parameter_id)
             if isinstance(gradient, VirtualTensor) and owns_storage(gradient):
                 self.memory.recategorise(gradient.cell, "gradients")
 
@@ -160,7 +160,7 @@ class ModuleTracker:
         """Trainable parameters (that took part in no forward, that did and got no gradient)."""
         unused: list[str] = []
         without: list[str] = []
-        seen = _in_flat_parameters(root)
+        seen = _flattened_parameter_ids(root)
         for prefix, module in root.named_modules():
             for name, parameter in module.named_parameters(recurse=False):
                 full = f"{prefix}.{name}".removeprefix(".").removeprefix("module.")
@@ -201,7 +201,7 @@ def _unwrapped_path(name: str) -> str:
     return ".".join(part for part in names if part not in _WRAPPERS)
 
 
-def _in_flat_parameters(root: nn.Module) -> set[int]:
+def _flattened_parameter_ids(root: nn.Module) -> set[int]:
     """The parameters that FSDP's first version flattened: the graph knows the flat one alone, and they get views."""
     handles = (getattr(module, "_handle", None) for module in root.modules())
     flat = (getattr(handle, "flat_param", None) for handle in handles)

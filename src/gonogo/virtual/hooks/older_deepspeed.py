@@ -32,7 +32,7 @@ _ACCELERATOR = "deepspeed.accelerator.real_accelerator"
 _ELASTIC = "torch.distributed.elastic.agent.server.api"
 
 
-class _Moved(NamedTuple):
+class _MovedName(NamedTuple):
     importer: str
     """File of DeepSpeed that imports the name."""
     module: str
@@ -56,14 +56,14 @@ def _socket_with_port() -> socket.socket:
     raise RuntimeError("Failed to create a socket")
 
 
-MOVED = (
-    _Moved("elasticity/elastic_agent.py", _ELASTIC, "log", "0.14.0", lambda: logging.getLogger(_ELASTIC)),
-    _Moved("elasticity/elastic_agent.py", _ELASTIC, "_get_socket_with_port", "0.14.2", lambda: _socket_with_port),
-    _Moved("autotuning/scheduler.py", "numpy", "BUFSIZE", "0.14.3", lambda: 8192),
+MOVED_NAMES = (
+    _MovedName("elasticity/elastic_agent.py", _ELASTIC, "log", "0.14.0", lambda: logging.getLogger(_ELASTIC)),
+    _MovedName("elasticity/elastic_agent.py", _ELASTIC, "_get_socket_with_port", "0.14.2", lambda: _socket_with_port),
+    _MovedName("autotuning/scheduler.py", "numpy", "BUFSIZE", "0.14.3", lambda: 8192),
 )
 
 
-class _BeforeDeepSpeed(MetaPathFinder):
+class _BeforeImportFinder(MetaPathFinder):
     """Finds nothing itself: has an action run before the module that the others find is executed."""
 
     def __init__(self, action: Callable[[Path], None]) -> None:
@@ -81,11 +81,11 @@ class _BeforeDeepSpeed(MetaPathFinder):
         finally:
             self._searching = False
         if spec is not None and spec.loader is not None and spec.origin is not None:
-            spec.loader = _Loader(spec.loader, functools.partial(self._action, Path(spec.origin).parent))
+            spec.loader = _HookedLoader(spec.loader, functools.partial(self._action, Path(spec.origin).parent))
         return spec
 
 
-class _Loader(Loader):
+class _HookedLoader(Loader):
     """The module's own loader, after an action."""
 
     def __init__(self, inner: Loader, action: Callable[[], None]) -> None:
@@ -116,14 +116,14 @@ def install(assume: Assume) -> Callable[[], None]:
                 )
             )
 
-    patches.on_undo(after_import(_ACCELERATOR, _name_accelerator))
-    finder = _BeforeDeepSpeed(restore)
+    patches.on_undo(after_import(_ACCELERATOR, _set_accelerator))
+    finder = _BeforeImportFinder(restore)
     sys.meta_path.insert(0, finder)
     patches.on_undo(lambda: sys.meta_path.remove(finder))
     return patches.undo
 
 
-def _name_accelerator(module: ModuleType) -> None:
+def _set_accelerator(module: ModuleType) -> None:
     """Tell a DeepSpeed up to 0.12 its accelerator: where DS_ACCELERATOR says ``cuda`` it asks itself without end."""
     asks_itself = "elif is_current_accelerator_supported()" in inspect.getsource(module.get_accelerator)
     if asks_itself and os.environ.get("DS_ACCELERATOR") == "cuda":
@@ -131,9 +131,9 @@ def _name_accelerator(module: ModuleType) -> None:
         vars(module)["ds_accelerator"] = accelerators.CUDA_Accelerator()
 
 
-def _missing(folder: Path) -> Iterator[_Moved]:
+def _missing(folder: Path) -> Iterator[_MovedName]:
     """The names that the DeepSpeed in ``folder`` imports from modules that lack them."""
-    for moved in MOVED:
+    for moved in MOVED_NAMES:
         importer = folder / moved.importer
         if not importer.is_file():
             continue

@@ -11,10 +11,10 @@ ALONE = (1, 1, 1)
 
 def pipeline_of(models: Iterable[Any]) -> tuple[int, int, int]:
     """Stages, micro-batches of a step, and parts of the model on each rank, by Megatron or DeepSpeed's engine."""
-    return _of_megatron() or next(filter(None, map(_of_deepspeed, models)), ALONE)
+    return _megatron_pipeline() or next(filter(None, map(_of_deepspeed, models)), ALONE)
 
 
-def _of_megatron() -> tuple[int, int, int] | None:
+def _megatron_pipeline() -> tuple[int, int, int] | None:
     state: Any = sys.modules.get("megatron.core.parallel_state")
     counts: Any = sys.modules.get("megatron.core.num_microbatches_calculator")
     try:

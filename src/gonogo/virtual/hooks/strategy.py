@@ -18,13 +18,20 @@ _WRAPPERS = {
     "DataParallel": "DataParallel",
 }
 _MEGATRON = "megatron.core.parallel_state"
-_OF_MEGATRON = (
+_MEGATRON_SIZES = (
     ("TP", "get_tensor_model_parallel_world_size"),
     ("PP", "get_pipeline_model_parallel_world_size"),
     ("CP", "get_context_parallel_world_size"),
     ("EP", "get_expert_model_parallel_world_size"),
 )
-_OF_A_MESH = (("tp", "TP"), ("tensor", "TP"), ("ep", "EP"), ("expert", "EP"), ("cp", "CP"), ("context", "CP"))
+_MESH_DIMENSION_NAMES = (
+    ("tp", "TP"),
+    ("tensor", "TP"),
+    ("ep", "EP"),
+    ("expert", "EP"),
+    ("cp", "CP"),
+    ("context", "CP"),
+)
 """What a dimension of a device mesh is, by a word of its name; another one holds samples."""
 
 
@@ -33,7 +40,7 @@ def strategy_of(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -
     if stage is not None:
         is_pipeline = any(type(module).__name__ == "PipelineModule" for module in (root, *wrappers))
         return "DeepSpeed" + ",".join([" pipeline"] * is_pipeline + [f" ZeRO-{stage}"] * bool(stage))
-    of_megatron = _megatron([root, *wrappers])
+    of_megatron = _megatron_strategy([root, *wrappers])
     if of_megatron:
         return of_megatron
     names = {base.__name__ for module in (*wrappers, *root.modules()) for base in type(module).__mro__}
@@ -45,20 +52,22 @@ def strategy_of(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -
     return said or ("TP (DTensor)" if any(_is_sharded(parameter) for parameter in root.parameters()) else "")
 
 
-def expert_parallel_of(root: nn.Module) -> int:
+def expert_parallel_ranks(root: nn.Module) -> int:
     """Ranks that share the experts: Megatron-Core's size, or a mesh's; 1 where each rank has them all."""
     return max(megatron_expert_parallel(), _mesh_sizes(root).get("EP", 1))
 
 
-def _megatron(wrapped: list[nn.Module]) -> str:
+def _megatron_strategy(wrapped_modules: list[nn.Module]) -> str:
     """Megatron-Core's groups, where a model is wrapped in its data parallelism."""
-    config = next((config for module in wrapped if (config := getattr(module, "ddp_config", None)) is not None), None)
+    config = next(
+        (config for module in wrapped_modules if (config := getattr(module, "ddp_config", None)) is not None), None
+    )
     state: Any = sys.modules.get(_MEGATRON)
     if config is None or state is None:
         return ""
     name = "FSDP" if getattr(config, "use_megatron_fsdp", False) else "DDP"
     sizes = [(name, _size(state, "get_data_parallel_world_size"))]
-    sizes += [(word, size) for word, function in _OF_MEGATRON if (size := _size(state, function)) > 1]
+    sizes += [(word, size) for word, function in _MEGATRON_SIZES if (size := _size(state, function)) > 1]
     parts = [" × ".join(f"{word} {size}" for word, size in sizes)]
     stages = _size(state, "get_virtual_pipeline_model_parallel_world_size")
     if stages > 1:
@@ -86,7 +95,7 @@ def _mesh_sizes(root: nn.Module) -> dict[str, int]:
         own: dict[str, int] = {}
         for name, size in zip(names, mesh.shape, strict=False):
             words = name.lower().replace("-", "_").split("_")
-            kind = next((kind for word, kind in _OF_A_MESH if word in words), "")
+            kind = next((kind for word, kind in _MESH_DIMENSION_NAMES if word in words), "")
             own[kind] = own.get(kind, 1) * size
         sizes |= {kind: max(size, sizes.get(kind, 1)) for kind, size in own.items()}
     model_parallel = {kind: size for kind, size in sizes.items() if kind and size > 1}

@@ -12,14 +12,16 @@ from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
 
-def install(life: Lifecycle, micro_batches: MicroBatches) -> Callable[[], None]:
+def install(lifecycle: Lifecycle, micro_batches: MicroBatches) -> Callable[[], None]:
     """Have every Trainer stop after the steps asked for, evaluating and saving once where it is set up to."""
     patches = Patches()
-    patches.on_undo(after_import("transformers.trainer", lambda module: _follow(patches, module, life, micro_batches)))
+    patches.on_undo(
+        after_import("transformers.trainer", lambda module: _follow(patches, module, lifecycle, micro_batches))
+    )
     return patches.undo
 
 
-def _follow(patches: Patches, module: Any, life: Lifecycle, micro_batches: MicroBatches) -> None:
+def _follow(patches: Patches, module: Any, lifecycle: Lifecycle, micro_batches: MicroBatches) -> None:
     from transformers import TrainerCallback
 
     class StopWhenRehearsed(TrainerCallback):  # type: ignore[misc]
@@ -33,16 +35,18 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, micro_batches: Micro
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.has_saved = False
             if _is_on(args, "eval_strategy", "evaluation_strategy"):
-                life.expect("evaluate")
+                lifecycle.expect("evaluate")
             if _is_on(args, "save_strategy"):
-                life.expect("save")
-                life.goes_on_with_data = life.goes_on_after_save
+                lifecycle.expect("save")
+                lifecycle.goes_on_with_data = lifecycle.goes_on_after_save
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-            reads_on = life.enough and life.reads_on
-            if life.enough and not reads_on and not self.one_more:
-                control.should_training_stop = not life.goes_on_with_data or life.step > life.target
-            if life.enough and not self.has_saved:  # the data may end with the loop, where nothing is told any more
+            reads_on = lifecycle.enough and lifecycle.reads_on
+            if lifecycle.enough and not reads_on and not self.one_more:
+                control.should_training_stop = not lifecycle.goes_on_with_data or lifecycle.step > lifecycle.target
+            if (
+                lifecycle.enough and not self.has_saved
+            ):  # the data may end with the loop, where nothing is told any more
                 control.should_log = self.has_saved = True
                 if _is_on(args, "eval_strategy", "evaluation_strategy"):
                     control.should_evaluate = True
@@ -57,16 +61,16 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, micro_batches: Micro
     def followed(trainer: Any, *args: Any, **kwargs: Any) -> Any:
         if not any(isinstance(c, StopWhenRehearsed) for c in trainer.callback_handler.callbacks):
             trainer.add_callback(StopWhenRehearsed)
-        life.seen.arguments = trainer.args
-        life.seen.processing = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
-        with life.during("init", "Trainer.train"), micro_batches.followed(trainer):
+        lifecycle.seen.arguments = trainer.args
+        lifecycle.seen.processing = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
+        with lifecycle.during("init", "Trainer.train"), micro_batches.followed(trainer):
             return train(trainer, *args, **kwargs)
 
     patches.set(module.Trainer, "train", followed)
     for name in ("evaluate", "predict"):
-        _in_phase(patches, module.Trainer, name, life, "evaluate")
+        _in_phase(patches, module.Trainer, name, lifecycle, "evaluate")
     for name in ("save_model", "_save_checkpoint"):
-        _in_phase(patches, module.Trainer, name, life, "save")
+        _in_phase(patches, module.Trainer, name, lifecycle, "save")
 
 
 def _is_on(args: Any, *names: str) -> bool:
@@ -74,12 +78,12 @@ def _is_on(args: Any, *names: str) -> bool:
     return str(getattr(value, "value", value)) != "no"
 
 
-def _in_phase(patches: Patches, owner: Any, name: str, life: Lifecycle, phase: Any) -> None:
+def _in_phase(patches: Patches, owner: Any, name: str, lifecycle: Lifecycle, phase: Any) -> None:
     original = getattr(owner, name)
 
     @functools.wraps(original)
     def followed(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with life.during(phase, f"{owner.__name__}.{name}"):
+        with lifecycle.during(phase, f"{owner.__name__}.{name}"):
             return original(self, *args, **kwargs)
 
     patches.set(owner, name, followed)

@@ -15,62 +15,62 @@ from typing import Any
 import torch
 from torch import nn
 
-from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, Assumption, LeftOut
+from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, Assumption, OmittedPart
 from gonogo.finding import Text, translated
 from gonogo.virtual import private
 from gonogo.virtual.hooks.batches.evaluation_growth import EvaluationGrowth
-from gonogo.virtual.hooks.batches.odd_batches import MAX_ODD, OddBatches
+from gonogo.virtual.hooks.batches.odd_batches import MAX_ODD_BATCHES, OddBatches
 from gonogo.virtual.hooks.batches.pass_costs import PassCosts
-from gonogo.virtual.hooks.data_workers import in_this_process, loading_of
-from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
-from gonogo.virtual.hooks.memory_ownership import own_model, own_states
+from gonogo.virtual.hooks.data_workers import in_this_process, measure_loading
+from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, attach_phase
+from gonogo.virtual.hooks.memory_ownership import assign_model_owners, assign_state_owners
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.operators import foreach
 from gonogo.virtual.patching.after_import import after_import
-from gonogo.virtual.patching.garbage import collect_as_usual
+from gonogo.virtual.patching.garbage import restore_gc_thresholds
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor, local_tensors
 from gonogo.virtual.values.data_mode import real_data
 
 
-def install(mode: VirtualMode, life: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
-    """Patch torch so that ``life`` follows the program; returns what puts everything back."""
+def install(mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
+    """Patch torch so that ``lifecycle`` follows the program; returns what puts everything back."""
     patches = Patches()
     patches.on_undo(modules.install())
     patches.on_undo(foreach.install())
-    modules.on_enter_root = functools.partial(_enter_root, life, modules)
-    modules.on_embedding = functools.partial(_embed, life)
-    _follow_backward(patches, life, modules)
-    _follow_optimizers(patches, life, modules)
+    modules.on_enter_root = functools.partial(_enter_root, lifecycle, modules)
+    modules.on_embedding = functools.partial(_record_embedding, lifecycle)
+    _follow_backward(patches, lifecycle, modules)
+    _follow_optimizers(patches, lifecycle, modules)
     _make_parameters_virtual(patches, mode)
-    _follow_data(patches, life, mode)
-    life.ahead.follow_schedules(patches)
+    _follow_data(patches, lifecycle, mode)
+    lifecycle.ahead.track_schedulers(patches)
     return patches.undo
 
 
-def _enter_root(life: Lifecycle, modules: ModuleTracker, root: nn.Module) -> None:
-    if life.in_backward:
-        life.seen.recompute(root)
+def _enter_root(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -> None:
+    if lifecycle.in_backward:
+        lifecycle.seen.recompute(root)
         return
-    if life.phase in ("evaluate", "save", *ROLLOUT_PHASES):
+    if lifecycle.phase in ("evaluate", "save", *ROLLOUT_PHASES):
         return
     trains = _is_in_training_mode(root)
-    if torch.is_grad_enabled() and (trains or (not life.mode_chosen and _is_trainable(root))):
-        life.model_in_eval_mode = False
-        if "forward" not in life.reached:
+    if torch.is_grad_enabled() and (trains or (not lifecycle.mode_chosen and _is_trainable(root))):
+        lifecycle.model_in_eval_mode = False
+        if "forward" not in lifecycle.reached:
             gc.collect()
             gc.freeze()  # what was imported and built stays: collections need not walk it again
-            life.left_on_cpu = modules.left_on_cpu(root)
-            life.trained_root = root
-            if not life.has_engine:
-                _count_parameters(root, life)
-            own_model(root, modules)
+            lifecycle.left_on_cpu = modules.left_on_cpu(root)
+            lifecycle.trained_root = root
+            if not lifecycle.has_engine:
+                _count_parameters(root, lifecycle)
+            assign_model_owners(root, modules)
         modules.watch_gradients(root)
-        life.enter("forward")
-    elif life.step and not trains:
-        life.enter("evaluate")
+        lifecycle.enter("forward")
+    elif lifecycle.step and not trains:
+        lifecycle.enter("evaluate")
 
 
 def _is_in_training_mode(root: nn.Module) -> bool:
@@ -87,13 +87,13 @@ def _is_trainable(root: nn.Module) -> bool:
     return any(parameter.requires_grad for parameter in root.parameters())
 
 
-def _embed(life: Lifecycle, module: Any, inputs: Any) -> None:
-    if life.phase == "forward" and not life.in_backward and torch.is_grad_enabled():
-        life.seen.embed(module, inputs)
+def _record_embedding(lifecycle: Lifecycle, module: Any, inputs: Any) -> None:
+    if lifecycle.phase == "forward" and not lifecycle.in_backward and torch.is_grad_enabled():
+        lifecycle.seen.embed(module, inputs)
 
 
-def _follow_backward(patches: Patches, life: Lifecycle, modules: ModuleTracker) -> None:
-    followed = functools.partial(_in_backward, life, modules)
+def _follow_backward(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
+    followed = functools.partial(_in_backward, lifecycle, modules)
     original = torch.autograd.backward
 
     @functools.wraps(original)
@@ -101,34 +101,34 @@ def _follow_backward(patches: Patches, life: Lifecycle, modules: ModuleTracker) 
         followed(original, *args, **kwargs)
 
     patches.set(torch.autograd, "backward", backward)
-    patches.set(torch.autograd.Variable, "_execution_engine", _Engine(torch.autograd.Variable, followed))
+    patches.set(torch.autograd.Variable, "_execution_engine", _AutogradEngine(torch.autograd.Variable, followed))
 
 
 def _in_backward(
-    life: Lifecycle, modules: ModuleTracker, original: Callable[..., Any], *args: Any, **kwargs: Any
+    lifecycle: Lifecycle, modules: ModuleTracker, original: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Any:
-    life.in_backward += 1
-    if life.in_backward == 1:
-        life.seen.backwards += 1
-        life.enter("backward")
+    lifecycle.in_backward += 1
+    if lifecycle.in_backward == 1:
+        lifecycle.seen.backwards += 1
+        lifecycle.enter("backward")
     try:
         return original(*args, **kwargs)
     except BaseException as error:
-        note_phase(error, life.phase)
+        attach_phase(error, lifecycle.phase)
         raise
     finally:
-        life.in_backward -= 1
-        if not life.in_backward:
-            _count_gradients(life, modules)
+        lifecycle.in_backward -= 1
+        if not lifecycle.in_backward:
+            _count_gradients(lifecycle, modules)
             modules.memory.module = None
 
 
-class _Engine:
+class _AutogradEngine:
     """Autograd's engine, of which a program may ask a backward past ``torch.autograd.backward``, as pipelines do."""
 
-    def __init__(self, variable: Any, followed: Callable[..., Any]) -> None:
+    def __init__(self, variable: Any, run_backward: Callable[..., Any]) -> None:
         self._engine = variable._execution_engine
-        self._followed = followed
+        self._followed = run_backward
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
         """Gradients that are kept make it a backward; those that are handed back (``torch.autograd.grad``) don't."""
@@ -140,44 +140,46 @@ class _Engine:
         return getattr(self._engine, name)
 
 
-def _count_parameters(root: nn.Module, life: Lifecycle) -> None:
+def _count_parameters(root: nn.Module, lifecycle: Lifecycle) -> None:
     """What FSDP made of the parameters while it set up are the parameters now."""
     for parameter in root.parameters():
         for tensor in local_tensors(parameter):
-            life.memory.recategorise(tensor.cell, "parameters")
+            lifecycle.memory.recategorise(tensor.cell, "parameters")
 
 
-def _count_gradients(life: Lifecycle, modules: ModuleTracker) -> None:
+def _count_gradients(lifecycle: Lifecycle, modules: ModuleTracker) -> None:
     for root in modules.roots()[:1]:
         for parameter in root.parameters():
             gradient = parameter.grad if parameter.is_leaf else None
             if isinstance(gradient, VirtualTensor) and owns_storage(gradient):
-                life.memory.recategorise(gradient.cell, "gradients")
-        own_model(root, modules)
+                lifecycle.memory.recategorise(gradient.cell, "gradients")
+        assign_model_owners(root, modules)
 
 
-def _follow_optimizers(patches: Patches, life: Lifecycle, modules: ModuleTracker) -> None:
+def _follow_optimizers(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not life.has_engine:
-            life.enter("step")
-        own_states(optimizer, life.memory)
+        if not lifecycle.has_engine:
+            lifecycle.enter("step")
+        assign_state_owners(optimizer, lifecycle.memory)
         has_closure = bool(args[1:] or kwargs.get("closure"))  # args[0] is the optimizer
-        life.seen.before_step(optimizer, has_gradients=has_closure or modules.got_gradients(_held_by(optimizer)))
+        lifecycle.seen.before_step(
+            optimizer, has_gradients=has_closure or modules.has_any_gradient(_optimizer_parameters(optimizer))
+        )
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        count_states(optimizer, life)
-        own_states(optimizer, life.memory)
-        life.seen.after_step(optimizer)
-        if not life.has_engine:
-            life.step_done(optimizer)
+        categorise_optimizer_states(optimizer, lifecycle)
+        assign_state_owners(optimizer, lifecycle.memory)
+        lifecycle.seen.after_step(optimizer)
+        if not lifecycle.has_engine:
+            lifecycle.step_done(optimizer)
 
     made = torch.optim.Optimizer.__init__
 
     @functools.wraps(made)
     def followed(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-        life.has_optimizer = True
+        lifecycle.has_optimizer = True
         made(optimizer, *args, **kwargs)
 
     patches.set(torch.optim.Optimizer, "__init__", followed)
@@ -185,17 +187,17 @@ def _follow_optimizers(patches: Patches, life: Lifecycle, modules: ModuleTracker
     patches.on_undo(register_optimizer_step_post_hook(after).remove)
 
 
-def _held_by(optimizer: Any) -> Iterator[torch.Tensor]:
+def _optimizer_parameters(optimizer: Any) -> Iterator[torch.Tensor]:
     return (parameter for group in optimizer.param_groups for parameter in group["params"])
 
 
-def count_states(optimizer: Any, life: Lifecycle) -> None:
+def categorise_optimizer_states(optimizer: Any, lifecycle: Lifecycle) -> None:
     """Count an optimizer's state tensors as such."""
     for state in getattr(optimizer, "state", {}).values():
         if isinstance(state, Mapping):
             for value in state.values():
                 if isinstance(value, VirtualTensor):
-                    life.memory.recategorise(value.cell, "optimizer")
+                    lifecycle.memory.recategorise(value.cell, "optimizer")
 
 
 def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
@@ -203,7 +205,7 @@ def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
     original = nn.Parameter.__new__
 
     def new(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
-        collect_as_usual()
+        restore_gc_thresholds()
         if type(data) is torch.Tensor and data.device.type == "cpu" and not InternalWork.now:
             data = mode.virtualise(data)
         if cls is not nn.Parameter and isinstance(data, VirtualTensor):
@@ -215,12 +217,12 @@ def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
         return parameter
 
     patches.set(nn.Parameter, "__new__", staticmethod(new))
-    is_one = private.marks_parameters_alone()
+    is_one = private.parameter_instance_check()
     if is_one is not None:
         patches.set(type(nn.Parameter), "__instancecheck__", is_one)
 
 
-def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
+def _follow_data(patches: Patches, lifecycle: Lifecycle, mode: VirtualMode) -> None:
     from torch.utils.data import DataLoader
     from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
@@ -228,45 +230,45 @@ def _follow_data(patches: Patches, life: Lifecycle, mode: VirtualMode) -> None:
 
     @functools.wraps(train)
     def followed_train(module: Any, mode: bool = True) -> Any:
-        if not _is_by_the_way(module):
-            life.model_in_eval_mode, life.mode_chosen = not mode, True
+        if not _is_incidental_train_call(module):
+            lifecycle.model_in_eval_mode, lifecycle.mode_chosen = not mode, True
         return train(module, mode)
 
-    _follow_loader(patches, DataLoader, _SingleProcessDataLoaderIter, life, mode)
+    _follow_loader(patches, DataLoader, _SingleProcessDataLoaderIter, lifecycle, mode)
     patches.set(nn.Module, "train", followed_train)
 
     def stateful(module: Any) -> None:  # has its own way to iterate, in the place of DataLoader's
         owner = module.StatefulDataLoader
-        _follow_loader(patches, owner, owner._get_iterator, life, mode)
+        _follow_loader(patches, owner, owner._get_iterator, lifecycle, mode)
 
     patches.on_undo(after_import("torchdata.stateful_dataloader.stateful_dataloader", stateful))
 
 
 def _follow_loader(
-    patches: Patches, owner: Any, iterator: Callable[[Any], Any], life: Lifecycle, mode: VirtualMode
+    patches: Patches, owner: Any, make_iterator: Callable[[Any], Any], lifecycle: Lifecycle, mode: VirtualMode
 ) -> None:
     original = owner.__iter__
 
     def iterate(loader: Any) -> Any:
-        if life.on_loader is not None and not life.model_in_eval_mode and torch.is_grad_enabled():
-            life.empty_pass = life.empty_pass or is_of_no_batch(loader)
-            life.on_loader(loader)
-        return Batches(loader, original, life, mode)
+        if lifecycle.on_loader is not None and not lifecycle.model_in_eval_mode and torch.is_grad_enabled():
+            lifecycle.empty_pass = lifecycle.empty_pass or has_no_batches(loader)
+            lifecycle.on_loader(loader)
+        return BatchIterator(loader, original, lifecycle, mode)
 
     told = owner.__len__
 
     def length(loader: Any) -> int:
         """A Trainer that learns of no batch here begins no pass over the data: it raises that there is no length."""
         count: int = told(loader)
-        life.empty_pass = life.empty_pass or count == 0
+        lifecycle.empty_pass = lifecycle.empty_pass or count == 0
         return count
 
     patches.set(owner, "__iter__", iterate)
     patches.set(owner, "__len__", length)
-    patches.set(owner, "_get_iterator", lambda loader: in_this_process(loader, iterator, mode))
+    patches.set(owner, "_get_iterator", lambda loader: in_this_process(loader, make_iterator, mode))
 
 
-def is_of_no_batch(loader: Any) -> bool:
+def has_no_batches(loader: Any) -> bool:
     """Whether a data loader says itself that it has no batch; one that has no length, or fails to tell it, doesn't."""
     try:
         return len(loader) == 0
@@ -274,7 +276,7 @@ def is_of_no_batch(loader: Any) -> bool:
         return False
 
 
-def _is_by_the_way(module: nn.Module) -> bool:
+def _is_incidental_train_call(module: nn.Module) -> bool:
     """Whether ``train`` is called for a module's child, or by a ``from_pretrained``, which ends with ``eval()``."""
     caller: FrameType | None = sys._getframe(2)
     while caller is not None and caller.f_code.co_name in ("train", "eval") and caller.f_locals.get("self") is module:
@@ -282,39 +284,41 @@ def _is_by_the_way(module: nn.Module) -> bool:
     return caller is not None and caller.f_code.co_name in ("train", "from_pretrained")
 
 
-_WORTH_GOING_ON = 64
+_MAX_BATCHES_TO_FINISH = 64
 """Where a rank has no more batches left than that, and another has more, the data goes on to its end."""
 _LOOKED_AHEAD, _FEW = 64, 8
 """So many batches are read ahead of a data set without a length, where ranks need equally many; of large ones few."""
 _LARGE = 4 << 20
 _READ_SECONDS, _READ_CLOCK = 6.0, 20.0
 """Data is read to its end without being given where that takes no longer, of the processor and by the clock."""
-_MOST_ODD = 2 * MAX_ODD
+_MAX_ODD_REHEARSED = 2 * MAX_ODD_BATCHES
 """Of all ranks together."""
 _FARTHEST, _MOST_READ = 8192, 100_000
-_MOST_KEPT = 128 << 20
+_MAX_BUFFERED_BYTES = 128 << 20
 """Bytes of batches that are read ahead."""
-_OF_TRAINING = translated("{place}: training batches beyond the first {given} of {total}")
+_SKIPPED_TRAINING_BATCHES = translated("{place}: training batches beyond the first {given} of {total}")
 _GOES_ON = translated("training continues to the end of its data, all {total} batches")
-_TAKEN_ALIKE = translated("they are assumed to be like the first ones: their rows were not read")
+_ASSUMED_SIMILAR = translated("they are assumed to be like the first ones: their rows were not read")
 _UNEVEN = translated("the data set has no length: equal batch counts were checked for these ranks only")
-_OF_EVALUATION = translated("{place}: evaluation batches beyond the first {given} of {total}")
-_OF_PASS = translated("{place}: batches beyond the first {given} of {total}")
-_UNCOUNTED = translated("the data doesn't say how many there are: memory that grows from batch to batch is not counted")
+_SKIPPED_EVALUATION_BATCHES = translated("{place}: evaluation batches beyond the first {given} of {total}")
+_SKIPPED_BATCHES = translated("{place}: batches beyond the first {given} of {total}")
+_UNKNOWN_BATCH_COUNT = translated(
+    "the data doesn't say how many there are: memory that grows from batch to batch is not counted"
+)
 _ALIKE = translated(
     "they are assumed to be like the first ones; the growth of GPU memory from batch to batch is counted for all "
     "of them, that of host memory is not"
 )
 
 
-class Batches:
+class BatchIterator:
     """A data loader's iterator that runs the program's data pipeline on real tensors, and ends early.
 
     Training data ends once enough steps were made; an evaluation sees a few batches.
     """
 
-    def __init__(self, loader: Any, original: Callable[[Any], Any], life: Lifecycle, mode: VirtualMode) -> None:
-        self._life = life
+    def __init__(self, loader: Any, original: Callable[[Any], Any], lifecycle: Lifecycle, mode: VirtualMode) -> None:
+        self._life = lifecycle
         self._mode = mode
         self._loader = loader
         self._given = 0
@@ -328,14 +332,14 @@ class Batches:
         """Whether the ranks have been asked whether all of it is read."""
         self._bytes = 0
         """Of the last batch."""
-        self._growth = EvaluationGrowth(life)
-        self._costs = PassCosts(life)
+        self._growth = EvaluationGrowth(lifecycle)
+        self._costs = PassCosts(lifecycle)
         self._odd = OddBatches()
         self._reads, self._seconds = 0, [0.0, 0.0]
         """Of batches after the first."""
         self._whole: bool | None = None
         """Whether all of a pass that trains nothing is read, once that was asked."""
-        self._step_before = life.step
+        self._step_before = lifecycle.step
         with real_data():
             self._iterator = original(loader)
 
@@ -351,24 +355,24 @@ class Batches:
         if life.in_evaluation or (evaluating and life.step):
             if (
                 self._given >= EVALUATION_BATCHES
-                and not self._has_to_go_on()
+                and not self._must_continue()
                 and not self._growth.goes_on(self._given)
-                and not self._reads_whole()
+                and not self._should_read_whole_pass()
             ):
-                self._growth.extend(self._evaluation_left())
-                self._cut_short(_OF_EVALUATION)
+                self._growth.extend(self._evaluation_batches_left())
+                self._record_skipped(_SKIPPED_EVALUATION_BATCHES)
                 raise self._end()
             self._growth.note()
         elif (
             life.enough
             and not life.goes_on_with_data
-            and not life.leads_on
-            and not self._has_to_go_on()
-            and not self._reads_on()
+            and not life.needs_loop_batch
+            and not self._must_continue()
+            and not self._should_read_further()
         ):
             anew = isinstance(sys.exc_info()[1], StopIteration)
-            if not (self._reads_other_data() if self._given else life.goes_round(anew=anew)):
-                self._note_rest()
+            if not (self._reads_other_data() if self._given else life.should_repeat_data(anew=anew)):
+                self._record_unread()
                 life.read_beyond = None
                 raise self._end()
         before, life.activity = life.activity, "reading data"
@@ -381,7 +385,7 @@ class Batches:
             life.activity = before
         self._given += 1
         self._costs.note()
-        life.loading = loading_of(self._loader, batch, life.loading)
+        life.loading = measure_loading(self._loader, batch, life.loading)
         self._bytes = bytes_of(batch)
         given = virtual_batch(batch, self._mode)
         if not evaluating:
@@ -390,7 +394,7 @@ class Batches:
                     self._odd.saw(batch)
             if not life.enough:
                 life.trained_on.add(id(self._loader.dataset))
-            life.reading = self._reads_all
+            life.reading = self._should_read_all
             life.seen.batch(given)
             life.ahead.read()
         if life.on_batch is not None:
@@ -412,7 +416,7 @@ class Batches:
             self._life.end_data(self._given)
         return self._life.ended()
 
-    def _evaluation_left(self) -> int | None:
+    def _evaluation_batches_left(self) -> int | None:
         """How many batches of an evaluation are left; None where the data doesn't tell."""
         if getattr(self._iterator, "_dataset_kind", None) != 0:
             return None
@@ -428,109 +432,113 @@ class Batches:
         life = self._life
         if not life.to_the_end or life.step != self._step_before or id(self._loader.dataset) in life.trained_on:
             return False
-        if self._given < EVALUATION_BATCHES or self._reads_whole():
+        if self._given < EVALUATION_BATCHES or self._should_read_whole_pass():
             return True
-        self._cut_short(_OF_PASS)
+        self._record_skipped(_SKIPPED_BATCHES)
         return False
 
-    def _reads_whole(self) -> bool:
+    def _should_read_whole_pass(self) -> bool:
         """Whether all that is left of a pass that trains nothing is read, since it costs little on each rank.
 
         Its last batch may be smaller than those before, and what stands behind its loop gets all of them.
         """
         life = self._life
         if self._whole is None and life.to_the_end:
-            left = self._evaluation_left()
+            left = self._evaluation_batches_left()
             can = int(bool(left) and self._costs.affordable(self._given, left or 0))
             everywhere = life.ask_left(can) if life.ask_left is not None else None
             self._whole = bool(can) and (not everywhere or min(everywhere) > 0)
         return bool(self._whole)
 
-    def _cut_short(self, kind: Text) -> None:
+    def _record_skipped(self, kind: Text) -> None:
         """Note what of a pass that trains nothing is left out, once for each place."""
-        left = self._evaluation_left()
+        left = self._evaluation_batches_left()
         if left is not None and not left:
             return
         place = self._life.ledger.place()
         total = "?" if left is None else f"{self._given + left:,}"
         what = kind.format(place=place, given=self._given, total=total)
-        why = _UNCOUNTED if left is None else _ALIKE
-        self._life.cut.setdefault(place, LeftOut(what.en, what.zh, why.en, why.zh))
+        why = _UNKNOWN_BATCH_COUNT if left is None else _ALIKE
+        self._life.cut.setdefault(place, OmittedPart(what.en, what.zh, why.en, why.zh))
 
-    def _has_to_go_on(self) -> bool:
+    def _must_continue(self) -> bool:
         """Whether the data can't be ended here: the ranks that are rehearsed together have different amounts left."""
         life = self._life
         if self._goes_on is None:
             self._goes_on = False
             if life.ask_left is not None and self._given:
-                limits = life.ask_left(self._how_far())
+                limits = life.ask_left(self._lookahead_batches())
                 far = min(limits) if limits else _FEW
                 left = self._batches_left(far)
                 everywhere = life.ask_left(left)
                 if everywhere is not None and len(everywhere) > 1 and min(everywhere) >= far:
-                    self._say_how_far(far)
+                    self._record_lookahead(far)
                 if everywhere is not None and len(set(everywhere)) > 1:
-                    self._goes_on = min(everywhere) <= _WORTH_GOING_ON
+                    self._goes_on = min(everywhere) <= _MAX_BATCHES_TO_FINISH
                     if self._goes_on:
                         life.more_steps += min(everywhere)
                     else:
                         life.batches_left = left
         return self._goes_on
 
-    def _reads_on(self) -> bool:
+    def _should_read_further(self) -> bool:
         """Whether a batch further on shows what the first ones don't; ranks read on together, or none does."""
         life = self._life
         if self._until is None and self._given:
             left = self._batches_left(1) if getattr(self._iterator, "_dataset_kind", None) == 0 else 0
-            more = life.ahead.worth_reading(self._loader, left)
+            more = life.ahead.extra_batches_to_read(self._loader, left)
             everywhere = life.ask_left(more) if life.ask_left is not None else [more]
             more = more if everywhere is not None and set(everywhere) == {more} else 0
             self._until = self._given + more
             life.more_steps += more
         return self._until is not None and self._given < self._until
 
-    def _reads_all(self) -> bool:
+    def _should_read_all(self) -> bool:
         """Whether all that is left of the data is read, since it costs little on each rank, and some of it still is."""
         life = self._life
         if life.to_the_end and not self._asked_for_all:
             self._asked_for_all = True
             left = self._batches_left(1) if getattr(self._iterator, "_dataset_kind", None) == 0 else 0
-            can = 0 if life.ahead.is_made else life.batches_affordable()
+            can = 0 if life.ahead.is_made else life.affordable_batches()
             limits = life.ask_left(can) if life.ask_left is not None else [can]
             more = left if limits and left <= min(limits) else 0
             everywhere = life.ask_left(more) if life.ask_left is not None else [more]
             if not (more and everywhere and set(everywhere) == {more}):
-                more = self._reads_odd_ones(left)
+                more = self._collect_odd_batches(left)
             if more:
                 self._until = self._given + more
                 life.more_steps += more
         return self._until is not None and self._given < self._until
 
-    def _how_far(self) -> int:
+    def _lookahead_batches(self) -> int:
         """How many batches are read ahead, of data that doesn't tell how many there are: more where that is cheap."""
         if self._bytes > _LARGE:
             return _FEW
         if not self._reads or not self._bytes or not self._life.to_the_end:
             return _LOOKED_AHEAD
-        affordable = min(self._reads_affordable(), _MOST_KEPT // self._bytes)
+        affordable = min(self._affordable_reads(), _MAX_BUFFERED_BYTES // self._bytes)
         return max(_LOOKED_AHEAD, min(affordable, _FARTHEST))
 
-    def _reads_affordable(self) -> int:
+    def _affordable_reads(self) -> int:
         """How many batches more may be read, by what those after the first have taken; 0 while that isn't known."""
         if not self._reads:
             return 0
         processor, clock = (max(seconds / self._reads, 1e-5) for seconds in self._seconds)
         return min(int(_READ_SECONDS / processor), int(_READ_CLOCK / clock))
 
-    def _reads_odd_ones(self, left: int) -> int:
+    def _collect_odd_batches(self, left: int) -> int:
         """Read all that is left, where that is cheap, and give the batches of it that are unlike those before.
 
         Returns how many are given: on each rank as many. Of data that can't be read so it is said that it was not.
         """
         life = self._life
-        can = left <= min(self._reads_affordable(), _MOST_READ) and left * self._bytes <= _MOST_KEPT
-        can = can and not life.ahead.is_made and not life.ahead.worth_reading(self._loader, left)
-        can = can and id(self._loader.dataset) not in life.read_through and life.batches_affordable() >= _MOST_ODD
+        can = left <= min(self._affordable_reads(), _MOST_READ) and left * self._bytes <= _MAX_BUFFERED_BYTES
+        can = can and not life.ahead.is_made and not life.ahead.extra_batches_to_read(self._loader, left)
+        can = (
+            can
+            and id(self._loader.dataset) not in life.read_through
+            and life.affordable_batches() >= _MAX_ODD_REHEARSED
+        )
         everywhere = life.ask_left(left * can) if life.ask_left is not None else [left * can]
         if not can or not left or set(everywhere or ()) != {left}:  # of unequal amounts, the ends are met as they are
             return 0
@@ -541,42 +549,42 @@ class Batches:
             mine = self._odd.among(rest)
         # Ranks read the same places: what batches have alike there, their lengths mostly, collectives may rely on.
         places = set(mine)
-        for at in range(MAX_ODD if life.ask_left is not None else 0):
+        for at in range(MAX_ODD_BATCHES if life.ask_left is not None else 0):
             everywhere = life.ask_left(mine[at] if at < len(mine) else -1) if life.ask_left is not None else None
             places |= set(everywhere or ()) - {-1}
         life.read_through.add(id(self._loader.dataset))
-        self._ahead = [rest[place] for place in sorted(places)[:_MOST_ODD] if place < len(rest)]
+        self._ahead = [rest[place] for place in sorted(places)[:_MAX_ODD_REHEARSED] if place < len(rest)]
         count = len(self._ahead)
         if not count:
             life.read_beyond = None
         return count
 
-    def _note_rest(self) -> None:
+    def _record_unread(self) -> None:
         """Note what of the training data was neither given nor read, once for each place."""
-        left = self._evaluation_left()
+        left = self._evaluation_batches_left()
         life = self._life
         if not left or life.ahead.is_made or not life.to_the_end or id(self._loader.dataset) in life.read_through:
             return
         place = self._life.ledger.place()
-        what = _OF_TRAINING.format(place=place, given=self._given, total=f"{self._given + left:,}")
-        self._life.cut.setdefault(place, LeftOut(what.en, what.zh, _TAKEN_ALIKE.en, _TAKEN_ALIKE.zh))
+        what = _SKIPPED_TRAINING_BATCHES.format(place=place, given=self._given, total=f"{self._given + left:,}")
+        self._life.cut.setdefault(place, OmittedPart(what.en, what.zh, _ASSUMED_SIMILAR.en, _ASSUMED_SIMILAR.zh))
 
-    def _say_how_far(self, count: int) -> None:
+    def _record_lookahead(self, count: int) -> None:
         """Note how far was looked ahead, of data without a length."""
         if self._iterator._dataset_kind == 0:
             return
         place = self._life.ledger.place()
         what = translated("{place}: training batches beyond the next {count}").format(place=place, count=count)
-        self._life.cut.setdefault(place, LeftOut(what.en, what.zh, _UNEVEN.en, _UNEVEN.zh))
+        self._life.cut.setdefault(place, OmittedPart(what.en, what.zh, _UNEVEN.en, _UNEVEN.zh))
 
-    def _batches_left(self, enough: int) -> int:
-        """How many batches there are still; of a data set without a length as many are read as are ``enough``."""
+    def _batches_left(self, max_batches: int) -> int:
+        """How many batches there are still; of a data set without a length as many are read as are ``max_batches``."""
         with real_data():
             if not isinstance(getattr(self._iterator, "_dataset_kind", None), int):
                 return 0
             if self._iterator._dataset_kind == 0:  # of a data set with a length
                 return len(self._iterator) - self._given
-            self._ahead += itertools.islice(self._iterator, max(0, enough - len(self._ahead)))
+            self._ahead += itertools.islice(self._iterator, max(0, max_batches - len(self._ahead)))
         return len(self._ahead)
 
     def __getattr__(self, name: str) -> Any:

@@ -12,16 +12,16 @@ import torch
 from msgspec import UNSET
 from torch import nn
 
-from gonogo.evidence.rehearsal.modules import in_lists
+from gonogo.evidence.rehearsal.modules import generalize_indices
 from gonogo.finding.as_run import AsRun, ConfiguredSettings, Recomputed, Unquantized
 from gonogo.virtual.hooks.experts import experts_of
-from gonogo.virtual.hooks.strategy import expert_parallel_of, strategy_of
+from gonogo.virtual.hooks.strategy import expert_parallel_ranks, strategy_of
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import local_tensors
 
-_PRODUCTS = {"mm": (0, 1), "addmm": (1, 2), "bmm": (0, 1), "baddbmm": (1, 2)}
+_MATMUL_OPERANDS = {"mm": (0, 1), "addmm": (1, 2), "bmm": (0, 1), "baddbmm": (1, 2)}
 """Matrix products, and which of their tensors are the factors."""
-_UNQUANTIZED_SHOWN = 5
+_MAX_UNQUANTIZED_SHOWN = 5
 
 
 class TrainingFacts:
@@ -74,12 +74,12 @@ class TrainingFacts:
 
     def recompute(self, module: nn.Module) -> None:
         """A module's forward runs in backward."""
-        self.recomputed[id(module)] = _class_of(module)
+        self.recomputed[id(module)] = _class_name(module)
 
     def stepped(self, root: nn.Module | None) -> None:
         """An optimizer step of the model is complete."""
         if root is not None and not self.weights_on:
-            self.weights_on = _weights(root)[1]
+            self.weights_on = _weight_statistics(root)[1]
         if self.backwards:
             self.accumulation.add(self.backwards)
         self.backwards = 0
@@ -106,39 +106,39 @@ class TrainingFacts:
 
 
 def as_run(
-    seen: TrainingFacts, root: nn.Module | None, mode: VirtualMode, argv: Iterable[str], *, nvme: bool
+    training_facts: TrainingFacts, root: nn.Module | None, mode: VirtualMode, argv: Iterable[str], *, nvme: bool
 ) -> AsRun | None:
     """All that was seen, and the model as it is now; None where nothing was trained."""
     if root is None:
         return None
     wrappers, model = _unwrap_model(root)
-    adapter = _class_of(model) if _is_of_peft(model) else ""
-    inner = _base_of(model) if adapter else model
-    weights, where, total, trainable, quantized = _weights(root)
-    on_nvme = _offloaded_to_nvme(seen.engine_config) if nvme else ()
+    adapter = _class_name(model) if _is_peft_model(model) else ""
+    inner = _base_model(model) if adapter else model
+    weights, where, total, trainable, quantized = _weight_statistics(root)
+    on_nvme = _offloaded_to_nvme(training_facts.engine_config) if nvme else ()
     return AsRun(
-        model=_class_of(inner),
+        model=_class_name(inner),
         adapter=adapter,
         parameters=total,
         trainable=trainable,
         quantized=quantized,
-        weights=_most_first(weights),
-        weights_on=("nvme",) if "offload_param" in on_nvme else _most_first(seen.weights_on or where),
-        samples=_range(seen.samples),
-        tokens=_range(seen.tokens),
-        accumulation=_range(seen.accumulation),
-        products=_largest_product(mode),
-        attention=tuple(_attention(mode)),
-        recomputed=_recomputed_modules(seen, root),
-        strategy=strategy_of(seen.stage, root, wrappers),
-        stage=seen.stage,
-        optimizer=seen.optimizer,
-        masters=next(iter(_most_first(seen.masters)), ""),
-        idle=seen.without_gradient > 0 and not seen.with_gradient and seen.stage is None,
-        states_on=("nvme",) if "offload_optimizer" in on_nvme else _most_first(seen.states),
+        weights=_names_by_count(weights),
+        weights_on=("nvme",) if "offload_param" in on_nvme else _names_by_count(training_facts.weights_on or where),
+        samples=_range(training_facts.samples),
+        tokens=_range(training_facts.tokens),
+        accumulation=_range(training_facts.accumulation),
+        products=_largest_matmul(mode),
+        attention=tuple(_attention_kinds(mode)),
+        recomputed=_recomputed_modules(training_facts, root),
+        strategy=strategy_of(training_facts.stage, root, wrappers),
+        stage=training_facts.stage,
+        optimizer=training_facts.optimizer,
+        masters=next(iter(_names_by_count(training_facts.masters)), ""),
+        idle=training_facts.without_gradient > 0 and not training_facts.with_gradient and training_facts.stage is None,
+        states_on=("nvme",) if "offload_optimizer" in on_nvme else _names_by_count(training_facts.states),
         unquantized=_unquantized_modules(root, inner) if quantized else (),
-        asked=_configured_settings(seen, root, inner, list(argv)),
-        experts=experts_of(inner, expert_parallel_of(root)) or UNSET,
+        asked=_configured_settings(training_facts, root, inner, list(argv)),
+        experts=experts_of(inner, expert_parallel_ranks(root)) or UNSET,
     )
 
 
@@ -146,7 +146,7 @@ def _range(numbers: set[int]) -> tuple[int, int] | None:
     return (min(numbers), max(numbers)) if numbers else None
 
 
-def _most_first(counts: Counter[str]) -> tuple[str, ...]:
+def _names_by_count(counts: Counter[str]) -> tuple[str, ...]:
     return tuple(name for name, count in counts.most_common() if count)
 
 
@@ -159,7 +159,7 @@ def _optimizer_tensors(optimizer: Any) -> Iterator[torch.Tensor]:
         yield from group["params"]
 
 
-def _class_of(module: nn.Module) -> str:
+def _class_name(module: nn.Module) -> str:
     """The name of a module's class; FSDP2 puts a class of its own before the module's."""
     kind = type(module)
     if kind.__bases__[0].__name__ == "FSDPModule" and len(kind.__bases__) > 1:
@@ -202,7 +202,7 @@ def _is_quantized(parameter: Any) -> bool:
     return not parameter.is_floating_point() and not parameter.is_complex()
 
 
-def _weights(root: nn.Module) -> tuple[Counter[str], Counter[str], int, int, int]:
+def _weight_statistics(root: nn.Module) -> tuple[Counter[str], Counter[str], int, int, int]:
     """Parameters by dtype; bytes that a rank keeps by kind of device; how many in all, trainable, quantized."""
     dtypes: Counter[str] = Counter()
     where: Counter[str] = Counter()
@@ -226,10 +226,10 @@ def _offloaded_to_nvme(engine_config: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _largest_product(mode: VirtualMode) -> str:
+def _largest_matmul(mode: VirtualMode) -> str:
     largest, dtype = 0, ""
     for operator, specs in mode.remembered():
-        factors = _PRODUCTS.get(operator.name)
+        factors = _MATMUL_OPERANDS.get(operator.name)
         if factors is None or len(specs) <= factors[1]:
             continue
         left, right = specs[factors[0]], specs[factors[1]]
@@ -239,7 +239,7 @@ def _largest_product(mode: VirtualMode) -> str:
     return dtype
 
 
-def _attention(mode: VirtualMode) -> Iterator[str]:
+def _attention_kinds(mode: VirtualMode) -> Iterator[str]:
     """The kinds of attention, by the operators that each ends in."""
     names = {operator.name for operator in mode.known_operators()}
     if any(assumption.what.startswith("flash-attn") for assumption in mode.ledger.entries()):
@@ -256,15 +256,15 @@ def _attention(mode: VirtualMode) -> Iterator[str]:
         yield "eager"
 
 
-def _recomputed_modules(seen: TrainingFacts, root: nn.Module) -> tuple[Recomputed, ...]:
+def _recomputed_modules(training_facts: TrainingFacts, root: nn.Module) -> tuple[Recomputed, ...]:
     """By class; where several children of a module ran again, its forward did, which is not called as a module."""
-    left = dict(seen.recomputed)
+    left = dict(training_facts.recomputed)
     counts: Counter[str] = Counter()
-    there = Counter(_class_of(module) for module in root.modules())
+    there = Counter(_class_name(module) for module in root.modules())
     for module in root.modules():
         children = [id(child) for child in module.children() if id(child) in left]
         if len(children) > 1 and module is not root and not isinstance(module, nn.ModuleList):
-            counts[_class_of(module)] += 1
+            counts[_class_name(module)] += 1
             for child in children:
                 del left[child]
     counts.update(left.values())
@@ -280,8 +280,8 @@ def _unquantized_modules(root: nn.Module, model: Any) -> tuple[Unquantized, ...]
         left = parameter.dim() > 1 and parameter.is_floating_point() and not parameter.requires_grad
         meant = id(parameter) in skipped or any(part in name for part in spared)
         if left and not meant and not _is_quantized(parameter):
-            sizes[(in_lists(name.removeprefix("module.")), _dtype(parameter))] += _whole(parameter)
-    return tuple(Unquantized(*key, count) for key, count in sizes.most_common(_UNQUANTIZED_SHOWN))
+            sizes[(generalize_indices(name.removeprefix("module.")), _dtype(parameter))] += _whole(parameter)
+    return tuple(Unquantized(*key, count) for key, count in sizes.most_common(_MAX_UNQUANTIZED_SHOWN))
 
 
 def _skipped_by_quantization(config: Any) -> list[str]:
@@ -292,12 +292,14 @@ def _skipped_by_quantization(config: Any) -> list[str]:
     return [name for name in named if isinstance(name, str)]
 
 
-_SEQUENCE_PARALLEL = ("sequence_parallel_size", "sp_size", "ulysses_size", "ulysses_sequence_parallel_size")
+_SEQUENCE_PARALLEL_OPTIONS = ("sequence_parallel_size", "sp_size", "ulysses_size", "ulysses_sequence_parallel_size")
 
 
-def _configured_settings(seen: TrainingFacts, root: nn.Module, model: Any, argv: list[str]) -> ConfiguredSettings:
-    arguments, config = seen.arguments, getattr(model, "config", None)
-    engine_config = seen.engine_config
+def _configured_settings(
+    training_facts: TrainingFacts, root: nn.Module, model: Any, argv: list[str]
+) -> ConfiguredSettings:
+    arguments, config = training_facts.arguments, getattr(model, "config", None)
+    engine_config = training_facts.engine_config
     quantization = getattr(config, "quantization_config", None)
     method = quantization.get("quant_method") if isinstance(quantization, dict) else _method(quantization)
     marked = any(getattr(module, "gradient_checkpointing", False) is True for module in root.modules())
@@ -310,7 +312,7 @@ def _configured_settings(seen: TrainingFacts, root: nn.Module, model: Any, argv:
         checkpointing=marked or getattr(arguments, "gradient_checkpointing", False) is True,
         attention=str(getattr(config, "_attn_implementation", None) or ""),
         quantization=str(getattr(method, "value", method) or ""),
-        sequence_parallel=_sequence_parallel(arguments, engine_config, argv),
+        sequence_parallel=_sequence_parallel_size(arguments, engine_config, argv),
         micro_batch=_number(getattr(arguments, "per_device_train_batch_size", None)
                             or engine_config.get("train_micro_batch_size_per_gpu")),
         accumulation=_number(getattr(arguments, "gradient_accumulation_steps", None)
@@ -336,21 +338,21 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _sequence_parallel(arguments: Any, engine_config: Mapping[str, Any], argv: list[str]) -> int:
-    given = [_number(getattr(arguments, name, None)) for name in _SEQUENCE_PARALLEL]
+def _sequence_parallel_size(arguments: Any, engine_config: Mapping[str, Any], argv: list[str]) -> int:
+    given = [_number(getattr(arguments, name, None)) for name in _SEQUENCE_PARALLEL_OPTIONS]
     given.append(_number(engine_config.get("sequence_parallel_size")))
     given.append(_number(getattr(getattr(arguments, "parallelism_config", None), "sp_size", None)))
     for word, following in pairwise([*argv, ""]):
         name, _, value = word.partition("=")
-        if name.startswith("--") and name[2:].replace("-", "_") in _SEQUENCE_PARALLEL:
+        if name.startswith("--") and name[2:].replace("-", "_") in _SEQUENCE_PARALLEL_OPTIONS:
             text = value or following
             given.append(int(text) if text.isdecimal() and len(text) < 6 else None)
     return max((number for number in given if number), default=1)
 
 
-def _is_of_peft(model: nn.Module) -> bool:
+def _is_peft_model(model: nn.Module) -> bool:
     return type(model).__module__.partition(".")[0] == "peft"
 
 
-def _base_of(adapted: Any) -> Any:
-    return adapted.get_base_model() if hasattr(adapted, "get_base_model") else adapted
+def _base_model(peft_model: Any) -> Any:
+    return peft_model.get_base_model() if hasattr(peft_model, "get_base_model") else peft_model

@@ -13,13 +13,19 @@ from typing import Any
 import torch.distributed as dist
 
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.memory_ownership import Placement, own_alike, own_model, own_states, owner_of
+from gonogo.virtual.hooks.memory_ownership import (
+    Placement,
+    assign_elementwise_owner,
+    assign_model_owners,
+    assign_state_owners,
+    owner_of,
+)
 from gonogo.virtual.hooks.modules import ModuleTracker
-from gonogo.virtual.hooks.training import count_states
+from gonogo.virtual.hooks.training import categorise_optimizer_states
 from gonogo.virtual.memory.owners import Owner, shares
 from gonogo.virtual.tensor import VirtualTensor, local_tensors
 
-_BUFFERS = {
+_BUFFER_CATEGORIES = {
     "fp16_partitioned_groups_flat": "parameters",
     "lp_param_buffer": "parameters",
     "bit16_groups_flat": "parameters",
@@ -48,36 +54,36 @@ _ALIKE = (
     ("param_buffer_of_bit16_for_cpu_offload_groups", "single_partition_of_fp32_groups"),
 )
 """Lists of buffers that have an element for each one of another list's, in its order."""
-_PARTITIONS = (
+_PARTITION_ATTRIBUTES = (
     ("single_partition_of_fp32_groups", "parallel_partitioned_bit16_groups"),
     ("fp32_groups_flat_partition", "bf16_partitioned_groups"),
 )
 """Lists of what this rank keeps of each group, beside the group's partitions of all ranks."""
 
 
-def count_buffers(engine: Any, life: Lifecycle) -> None:
+def categorise_buffers(engine: Any, lifecycle: Lifecycle) -> None:
     """Count what the engine's optimizer holds as what it is."""
     optimizer = getattr(engine, "optimizer", None)
     if optimizer is None:
         return
     for attribute, value in vars(optimizer).items():
-        category = _BUFFERS.get(attribute.rpartition("__")[2])  # a class-private name carries the class's
+        category = _BUFFER_CATEGORIES.get(attribute.rpartition("__")[2])  # a class-private name carries the class's
         for tensor in _tensors_in(value) if category is not None else ():
-            life.memory.recategorise(tensor.cell, str(category))
+            lifecycle.memory.recategorise(tensor.cell, str(category))
             gradient = tensor.grad if tensor.is_leaf else None
             if isinstance(gradient, VirtualTensor):
-                life.memory.recategorise(gradient.cell, "gradients")
-    count_states(getattr(optimizer, "optimizer", optimizer), life)
+                lifecycle.memory.recategorise(gradient.cell, "gradients")
+    categorise_optimizer_states(getattr(optimizer, "optimizer", optimizer), lifecycle)
 
 
-def own_buffers(engine: Any, modules: ModuleTracker) -> None:
+def assign_buffer_owners(engine: Any, modules: ModuleTracker) -> None:
     """Count what the engine's optimizer holds as that of the modules whose parameters it is made of."""
-    paths = own_model(engine.module, modules)
+    paths = assign_model_owners(engine.module, modules)
     optimizer = getattr(engine, "optimizer", None)
     if optimizer is None:
         return
     placement = Placement(modules.memory)
-    made_of = _of_partitions(optimizer), _of_sub_groups(optimizer, paths), _of_gradients(optimizer, paths)
+    made_of = _partition_owners(optimizer), _sub_group_owners(optimizer, paths), _gradient_owners(optimizer, paths)
     for flat, owner in chain(*made_of):
         for tensor in local_tensors(flat):
             placement.add(tensor, owner)
@@ -85,22 +91,22 @@ def own_buffers(engine: Any, modules: ModuleTracker) -> None:
     placement = Placement(modules.memory)
     for name, of in _ALIKE:
         for flat, base in zip(_leaves(optimizer, name), _leaves(optimizer, of), strict=False):
-            own_alike(placement, base, flat)
-    for name in ("fp32_partitioned_groups_flat", *(name for name, _ in _PARTITIONS)):
+            assign_elementwise_owner(placement, base, flat)
+    for name in ("fp32_partitioned_groups_flat", *(name for name, _ in _PARTITION_ATTRIBUTES)):
         for flat in _leaves(optimizer, name):
-            own_alike(placement, flat, flat.grad if flat.is_leaf else None)
+            assign_elementwise_owner(placement, flat, flat.grad if flat.is_leaf else None)
     placement.apply()
-    own_states(getattr(optimizer, "optimizer", optimizer), modules.memory)
+    assign_state_owners(getattr(optimizer, "optimizer", optimizer), modules.memory)
 
 
 def _leaves(optimizer: Any, name: str) -> list[VirtualTensor]:
     return _tensors_in(getattr(optimizer, name, None))
 
 
-def _of_partitions(optimizer: Any) -> Iterator[tuple[Any, Owner]]:
+def _partition_owners(optimizer: Any) -> Iterator[tuple[Any, Owner]]:
     """Masters of ZeRO-1 and -2 and of the bf16 optimizer: a copy of this rank's partition, a view of a flat buffer."""
     groups = getattr(optimizer, "real_dp_process_group", None)
-    for name, of in _PARTITIONS:
+    for name, of in _PARTITION_ATTRIBUTES:
         kept, everyone = getattr(optimizer, name, None), getattr(optimizer, of, None)
         if groups and kept and everyone:
             for master, partitions, group in zip(kept, everyone, groups, strict=False):
@@ -108,7 +114,7 @@ def _of_partitions(optimizer: Any) -> Iterator[tuple[Any, Owner]]:
                     yield master, owner_of(mine)
 
 
-def _of_sub_groups(optimizer: Any, paths: dict[int, str]) -> Iterator[tuple[Any, Owner]]:
+def _sub_group_owners(optimizer: Any, paths: dict[int, str]) -> Iterator[tuple[Any, Owner]]:
     """Masters of ZeRO-3, a sub-group of parameters each: their partitions in their order."""
     groups = getattr(optimizer, "fp16_groups", None) or ()
     for name in ("fp32_partitioned_groups_flat", "fp16_partitioned_groups_flat"):
@@ -121,7 +127,7 @@ def _partition_numel(parameter: Any) -> int:
     return int(getattr(partition, "ds_numel", 0) or (partition.numel() if partition is not None else 0))
 
 
-def _of_gradients(optimizer: Any, paths: dict[int, str]) -> Iterator[tuple[Any, Owner]]:
+def _gradient_owners(optimizer: Any, paths: dict[int, str]) -> Iterator[tuple[Any, Owner]]:
     """Gradients that are kept a parameter each."""
     groups = getattr(optimizer, "fp16_groups", None) or getattr(optimizer, "params_in_partition", None) or ()
     by_number = {getattr(parameter, "ds_id", None): paths.get(id(parameter)) for group in groups for parameter in group}

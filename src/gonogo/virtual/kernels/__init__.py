@@ -43,12 +43,12 @@ _SETTINGS = {
 """By the kernel's name: the setting that asks for it."""
 
 
-def _not_rehearsed(what: str, why: Text) -> BaseException:
-    return NotImplementedError(f"{what} can't be rehearsed: {why.en}")
+def _not_rehearsed(feature: str, reason: Text) -> BaseException:
+    return NotImplementedError(f"{feature} can't be rehearsed: {reason.en}")
 
 
 @dataclass
-class Kernels:
+class KernelStandIns:
     """What was loaded, and the traffic to NVMe. :meth:`undo` gives DeepSpeed its own loader back."""
 
     loaded: list[str] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Kernels:
         self.patches.undo()
 
 
-class _Missing:
+class _MissingKernel:
     """A kernel without a stand-in: loading it is harmless, calling any function of it is not."""
 
     def __init__(self, name: str, unsupported: Unsupported) -> None:
@@ -80,13 +80,13 @@ class _Missing:
 
 def install(
     written: Written, unsupported: Unsupported = _not_rehearsed, assume: Callable[[Text], object] = lambda what: None
-) -> Kernels:
+) -> KernelStandIns:
     """Have DeepSpeed, once it is imported, load stand-ins; also refuse extensions that the program compiles itself.
 
     ``written`` is called with each tensor that a kernel would have changed; ``unsupported`` makes the exception for
     what has no stand-in; ``assume`` is told that a kernel is taken to build on the machine.
     """
-    kernels = Kernels()
+    kernels = KernelStandIns()
     makers: dict[str, Callable[[], Any]] = {
         "cpu_adam": lambda: CpuAdam(written),
         "cpu_adagrad": lambda: CpuAdagrad(written),
@@ -110,7 +110,7 @@ def install(
         name = builder.name
         if name not in modules:
             make = makers.get(name)
-            modules[name] = make() if make is not None else _Missing(name, unsupported)
+            modules[name] = make() if make is not None else _MissingKernel(name, unsupported)
             kernels.loaded.append(name)
             assume(translated("DeepSpeed's kernel {name} builds on the machine").format(name=name))
         return modules[name]

@@ -19,12 +19,12 @@ import torch
 
 from gonogo.finding import Text, translated
 from gonogo.virtual.kernels.checks import check, on_accelerator
-from gonogo.virtual.kernels.flops import Computed, not_counted, of_product
+from gonogo.virtual.kernels.flops import Computed, ignore_flops, product_flops
 from gonogo.virtual.patching.patches import Patches
 
 _NAMES = ("scaled_upper_triang_masked_softmax_cuda", "scaled_masked_softmax_cuda", "scaled_softmax_cuda")
-_ASSUMED = translated("Apex's softmax kernels are installed on the machine")
-_NORMS = translated("Apex's layer norms are installed on the machine")
+_SOFTMAX_ASSUMPTION = translated("Apex's softmax kernels are installed on the machine")
+_NORM_ASSUMPTION = translated("Apex's layer norms are installed on the machine")
 _PRODUCTS = translated("Apex's weight gradient accumulation kernels are installed on the machine")
 _THREADS, _WARP, _SHORT = 128, 32, 128
 _PACKAGES = str(Path(__file__).parent.parent / "stand_ins" / "with_apex")
@@ -33,18 +33,18 @@ Written = Callable[[torch.Tensor], object]
 Assume = Callable[[Text], object]
 
 
-def install(patches: Patches, written: Written, assume: Assume, computed: Computed = not_counted) -> None:
+def install(patches: Patches, written: Written, assume: Assume, count_flops: Computed = ignore_flops) -> None:
     """Have programs import them; the first call is an assumption."""
     for name in _NAMES:
         patches.item(sys.modules, name, _softmax(name, written, assume))
     made = (_fast_layer_norm(written, assume), _layer_norm(written, assume))
-    for module in (_weight_gradients(written, assume, computed), *made):
+    for module in (_weight_gradients(written, assume, count_flops), *made):
         patches.item(sys.modules, module.__name__, module)
-    sys.meta_path.append(_OfMegatron)
-    patches.on_undo(lambda: sys.meta_path.remove(_OfMegatron))
+    sys.meta_path.append(_ApexFinder)
+    patches.on_undo(lambda: sys.meta_path.remove(_ApexFinder))
 
 
-class _OfMegatron:
+class _ApexFinder:
     """Finds ``apex``, where it isn't installed, for programs that run Megatron-Core; others do without."""
 
     @staticmethod
@@ -55,30 +55,30 @@ class _OfMegatron:
         return PathFinder.find_spec(name, [_PACKAGES])
 
 
-def _softmax(name: str, written: Written, assume: Assume) -> ModuleType:
+def _softmax(name: str, mark_written: Written, assume: Assume) -> ModuleType:
     def forward(inputs: torch.Tensor, *mask_and_scale: Any) -> torch.Tensor:
-        assume(_ASSUMED)
+        assume(_SOFTMAX_ASSUMPTION)
         if inputs.dtype not in (torch.float16, torch.bfloat16):
             raise RuntimeError("Only fp16 and bf16 are supported")
         return torch.empty_like(inputs, memory_format=torch.contiguous_format)
 
     def backward(output_grads: torch.Tensor, softmax_results: torch.Tensor, scale: Any) -> torch.Tensor:
-        written(output_grads)
+        mark_written(output_grads)
         return output_grads
 
     module = ModuleType(name)
     module.forward, module.backward = forward, backward  # type: ignore[attr-defined]
     if name == "scaled_masked_softmax_cuda":
-        module.get_batch_per_block = _batches_of_block  # type: ignore[attr-defined]
+        module.get_batch_per_block = _batches_per_block  # type: ignore[attr-defined]
     return module
 
 
-def _batches_of_block(queries: int, keys: int, batches: int, heads: int) -> int:
+def _batches_per_block(queries: int, keys: int, batches: int, num_heads: int) -> int:
     power = 1 << max(keys - 1, 0).bit_length()
     return _THREADS // min(power, _WARP) * (2 if power <= _SHORT else 1)
 
 
-def _weight_gradients(written: Written, assume: Assume, computed: Computed) -> ModuleType:
+def _weight_gradients(mark_written: Written, assume: Assume, count_flops: Computed) -> ModuleType:
     def accumulate(inputs: torch.Tensor, gradient: torch.Tensor, main_grad: torch.Tensor) -> None:
         assume(_PRODUCTS)
         for tensor in (inputs, gradient, main_grad):
@@ -86,27 +86,27 @@ def _weight_gradients(written: Written, assume: Assume, computed: Computed) -> M
         shape = (gradient.shape[-1], inputs.shape[-1])
         check(tuple(main_grad.shape) == shape, f"main_grad must have shape {shape}, but has {tuple(main_grad.shape)}")
         rows = gradient.numel() // gradient.shape[-1]
-        computed(of_product(shape[0], rows, shape[1]), inputs, gradient, main_grad, main_grad, kind="product")
-        written(main_grad)
+        count_flops(product_flops(shape[0], rows, shape[1]), inputs, gradient, main_grad, main_grad, kind="product")
+        mark_written(main_grad)
 
     module = ModuleType("fused_weight_gradient_mlp_cuda")
     module.wgrad_gemm_accum_fp32 = module.wgrad_gemm_accum_fp16 = accumulate  # type: ignore[attr-defined]
     return module
 
 
-def _statistics(rows: int, like: torch.Tensor, written: Written) -> tuple[torch.Tensor, torch.Tensor]:
+def _statistics(rows: int, like: torch.Tensor, mark_written: Written) -> tuple[torch.Tensor, torch.Tensor]:
     found = [torch.empty(rows, dtype=torch.float32, device=like.device) for _ in range(2)]
     for tensor in found:
-        written(tensor)
+        mark_written(tensor)
     return found[0], found[1]
 
 
-def _fast_layer_norm(written: Written, assume: Assume) -> ModuleType:
+def _fast_layer_norm(mark_written: Written, assume: Assume) -> ModuleType:
     def ln_fwd(x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, epsilon: float) -> tuple[Any, ...]:
-        assume(_NORMS)
+        assume(_NORM_ASSUMPTION)
         check(x.dim() == 2 and on_accelerator(x), "x must be a two-dimensional CUDA tensor")
         check(gamma.numel() == x.shape[1] == beta.numel(), "gamma and beta must have the hidden size")
-        return torch.empty_like(x), *_statistics(x.shape[0], x, written)
+        return torch.empty_like(x), *_statistics(x.shape[0], x, mark_written)
 
     def ln_bwd(
         dy: torch.Tensor, x: torch.Tensor, mean: Any, deviation: torch.Tensor, gamma: torch.Tensor, *rest: Any
@@ -120,13 +120,13 @@ def _fast_layer_norm(written: Written, assume: Assume) -> ModuleType:
     return module
 
 
-def _layer_norm(written: Written, assume: Assume) -> ModuleType:
+def _layer_norm(mark_written: Written, assume: Assume) -> ModuleType:
     def forward_affine(
         inputs: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor, bias: torch.Tensor, eps: float
     ) -> tuple[Any, ...]:
-        assume(_NORMS)
+        assume(_NORM_ASSUMPTION)
         check(on_accelerator(inputs), "input must be a CUDA tensor")
-        return torch.empty_like(inputs), *_statistics(inputs.numel() // weight.numel(), inputs, written)
+        return torch.empty_like(inputs), *_statistics(inputs.numel() // weight.numel(), inputs, mark_written)
 
     def backward_affine(
         gradient: torch.Tensor, mean: Any, deviation: torch.Tensor, kept: torch.Tensor, shape: Any,

@@ -175,6 +175,6 @@ class Handle(PinHandle):
         """GDS: take the registration off."""
         return True
 
-    def _started(self, goes_on: bool) -> int:
+    def _started(self, is_async: bool) -> int:
         self._pending += 1
-        return 0 if goes_on else self.wait()
+        return 0 if is_async else self.wait()

@@ -28,8 +28,8 @@ from gonogo.virtual.tensor import VirtualTensor
 
 Written = Callable[[torch.Tensor], object]
 LIBRARY = translated("bitsandbytes' compiled library loads on the machine")
-PAGED = translated("bitsandbytes' paged states are in host memory")
-_HOST_FUNCTIONS = "_cpu"
+PAGED_STATES_ASSUMPTION = translated("bitsandbytes' paged states are in host memory")
+_CPU_FUNCTION_MARKER = "_cpu"
 """In the names of the functions that work on real tensors of the CPU, which this machine may do as well."""
 
 
@@ -45,7 +45,7 @@ class _Library:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if _HOST_FUNCTIONS in name:
+        if _CPU_FUNCTION_MARKER in name:
             return getattr(self._real, name)
 
         def launch(*args: Any) -> int:
@@ -112,7 +112,7 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
 
     def replace_paged(module: ModuleType) -> None:
         def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: Any = None) -> Any:
-            assume(PAGED)
+            assume(PAGED_STATES_ASSUMPTION)
             paged: Any = torch.empty(shape, dtype=dtype)
             VirtualTensor.virtual_mode.memory.recategorise(paged.cell, "optimizer")
             paged.is_paged = True

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-FLOATING = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+FLOATING_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _NAMES = {
     torch.float64: "Double", torch.float32: "Float", torch.float16: "Half", torch.bfloat16: "BFloat16",
     torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
@@ -32,7 +32,7 @@ def on_accelerator(tensor: torch.Tensor) -> bool:
     return tensor.device.type not in ("cpu", "meta")
 
 
-def in_host_memory(kernel: str, **tensors: torch.Tensor) -> None:
+def check_in_host_memory(kernel: str, **tensors: torch.Tensor) -> None:
     """A CPU kernel reads pointers unchecked: given a device's, the process would die. Raises RuntimeError instead."""
     for name, tensor in tensors.items():
         check(
@@ -42,7 +42,7 @@ def in_host_memory(kernel: str, **tensors: torch.Tensor) -> None:
         )
 
 
-def in_device_memory(kernel: str, **tensors: torch.Tensor) -> None:
+def check_in_device_memory(kernel: str, **tensors: torch.Tensor) -> None:
     """A device's kernel reads pointers unchecked: given the host's, the launch fails. Raises RuntimeError."""
     for name, tensor in tensors.items():
         check(
@@ -52,24 +52,24 @@ def in_device_memory(kernel: str, **tensors: torch.Tensor) -> None:
         )
 
 
-def multi_tensor(lists: Sequence[Sequence[torch.Tensor]], depth: int, kernel: str) -> None:
+def check_multi_tensor(tensor_lists: Sequence[Sequence[torch.Tensor]], depth: int, kernel: str) -> None:
     """``multi_tensor_apply`` (csrc/adam/multi_tensor_apply.cuh) behind ``DISPATCH_DOUBLE_FLOAT_AND_HALF``."""
-    if lists and lists[0]:
-        first = lists[0][0]
-        check(first.dtype in FLOATING, f"{kernel} not implemented for '{scalar_type(first)}'")
-    check(len(lists) == depth, "tensor_lists.size() != depth")
-    check(len(lists[0]) > 0, "tensor_lists[0].size() is not > 0")
-    device = lists[0][0].device
-    check(on_accelerator(lists[0][0]), "expected input to be on cuda")
-    for tensors in lists:
-        check(len(tensors) == len(lists[0]), "Size mismatch among tensor lists")
-        for tensor, other in zip(tensors, lists[0], strict=True):
-            check(tensor.is_contiguous() or _channels_last(tensor), "A tensor was not contiguous.")
+    if tensor_lists and tensor_lists[0]:
+        first = tensor_lists[0][0]
+        check(first.dtype in FLOATING_DTYPES, f"{kernel} not implemented for '{scalar_type(first)}'")
+    check(len(tensor_lists) == depth, "tensor_lists.size() != depth")
+    check(len(tensor_lists[0]) > 0, "tensor_lists[0].size() is not > 0")
+    device = tensor_lists[0][0].device
+    check(on_accelerator(tensor_lists[0][0]), "expected input to be on cuda")
+    for tensors in tensor_lists:
+        check(len(tensors) == len(tensor_lists[0]), "Size mismatch among tensor lists")
+        for tensor, other in zip(tensors, tensor_lists[0], strict=True):
+            check(tensor.is_contiguous() or _is_channels_last(tensor), "A tensor was not contiguous.")
             check(tensor.device == device, "A tensor was not on the same device as the first tensor")
             check(tensor.numel() == other.numel(), "Size mismatch")
 
 
-def _channels_last(tensor: torch.Tensor) -> bool:
+def _is_channels_last(tensor: torch.Tensor) -> bool:
     return tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
 
 

@@ -7,11 +7,17 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.kernels.checks import check, in_device_memory, in_host_memory, scalar_type, with_signature
+from gonogo.virtual.kernels.checks import (
+    check,
+    check_in_device_memory,
+    check_in_host_memory,
+    scalar_type,
+    with_signature,
+)
 
 Written = Callable[[torch.Tensor], object]
 
-_SUPPORTED = {
+_SUPPORTED_DTYPES = {
     (torch.float16, torch.float32), (torch.float16, torch.float16),
     (torch.bfloat16, torch.float32), (torch.bfloat16, torch.bfloat16),
     (torch.float32, torch.float32),
@@ -29,8 +35,8 @@ class _CpuOptimizer:
     """What a step is given between the optimizer's number and the tensors."""
     states: tuple[str, ...] = ()
 
-    def __init__(self, written: Written) -> None:
-        self._written = written
+    def __init__(self, mark_written: Written) -> None:
+        self._written = mark_written
         self._created: set[int] = set()
         name, step = self.kernel.lower(), f"optimizer_id {self.numbers} params grads {' '.join(self.states)}"
         functions: list[tuple[str, str, Callable[..., Any]]] = [
@@ -54,10 +60,10 @@ class _CpuOptimizer:
     def _step(self, optimizer_id: int, params: torch.Tensor, grads: torch.Tensor, **others: Any) -> int:
         states = {name: others[name] for name in self.states}
         check(optimizer_id in self._created, f"{self.kernel} optimizer #{optimizer_id} was not created")
-        in_host_memory(f"DeepSpeedCPU{self.kernel}", params=params, grads=grads, **states)
+        check_in_host_memory(f"DeepSpeedCPU{self.kernel}", params=params, grads=grads, **states)
         first = states[self.states[0]]
         check(
-            (params.dtype, first.dtype) in _SUPPORTED,
+            (params.dtype, first.dtype) in _SUPPORTED_DTYPES,
             f"{self.kernel} optimizer with param type {scalar_type(params)} and state type {scalar_type(first)} "
             "is not supported on current hardware",
         )
@@ -70,7 +76,7 @@ class _CpuOptimizer:
 
     def _step_and_copy(self, optimizer_id: int, device_params: torch.Tensor, **others: Any) -> int:
         """Up to DeepSpeed 0.14.2 a step could also copy the parameters to the device."""
-        in_device_memory(f"DeepSpeedCPU{self.kernel}", device_params=device_params)
+        check_in_device_memory(f"DeepSpeedCPU{self.kernel}", device_params=device_params)
         result = self._step(optimizer_id, **others)
         self._written(device_params)
         return result

@@ -15,7 +15,7 @@ import torch
 
 from gonogo.finding import Text, translated
 from gonogo.virtual.kernels.checks import check, on_accelerator
-from gonogo.virtual.kernels.flops import CAUSAL, Computed, lengths_of, not_counted, of_attention
+from gonogo.virtual.kernels.flops import CAUSAL_SHARE, Computed, attention_flops, ignore_flops, lengths_by_sequence
 
 VERSION = "2.8.3"
 ASSUMED = translated("flash-attn {version} is installed on the machine").format(version=VERSION)
@@ -28,17 +28,17 @@ class FlashAttention(ModuleType):
 
     def __init__(
         self,
-        written: Callable[[torch.Tensor], object],
+        mark_written: Callable[[torch.Tensor], object],
         assume: Callable[[Text], object],
         compute_capability: tuple[int, int],
         assumed: Text = ASSUMED,
-        computed: Computed = not_counted,
+        count_flops: Computed = ignore_flops,
     ) -> None:
         super().__init__("flash_attn_2_cuda", __doc__)
-        self._written = written
+        self._written = mark_written
         self._assume = assume
         self._assumed = assumed
-        self._computed = computed
+        self._computed = count_flops
         self._capability = compute_capability
 
     def fwd(
@@ -99,7 +99,7 @@ class FlashAttention(ModuleType):
             _check_shape("k", k, (k.shape[0], k.shape[1], size))
             _check_shape("v", v, tuple(k.shape))
         batch = _check_lengths(cu_seqlens_q, cu_seqlens_k)
-        self._count(q, k, v, lengths_of(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), is_causal)
+        self._count(q, k, v, lengths_by_sequence(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), is_causal)
         kept = (batch, heads, _round_up(max_seqlen_q, _ROWS), _round_up(max_seqlen_k, _ROWS))
         return self._forward(q, out, (heads, total_q), kept if return_softmax and p_dropout > 0 else (0,))
 
@@ -165,7 +165,7 @@ class FlashAttention(ModuleType):
         self._check(q, k, v, softcap, p_dropout)
         total, heads, size = q.shape
         rows = total + _ROWS * _check_lengths(cu_seqlens_q, cu_seqlens_k)
-        lengths = lengths_of(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+        lengths = lengths_by_sequence(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
         self._count(q, k, v, lengths, is_causal, backward=True)
         expanded = (k.shape[0], heads, size)
         return self._backward(q, k, v, (dq, dk, dv), (heads, rows), (rows, heads, _rounded_size(size)), expanded)
@@ -200,19 +200,19 @@ class FlashAttention(ModuleType):
         is_causal: bool, backward: bool = False,
     ) -> None:  # fmt: skip
         """Queries, keys and values are read, and something of the queries' size written; backward, twice as much."""
-        flops = of_attention(q.shape[-2], lengths, q.shape[-1], v.shape[-1], backward=backward)
-        done = CAUSAL if is_causal else 1.0
+        flops = attention_flops(q.shape[-2], lengths, q.shape[-1], v.shape[-1], backward=backward)
+        done = CAUSAL_SHARE if is_causal else 1.0
         self._computed(flops, *(q, k, v, q) * (1 + backward), kind="attention", done=done)
 
     def _forward(
-        self, q: torch.Tensor, out: torch.Tensor | None, of_lse: Sequence[int], of_p: Sequence[int]
+        self, q: torch.Tensor, out: torch.Tensor | None, lse_shape: Sequence[int], p_shape: Sequence[int]
     ) -> list[torch.Tensor]:
         if out is None:
             out = torch.empty_like(q)
-        lse = torch.empty(of_lse, dtype=torch.float32, device=q.device)
-        p = torch.empty(of_p, dtype=q.dtype, device=q.device)
+        lse = torch.empty(lse_shape, dtype=torch.float32, device=q.device)
+        p = torch.empty(p_shape, dtype=q.dtype, device=q.device)
         state = torch.empty(2, dtype=torch.int64, device=q.device)
-        return self._written_to(out, lse, p, state)
+        return self._mark_written(out, lse, p, state)
 
     def _backward(
         self,
@@ -220,28 +220,28 @@ class FlashAttention(ModuleType):
         k: torch.Tensor,
         v: torch.Tensor,
         gradients: tuple[torch.Tensor | None, ...],
-        of_softmax: Sequence[int],
-        of_accumulator: Sequence[int],
-        of_expanded: Sequence[int],
+        softmax_shape: Sequence[int],
+        accumulator_shape: Sequence[int],
+        expanded_shape: Sequence[int],
     ) -> list[torch.Tensor]:
         dq, dk, dv = (
             torch.empty_like(of) if given is None else given for given, of in zip(gradients, (q, k, v), strict=True)
         )
-        softmax_d = torch.empty(of_softmax, dtype=torch.float32, device=q.device)
-        transient = [torch.empty(of_accumulator, dtype=torch.float32, device=q.device)]
+        softmax_d = torch.empty(softmax_shape, dtype=torch.float32, device=q.device)
+        transient = [torch.empty(accumulator_shape, dtype=torch.float32, device=q.device)]
         if k.shape[-2] != q.shape[-2]:  # grouped queries: a key's gradients are summed up after they are made
-            transient += [torch.empty(of_expanded, dtype=q.dtype, device=q.device) for _ in range(2)]
+            transient += [torch.empty(expanded_shape, dtype=q.dtype, device=q.device) for _ in range(2)]
         del transient
-        return self._written_to(dq, dk, dv, softmax_d)
+        return self._mark_written(dq, dk, dv, softmax_d)
 
-    def _written_to(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+    def _mark_written(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         for tensor in tensors:
             self._written(tensor)
         return list(tensors)
 
 
-def _round_up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple
+def _round_up(number: int, alignment: int) -> int:
+    return -(-number // alignment) * alignment
 
 
 def _rounded_size(size: int) -> int:

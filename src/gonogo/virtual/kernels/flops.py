@@ -13,40 +13,40 @@ Computed = Callable[..., object]
 ``kind``: ``product`` or ``attention``; ``done``: the share of the operations that the kernel really makes, half of them
 where a causal mask leaves out the rest.
 """
-CAUSAL = 0.5
+CAUSAL_SHARE = 0.5
 
 
-def not_counted(flops: int, *operands: torch.Tensor, kind: str = "", done: float = 1.0) -> None:
+def ignore_flops(flops: int, *operands: torch.Tensor, kind: str = "", done: float = 1.0) -> None:
     """For who doesn't count."""
 
 
-def of_product(rows: int, inner: int, columns: int) -> int:
+def product_flops(rows: int, inner: int, columns: int) -> int:
     """A matrix product."""
     return 2 * rows * inner * columns
 
 
-def of_attention(
-    heads: int, lengths: Sequence[tuple[int, int]], size: int, size_of_values: int, *, backward: bool = False
+def attention_flops(
+    num_heads: int, lengths: Sequence[tuple[int, int]], size: int, v_head_dim: int, *, backward: bool = False
 ) -> int:
     """Attention over sequences of (queries, keys): two products forward, five backward, whatever is masked."""
     pairs = sum(queries * keys for queries, keys in lengths)
-    sizes = 3 * size + 2 * size_of_values if backward else size + size_of_values
-    return 2 * heads * pairs * sizes
+    sizes = 3 * size + 2 * v_head_dim if backward else size + v_head_dim
+    return 2 * num_heads * pairs * sizes
 
 
-def lengths_of(
-    cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, longest_q: int, longest_k: int
+def lengths_by_sequence(
+    cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, max_seqlen_q: int, max_seqlen_k: int
 ) -> list[tuple[int, int]]:
     """Of each sequence of a batch, (queries, keys); where its bounds are unknown, as long as any may be."""
     ends = [known_numbers(bounds) for bounds in (cu_seqlens_q, cu_seqlens_k)]
     if ends[0] is None or ends[1] is None:
-        return [(longest_q, longest_k)] * (cu_seqlens_q.numel() - 1)
+        return [(max_seqlen_q, max_seqlen_k)] * (cu_seqlens_q.numel() - 1)
     of_q, of_k = ([end - begin for begin, end in itertools.pairwise(one)] for one in ends if one is not None)
     return list(zip(of_q, of_k, strict=True))
 
 
-def known_numbers(numbers: torch.Tensor) -> list[int] | None:
+def known_numbers(tensor: torch.Tensor) -> list[int] | None:
     """A tensor's whole numbers, where they are known."""
-    mode = getattr(type(numbers), "virtual_mode", None)
-    known = mode.known_values(numbers) if mode is not None else numbers
+    mode = getattr(type(tensor), "virtual_mode", None)
+    known = mode.known_values(tensor) if mode is not None else tensor
     return None if known is None else [int(number) for number in known.tolist()]

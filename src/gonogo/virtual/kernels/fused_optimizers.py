@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import torch
 
-from gonogo.virtual.kernels.checks import check, multi_tensor, on_accelerator, scalar_type, with_signature
+from gonogo.virtual.kernels.checks import check, check_multi_tensor, on_accelerator, scalar_type, with_signature
 
 Written = Callable[[torch.Tensor], object]
-Lists = list[list[torch.Tensor]]
+TensorLists = list[list[torch.Tensor]]
 
 
 class _MultiTensor:
@@ -25,8 +25,8 @@ class _MultiTensor:
         words = f"chunk_size noop_flag tensor_lists {self.numbers}"
         setattr(self, f"multi_tensor_{self.kernel}", with_signature(words, self._run))
 
-    def _run(self, noop_flag: torch.Tensor, tensor_lists: Lists, **numbers: object) -> None:
-        multi_tensor(tensor_lists, self.lists, self.kernel)
+    def _run(self, noop_flag: torch.Tensor, tensor_lists: TensorLists, **numbers: object) -> None:
+        check_multi_tensor(tensor_lists, self.lists, self.kernel)
         check(noop_flag.dtype == torch.int32, f"expected scalar type Int but found {scalar_type(noop_flag)}")
         for tensors in tensor_lists[1:]:
             for tensor in tensors:

@@ -62,8 +62,8 @@ class PinMemory:
 class ShareMemComm:
     """The modules ``deepspeed_shm_comm`` and ``deepspeed_ccl_comm``."""
 
-    def __init__(self, written: Written) -> None:
-        self._written = written
+    def __init__(self, mark_written: Written) -> None:
+        self._written = mark_written
 
     def initialize(self, size: int, rank: int, *rest: Any) -> None:
         """There is no shared memory to open."""

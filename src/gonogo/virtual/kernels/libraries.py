@@ -27,14 +27,14 @@ from gonogo.virtual.patching.patches import Patches
 
 _PACKAGES = str(Path(__file__).parent.parent / "stand_ins")
 """Python of packages that can't be installed without a GPU's compiler, each with its metadata."""
-_XFORMERS = str(Path(_PACKAGES) / "with_xformers")
+_XFORMERS_PATH = str(Path(_PACKAGES) / "with_xformers")
 """Apart, as it is there only where the run may have it."""
-_WRITTEN_IN_PYTHON = ("flash_attn", "deepspeed", "autotp", "autosp")
+_PYTHON_OPERATOR_NAMESPACES = ("flash_attn", "deepspeed", "autotp", "autosp")
 """Namespaces of operators whose functions show more than their fake kernels do: memory, and collectives."""
 
 
 _LOADS = translated("flash-attn's compiled kernels load on the machine")
-_HAS_XFORMERS = translated("xFormers 0.0.33 is installed on the machine")
+_XFORMERS_ASSUMPTION = translated("xFormers 0.0.33 is installed on the machine")
 
 
 def install(
@@ -42,12 +42,12 @@ def install(
     written: Callable[[torch.Tensor], object],
     assume: Callable[[Text], object],
     compute_capability: tuple[int, int],
-    computed: Computed,
-    absent: Collection[str] = (),
+    count_flops: Computed,
+    missing_modules: Collection[str] = (),
 ) -> Callable[[], None]:
     """Put all of them in place; returns the undo. ``namespaces``: where the mode looks up operators' handlers.
 
-    ``computed`` is told of the work of each kernel; ``absent``: packages that the run surely has not.
+    ``count_flops`` is told of the work of each kernel; ``missing_modules``: packages that the run surely has not.
     """
     patches = Patches()
     bitsandbytes.install(patches, namespaces, written, assume)
@@ -55,18 +55,18 @@ def install(
     nvrtc.install(patches, written, assume)
     torchvision.install(patches, assume)
     torchaudio.install(patches, assume)
-    apex.install(patches, written, assume, computed)
-    transformer_engine.install(patches, written, assume, compute_capability, computed)
+    apex.install(patches, written, assume, count_flops)
+    transformer_engine.install(patches, written, assume, compute_capability, count_flops)
     installed = find_spec("flash_attn") is not None
     assumed = _LOADS if installed else flash_attention.ASSUMED
-    kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed, computed)
+    kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed, count_flops)
     patches.item(sys.modules, "flash_attn_2_cuda", kernels)
-    if find_spec("xformers") is None and "xformers" not in absent:
-        own = flash_attention.FlashAttention(written, assume, compute_capability, _HAS_XFORMERS, computed)
+    if find_spec("xformers") is None and "xformers" not in missing_modules:
+        own = flash_attention.FlashAttention(written, assume, compute_capability, _XFORMERS_ASSUMPTION, count_flops)
         patches.item(sys.modules, "xformers._C_flashattention", own)
-        sys.path.append(_XFORMERS)
-        patches.on_undo(lambda: sys.path.remove(_XFORMERS))
-    for namespace in _WRITTEN_IN_PYTHON:
+        sys.path.append(_XFORMERS_PATH)
+        patches.on_undo(lambda: sys.path.remove(_XFORMERS_PATH))
+    for namespace in _PYTHON_OPERATOR_NAMESPACES:
         patches.item(namespaces, namespace, _run_in_python)
     if not installed:
         sys.path.append(_PACKAGES)

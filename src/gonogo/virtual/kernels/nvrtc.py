@@ -36,9 +36,11 @@ def install(patches: Patches, written: Callable[[torch.Tensor], object], assume:
 class _Kernel:
     """What ``_compile_kernel`` returns."""
 
-    def __init__(self, writes: frozenset[int] | None, written: Callable[[torch.Tensor], object]) -> None:
-        self._writes = writes
-        self._written = written
+    def __init__(
+        self, written_arguments: frozenset[int] | None, mark_written: Callable[[torch.Tensor], object]
+    ) -> None:
+        self._writes = written_arguments
+        self._written = mark_written
 
     def set_shared_memory_config(self, shared_mem_bytes: int) -> None:
         """More shared memory than usual: the device's own business."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.kernels.checks import in_device_memory
+from gonogo.virtual.kernels.checks import check_in_device_memory
 
 Written = Callable[[torch.Tensor], object]
 
@@ -40,7 +40,7 @@ class Quantizer:
 
     def quantize(self, input_vals: torch.Tensor, groups: int, num_bits: int, quant_type: Any) -> list[torch.Tensor]:
         """Values as int8 (two a byte where they have 4 bits), and float32 scales a group."""
-        in_device_memory("quantizer.quantize", input_vals=input_vals)
+        check_in_device_memory("quantizer.quantize", input_vals=input_vals)
         shape = _scale_sizes(input_vals.shape, 1 if num_bits == 8 else 0.5)
         return self._pair(input_vals, shape, groups, quant_type)
 
@@ -60,7 +60,7 @@ class Quantizer:
         self, data: torch.Tensor, scale: torch.Tensor, minimum: torch.Tensor, num_group: int, group_size: int
     ) -> torch.Tensor:
         """[num_group, group_size] in half precision."""
-        in_device_memory("quantizer.dequantize_int4_to_half_experimental", data_in=data)
+        check_in_device_memory("quantizer.dequantize_int4_to_half_experimental", data_in=data)
         return torch.empty((num_group, group_size), dtype=torch.float16, device=data.device)
 
     dequantize_int8_to_half_experimental = dequantize_int4_to_half_experimental
@@ -76,7 +76,7 @@ class Quantizer:
         devices_per_node: int,
     ) -> list[torch.Tensor]:
         """One dimension of int8, laid out for the all-to-all, and the scales."""
-        in_device_memory("quantizer.swizzle_quant", input_vals=input_vals)
+        check_in_device_memory("quantizer.swizzle_quant", input_vals=input_vals)
         return self._pair(input_vals, [input_vals.numel() // (8 // num_bits)], groups, quant_type)
 
     def loco_swizzle_quant(
@@ -98,7 +98,7 @@ class Quantizer:
         devices_per_node: int,
     ) -> list[torch.Tensor]:
         """The parts of a node's devices summed and quantized again."""
-        in_device_memory("quantizer.quantized_reduction", input_vals=input_vals, input_scales=input_scales)
+        check_in_device_memory("quantizer.quantized_reduction", input_vals=input_vals, input_scales=input_scales)
         shape = [*input_vals.shape[:-1], input_vals.shape[-1] // devices_per_node]
         return self._pair(input_vals, shape, out_groups, quant_type)
 
@@ -122,7 +122,7 @@ class Quantizer:
     def _expanded(
         self, quantized: torch.Tensor, params: torch.Tensor, num_bits: int, dtype: torch.dtype
     ) -> torch.Tensor:
-        in_device_memory("quantizer.dequantize", quantized_data=quantized, params=params)
+        check_in_device_memory("quantizer.dequantize", quantized_data=quantized, params=params)
         shape = _scale_sizes(quantized.shape, 1 if num_bits == 8 else 2)
         return torch.empty(shape, dtype=dtype, device=quantized.device)
 
@@ -132,7 +132,7 @@ class Quantizer:
             raise AttributeError(name)
 
         def in_place(vals: torch.Tensor, groups: int, bits: int) -> torch.Tensor:
-            in_device_memory(f"quantizer.{name}", vals=vals)
+            check_in_device_memory(f"quantizer.{name}", vals=vals)
             self._written(vals)
             return vals
 
@@ -155,7 +155,7 @@ class FpQuantizer:
         q_mantisa_bits: int,
     ) -> torch.Tensor:
         """Fills ``out``."""
-        in_device_memory("fp_quantizer.quantize", out=out, val=val)
+        check_in_device_memory("fp_quantizer.quantize", out=out, val=val)
         self._written(out)
         return out
 
@@ -163,15 +163,15 @@ class FpQuantizer:
         self, val: torch.Tensor, val_q: torch.Tensor, group_size: int, q_mantisa_bits: int, q_exponent_bits: int
     ) -> None:
         """Fills ``val``."""
-        in_device_memory("fp_quantizer.dequantize", val=val, val_q=val_q)
+        check_in_device_memory("fp_quantizer.dequantize", val=val, val_q=val_q)
         self._written(val)
 
     def selective_dequantize(self, val: torch.Tensor, val_q: torch.Tensor, indexes: torch.Tensor, *sizes: int) -> None:
         """Fills the rows of ``val`` that ``indexes`` names."""
-        in_device_memory("fp_quantizer.selective_dequantize", val=val, val_q=val_q, indexes=indexes)
+        check_in_device_memory("fp_quantizer.selective_dequantize", val=val, val_q=val_q, indexes=indexes)
         self._written(val)
 
     def get_scales(self, out: torch.Tensor, num_groups: int) -> torch.Tensor:
         """The scales that stand between the values: a view in C++, values of their own here."""
-        in_device_memory("fp_quantizer.get_scales", out=out)
+        check_in_device_memory("fp_quantizer.get_scales", out=out)
         return torch.empty((num_groups, 1), dtype=torch.float32, device=out.device)

@@ -55,10 +55,12 @@ def _follow(patches: Patches, module: ModuleType, assume: Callable[[Text], objec
     for name, own in (("load", _load), ("load_with_torchcodec", _load), ("save", _save), ("info", _info)):
         original = getattr(module, name, None)
         if original is not None:
-            patches.set(module, name, _or_else(original, functools.partial(own, module), assume))
+            patches.set(module, name, _with_fallback(original, functools.partial(own, module), assume))
 
 
-def _or_else(original: Callable[..., Any], own: Callable[..., Any], assume: Callable[[Text], object]) -> Any:
+def _with_fallback(
+    original: Callable[..., Any], replacement: Callable[..., Any], assume: Callable[[Text], object]
+) -> Any:
     @functools.wraps(original)
     def called(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -66,7 +68,7 @@ def _or_else(original: Callable[..., Any], own: Callable[..., Any], assume: Call
         except (ImportError, OSError, RuntimeError, AttributeError, NotImplementedError) as error:
             if isinstance(error, FileNotFoundError) or _is_not_installed(error):
                 raise
-            answer = own(*args, **kwargs)
+            answer = replacement(*args, **kwargs)
             if answer is NotImplemented:
                 raise
             assume(_ASSUMED)
@@ -165,12 +167,14 @@ def _numbers(body: bytearray, kind: int, bits: int) -> torch.Tensor | None:
     return torch.frombuffer(body, dtype=dtype) if body else torch.zeros(0, dtype=dtype)
 
 
-def write_wav(path: str, sound: torch.Tensor, rate: int) -> None:
+def write_wav(path: str, waveform: torch.Tensor, sample_rate: int) -> None:
     """A WAV file of 16 bits of (channels, samples) between -1 and 1."""
-    channels = sound.shape[0]
-    body = (sound.clamp(-1, 1) * 32767).round().to(torch.int16).t().contiguous()
+    channels = waveform.shape[0]
+    body = (waveform.clamp(-1, 1) * 32767).round().to(torch.int16).t().contiguous()
     data = bytes(body.view(torch.uint8).flatten().tolist())
     with open(path, "wb") as file:
         file.write(b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt ")
-        file.write(struct.pack("<IHHIIHH", 16, _PCM, channels, rate, rate * channels * 2, channels * 2, 16))
+        file.write(
+            struct.pack("<IHHIIHH", 16, _PCM, channels, sample_rate, sample_rate * channels * 2, channels * 2, 16)
+        )
         file.write(b"data" + struct.pack("<I", len(data)) + data)

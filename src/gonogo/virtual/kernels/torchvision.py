@@ -43,13 +43,13 @@ def install(patches: Patches, assume: Callable[[Text], object]) -> None:
         library: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
         for operator in _OPERATORS:
             library.define(operator)
-        patches.on_undo(functools.partial(private.take_back, library))
+        patches.on_undo(functools.partial(private.unregister_library, library))
 
     patches.on_undo(after_import("torchvision.extension", define))
-    patches.on_undo(after_import("torchvision.io.image", lambda module: _read_by_pillow(patches, module, assume)))
+    patches.on_undo(after_import("torchvision.io.image", lambda module: _decode_with_pillow(patches, module, assume)))
 
 
-def _read_by_pillow(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
+def _decode_with_pillow(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
     if hasattr(torch.ops.image, "decode_png") or find_spec("PIL") is None:
         return
 
@@ -58,13 +58,13 @@ def _read_by_pillow(patches: Patches, module: ModuleType, assume: Callable[[Text
             return [decode(one, mode, device=device) for one in data]
         assume(_ASSUMED)
         with private.modes_off():
-            picture = _decoded(_real(data, torch.zeros(0, dtype=torch.uint8)), _number(mode))
+            picture = _decode_image(_real_values(data, torch.zeros(0, dtype=torch.uint8)), _number(mode))
         return picture if str(device) == "cpu" else picture.to(device)
 
     def encode(picture: Any, *_: Any, format: str = "PNG", **options: Any) -> Any:
         assume(_ASSUMED)
         with private.modes_off():
-            return _encoded(_real(picture, torch.zeros(picture.shape, dtype=torch.uint8)), format)
+            return _encode_image(_real_values(picture, torch.zeros(picture.shape, dtype=torch.uint8)), format)
 
     def read_file(path: Any) -> torch.Tensor:
         with open(path, "rb") as file:
@@ -72,7 +72,7 @@ def _read_by_pillow(patches: Patches, module: ModuleType, assume: Callable[[Text
 
     def write_file(filename: Any, data: Any) -> None:
         with private.modes_off(), open(filename, "wb") as file:
-            file.write(bytes(_real(data, torch.zeros(data.shape, dtype=torch.uint8)).tolist()))
+            file.write(bytes(_real_values(data, torch.zeros(data.shape, dtype=torch.uint8)).tolist()))
 
     def write(picture: Any, filename: Any, *_: Any, format: str, **__: Any) -> None:
         write_file(filename, encode(picture, format=format))
@@ -96,10 +96,10 @@ def _number(mode: Any) -> int:
     return int(getattr(mode, "value", mode))
 
 
-def _real(tensor: Any, unknown: torch.Tensor) -> torch.Tensor:
-    """The values, or ``unknown`` where nothing is known of them. Call with the modes off."""
+def _real_values(tensor: Any, fallback: torch.Tensor) -> torch.Tensor:
+    """The values, or ``fallback`` where nothing is known of them. Call with the modes off."""
     known = contents.read(tensor) if isinstance(tensor, VirtualTensor) else tensor
-    return unknown if known is None else known
+    return fallback if known is None else known
 
 
 def _bytes(data: bytes) -> torch.Tensor:
@@ -107,7 +107,7 @@ def _bytes(data: bytes) -> torch.Tensor:
         return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
 
 
-def _decoded(data: torch.Tensor, mode: int) -> torch.Tensor:
+def _decode_image(data: torch.Tensor, mode: int) -> torch.Tensor:
     from PIL import Image
 
     picture: Any = Image.open(io.BytesIO(bytes(data.tolist())))
@@ -119,7 +119,7 @@ def _decoded(data: torch.Tensor, mode: int) -> torch.Tensor:
     return pixels.reshape(picture.height, picture.width, -1).permute(2, 0, 1).contiguous()
 
 
-def _encoded(picture: torch.Tensor, format: str) -> torch.Tensor:
+def _encode_image(picture: torch.Tensor, format: str) -> torch.Tensor:
     from PIL import Image
 
     channels, height, width = picture.shape

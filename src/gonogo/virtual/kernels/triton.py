@@ -58,13 +58,13 @@ def install(
     def replace_tuning(module: ModuleType) -> None:
         tuned: set[int] = set()
 
-        def run(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        def run(autotuner: Any, *args: Any, **kwargs: Any) -> Any:
             """The first setup is taken; that several were timed shows in the memory alone."""
-            config = tuner.configs[0]
-            if len(tuner.configs) > 1 and id(tuner) not in tuned:
-                tuned.add(id(tuner))
+            config = autotuner.configs[0]
+            if len(autotuner.configs) > 1 and id(autotuner) not in tuned:
+                tuned.add(id(autotuner))
                 torch.empty(_BENCHMARK_BYTES, dtype=torch.int8, device="cuda")
-            return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+            return autotuner.fn.run(*args, **kwargs, **config.all_kwargs())
 
         patches.set(module.Autotuner, "run", run)
 
@@ -125,17 +125,17 @@ def written_parameters(function: Callable[..., Any]) -> frozenset[str]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
         return parameters
-    flows = _Flows(parameters)
+    flows = _PointerFlowVisitor(parameters)
     for _ in range(2):  # a pointer may be moved on at the end of a loop's body
         flows.visit(tree)
     return frozenset(flows.written)
 
 
-class _Flows(ast.NodeVisitor):
+class _PointerFlowVisitor(ast.NodeVisitor):
     """Which parameters each name may point into, and which of them are written through."""
 
-    def __init__(self, parameters: frozenset[str]) -> None:
-        self.into: dict[str, set[str]] = {name: {name} for name in parameters}
+    def __init__(self, parameter_names: frozenset[str]) -> None:
+        self.into: dict[str, set[str]] = {name: {name} for name in parameter_names}
         self.written: set[str] = set()
 
     def _of(self, node: ast.AST | None) -> set[str]:

@@ -24,7 +24,7 @@ from gonogo.virtual.tensor import VirtualTensor, local_tensors
 _WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 
 
-class Held(NamedTuple):
+class StateTensor(NamedTuple):
     """One tensor of the state: what it is, and the tensor that this rank has of it."""
 
     kind: Any
@@ -40,11 +40,11 @@ class Held(NamedTuple):
         """What its bytes are labelled with."""
         return self.kind, self.slot, self.name, self.part
 
-    def described(self, *, drawn: bool) -> HeldState:
+    def described(self, *, randomly_initialized: bool) -> HeldState:
         """As the record has it."""
         return HeldState(
             self.kind, self.name, self.shape, str(self.tensor.dtype).removeprefix("torch."), self.slot, self.trained,
-            drawn, tuple(_origins_of(self.tensor)), self.part,
+            randomly_initialized, tuple(_origins_of(self.tensor)), self.part,
         )  # fmt: skip
 
     @property
@@ -63,7 +63,7 @@ def _origins_of(tensor: VirtualTensor) -> Iterator[StateOrigin]:
         yield StateOrigin(kind, slot, name, file, key, round(min(count / max(nbytes, 1), 1.0), 4), part)
 
 
-def _part_of(tensor: Any) -> str:
+def _shard_position(tensor: Any) -> str:
     """Which part of a divided tensor this rank has: alike on ranks that have the same one."""
     if isinstance(tensor, DTensor) and any(placement.is_shard() for placement in tensor.placements):
         shape, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
@@ -83,36 +83,36 @@ class Inventory:
     def install(self) -> Callable[[], None]:
         """Follow which optimizers and schedulers are made; returns the undo."""
         patches = Patches()
-        _follow_made(patches, torch.optim.Optimizer, self._optimizers)
+        _track_instances(patches, torch.optim.Optimizer, self._optimizers)
         for name in ("LRScheduler", "ReduceLROnPlateau"):
             owner = getattr(torch.optim.lr_scheduler, name, None)
             if owner is not None:
-                _follow_made(patches, owner, self._schedulers)
+                _track_instances(patches, owner, self._schedulers)
         of_deepspeed = functools.partial(_follow_deepspeed, patches, self._schedulers)
         patches.on_undo(after_import("deepspeed.runtime.lr_schedules", of_deepspeed))
         return patches.undo
 
-    def _root(self, trained: nn.Module | None) -> nn.Module | None:
-        if trained is not None:
-            return trained
+    def _root(self, trained_model: nn.Module | None) -> nn.Module | None:
+        if trained_model is not None:
+            return trained_model
         return next(iter(self._modules.roots()), None)
 
-    def held(self, trained: nn.Module | None) -> Iterator[Held]:
+    def held(self, trained_model: nn.Module | None) -> Iterator[StateTensor]:
         """All tensors of the state."""
-        root = self._root(trained)
+        root = self._root(trained_model)
         names: dict[int, str] = {}
         if root is not None:
-            yield from _of_model(root, names)
+            yield from _model_tensors(root, names)
         optimizers = [o for one in self._optimizers if (o := one()) is not None]
         used = [optimizer for optimizer in optimizers if _has_state(optimizer)]
         for number, optimizer in enumerate(used):
-            yield from _of_optimizer(optimizer, names, f"{number + 1}: " if len(used) > 1 else "")
+            yield from _optimizer_tensors(optimizer, names, f"{number + 1}: " if len(used) > 1 else "")
 
     def counters(self) -> Iterator[StateCounter]:
         """The optimizers' steps, and the schedulers' positions."""
         optimizers = [o for one in self._optimizers if (o := one()) is not None and _has_state(o)]
         for number, optimizer in enumerate(optimizers):
-            steps = list(_steps_of(optimizer))
+            steps = list(_optimizer_steps(optimizer))
             if steps:
                 known = [step for step in steps if step is not None]
                 yield StateCounter("optimizer", _numbered(optimizer, number, len(optimizers)), max(known, default=None))
@@ -123,33 +123,33 @@ class Inventory:
                 yield StateCounter("scheduler", _numbered(scheduler, number, len(schedulers)), float(position))
 
 
-def _numbered(thing: Any, number: int, count: int) -> str:
-    name = type(thing).__name__
+def _numbered(obj: Any, number: int, count: int) -> str:
+    name = type(obj).__name__
     return f"{name} {number + 1}" if count > 1 else name
 
 
-def _follow_made(patches: Patches, owner: Any, made: list[weakref.ref[Any]]) -> None:
+def _track_instances(patches: Patches, owner: Any, instances: list[weakref.ref[Any]]) -> None:
     original = owner.__init__
 
     @functools.wraps(original)
     def followed(self: Any, *args: Any, **kwargs: Any) -> None:
-        if not any(one() is self for one in made):
-            made.append(weakref.ref(self))
+        if not any(one() is self for one in instances):
+            instances.append(weakref.ref(self))
         original(self, *args, **kwargs)
 
     patches.set(owner, "__init__", followed)
 
 
-def _follow_deepspeed(patches: Patches, made: list[weakref.ref[Any]], module: ModuleType) -> None:
+def _follow_deepspeed(patches: Patches, instances: list[weakref.ref[Any]], module: ModuleType) -> None:
     """DeepSpeed's schedulers, which have no class in common."""
     for owner in list(vars(module).values()):
         if not isinstance(owner, type) or issubclass(owner, torch.optim.lr_scheduler.LRScheduler):
             continue
         if hasattr(owner, "load_state_dict") and hasattr(owner, "step"):
-            _follow_made(patches, owner, made)
+            _track_instances(patches, owner, instances)
 
 
-def _of_model(root: nn.Module, names: dict[int, str]) -> Iterator[Held]:
+def _model_tensors(root: nn.Module, names: dict[int, str]) -> Iterator[StateTensor]:
     for path, parameter in root.named_parameters():
         name = _WRAPPERS.sub("", path)
         names[id(parameter)] = name
@@ -158,7 +158,7 @@ def _of_model(root: nn.Module, names: dict[int, str]) -> Iterator[Held]:
         for tensor in local_tensors(partition if partition is not None else parameter):
             if tensor.numel():
                 trained = bool(parameter.requires_grad)
-                yield Held("parameter", "", name, tensor, shape, trained, _part_of(parameter))
+                yield StateTensor("parameter", "", name, tensor, shape, trained, _shard_position(parameter))
     passing = {
         f"{path}.{name}" if path else name
         for path, module in root.named_modules()
@@ -168,7 +168,7 @@ def _of_model(root: nn.Module, names: dict[int, str]) -> Iterator[Held]:
         if path not in passing:
             for tensor in local_tensors(buffer):
                 if tensor.numel():
-                    yield Held("buffer", "", _WRAPPERS.sub("", path), tensor, tuple(buffer.shape), False)
+                    yield StateTensor("buffer", "", _WRAPPERS.sub("", path), tensor, tuple(buffer.shape), False)
 
 
 def _has_state(optimizer: Any) -> bool:
@@ -179,7 +179,7 @@ def _groups(optimizer: Any) -> list[Any]:
     return list(getattr(optimizer, "param_groups", ()))
 
 
-def _of_optimizer(optimizer: Any, names: dict[int, str], prefix: str) -> Iterator[Held]:
+def _optimizer_tensors(optimizer: Any, names: dict[int, str], prefix: str) -> Iterator[StateTensor]:
     own: dict[int, str] = {}
     stepped: list[Any] = []
     for number, group in enumerate(_groups(optimizer)):
@@ -197,15 +197,17 @@ def _of_optimizer(optimizer: Any, names: dict[int, str], prefix: str) -> Iterato
             for tensor in local_tensors(parameter):
                 if tensor.numel():
                     whole = tuple(parameter.shape)
-                    yield Held("optimizer", "weights", name, tensor, whole, True, _part_of(parameter))
+                    yield StateTensor("optimizer", "weights", name, tensor, whole, True, _shard_position(parameter))
         values = state.get(parameter) if isinstance(state, Mapping) else None
         for slot, value in values.items() if isinstance(values, Mapping) else ():
             for tensor in local_tensors(value):
                 if tensor.numel() > 1:
-                    yield Held("optimizer", str(slot), name, tensor, tuple(value.shape), True, _part_of(value))
+                    yield StateTensor(
+                        "optimizer", str(slot), name, tensor, tuple(value.shape), True, _shard_position(value)
+                    )
 
 
-def _steps_of(optimizer: Any) -> Iterator[float | None]:
+def _optimizer_steps(optimizer: Any) -> Iterator[float | None]:
     for group in _groups(optimizer):
         if isinstance(group.get("step"), int | float):
             yield float(group["step"])

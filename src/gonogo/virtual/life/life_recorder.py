@@ -17,22 +17,22 @@ from gonogo.evidence.rehearsal.record import Outcome, Phase
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.life import random_states
-from gonogo.virtual.life.followed_operators import BATCH, OriginMode
 from gonogo.virtual.life.inventory import Inventory
+from gonogo.virtual.life.origin_mode import BATCH, OriginMode
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import VirtualMode
-from gonogo.virtual.origins import Described, Origins, label_as
+from gonogo.virtual.origins import Described, Origins, set_labels
 from gonogo.virtual.tensor import VirtualTensor
-from gonogo.virtual.tracing.parts import PLAIN, Parts
+from gonogo.virtual.tracing.components import PLAIN, ComponentFactories
 
 _MOST_EVENTS = 4096
 _STATES = ("parameter", "buffer", "optimizer")
 _ALLOCATOR: Callable[..., CachingAllocator] = PLAIN.allocator
 
 
-def followed_parts(recorder: LifeRecorder) -> Parts:
+def recording_components(recorder: LifeRecorder) -> ComponentFactories:
     """The parts of a session whose life is followed."""
-    return Parts(OriginMode, ModuleTracker, functools.partial(_FollowedLifecycle, recorder), _ALLOCATOR)
+    return ComponentFactories(OriginMode, ModuleTracker, functools.partial(_RecordedLifecycle, recorder), _ALLOCATOR)
 
 
 class LifeRecorder:
@@ -44,27 +44,27 @@ class LifeRecorder:
         self._saved_since_step = False
         self._drawn: dict[Any, bool] = {}
 
-    def install(self, mode: VirtualMode, life: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
+    def install(self, mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
         """Follow the program of a session; returns the undo."""
         assert isinstance(mode, OriginMode)
-        self._mode, self._life = mode, life
+        self._mode, self._life = mode, lifecycle
         self._inventory = Inventory(modules)
-        undo = [self._inventory.install(), random_states.install(self._got, self._was_set)]
+        undo = [self._inventory.install(), random_states.install(self._record_random_read, self._record_random_set)]
         sys.addaudithook(self._on_audit)
         Origins.followed = True
         mode.mixes = self._is_afterwards
         Origins.on_saved, Origins.on_read = self._on_saved, self._on_read
         Origins.on_unlabelled, Origins.on_omitted = self._on_unlabelled, self._on_omitted
         if self._is_first:
-            life.goes_on_after_save = True
-        on_root, told_of_batch = modules.on_enter_root, life.on_batch
+            lifecycle.goes_on_after_save = True
+        on_root, told_of_batch = modules.on_enter_root, lifecycle.on_batch
 
         def enter_root(root: nn.Module) -> None:
             on_root(root)
             if self._is_afterwards and self.record.at_start is None:
-                self.record.at_start = self._moment(root, trains_on=False)
-            if life.phase == "forward":
-                mode.on_batch_used = self._trained_on
+                self.record.at_start = self._moment(root, continues_training=False)
+            if lifecycle.phase == "forward":
+                mode.on_batch_used = self._record_trained_batch
 
         def read(batch: Any) -> None:
             self._label_batch(batch)
@@ -72,7 +72,7 @@ class LifeRecorder:
                 told_of_batch(batch)
 
         modules.on_enter_root = enter_root
-        life.on_batch = read
+        lifecycle.on_batch = read
 
         def end() -> None:
             Origins.followed = False
@@ -98,7 +98,7 @@ class LifeRecorder:
                 self._label()
         elif self.record.at_start is None:
             self.record.resume_peaks = self._peaks()
-            self.record.at_start = self._moment(self._life.trained_root, trains_on=True)
+            self.record.at_start = self._moment(self._life.trained_root, continues_training=True)
 
     def on_backward(self) -> None:
         """The first life is killed where it goes on after a save: by now it has read the batch that came next."""
@@ -119,17 +119,18 @@ class LifeRecorder:
         """The record, at the program's end; one that failed before it trained has shown nothing of its state."""
         resumed = not self._is_first and not self._is_afterwards
         if resumed and self.record.at_start is None and outcome == "completed":
-            self.record.at_start = self._moment(self._life.trained_root, trains_on=False)
+            self.record.at_start = self._moment(self._life.trained_root, continues_training=False)
         return self.record
 
     def _label(self) -> None:
-        label_as((held.tensor, held.label) for held in self._inventory.held(self._life.trained_root))
+        set_labels((held.tensor, held.label) for held in self._inventory.held(self._life.trained_root))
 
-    def _moment(self, root: nn.Module | None, *, trains_on: bool) -> StateMoment:
+    def _moment(self, root: nn.Module | None, *, continues_training: bool) -> StateMoment:
         held = [
-            one.described(drawn=self._drawn.get(one.label, not one.is_from_file)) for one in self._inventory.held(root)
+            one.described(randomly_initialized=self._drawn.get(one.label, not one.is_from_file))
+            for one in self._inventory.held(root)
         ]
-        return StateMoment(self._life.step, tuple(held), tuple(self._inventory.counters()), trains_on)
+        return StateMoment(self._life.step, tuple(held), tuple(self._inventory.counters()), continues_training)
 
     # -- files ------------------------------------------------------------
 
@@ -140,7 +141,7 @@ class LifeRecorder:
         if not self._is_first or self._life.phase == "load":
             return
         if not self._saved_since_step:
-            self.record.at_save = self._moment(self._life.trained_root, trains_on=True)
+            self.record.at_save = self._moment(self._life.trained_root, continues_training=True)
             self.record.batches_before_save = len(self.record.batches)
         if any(label[0] in (*_STATES, "rank") for *_, pieces in tensors for *_, label in pieces):
             self._saved_since_step = True
@@ -192,18 +193,18 @@ class LifeRecorder:
             if known is None:
                 return
             digest.update(repr((tuple(known.shape), known.tolist())).encode())
-        label_as((tensor, (BATCH, digest.hexdigest()[:16], "", "")) for tensor in tensors)
+        set_labels((tensor, (BATCH, digest.hexdigest()[:16], "", "")) for tensor in tensors)
 
-    def _trained_on(self, digest: str) -> None:
+    def _record_trained_batch(self, digest: str) -> None:
         self.record.batches.append(digest)
 
-    def _got(self, kind: str, digest: str) -> None:
+    def _record_random_read(self, kind: str, digest: str) -> None:
         if self._is_first and self._life.phase not in ("forward", "backward"):
             known = self.record.random_got.setdefault(kind, [])
             if digest not in known:
                 known.append(digest)
 
-    def _was_set(self, kind: str, digest: str) -> None:
+    def _record_random_set(self, kind: str, digest: str) -> None:
         if not self._is_first and self.record.at_start is None:
             known = self.record.random_set.setdefault(kind, [])
             if digest not in known:
@@ -220,7 +221,7 @@ def _tensors_in(batch: Any) -> Any:
         yield from _tensors_in(value)
 
 
-class _FollowedLifecycle(Lifecycle):
+class _RecordedLifecycle(Lifecycle):
     def __init__(self, recorder: LifeRecorder, *args: Any) -> None:
         super().__init__(*args)
         self._recorder = recorder

@@ -3,7 +3,7 @@
 A failure may come of any of it, however it words that: pyarrow gives the bare path, torch says "Could not find any
 NVRTC library", a program of the user's goes on with None. So it is taken down where it is asked for: by Python's audit
 events, by what looks for files, by a finder that stands last in the importer, by the loader of libraries. Which of it
-has to do with a failure is told by the functions that ran both times (:func:`before_failure`).
+has to do with a failure is told by the functions that ran both times (:func:`lookups_before_failure`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import Any, Literal, NamedTuple
 
 from gonogo.evidence.rehearsal.record import FailedLookup, Frame, Phase
 from gonogo.virtual.patching.patches import Patches
-from gonogo.virtual.protocol.plan import FOR_MODULES
-from gonogo.virtual.stack import OURS, is_of_python, owner_of
+from gonogo.virtual.protocol.plan import MODULE_LISTING_SUFFIX
+from gonogo.virtual.stack import OURS, is_standard_library, owner_of
 
 Kind = Literal["file", "folder", "module", "library", "program", "address"]
 _MAX_KEPT = 4096
@@ -36,21 +36,21 @@ _MAX_DEPTH = 150
 _MAX_RECORDED = 200
 _stat = posix.stat
 _READING = {"open": 0, "os.scandir": 0, "os.listdir": 0, "os.chdir": 0, "sqlite3.connect": 0}
-_IN_MEMORY = re.compile(r"^file:(?::memory:|.*[?&]mode=memory(?:&|$))")
+_IN_MEMORY_DATABASE_PATTERN = re.compile(r"^file:(?::memory:|.*[?&]mode=memory(?:&|$))")
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
-_PROGRAM = re.compile(r"[\w./+-]+")
-_BUILT_IN = frozenset(
+_PROGRAM_NAME_PATTERN = re.compile(r"[\w./+-]+")
+_SHELL_BUILTINS = frozenset(
     {"cd", "echo", "exit", "export", "set", "source", "test", "true", "false", "ulimit", "exec", "eval"}
 )
-_NOT_TAKEN = ("/proc/self", "/proc/thread-self", "/sys/fs/cgroup", "/dev/null", "<")
+_IGNORED_PATH_PREFIXES = ("/proc/self", "/proc/thread-self", "/sys/fs/cgroup", "/dev/null", "<")
 
 
-_FOR_THEMSELVES = frozenset({"gettext", "locale", "mimetypes", "platform", "uuid", "zoneinfo"})
+_IGNORED_CALLER_MODULES = frozenset({"gettext", "locale", "mimetypes", "platform", "uuid", "zoneinfo"})
 """Modules of Python's that look in places of their own for what they can do without (a translation of argparse's
 words, the system's types of files): no program names these."""
 
 
-class _Asked(NamedTuple):
+class _UnansweredLookup(NamedTuple):
     """One question without an answer, and the stack that asked it: (identity of a frame, its code, its line), innermost
     first. Frames are not kept, since they hold the program's values: the identity of one that has returned may be
     another's by the time that something fails."""
@@ -68,13 +68,13 @@ class FailedLookups:
 
     def __init__(self, scratch: str | None = None) -> None:
         """``scratch``: the folder of this process's caches, which begin empty: what is not in them is nothing."""
-        of_gonogo = (*_NOT_TAKEN, OURS)  # what its own stand-ins don't have is nothing of the program's
+        of_gonogo = (*_IGNORED_PATH_PREFIXES, OURS)  # what its own stand-ins don't have is nothing of the program's
         self._not_taken = of_gonogo if scratch is None else (*of_gonogo, os.path.join(scratch, ""))
         self.written: set[str] = set()
         """The folders in which the program itself has written."""
         # Libraries look for thousands of things while they are imported: they don't push out what the program asked.
-        self._by_user: dict[tuple[str, str, str, int], _Asked] = {}
-        self._by_libraries: dict[tuple[str, str, str, int], _Asked] = {}
+        self._by_user: dict[tuple[str, str, str, int], _UnansweredLookup] = {}
+        self._by_libraries: dict[tuple[str, str, str, int], _UnansweredLookup] = {}
         self.moment: Callable[[], tuple[Phase, int]] = lambda: ("load", 0)
         self._busy = False
 
@@ -91,13 +91,13 @@ class FailedLookups:
                 key = (kind, name, asked.path, asked.line)
                 kept = self._by_user if asked.owner == "user" else self._by_libraries
                 kept.pop(key, None)
-                kept[key] = _Asked(kind, name, asked, stack, phase, step)
+                kept[key] = _UnansweredLookup(kind, name, asked, stack, phase, step)
                 if len(kept) > _MAX_KEPT:
                     del kept[next(iter(kept))]
         finally:
             self._busy = False
 
-    def latest_first(self) -> Iterator[_Asked]:
+    def latest_first(self) -> Iterator[_UnansweredLookup]:
         """What the user's code asked for, then what libraries did."""
         yield from reversed(list(self._by_user.values()))
         yield from reversed(list(self._by_libraries.values()))
@@ -108,7 +108,7 @@ class FailedLookups:
             return
         # An entry of Python's path that is not here, as pythonXY.zip is on most machines, is asked for by the importer
         # again and again; a module that lacks for it is taken down as such.
-        if not _is_found(path) and not _is_compiled_anew(path) and path not in sys.path:
+        if not _is_found(path) and not _is_recompilable(path) and path not in sys.path:
             self.note("file", path)
 
     def listed(self, path: str) -> None:
@@ -122,14 +122,14 @@ class FailedLookups:
             self.written.add(os.path.dirname(os.path.abspath(path)))
 
 
-_CURRENT: list[FailedLookups] = []
+_ACTIVE_LOOKUPS: list[FailedLookups] = []
 _hooked = False
 
 
-def install(asked: FailedLookups) -> Callable[[], None]:
+def install(failed_lookups: FailedLookups) -> Callable[[], None]:
     """Have this process take down what it asks for in vain; returns the undo."""
     global _hooked
-    _CURRENT.append(asked)
+    _ACTIVE_LOOKUPS.append(failed_lookups)
     if not _hooked:  # an audit hook can't be taken away
         _hooked = True
         sys.addaudithook(_audit)
@@ -138,21 +138,21 @@ def install(asked: FailedLookups) -> Callable[[], None]:
     if hasattr(loader, "_dlopen"):
         patches.set(loader, "_dlopen", _loading(loader._dlopen))
     patches.set(shutil, "which", _which(shutil.which))
-    patches.set(glob, "glob", _matching(glob.glob))
-    patches.set(glob, "iglob", _matching(glob.iglob))
+    patches.set(glob, "glob", _record_empty_glob(glob.glob))
+    patches.set(glob, "iglob", _record_empty_glob(glob.iglob))
     for name in ("glob", "rglob"):
-        patches.set(pathlib.Path, name, _matching_below(getattr(pathlib.Path, name)))
+        patches.set(pathlib.Path, name, _record_empty_path_glob(getattr(pathlib.Path, name)))
     finder = _LastFinder()
     sys.meta_path.append(finder)
     patches.on_undo(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
-    patches.on_undo(lambda: _CURRENT.remove(asked))
+    patches.on_undo(lambda: _ACTIVE_LOOKUPS.remove(failed_lookups))
     return patches.undo
 
 
 def looked_for(path: str) -> None:
     """A path was looked for: ``os.stat`` and the like."""
-    if _CURRENT:
-        _CURRENT[-1].look(path)
+    if _ACTIVE_LOOKUPS:
+        _ACTIVE_LOOKUPS[-1].look(path)
 
 
 def is_folder_here(path: str) -> bool:
@@ -172,25 +172,25 @@ def _mode_of(path: str) -> int:
         return 0
 
 
-def not_reached(host: str) -> None:
+def record_unreachable_host(host: str) -> None:
     """A host was asked for, and the kernel, or the resolver, had no way to it."""
     _note("address", host)
 
 
 def _note(kind: Kind, name: Any) -> None:
-    if _CURRENT:
-        _CURRENT[-1].note(kind, str(name))
+    if _ACTIVE_LOOKUPS:
+        _ACTIVE_LOOKUPS[-1].note(kind, str(name))
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    lookups = _CURRENT[-1:]  # another thread may end them meanwhile
+    lookups = _ACTIVE_LOOKUPS[-1:]  # another thread may end them meanwhile
     if not lookups:
         return
     current = lookups[0]
     position = _READING.get(event)
     if position is None:
         if event == "os.rename" and isinstance(arguments[1], (str, bytes, os.PathLike)):
-            if not _is_own(sys._getframe(1)):
+            if not _is_gonogo_frame(sys._getframe(1)):
                 current.wrote(os.fsdecode(arguments[1]))
         elif event == "subprocess.Popen":
             _program(arguments[0], arguments[1])
@@ -201,21 +201,21 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         return
     path = arguments[position]
     if event == "open" and not _is_read(arguments):
-        if isinstance(path, (str, bytes, os.PathLike)) and not _is_own(sys._getframe(1)):
+        if isinstance(path, (str, bytes, os.PathLike)) and not _is_gonogo_frame(sys._getframe(1)):
             current.wrote(os.fsdecode(path))
         return
     with contextlib.suppress(TypeError, ValueError):
         text = os.fsdecode("." if path is None else path)
-        if event == "sqlite3.connect" and (text in ("", ":memory:") or _IN_MEMORY.search(text)):
+        if event == "sqlite3.connect" and (text in ("", ":memory:") or _IN_MEMORY_DATABASE_PATTERN.search(text)):
             return  # a database of the process's own
         if text.startswith("file:"):
             text = text[5:].partition("?")[0]
-        current.look(text.removesuffix(FOR_MODULES))
-        if event in ("os.scandir", "os.listdir") and not text.endswith(FOR_MODULES):
+        current.look(text.removesuffix(MODULE_LISTING_SUFFIX))
+        if event in ("os.scandir", "os.listdir") and not text.endswith(MODULE_LISTING_SUFFIX):
             current.listed(text)
 
 
-def _is_own(frame: FrameType | None) -> bool:
+def _is_gonogo_frame(frame: FrameType | None) -> bool:
     """Whether gonogo itself writes, or has a library write (a model's stand-in): the program has not.
 
     What gonogo writes on the program's behalf, as ``torch.save`` does, is told by :meth:`FailedLookups.wrote`.
@@ -244,14 +244,14 @@ def _program(executable: Any, words: Any) -> None:
         given = [os.fsdecode(word) for word in words] if isinstance(words, (list, tuple)) else []
         if os.path.basename(name) in _SHELLS and len(given) > 2 and given[1] == "-c":
             name = (shlex.split(given[2]) or [""])[0]
-            if not name or not _PROGRAM.fullmatch(name) or name in _BUILT_IN:
+            if not name or not _PROGRAM_NAME_PATTERN.fullmatch(name) or name in _SHELL_BUILTINS:
                 return
-        found = os.access(name, os.X_OK) if os.sep in name else _whole_which(name)
+        found = os.access(name, os.X_OK) if os.sep in name else _original_which(name)
         if not found:
             _note("program", name)
 
 
-_whole_which = shutil.which
+_original_which = shutil.which
 
 
 def _which(which: Callable[..., Any]) -> Callable[..., Any]:
@@ -277,7 +277,7 @@ def _loading(dlopen: Callable[..., Any]) -> Callable[..., Any]:
     return loads
 
 
-def _matching(find: Callable[..., Any]) -> Callable[..., Any]:
+def _record_empty_glob(find: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(find)
     def finds(pathname: Any, *args: Any, **kwargs: Any) -> Any:
         found = list(find(pathname, *args, **kwargs))
@@ -288,7 +288,7 @@ def _matching(find: Callable[..., Any]) -> Callable[..., Any]:
     return finds
 
 
-def _matching_below(find: Callable[..., Any]) -> Callable[..., Any]:
+def _record_empty_path_glob(find: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(find)
     def finds(self: Any, pattern: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
         found = list(find(self, pattern, *args, **kwargs))
@@ -319,9 +319,9 @@ def _asking(frame: FrameType | None) -> tuple[Frame, tuple[tuple[int, CodeType, 
     stack: list[tuple[int, CodeType, int]] = []
     while frame is not None and len(stack) < _MAX_DEPTH:
         code = frame.f_code
-        if asked is None and not is_of_python(code.co_filename):
+        if asked is None and not is_standard_library(code.co_filename):
             asked = _frame(code.co_filename, frame.f_lineno or 0, code.co_name)
-        elif asked is None and str(frame.f_globals.get("__name__")).partition(".")[0] in _FOR_THEMSELVES:
+        elif asked is None and str(frame.f_globals.get("__name__")).partition(".")[0] in _IGNORED_CALLER_MODULES:
             return None
         if asked is not None:
             stack.append((id(frame), code, frame.f_lineno or 0))
@@ -329,17 +329,21 @@ def _asking(frame: FrameType | None) -> tuple[Frame, tuple[tuple[int, CodeType, 
     return (asked, tuple(stack)) if asked is not None else None
 
 
-def before_failure(asked: FailedLookups, error: BaseException, handed: list[str]) -> list[FailedLookup]:
+def lookups_before_failure(
+    failed_lookups: FailedLookups, error: BaseException, argument_paths: list[str]
+) -> list[FailedLookup]:
     """What was asked for in vain in a function that ran when it failed, or by the user's own code; the last first.
 
-    What is there by now was only made later. ``handed``: paths that what failed was given.
+    What is there by now was only made later. ``argument_paths``: paths that what failed was given.
     """
-    failing = list(_failing(error))
+    failing = list(_traceback_frames(error))
     places = {id(frame): number for number, (frame, _) in enumerate(failing)}
     frames = [_frame(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in failing]
-    raising = next((frame for frame in reversed(frames) if frame is not None and not is_of_python(frame.path)), None)
+    raising = next(
+        (frame for frame in reversed(frames) if frame is not None and not is_standard_library(frame.path)), None
+    )
     found: list[FailedLookup] = []
-    for one in asked.latest_first():
+    for one in failed_lookups.latest_first():
         if one.kind == "file" and _is_there(one.name):
             continue
         shared: Frame | None = None
@@ -350,7 +354,7 @@ def before_failure(asked: FailedLookups, error: BaseException, handed: list[str]
             shared, failed_at, below = None, failing[number][1], False
             if frame is not None:
                 shared = Frame(frame.path, line, frame.function, "", frame.owner)
-                below = raising is not None and _is_near(raising, frame, one.kind)
+                below = raising is not None and _is_raising_function(raising, frame, one.kind)
         if one.asked.owner == "user" or (shared is not None and shared.owner != "user") or one.kind == "folder":
             found.append(
                 FailedLookup(
@@ -362,20 +366,20 @@ def before_failure(asked: FailedLookups, error: BaseException, handed: list[str]
                     below,
                     one.phase,
                     one.step,
-                    one.kind == "folder" or os.path.dirname(os.path.abspath(one.name)) in asked.written,
+                    one.kind == "folder" or os.path.dirname(os.path.abspath(one.name)) in failed_lookups.written,
                 )
             )
     user = next((frame for frame in reversed(frames) if frame is not None and frame.owner == "user"), None)
     told = {one.name for one in found}
-    phase, step = asked.moment()
-    for path in handed:
+    phase, step = failed_lookups.moment()
+    for path in argument_paths:
         if user is not None and path not in told:
             found.insert(0, FailedLookup("file", path, user, user, user.line, True, phase, step, False, True))
     return found[:_MAX_RECORDED]
 
 
 def _still_running(
-    one: _Asked, failing: list[tuple[FrameType, int]], places: dict[int, int]
+    one: _UnansweredLookup, failing: list[tuple[FrameType, int]], places: dict[int, int]
 ) -> Iterator[tuple[int, int]]:
     """The frames that asked and had not returned when it failed: their place among those that failed, and the line from
     which they asked, the outermost first.
@@ -396,7 +400,7 @@ def _still_running(
         expected = number + 1
 
 
-def _failing(error: BaseException) -> Iterator[tuple[FrameType, int]]:
+def _traceback_frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         yield trace.tb_frame, trace.tb_lineno
@@ -411,11 +415,11 @@ def _frame(path: str, line: int, function: str) -> Frame | None:
 _owner = functools.cache(owner_of)
 
 
-def _is_near(raising: Frame, frame: Frame, kind: Kind) -> bool:
+def _is_raising_function(raising_frame: Frame, frame: Frame, kind: Kind) -> bool:
     """Whether a function is the one that raised. What ranks have written is gathered in one, and missed in another."""
     if kind == "folder":
-        return _package(raising) == _package(frame)
-    return (raising.path, raising.function) == (frame.path, frame.function)
+        return _package(raising_frame) == _package(frame)
+    return (raising_frame.path, raising_frame.function) == (frame.path, frame.function)
 
 
 def _package(frame: Frame) -> str:
@@ -439,7 +443,7 @@ def _is_found(path: str) -> bool:
     return True
 
 
-def _is_compiled_anew(path: str) -> bool:
+def _is_recompilable(path: str) -> bool:
     """Whether a path is of Python's cache of a module whose source is here: an import does without it."""
     if not path.endswith(".pyc"):
         return False

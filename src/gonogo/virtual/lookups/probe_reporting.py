@@ -17,24 +17,24 @@ from typing import Any
 
 from gonogo.virtual.lookups.failed_lookups import looked_for
 from gonogo.virtual.patching.patches import Patches, patch_os
-from gonogo.virtual.protocol.plan import FOR_MODULES
+from gonogo.virtual.protocol.plan import MODULE_LISTING_SUFFIX
 
 
 def install() -> Callable[[], None]:
     """Have this process, and those that it forks, take down what they look for; returns the undo."""
     patches = Patches()
-    patch_os(patches, {name: _reporting(getattr(os, name)) for name in ("stat", "lstat", "access", "readlink")})
+    patch_os(patches, {name: _wrap_probe(getattr(os, name)) for name in ("stat", "lstat", "access", "readlink")})
     _follow_importing(patches)
     return patches.undo
 
 
-def _reporting(look: Any) -> Any:
-    @functools.wraps(look)
+def _wrap_probe(probe_function: Any) -> Any:
+    @functools.wraps(probe_function)
     def looks(path: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(path, int) and kwargs.get("dir_fd") is None:
             with contextlib.suppress(TypeError):  # which the call itself says
                 looked_for(os.fsdecode(path))
-        return look(path, *args, **kwargs)
+        return probe_function(path, *args, **kwargs)
 
     return looks
 
@@ -44,14 +44,14 @@ def _follow_importing(patches: Patches) -> None:
     from importlib import _bootstrap_external as machinery
 
     def list_modules(path: str) -> list[str]:
-        return posix.listdir(path + FOR_MODULES)
+        return posix.listdir(path + MODULE_LISTING_SUFFIX)
 
-    patches.set(machinery, "_os", _Stand(posix, listdir=list_modules))
-    patches.set(importlib.metadata, "os", _Stand(os, listdir=list_modules))
+    patches.set(machinery, "_os", _PatchedModule(posix, listdir=list_modules))
+    patches.set(importlib.metadata, "os", _PatchedModule(os, listdir=list_modules))
     importlib.invalidate_caches()
 
 
-class _Stand:
+class _PatchedModule:
     """A module with some of its names replaced."""
 
     def __init__(self, module: Any, **replaced: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 _DEPTH_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 _MAX_PERIOD = 16
-_MANY_POSITIONS = 131072
+_DEFAULT_MAX_POSITIONS = 131072
 """Tokens that are taken to be possible where a configuration states no limit."""
 
 
@@ -38,14 +38,14 @@ def depth_of(config: dict[str, Any]) -> int:
     return _language(config)[key] if key is not None else 0
 
 
-def _per_layer(config: dict[str, Any]) -> dict[str, list[Any]]:
+def _per_layer_lists(config: dict[str, Any]) -> dict[str, list[Any]]:
     """Lists that hold something for each layer."""
     depth = depth_of(config)
     part = _language(config)
     return {key: value for key, value in part.items() if isinstance(value, list) and len(value) == depth > 1}
 
 
-def _first_dense(config: dict[str, Any]) -> int:
+def _leading_dense_layers(config: dict[str, Any]) -> int:
     """Layers before the stack becomes regular, as DeepSeek's first dense ones."""
     part = _language(config)
     return next((part[key] for key in ("first_k_dense_replace",) if isinstance(part.get(key), int)), 0)
@@ -53,7 +53,7 @@ def _first_dense(config: dict[str, Any]) -> int:
 
 def period_of(config: dict[str, Any]) -> int:
     """After so many layers the pattern repeats, 1 where all are alike; 0 where none is found."""
-    lists = [value[_first_dense(config) :] for value in _per_layer(config).values()]
+    lists = [value[_leading_dense_layers(config) :] for value in _per_layer_lists(config).values()]
     for period in range(1, _MAX_PERIOD + 1):
         if all(all(value[i] == value[i - period] for i in range(period, len(value))) for value in lists):
             return _with_intervals(_language(config), period)
@@ -75,7 +75,7 @@ def with_depth(config: dict[str, Any], depth: int) -> dict[str, Any]:
     made = copy.deepcopy(config)
     key = _depth_key(made)
     assert key is not None
-    for name, value in _per_layer(made).items():
+    for name, value in _per_layer_lists(made).items():
         _language(made)[name] = value[:depth]
     part = _language(made)
     for name in ("max_window_layers",):
@@ -85,15 +85,15 @@ def with_depth(config: dict[str, Any], depth: int) -> dict[str, Any]:
     return made
 
 
-def depths(config: dict[str, Any], least: int) -> tuple[int, int] | None:
-    """Two depths to measure at: at least ``least`` layers, whole periods apart, and in step with the full depth.
+def depths(config: dict[str, Any], min_layers: int) -> tuple[int, int] | None:
+    """Two depths to measure at: at least ``min_layers`` layers, whole periods apart, and in step with the full depth.
 
     None where the pattern is not known to repeat, or where the full depth costs no more than those two.
     """
     full, period = depth_of(config), period_of(config)
     if not full or not period:
         return None
-    first = _first_dense(config) + max(least, period)
+    first = _leading_dense_layers(config) + max(min_layers, period)
     first += (full - first) % period
     second = first + period * max(1, -(-2 // period))
     return (first, second) if first + second < full else None
@@ -104,4 +104,4 @@ def longest_sequence(config: dict[str, Any]) -> int:
     part = _language(config)
     limits = [part.get(name) for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")]
     known = [limit for limit in limits if isinstance(limit, int) and limit > 0]
-    return min(known) if known else _MANY_POSITIONS
+    return min(known) if known else _DEFAULT_MAX_POSITIONS

@@ -14,24 +14,24 @@ from gonogo.virtual.measuring.depth import depth_of, period_of
 from gonogo.virtual.measuring.jobs import EngineFacts, Facts
 from gonogo.virtual.measuring.program import parse
 from gonogo.virtual.measuring.tuning import bytes_of_weights, tuned
-from gonogo.virtual.rollout.engine import GRAPHS_IN_BUDGET, forward_of, graphs_of, sampler_of
+from gonogo.virtual.rollout.engine import GRAPHS_IN_BUDGET_SINCE, cuda_graph_bytes, forward_bytes, sampler_bytes
 from gonogo.virtual.rollout.model import EngineModel
-from gonogo.virtual.rollout.package import version_to_stand_for
+from gonogo.virtual.rollout.package import stand_in_version
 from gonogo.virtual.synthetic.model import LocatedModel, read_model
 from gonogo.virtual.unsupported import UnsupportedOperator
 
-BATCHED_TOKENS = 4096
+MAX_BATCHED_TOKENS = 4096
 """TRL's ``max_num_batched_tokens`` of an engine in the trainer's process (trl/generation/vllm_generation.py)."""
 _SIZES = (1, 2, 4, 8)
 
-_LAYER = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
+_LAYER_PATTERN = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
 
 
 def facts_of(arguments: tuple[str, ...]) -> Facts:
     """The facts of the model that the program ``gonogo.virtual.measuring.program`` would train with those arguments."""
     given = parse(list(arguments))
     stored = read_model(given.model)
-    found = _of_task(stored, given.task)
+    found = _adapt_to_task(stored, given.task)
     with torch.device("meta"):
         model: Any = found.model_class(found.config)
     weight_bytes = bytes_of_weights(model, given.tune)
@@ -53,27 +53,27 @@ def facts_of(arguments: tuple[str, ...]) -> Facts:
         weight_bytes=weight_bytes,
         engine=engine_facts(given.model, "bfloat16", hasattr(found.config, "auto_map")) if given.engine else (),
         stored_class=stored.model_class.__name__,
-        beside_parameters=0 if given.beside is None else _parameters(given.beside),
+        beside_parameters=0 if given.beside is None else _count_parameters(given.beside),
     )
 
 
-def _of_task(found: LocatedModel, task: str) -> LocatedModel:
+def _adapt_to_task(located_model: LocatedModel, task: str) -> LocatedModel:
     """A reward model scores: it has a head for that in place of the words'."""
     if task != "rm":
-        return found
+        return located_model
     from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING as SCORING
 
-    if type(found.config) not in SCORING:
+    if type(located_model.config) not in SCORING:
         raise UserError(
             translated(
                 "--task rm: transformers has no scoring model for {kind} (AutoModelForSequenceClassification)"
-            ).format(kind=found.config.model_type)
+            ).format(kind=located_model.config.model_type)
         )
-    found.config.num_labels = 1
-    return LocatedModel(found.config, SCORING[type(found.config)], found.folder)
+    located_model.config.num_labels = 1
+    return LocatedModel(located_model.config, SCORING[type(located_model.config)], located_model.folder)
 
 
-def _parameters(folder: str) -> int:
+def _count_parameters(folder: str) -> int:
     found = read_model(folder)
     with torch.device("meta"):
         model = found.model_class(found.config)
@@ -84,25 +84,25 @@ def _layer(sizes: dict[str, int], depth: int) -> int:
     """Parameters of the last layer of the stack that has ``depth`` layers; 0 where none is found."""
     stacks: dict[str, Counter[int]] = {}
     for name, size in sizes.items():
-        match = _LAYER.match(name)
+        match = _LAYER_PATTERN.match(name)
         if match is not None:
             stacks.setdefault(match[1], Counter())[int(match[2])] += size
     fitting = [layers for layers in stacks.values() if len(layers) == depth]
     return max((layers[depth - 1] for layers in fitting), default=0)
 
 
-def engine_facts(folder: str, dtype: str, trusts: bool) -> tuple[EngineFacts, ...]:
+def engine_facts(folder: str, dtype: str, trust_remote_code: bool) -> tuple[EngineFacts, ...]:
     """The figures, by each tensor-parallel size that divides the heads; none where the engine is not known to load it.
 
     Key and value heads have to be divided, or held by each rank once at least (vllm/config/model.py,
     ``get_num_kv_heads``).
     """
-    numbers = version_to_stand_for()[0].split(".")
+    numbers = stand_in_version()[0].split(".")
     release = tuple(int(part) for part in numbers[:2] if part.isdecimal())
     found = []
     for tp in _SIZES:
         try:
-            model = EngineModel(folder, dtype, tp, None, trusts, UnsupportedOperator)
+            model = EngineModel(folder, dtype, tp, None, trust_remote_code, UnsupportedOperator)
         except (ValueError, UnsupportedOperator):
             continue
         if not _divides_shared_heads(model.text, tp):
@@ -112,10 +112,10 @@ def engine_facts(folder: str, dtype: str, trusts: bool) -> tuple[EngineFacts, ..
                 tp=tp,
                 weights=model.weights,
                 cache_of_token=model.cache_of_token(),
-                forward=forward_of(model, BATCHED_TOKENS),
-                sampler_of_sequence=sampler_of(model),
-                graphs=graphs_of(model),
-                graphs_in_share=release >= GRAPHS_IN_BUDGET,
+                forward=forward_bytes(model, MAX_BATCHED_TOKENS),
+                sampler_of_sequence=sampler_bytes(model),
+                graphs=cuda_graph_bytes(model),
+                graphs_in_share=release >= GRAPHS_IN_BUDGET_SINCE,
             )
         )
     return tuple(found)

@@ -58,9 +58,9 @@ class EngineFacts(msgspec.Struct, frozen=True):
     graphs_in_share: bool
     """Whether the release leaves room for its CUDA graphs within its share of the GPU."""
 
-    def profiled(self, sequences: int) -> int:
+    def profiled(self, num_sequences: int) -> int:
         """What the engine measures beside its weights."""
-        return max(self.forward, sequences * self.sampler_of_sequence)
+        return max(self.forward, num_sequences * self.sampler_of_sequence)
 
 
 class Facts(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from gonogo.virtual.tracing.work import counting
 _WORDS = 500
 """Different words of the samples, where the model's table of embeddings has rows for so many."""
 _PAD, _END = "<pad>", "<end>"
-_BOUNDLESS = 1 << 45
+_UNLIMITED_BYTES = 1 << 45
 _TEMPLATE = (
     "{% for m in messages %}{{ m['content'] + ' ' }}{% if m['role'] == 'assistant' %}{{ '<end> ' }}{% endif %}"
     "{% endfor %}"
@@ -50,11 +50,11 @@ def main(arguments: list[str]) -> None:
         for row in synthetic_rows(given.task, given.rows, given.prompt_len, given.completion_len, words):
             file.write(f"{json.dumps(row)}\n")
     _count_training()
-    _hash_nothing()
+    _disable_hashing()
     if given.cache_bytes:
-        _give_engine_room(given.cache_bytes)
+        _enlarge_engine_cache(given.cache_bytes)
     sys.argv = [given.script, "--data", data, *rest]
-    _put_tokenizer_in_place(os.path.dirname(given.script), words)
+    _replace_tokenizer(os.path.dirname(given.script), words)
     runpy.run_path(given.script, run_name="__main__")
 
 
@@ -63,11 +63,14 @@ def words_of(vocabulary: int) -> int:
     return max(1, min(_WORDS, vocabulary - 2))
 
 
-def synthetic_rows(task: str, count: int, prompt: int, completion: int, words: int) -> Iterator[dict[str, Any]]:
+def synthetic_rows(
+    task: str, count: int, prompt_tokens: int, completion_tokens: int, words: int
+) -> Iterator[dict[str, Any]]:
     """Samples of so many tokens, of so many different words."""
     for number in range(count):
         asked, answer, worse = (
-            _text(length, number + more, words) for more, length in enumerate((prompt, completion, completion))
+            _text(length, number + more, words)
+            for more, length in enumerate((prompt_tokens, completion_tokens, completion_tokens))
         )
         if task in ("grpo", "rloo"):
             yield {"prompt": asked, "answer": "w1"}
@@ -107,7 +110,7 @@ def tokenizer_of(folder: str, words: int) -> Any:
     return made
 
 
-def _put_tokenizer_in_place(folder: str, words: int) -> None:
+def _replace_tokenizer(folder: str, words: int) -> None:
     """Whoever asks for a model's tokenizer, or its processor, is given the made one."""
     import transformers
 
@@ -130,7 +133,7 @@ def _count_training() -> None:
     setattr(Trainer, "train", train)  # noqa: B010  mypy knows it as a method
 
 
-def _hash_nothing() -> None:
+def _disable_hashing() -> None:
     """TRL names a file by all bytes of the model's weights, which are not here; any name will do."""
     for module in ("dpo_trainer", "kto_trainer"):
         trainer = importlib.import_module(f"trl.trainer.{module}")
@@ -138,7 +141,7 @@ def _hash_nothing() -> None:
             setattr(trainer, "hash_module", lambda *_: "none")  # noqa: B010  mypy knows it as a function
 
 
-def _give_engine_room(cache: int) -> None:
+def _enlarge_engine_cache(cache: int) -> None:
     """An engine with so large a cache, however much the GPU has: what it takes is reckoned apart from the trainer."""
     import torch
 
@@ -149,7 +152,7 @@ def _give_engine_room(cache: int) -> None:
     @functools.wraps(original)
     def start(engine: Any, *arguments: Any, **asked: Any) -> None:
         told = asking.mem_get_info
-        asking.mem_get_info = lambda *_: (_BOUNDLESS, told()[1])
+        asking.mem_get_info = lambda *_: (_UNLIMITED_BYTES, told()[1])
         try:
             original(engine, *arguments, **asked | {"kv_cache_memory_bytes": cache, "gpu_memory_utilization": 1.0})
         finally:

@@ -9,7 +9,7 @@ from typing import Any
 from gonogo.virtual.measuring.tuning import quantized, tuned
 from gonogo.virtual.synthetic.batch import build_batch
 from gonogo.virtual.synthetic.model import make_model, read_model
-from gonogo.virtual.synthetic.program import ProgramOptions, Repeated, trainer_class, training_arguments
+from gonogo.virtual.synthetic.program import ProgramOptions, RepeatedSamples, trainer_class, training_arguments
 from gonogo.virtual.tracing.work import counting
 
 
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> None:
     trainer = trainer_class()(
         model=model,
         args=settings,
-        train_dataset=Repeated(options.steps * per_step),
+        train_dataset=RepeatedSamples(options.steps * per_step),
         data_collator=lambda _: {name: value.clone() for name, value in batch.items()},
     )
     with counting():

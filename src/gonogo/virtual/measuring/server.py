@@ -27,9 +27,9 @@ from gonogo.virtual.measuring.jobs import JobEnded, Measured, MeasurementJob, Ph
 class PhasePeaks:
     """Follows one device; ``device`` is a ``tracking.DeviceRecord``, ``life`` tells the phase."""
 
-    def __init__(self, device: Any, life: Any) -> None:
+    def __init__(self, device: Any, lifecycle: Any) -> None:
         self._device = device
-        self._life = life
+        self._life = lifecycle
         self._peaks: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._take = device.take
         device.take = self._taken
@@ -90,8 +90,8 @@ def main() -> None:
     session = _session(start)
     with session:
         with session.mode:
-            _import_the_stack(start.trains_by)
-        _serve(session, start, _Lines(jobs, rest), answers)
+            _import_stack(start.trains_by)
+        _serve(session, start, _LineReader(jobs, rest), answers)
 
 
 def _session(start: ServerSettings) -> Any:
@@ -119,7 +119,7 @@ def _session(start: ServerSettings) -> Any:
     return Session(plan)
 
 
-def _import_the_stack(more: tuple[str, ...]) -> None:
+def _import_stack(extra_modules: tuple[str, ...]) -> None:
     """What every job needs; a child does not import it again."""
     import importlib
 
@@ -129,7 +129,7 @@ def _import_the_stack(more: tuple[str, ...]) -> None:
 
     from gonogo.virtual.synthetic import batch, model, program  # noqa: F401
 
-    for name in more:
+    for name in extra_modules:
         importlib.import_module(name)
 
 
@@ -144,12 +144,12 @@ def _read_line(descriptor: int) -> bytes:
     return data
 
 
-class _Lines:
+class _LineReader:
     """Lines from a descriptor, as they come."""
 
-    def __init__(self, descriptor: int, read: bytes) -> None:
+    def __init__(self, descriptor: int, buffered: bytes) -> None:
         self._descriptor = descriptor
-        self._read = read
+        self._read = buffered
         self.ended = False
 
     def ready(self, wait: bool) -> list[bytes]:
@@ -164,7 +164,7 @@ class _Lines:
         return [line for line in lines if line.strip()]
 
 
-def _serve(session: Any, start: ServerSettings, lines: _Lines, answers: TextIO) -> None:
+def _serve(session: Any, start: ServerSettings, lines: _LineReader, answers: TextIO) -> None:
     waiting: deque[MeasurementJob] = deque()
     running: list[_Running] = []
     while not lines.ended or waiting or running:
@@ -178,7 +178,7 @@ def _serve(session: Any, start: ServerSettings, lines: _Lines, answers: TextIO) 
                 _rehearse(session, job)
             running.append(_Running(job, child))
         for one in list(running):
-            why = _reason_ended(one)
+            why = _end_reason(one)
             if why is not None:
                 running.remove(one)
                 answers.write(msgspec.json.encode(JobEnded(one.job.name, why)).decode() + "\n")
@@ -187,21 +187,21 @@ def _serve(session: Any, start: ServerSettings, lines: _Lines, answers: TextIO) 
             time.sleep(_POLL)
 
 
-def _reason_ended(running: _Running) -> str | None:
+def _end_reason(running_job: _Running) -> str | None:
     """Why a job is over; None while it runs."""
-    ended, status = os.waitpid(running.process, os.WNOHANG)
+    ended, status = os.waitpid(running_job.process, os.WNOHANG)
     if ended:
-        if os.path.exists(running.job.answer):
+        if os.path.exists(running_job.job.answer):
             return ""
-        if running.answered:
-            return f"it took longer than {running.job.timeout:.0f} s (see --timeout)"
+        if running_job.answered:
+            return f"it took longer than {running_job.job.timeout:.0f} s (see --timeout)"
         return f"signal {status & 127}" if status & 127 else f"status {status >> 8}"
-    late = time.monotonic() - running.deadline
-    if late > 0 and not running.answered:
-        os.kill(running.process, signal.SIGTERM)
-        running.answered = True
+    late = time.monotonic() - running_job.deadline
+    if late > 0 and not running_job.answered:
+        os.kill(running_job.process, signal.SIGTERM)
+        running_job.answered = True
     elif late > _WRITE_SECONDS:
-        os.kill(running.process, signal.SIGKILL)
+        os.kill(running_job.process, signal.SIGKILL)
     return None
 
 
@@ -241,11 +241,13 @@ def _rehearse(session: Any, job: MeasurementJob) -> NoReturn:
         os._exit(status)
 
 
-def _set_capacity(session: Any, capacity: int | None) -> None:
+def _set_capacity(session: Any, capacity_bytes: int | None) -> None:
     from gonogo.virtual.memory.caching_allocator import CachingAllocator
 
     device = session.memory.device(session.device)
-    device.allocator = CachingAllocator(_BOUNDLESS if capacity is None else capacity, device.allocator.settings)
+    device.allocator = CachingAllocator(
+        _BOUNDLESS if capacity_bytes is None else capacity_bytes, device.allocator.settings
+    )
 
 
 def _describe_job(job: MeasurementJob) -> Any:

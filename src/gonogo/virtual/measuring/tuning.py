@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-_BYTES_IN_4_BITS = 0.5 + 1 / 64 + 4 / (64 * 256)
+_BYTES_PER_4BIT_PARAMETER = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Of one weight: itself, the 8-bit scale of a block of 64, and the 32-bit scale of 256 of those."""
-_PERCEIVING = ("visual", "vision", "image", "audio", "speech")
+_ENCODER_NAME_PARTS = ("visual", "vision", "image", "audio", "speech")
 """Words in the names of modules that turn images and sounds into embeddings."""
 _CONNECTING = ("merger", "project", "connector", "adapter")
 """Words in the names of modules between those and the language model, which freeze-vision leaves trained."""
 
 
-def quantized(found: Any, arguments: Any) -> Any:
+def quantized(located_model: Any, arguments: Any) -> Any:
     """The model with its linear layers in 4 bits, as ``from_pretrained`` loads it; see the script that is written."""
     import torch
     from transformers import BitsAndBytesConfig
@@ -25,8 +25,8 @@ def quantized(found: Any, arguments: Any) -> Any:
         bnb_4bit_compute_dtype=dtype,
         bnb_4bit_quant_storage=dtype,
     )
-    made = found.model_class.from_pretrained(
-        found.folder, config=found.config, dtype=dtype, quantization_config=settings
+    made = located_model.model_class.from_pretrained(
+        located_model.folder, config=located_model.config, dtype=dtype, quantization_config=settings
     )
     return made.train()
 
@@ -42,7 +42,7 @@ def bytes_of_weights(model: Any, tune: str) -> int:
     linear: int = sum(
         module.weight.numel() for module in model.modules() if isinstance(module, nn.Linear) and module is not head
     )
-    return whole - 2 * linear + int(linear * _BYTES_IN_4_BITS)
+    return whole - 2 * linear + int(linear * _BYTES_PER_4BIT_PARAMETER)
 
 
 def tuned(model: Any, tune: str, lora_rank: int) -> Any:
@@ -55,6 +55,6 @@ def tuned(model: Any, tune: str, lora_rank: int) -> Any:
     if tune == "freeze-vision":
         for name, parameter in model.named_parameters():
             parts = name.lower()
-            if any(word in parts for word in _PERCEIVING) and not any(word in parts for word in _CONNECTING):
+            if any(word in parts for word in _ENCODER_NAME_PARTS) and not any(word in parts for word in _CONNECTING):
                 parameter.requires_grad_(False)
     return model

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MIB = 1 << 20
-_INTERVALS = 16
+_ROUNDUP_INTERVALS = 16
 """``roundup_power2_divisions`` has one entry for each power of two from 1 MiB (and below) to 32 GiB (and above)."""
 _IGNORED = frozenset(
     {
@@ -30,14 +30,14 @@ _IGNORED = frozenset(
     }
 )
 """Options that PyTorch knows and that change nothing in how the device's segments are cut."""
-_IGNORED_OF_NPU = _IGNORED | {
+_IGNORED_ON_NPU = _IGNORED | {
     "base_addr_aligned_kb",
     "multi_stream_lazy_reclaim",
     "page_size",
     "pin_memory_expandable_segments",
     "pinned_mem_register",
 }
-_NPU_PADDING = 32
+_NPU_PADDING_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class AllocatorSettings:
         values: dict[str, object] = {}
         on_npu = device_type == "npu"
         if on_npu:
-            values["padding_bytes"] = _NPU_PADDING
+            values["padding_bytes"] = _NPU_PADDING_BYTES
         compact = re.sub(r"\s+", "", text)
         position = 0
         pair = re.compile(r"([^,:\[\]]+):(\[[^\]]*\]|[^,\[\]]*)(?:,|$)")
@@ -73,9 +73,9 @@ class AllocatorSettings:
             key, value = match.groups()
             position = match.end()
             if key == "max_split_size_mb":
-                values["max_split_bytes"] = _at_least_20(key, value) * MIB
+                values["max_split_bytes"] = _parse_min_20_mib(key, value) * MIB
             elif key == "max_non_split_rounding_mb":
-                values["max_non_split_rounding_bytes"] = _at_least_20(key, value) * MIB
+                values["max_non_split_rounding_bytes"] = _parse_min_20_mib(key, value) * MIB
             elif key == ("segment_size_mb" if on_npu else "large_segment_size_mb"):
                 if int(value) <= 2:
                     raise ValueError("CachingAllocator option large_segment_size_mb must be > 2")
@@ -91,12 +91,12 @@ class AllocatorSettings:
                     raise ValueError("per_process_memory_fraction is invalid, set it in [0.0, 1.0]")
                 values["memory_fraction"] = fraction
             elif key == "roundup_power2_divisions":
-                values["roundup_divisions"] = _divisions(value)
+                values["roundup_divisions"] = _parse_divisions(value)
             elif key == "expandable_segments":
                 if value not in ("True", "False"):
                     raise ValueError(f"Expected 'True' or 'False' for expandable_segments but got {value!r}")
                 values["expandable_segments"] = value == "True"
-            elif on_npu and key not in _IGNORED_OF_NPU:
+            elif on_npu and key not in _IGNORED_ON_NPU:
                 raise ValueError(f"Unrecognized CachingAllocator option: {key}")
             elif not on_npu and key not in _IGNORED:
                 raise ValueError(f"Unrecognized key '{key}' in CUDA allocator config.")
@@ -115,7 +115,7 @@ class AllocatorSettings:
         """The size of the block that serves ``nbytes``: 512-byte steps, or a division of a power of two."""
         nbytes += self.padding_bytes
         if self.roundup_divisions and nbytes >= 512:
-            interval = min(max(nbytes.bit_length() - 1 - 20, 0), _INTERVALS - 1)
+            interval = min(max(nbytes.bit_length() - 1 - 20, 0), _ROUNDUP_INTERVALS - 1)
             divisions = self.roundup_divisions[interval]
             if divisions > 1 and nbytes > 512 * divisions:
                 step = (1 << (nbytes.bit_length() - 1)) >> (divisions.bit_length() - 1)
@@ -123,27 +123,27 @@ class AllocatorSettings:
         return max(512, (nbytes + 511) & ~511)
 
 
-def _at_least_20(key: str, value: str) -> int:
+def _parse_min_20_mib(key: str, value: str) -> int:
     megabytes = int(value)
     if megabytes < 20:
         raise ValueError(f"CachingAllocator option {key} too small, must be >= 20")
     return megabytes
 
 
-def _divisions(value: str) -> tuple[int, ...]:
+def _parse_divisions(value: str) -> tuple[int, ...]:
     """``8`` for all sizes, or ``[256:1,512:2,>:4]``: sizes in MiB, each with its divisions."""
-    table = [0] * _INTERVALS
+    table = [0] * _ROUNDUP_INTERVALS
     if not value.startswith("["):
-        return (_power_of_two(int(value), "divisions"),) * _INTERVALS
+        return (_check_power_of_two(int(value), "divisions"),) * _ROUNDUP_INTERVALS
     last = 0
     first = True
     for pair in filter(None, value[1:-1].split(",")):
         size, _, count = pair.partition(":")
-        divisions = _power_of_two(int(count), "divisions") if int(count) else 0
+        divisions = _check_power_of_two(int(count), "divisions") if int(count) else 0
         if size == ">":
-            table[last + 1 :] = [divisions] * (_INTERVALS - last - 1)
+            table[last + 1 :] = [divisions] * (_ROUNDUP_INTERVALS - last - 1)
             continue
-        last = min(_power_of_two(int(size), "intervals").bit_length() - 1, _INTERVALS - 1)
+        last = min(_check_power_of_two(int(size), "intervals").bit_length() - 1, _ROUNDUP_INTERVALS - 1)
         if first:
             table[:last] = [divisions] * last
             first = False
@@ -151,7 +151,7 @@ def _divisions(value: str) -> tuple[int, ...]:
     return tuple(table)
 
 
-def _power_of_two(number: int, what: str) -> int:
+def _check_power_of_two(number: int, rounded_value: str) -> int:
     if number <= 0 or number & (number - 1):
-        raise ValueError(f"For roundups, the {what} have to be power of 2")
+        raise ValueError(f"For roundups, the {rounded_value} have to be power of 2")
     return number

@@ -36,20 +36,20 @@ from gonogo.virtual.memory.tracking import Cell, MemoryRecord
 _KIB = 1 << 10
 _LARGE, _SMALL = 8 * 4096 * _KIB, (2 * 4096 + 8 * 16) * _KIB
 _HOPPER, _BLACKWELL = 9, (10, 12)
-_LT_KIB = 1024
+_DEFAULT_LT_WORKSPACE_KIB = 1024
 _LT_KEPT, _LT_SHARED, _NONE_KEPT = Version("2.9"), Version("2.12"), Version("2.15")
-_BLACKWELL_LARGE = Version("2.12")
-_CONFIG = re.compile(r":([0-9]+):([0-9]+)")
-_BY_LT_ALONE = frozenset({"_addmm_activation", "_int_mm", "_scaled_mm"})
-BY_CUBLAS = _BY_LT_ALONE | {
+_LARGE_BLACKWELL_SINCE = Version("2.12")
+_WORKSPACE_CONFIG_PATTERN = re.compile(r":([0-9]+):([0-9]+)")
+_CUBLASLT_ONLY_OPERATORS = frozenset({"_addmm_activation", "_int_mm", "_scaled_mm"})
+CUBLAS_OPERATORS = _CUBLASLT_ONLY_OPERATORS | {
     *("addbmm", "addmm", "addmv", "baddbmm", "bmm", "dot", "mm", "mv", "vdot"),
     *("linalg_solve_triangular", "triangular_solve"),
 }
 """Operators of ATen whose CUDA kernels are cuBLAS's."""
-_OF_BIASES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+_BIAS_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _AUTOGRAD = "autograd"
 
-Key = tuple[bool, Any, Any, int, int]
+WorkspaceKey = tuple[bool, Any, Any, int, int]
 """(of cuBLASLt, process, thread, device, stream)."""
 
 
@@ -60,19 +60,19 @@ class BlasWorkspaces:
         self,
         memory: MemoryRecord,
         capability: tuple[int, int],
-        stream_of: Callable[[int], int],
+        get_stream: Callable[[int], int],
         *,
         release: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._memory = memory
         self._capability = capability
-        self._stream_of = stream_of
+        self._stream_of = get_stream
         self._release = Version(Version(release or torch.__version__).base_version)
         self._environment = os.environ if environment is None else environment
         self.process: Callable[[], Any] = lambda: None
         """Which process runs now, where this one stands for several."""
-        self._kept: dict[Key, Cell] = {}
+        self._kept: dict[WorkspaceKey, Cell] = {}
         self._threads: dict[int, int] = {}
         """Thread → its handle's number; a handle goes on to a new thread once its own has ended."""
         self._size: int | None = None
@@ -94,8 +94,8 @@ class BlasWorkspaces:
         """Bytes of a workspace of cuBLASLt."""
         if self._lt_size is None:
             said = self._environment.get("CUBLASLT_WORKSPACE_SIZE", "").strip()
-            self._lt_size = (int(said) if re.fullmatch(r"[0-9]+", said) else _LT_KIB) * _KIB
-        return min(self._lt_size, self.size) if self._lt_shares else self._lt_size
+            self._lt_size = (int(said) if re.fullmatch(r"[0-9]+", said) else _DEFAULT_LT_WORKSPACE_KIB) * _KIB
+        return min(self._lt_size, self.size) if self._shares_lt_workspace else self._lt_size
 
     @lt_size.setter
     def lt_size(self, nbytes: int) -> None:
@@ -103,45 +103,45 @@ class BlasWorkspaces:
 
     def _of_config(self) -> int:
         major = self._capability[0]
-        blackwell = major in _BLACKWELL and self._release >= _BLACKWELL_LARGE
+        blackwell = major in _BLACKWELL and self._release >= _LARGE_BLACKWELL_SINCE
         default = _LARGE if major == _HOPPER or blackwell else _SMALL
-        parts = _CONFIG.findall(self._environment.get("CUBLAS_WORKSPACE_CONFIG", ""))
+        parts = _WORKSPACE_CONFIG_PATTERN.findall(self._environment.get("CUBLAS_WORKSPACE_CONFIG", ""))
         return sum(int(size) * int(count) * _KIB for size, count in parts) if parts else default
 
     @property
-    def _keeps(self) -> bool:
+    def _caches_workspaces(self) -> bool:
         return self._release < _NONE_KEPT or self._environment.get("TORCH_CUBLAS_WORKSPACE_CACHE") == "1"
 
     @property
-    def _lt_shares(self) -> bool:
+    def _shares_lt_workspace(self) -> bool:
         said = self._environment.get("TORCH_CUBLASLT_UNIFIED_WORKSPACE")
         default = "1" if self._release >= _LT_SHARED else "0"
-        return self._keeps and (said if said in ("0", "1") else default) == "1"
+        return self._caches_workspaces and (said if said in ("0", "1") else default) == "1"
 
     def used_by(self, name: str, args: Any, out: Any) -> None:
-        """An operator of :data:`BY_CUBLAS` has made ``out`` on a CUDA device."""
+        """An operator of :data:`CUBLAS_OPERATORS` has made ``out`` on a CUDA device."""
         if not isinstance(out, torch.Tensor) or out.device.type != "cuda" or not out.numel():
             return
         index = out.device.index or 0
-        by_lt = name in _BY_LT_ALONE or (name == "addmm" and _adds_bias(args))
-        keeps = self._keeps
+        by_lt = name in _CUBLASLT_ONLY_OPERATORS or (name == "addmm" and _uses_cublaslt(args))
+        keeps = self._caches_workspaces
         if not (by_lt and not keeps):
-            self._take(False, index, self.size, keeps=keeps)
-        if by_lt and not self._lt_shares:
-            self._take(True, index, self.lt_size, keeps=keeps and self._release >= _LT_KEPT)
+            self._take(False, index, self.size, keep_alive=keeps)
+        if by_lt and not self._shares_lt_workspace:
+            self._take(True, index, self.lt_size, keep_alive=keeps and self._release >= _LT_KEPT)
 
-    def _take(self, of_lt: bool, index: int, nbytes: int, *, keeps: bool) -> None:
+    def _take(self, is_cublaslt: bool, index: int, nbytes: int, *, keep_alive: bool) -> None:
         if not nbytes:
             return
         thread = _AUTOGRAD if private.in_autograd() else self._handle_of(threading.get_ident())
-        key = (of_lt, self.process(), thread, index, self._stream_of(index))
+        key = (is_cublaslt, self.process(), thread, index, self._stream_of(index))
         kept = self._kept.get(key)
         if kept is not None and kept.nbytes >= nbytes:
             return
         record = self._memory.device(torch.device("cuda", index))
         with self._memory.counting_as("workspace"):
             cell = Cell(record, nbytes, self._memory.category, None)
-        if keeps:
+        if keep_alive:
             self._kept[key] = cell
 
     def _handle_of(self, thread: int) -> int:
@@ -158,9 +158,9 @@ class BlasWorkspaces:
         self._kept = {key: cell for key, cell in self._kept.items() if stream is not None and key[4] != stream}
 
 
-def _adds_bias(args: Any) -> bool:
+def _uses_cublaslt(args: Any) -> bool:
     """Whether ``addmm`` is done by cuBLASLt: the bias of a linear layer, as ``isInputCompliesAddmmCudaLt`` asks."""
     bias, right = args[0], args[2]
-    if bias.dim() != 1 or bias.dtype not in _OF_BIASES or not bias.is_contiguous():
+    if bias.dim() != 1 or bias.dtype not in _BIAS_DTYPES or not bias.is_contiguous():
         return False
     return bool(bias.shape[0] == right.shape[1] and right.shape[0] > 1 and right.shape[1] > 1)

@@ -98,11 +98,11 @@ class BlockPool:
 
     __slots__ = ("free", "granularity", "is_small", "keys", "least_remainder", "searches", "totals", "unmapped")
 
-    def __init__(self, *, is_small: bool, granularity: int, least_remainder: int, totals: Totals) -> None:
+    def __init__(self, *, is_small: bool, granularity: int, min_remainder: int, totals: Totals) -> None:
         self.is_small = is_small
         self.granularity = granularity
         """Bytes of the pages of an expandable segment."""
-        self.least_remainder = least_remainder
+        self.least_remainder = min_remainder
         """A block is split where at least this much would remain."""
         self.totals = totals
         self.free: dict[int, Block] = {}
@@ -128,7 +128,7 @@ class BlockPool:
         count = 0
         other = block.prev
         if other is not None and not other.live and other.mapped is block.mapped:
-            self._take_out(other)
+            self._remove_block(other)
             block.address = other.address
             block.size += other.size
             block.prev = other.prev
@@ -137,7 +137,7 @@ class BlockPool:
             count = 1
         other = block.next
         if other is not None and not other.live and other.mapped is block.mapped:
-            self._take_out(other)
+            self._remove_block(other)
             block.size += other.size
             block.next = other.next
             if block.next is not None:
@@ -145,7 +145,7 @@ class BlockPool:
             count += 1
         return count
 
-    def _take_out(self, block: Block) -> None:
+    def _remove_block(self, block: Block) -> None:
         if block.mapped:
             self.remove(block)
         else:

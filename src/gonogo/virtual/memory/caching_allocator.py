@@ -194,10 +194,8 @@ class CachingAllocator:
         least = 512 if self._expandable is not None else SMALL_SIZE + 1
         small, large = self.totals["small_pool"], self.totals["large_pool"]
         return (
-            BlockPool(is_small=True, granularity=SMALL_SEGMENT, least_remainder=512, totals=small),
-            BlockPool(
-                is_small=False, granularity=self.settings.large_segment_bytes, least_remainder=least, totals=large
-            ),
+            BlockPool(is_small=True, granularity=SMALL_SEGMENT, min_remainder=512, totals=small),
+            BlockPool(is_small=False, granularity=self.settings.large_segment_bytes, min_remainder=least, totals=large),
         )
 
     def _malloc(self, nbytes: int, stream: int) -> int:
@@ -209,12 +207,12 @@ class CachingAllocator:
         keys = pool.keys
         index = bisect_left(keys, size << ADDRESS_BITS)
         if not self._takes_best_fit:
-            index = self._admissible(pool, size, index)
+            index = self._find_admissible_block(pool, size, index)
         found = index < len(keys)
         block = pool.free.pop(keys.pop(index) & ADDRESS_MASK) if found else self._grow(pool, size, nbytes)
         return self._use(pool, block, size, nbytes)
 
-    def _admissible(self, pool: BlockPool, size: int, index: int) -> int:
+    def _find_admissible_block(self, pool: BlockPool, size: int, index: int) -> int:
         """``get_free_block`` under settings that are not the default; the number of free blocks where none will do."""
         pool.searches += 1
         none = len(pool.keys)
@@ -257,23 +255,23 @@ class CachingAllocator:
         self._count_allocated(totals, 1, size, nbytes)
         return block.address
 
-    def _count_allocated(self, totals: Totals, blocks: int, size: int, nbytes: int) -> None:
+    def _count_allocated(self, totals: Totals, block_count: int, size: int, nbytes: int) -> None:
         every = self._all
-        totals.allocation.add(blocks)
-        every.allocation.add(blocks)
+        totals.allocation.add(block_count)
+        every.allocation.add(block_count)
         totals.allocated_bytes.add(size)
         every.allocated_bytes.add(size)
         totals.requested_bytes.add(nbytes)
         every.requested_bytes.add(nbytes)
         if self._max_split is not None and abs(size) >= self._max_split:
-            self._oversize_allocations.add(blocks)
+            self._oversize_allocations.add(block_count)
 
     def _malloc_apart(self, nbytes: int, stream: int) -> int:
         """A block in a segment of its own, which touches no list of free blocks."""
         pool = (self._pools.get(stream) or self._new_pools())[nbytes > SMALL_SIZE]
         size = self._fixed.segment_size(self.settings.round_up(nbytes))
         self._driver.count(pool, size, 1)
-        address = self._driver.take_addresses(size)
+        address = self._driver.reserve_addresses(size)
         self._driver.note("segment_alloc", address, size)
         return self._use(pool, Block(address, size, None, None, pool), size, nbytes)
 

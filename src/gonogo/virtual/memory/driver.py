@@ -24,32 +24,32 @@ class Driver:
         self._every = every
         self._next_address = FIRST_ADDRESS
 
-    def take_addresses(self, size: int, alignment: int = PAGE) -> int:
+    def reserve_addresses(self, size: int, alignment: int = PAGE) -> int:
         """The first of ``size`` addresses that were never handed out before."""
         address = -(-self._next_address // alignment) * alignment
         self._next_address = address + size
         return address
 
-    def take(self, pool: BlockPool, size: int, *, segments: int) -> bool:
+    def take(self, pool: BlockPool, size: int, *, segment_count: int) -> bool:
         """Take ``size`` bytes for ``pool``; False where there are not so many."""
         if self._every.reserved_bytes.current + size > self.limit:
             return False
         self.allocations += 1
-        self.count(pool, size, segments)
+        self.count(pool, size, segment_count)
         return True
 
-    def give_back(self, pool: BlockPool, size: int, *, segments: int) -> None:
+    def give_back(self, pool: BlockPool, size: int, *, segment_count: int) -> None:
         """Give ``size`` bytes of ``pool`` back."""
         self.frees += 1
-        self.count(pool, -size, -segments)
+        self.count(pool, -size, -segment_count)
 
     def note(self, event: str, address: int, size: int) -> None:
         """Tell whoever follows the segments."""
         if self.on_segment is not None:
             self.on_segment(event, address, size)
 
-    def count(self, pool: BlockPool, size: int, segments: int) -> None:
+    def count(self, pool: BlockPool, size: int, segment_count: int) -> None:
         """Count what a pool has reserved, be there room or not."""
         for totals in (pool.totals, self._every):
             totals.reserved_bytes.add(size)
-            totals.segment.add(segments)
+            totals.segment.add(segment_count)

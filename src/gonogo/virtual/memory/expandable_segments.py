@@ -56,7 +56,7 @@ class ExpandableSegments:
                 return block
         span = max(self._driver.capacity_bytes + self._driver.capacity_bytes // 8, size)
         span = -(-span // pool.granularity) * pool.granularity
-        block = Block(self._driver.take_addresses(span, pool.granularity), span, None, None, pool)
+        block = Block(self._driver.reserve_addresses(span, pool.granularity), span, None, None, pool)
         block.mapped = False
         pool.unmapped[block.address] = block
         return block
@@ -64,7 +64,7 @@ class ExpandableSegments:
     def _map(self, pool: BlockPool, block: Block, size: int) -> bool:
         """Put memory behind the first ``size`` bytes of an unmapped block, in whole pages; merge; False if it lacks."""
         mapped = min(-(-size // pool.granularity) * pool.granularity, block.size)
-        if not self._driver.take(pool, mapped, segments=0):
+        if not self._driver.take(pool, mapped, segment_count=0):
             return False
         self._driver.note("segment_map", block.address, mapped)
         del pool.unmapped[block.address]
@@ -101,7 +101,7 @@ class ExpandableSegments:
                 pool.insert(piece)
         pool.merge(block)
         pool.unmapped[block.address] = block
-        self._driver.give_back(pool, end - begin, segments=0)
+        self._driver.give_back(pool, end - begin, segment_count=0)
         self._driver.note("segment_unmap", begin, end - begin)
 
 

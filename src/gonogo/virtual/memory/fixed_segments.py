@@ -38,11 +38,11 @@ class FixedSegments:
     def allocate(self, pool: BlockPool, size: int) -> Block | None:
         """A new segment as one block, in no pool; None where the driver has no room for it."""
         segment = self.segment_size(size)
-        if not self._driver.take(pool, segment, segments=1):
+        if not self._driver.take(pool, segment, segment_count=1):
             return None
         if self._max_split is not None and segment >= self._max_split:
             self.oversize.add(1)
-        address = self._driver.take_addresses(segment)
+        address = self._driver.reserve_addresses(segment)
         self._driver.note("segment_alloc", address, segment)
         return Block(address, segment, None, None, pool)
 
@@ -87,7 +87,7 @@ class FixedSegments:
 
     def _release_block(self, pool: BlockPool, block: Block) -> None:
         pool.remove(block)
-        self._driver.give_back(pool, block.size, segments=1)
+        self._driver.give_back(pool, block.size, segment_count=1)
         self._driver.note("segment_free", block.address, block.size)
         if self._max_split is not None and block.size >= self._max_split:
             self.oversize.add(-1)

@@ -55,7 +55,7 @@ def placed(ranges: Iterable[tuple[int, int, str]], nbytes: int) -> Owner:
     return shares([*laid, (nbytes - at, None)])
 
 
-def part_of(owner: Owner, start: int, end: int) -> Owner:
+def owner_of_part(owner: Owner, start: int, end: int) -> Owner:
     """The owner of the bytes from ``start`` to ``end`` of what ``owner`` owns."""
     if not isinstance(owner, Shares):
         return owner

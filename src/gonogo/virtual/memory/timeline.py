@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gonogo.evidence.rehearsal.record import CATEGORIES, MemoryTimeline, Phase
 
-_POINTS = 512
+_MAX_POINTS = 512
 """The most that are kept; after joining neighbours there are half as many."""
 
 
@@ -41,7 +41,7 @@ class Timeline:
     def add(self, moment: Moment) -> None:
         """The next stretch has ended."""
         self._moments.append(moment)
-        if len(self._moments) < _POINTS:
+        if len(self._moments) < _MAX_POINTS:
             return
         pairs = zip(self._moments[::2], self._moments[1::2], strict=True)
         self._moments = [max(pair, key=lambda one: one.live) for pair in pairs]

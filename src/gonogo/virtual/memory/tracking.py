@@ -39,22 +39,22 @@ class Holding:
 
     __slots__ = ("category", "kept", "kept_of", "live", "owner")
 
-    def __init__(self, category: int, owner: Owner, peaks: int) -> None:
+    def __init__(self, category: int, owner: Owner, peak_count: int) -> None:
         self.category = category
         self.owner = owner
         self.live = 0
         self.kept = 0
         """Bytes at peak number ``kept_of``."""
-        self.kept_of = peaks
+        self.kept_of = peak_count
 
-    def keep(self, peaks: int) -> None:
-        """Called before a change: ``peaks`` were noted so far."""
-        if self.kept_of != peaks:
-            self.kept, self.kept_of = self.live, peaks
+    def keep(self, peak_count: int) -> None:
+        """Called before a change: ``peak_count`` were noted so far."""
+        if self.kept_of != peak_count:
+            self.kept, self.kept_of = self.live, peak_count
 
-    def at_peak(self, peaks: int) -> int:
-        """Bytes at the last of ``peaks``."""
-        return self.kept if self.kept_of == peaks else self.live
+    def at_peak(self, peak_count: int) -> int:
+        """Bytes at the last of ``peak_count``."""
+        return self.kept if self.kept_of == peak_count else self.live
 
 
 class Cell:
@@ -281,7 +281,7 @@ class DeviceRecord:
             cell.at_peak = (peaks, at)
 
     @contextmanager
-    def peak_kept(self) -> Iterator[None]:
+    def without_peak_update(self) -> Iterator[None]:
         """What is taken and given back meanwhile leaves no trace in the peak."""
         names = [
             *("peak", "peak_pinned", "steady_peak", "peak_by_category", "peak_phase", "peak_step", "_noted_peak"),
@@ -346,10 +346,10 @@ class DeviceRecord:
             top_modules=largest_modules(held),
             modules=held_by_modules(held),
             shortage=self.shortage,
-            phases=self._as_phases(),
+            phases=self._phase_records(),
         )
 
-    def _as_phases(self) -> tuple[PhaseMemory, ...]:
+    def _phase_records(self) -> tuple[PhaseMemory, ...]:
         """The peaks of the phases of a training that rolls out; of others none."""
         if self.phase_peaks.keys().isdisjoint(ROLLOUT_PHASES):
             return ()

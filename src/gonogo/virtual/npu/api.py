@@ -16,7 +16,7 @@ from gonogo.finding import Text, translated
 from gonogo.virtual.npu.ascend_names import VirtualNpu
 from gonogo.virtual.npu.names import NPU_API
 
-_CACHE_BYTES = 192 << 20
+_L2_CACHE_BYTES = 192 << 20
 _WHY = translated("torch_npu's stand-in does not have it")
 
 
@@ -31,7 +31,7 @@ def make_module() -> ModuleType:
 
 def fill(module: ModuleType, npu: VirtualNpu) -> None:
     """Add the rest, and what refuses by name."""
-    for name, value in {**_devices(npu), **_contexts(npu), **_settings(), **_autocast()}.items():
+    for name, value in {**_devices(npu), **_contexts(npu), **_settings(), **_autocast_functions()}.items():
         setattr(module, name, value)
     module.amp = _amp(module)  # type: ignore[attr-defined]
     for name, names in {
@@ -49,18 +49,18 @@ def fill(module: ModuleType, npu: VirtualNpu) -> None:
     missing = NPU_API - set(vars(module))
     module.__all__ = sorted(NPU_API)  # type: ignore[attr-defined]
     for name in missing:
-        refuse = refusing(f"torch.npu.{name}", npu.unsupported)
+        refuse = unsupported_function(f"torch.npu.{name}", npu.unsupported)
         setattr(module, name, contextlib.contextmanager(refuse) if name == "use_mem_pool" else refuse)
     for name, value in vars(module).items():
         if isinstance(value, ModuleType) and value.__name__ == f"torch_npu.npu.{name}":
             sys.modules[value.__name__] = sys.modules[f"torch.npu.{name}"] = value
 
 
-def refusing(what: str, unsupported: Callable[[str, Text], BaseException]) -> Callable[..., Any]:
+def unsupported_function(feature: str, unsupported_error: Callable[[str, Text], BaseException]) -> Callable[..., Any]:
     """A function that can't be rehearsed."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise unsupported(what, _WHY)
+        raise unsupported_error(feature, _WHY)
 
     return refuse
 
@@ -89,14 +89,14 @@ def _devices(npu: VirtualNpu) -> dict[str, Any]:
             cube_core_num=cores,
             vector_core_num=2 * cores,
             multi_processor_count=cores,
-            L2_cache_size=_CACHE_BYTES,
+            L2_cache_size=_L2_CACHE_BYTES,
         )
 
     runtime = SimpleNamespace(
         npuHostRegister=lambda address, size, flags: 0,
         npuHostUnregister=lambda address: 0,
-        npuStreamCreate=refusing("torch.npu.npurt().npuStreamCreate", npu.unsupported),
-        npuStreamDestroy=refusing("torch.npu.npurt().npuStreamDestroy", npu.unsupported),
+        npuStreamCreate=unsupported_function("torch.npu.npurt().npuStreamCreate", npu.unsupported),
+        npuStreamDestroy=unsupported_function("torch.npu.npurt().npuStreamDestroy", npu.unsupported),
     )
 
     def npurt() -> SimpleNamespace:
@@ -193,7 +193,7 @@ def _no_overflow_flag() -> bool:
     raise RuntimeError("Unsupported api when soc_version >= Ascend910B1, please use npu_check_overflow")
 
 
-def _autocast() -> dict[str, Any]:
+def _autocast_functions() -> dict[str, Any]:
     return {
         "get_amp_supported_dtype": lambda: [torch.float16, torch.bfloat16, torch.float32],
         "is_autocast_enabled": lambda: torch.is_autocast_enabled("npu"),

@@ -17,11 +17,11 @@ class VirtualNpu(VirtualCuda):
     """c10::DeviceType::PrivateUse1"""
     visible_variable = VISIBLE
 
-    def none_visible(self) -> str:
+    def no_device_message(self) -> str:
         """What torch_npu says where no device is visible."""
         return "No NPUs are available"
 
-    def no_such_device(self, index: int) -> str:
+    def invalid_ordinal_message(self, index: int) -> str:
         """What torch_npu says of a device that is not there."""
         return (
             "NPU function error: c10_npu::SetDevice(device), error code is 107001\nERR00100 PTA call acl api failed.\n"

@@ -20,7 +20,7 @@ from gonogo.virtual.tensor import VirtualTensor
 _MASK_SIDE = 2048
 _MAX_HEADS = 2048
 _MAX_HEAD_DIM = 512
-_ALL_TOKENS = 2147483647
+_UNLIMITED_TOKENS = 2147483647
 _LEFT_UP_CAUSAL = 2
 
 
@@ -57,8 +57,8 @@ def install() -> Callable[[], None]:
             atten_mask=mask,
             scale=1.0 / math.sqrt(query.shape[-1]) if scale is None else scale,
             keep_prob=1.0 - dropout_p,
-            pre_tockens=_ALL_TOKENS,
-            next_tockens=0 if is_causal else _ALL_TOKENS,
+            pre_tockens=_UNLIMITED_TOKENS,
+            next_tockens=0 if is_causal else _UNLIMITED_TOKENS,
             sparse_mode=_LEFT_UP_CAUSAL if is_causal else 0,
         )[0]
 

@@ -16,15 +16,15 @@ import torch
 from gonogo.evidence.environment.hardware import Accelerator
 from gonogo.finding import Text, translated
 from gonogo.virtual.cuda import tensors
-from gonogo.virtual.cuda.facade import PARTS, keep_off_real_devices, set_visible_devices
+from gonogo.virtual.cuda.facade import PARTS, hide_real_devices, set_visible_devices
 from gonogo.virtual.cuda.state import Unsupported
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.npu import api, attention, operators, package
 from gonogo.virtual.npu.ascend_names import VirtualNpu
 from gonogo.virtual.npu.names import words
 
-_CANN = "/usr/local/Ascend/ascend-toolkit/latest"
-_NO_CUDA = "Torch not compiled with CUDA enabled"
+_CANN_PATH = "/usr/local/Ascend/ascend-toolkit/latest"
+_NO_CUDA_MESSAGE = "Torch not compiled with CUDA enabled"
 _CUDA_MODULES = (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams)
 _CUDA_ONLY_NAMES = words(
     "cudart _cudart get_arch_list get_gencode_flags temperature power_draw clock_rate memory_usage device_memory_used "
@@ -37,11 +37,11 @@ _CUDA_ONLY_NAMES = words(
 def install_npu(
     accelerator: Accelerator,
     count: int,
-    allocator_of: Callable[[int], CachingAllocator],
+    get_allocator: Callable[[int], CachingAllocator],
     *,
     visible_devices: str | None,
-    unsupported: Unsupported,
-    pin: Callable[[torch.Tensor], torch.Tensor],
+    unsupported_error: Unsupported,
+    make_pinned_copy: Callable[[torch.Tensor], torch.Tensor],
     assume: Callable[[Text], object],
 ) -> VirtualNpu:
     """Put the facade up; the arguments are those of ``cuda.facade.install``. Returns the state, with its ``undo()``.
@@ -49,10 +49,10 @@ def install_npu(
     ``visible_devices`` is the value of ASCEND_RT_VISIBLE_DEVICES; ``assume`` is told that CANN is set up. The type
     ``npu`` must have been named (``private.name_accelerator``).
     """
-    npu = VirtualNpu(accelerator, count, allocator_of, unsupported)
+    npu = VirtualNpu(accelerator, count, get_allocator, unsupported_error)
     patches = npu.patches
-    keep_off_real_devices(patches)
-    _take_cuda_away(npu)
+    hide_real_devices(patches)
+    _disable_cuda(npu)
     set_visible_devices(npu, visible_devices)
     module = npu.api = api.make_module()
     replaced: list[tuple[Any, Any]] = []
@@ -69,15 +69,15 @@ def install_npu(
     patches.everywhere(replaced)
     api.fill(module, npu)
     patches.on_undo(_register_module(module))
-    tensors.install(npu, pin)
+    tensors.install(npu, make_pinned_copy)
     _extend_classes(npu)
     operators.define()
     patches.on_undo(attention.install())
-    patches.on_undo(package.install(module, unsupported, assume))
+    patches.on_undo(package.install(module, unsupported_error, assume))
     patches.item(os.environ, "DS_ACCELERATOR", "npu")
     if "ASCEND_HOME_PATH" not in os.environ:
         assume(translated("CANN's set_env.sh has run on the machine"))
-        patches.item(os.environ, "ASCEND_HOME_PATH", _CANN)
+        patches.item(os.environ, "ASCEND_HOME_PATH", _CANN_PATH)
     return npu
 
 
@@ -93,11 +93,11 @@ def _register_module(module: Any) -> Callable[[], None]:
     return undo
 
 
-def _take_cuda_away(npu: VirtualNpu) -> None:
+def _disable_cuda(npu: VirtualNpu) -> None:
     """An Ascend machine has a torch without CUDA: a CUDA build is made to answer as one."""
 
     def refuse() -> None:
-        raise AssertionError(_NO_CUDA)
+        raise AssertionError(_NO_CUDA_MESSAGE)
 
     for name, value in {
         "_is_compiled": lambda: False,

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-_STATS = 8
+_SOFTMAX_STATS_WIDTH = 8
 """Numbers that the attention kernel keeps of each row's maximum and of its sum."""
 _DROPOUT_ALIGNMENT = 128
 _library: Any = None
@@ -104,7 +104,11 @@ def _attention(query: Any, key: Any, value: Any, head_num: int, input_layout: st
         "BSND": (query.shape[0], query.shape[1]),
         "TND": (query.shape[0], 0),
     }[input_layout]
-    rows = [batch, head_num, _STATS] if input_layout == "TND" else [batch, head_num, length, _STATS]
+    rows = (
+        [batch, head_num, _SOFTMAX_STATS_WIDTH]
+        if input_layout == "TND"
+        else [batch, head_num, length, _SOFTMAX_STATS_WIDTH]
+    )
     return (
         query.new_empty(shape),
         query.new_empty(rows, dtype=torch.float32),
@@ -116,7 +120,7 @@ def _attention(query: Any, key: Any, value: Any, head_num: int, input_layout: st
     )
 
 
-def _rms(x: Any, gamma: Any) -> Any:
+def _reciprocal_rms(x: Any, gamma: Any) -> Any:
     """One number for each row that ``gamma`` spans."""
     outer = x.dim() - gamma.dim()
     return x.new_empty([size if place < outer else 1 for place, size in enumerate(x.shape)], dtype=torch.float32)
@@ -124,15 +128,15 @@ def _rms(x: Any, gamma: Any) -> Any:
 
 def _rms_norm(x: Any, gamma: Any, epsilon: float = 1e-6) -> Any:
     _check(tuple(x.shape[x.dim() - gamma.dim() :]) == tuple(gamma.shape), "gamma must have the shape of input's end")
-    return torch.empty_like(x), _rms(x, gamma)
+    return torch.empty_like(x), _reciprocal_rms(x, gamma)
 
 
 def _add_rms_norm(x1: Any, x2: Any, gamma: Any, epsilon: float = 1e-6) -> Any:
     _check(x1.shape == x2.shape, "x1 and x2 of npu_add_rms_norm must have the same shape")
-    return torch.empty_like(x1), _rms(x1, gamma), torch.empty_like(x1)
+    return torch.empty_like(x1), _reciprocal_rms(x1, gamma), torch.empty_like(x1)
 
 
-def _half(x: Any, dim: int) -> Any:
+def _halve(x: Any, dim: int) -> Any:
     shape = list(x.shape)
     _check(shape[dim] % 2 == 0, f"x shape: {shape}. Dim [{dim}] of x should be divisible by 2, but get [{shape[dim]}]")
     shape[dim] //= 2
@@ -200,10 +204,10 @@ _OPERATORS = (
         keeps=(0, 1, 2),
         gradients=(0, 1, 2),
     ),
-    _Operator("npu_swiglu(Tensor self, int dim=-1) -> Tensor", lambda x, dim=-1: _half(x, dim), keeps=(0,)),
+    _Operator("npu_swiglu(Tensor self, int dim=-1) -> Tensor", lambda x, dim=-1: _halve(x, dim), keeps=(0,)),
     _Operator(
         "npu_geglu(Tensor self, int dim=-1, int approximate=1, bool activate_left=False) -> (Tensor, Tensor)",
-        lambda x, dim=-1, approximate=1, activate_left=False: (_half(x, dim), _half(x, dim)),
+        lambda x, dim=-1, approximate=1, activate_left=False: (_halve(x, dim), _halve(x, dim)),
         keeps=(0,),
         keeps_results=(1,),
     ),

@@ -20,16 +20,16 @@ import torch
 from gonogo.finding import Text, translated
 from gonogo.virtual.cuda.state import Unsupported
 from gonogo.virtual.npu import operators
-from gonogo.virtual.npu.api import refusing
+from gonogo.virtual.npu.api import unsupported_function
 from gonogo.virtual.npu.names import OPTIMIZERS, OTHER_OPTIMIZERS
 
 Maker = Callable[[ModuleType], object]
-_PLACE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_npu")
+_PACKAGE_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_npu")
 
 
 def install(npu: ModuleType, unsupported: Unsupported, assume: Callable[[Text], object]) -> Callable[[], None]:
     """Let the package be found. ``npu`` is the module ``torch_npu.npu``. Returns the undo."""
-    finder = _Finder(_makers(npu, unsupported, assume), unsupported)
+    finder = _Finder(_module_makers(npu, unsupported, assume), unsupported)
     sys.modules["torch_npu.npu"] = npu
     npu.__spec__ = ModuleSpec("torch_npu.npu", None, origin=npu.__file__, is_package=True)
     sys.meta_path.insert(0, finder)
@@ -56,9 +56,9 @@ def version() -> str:
 class _Finder(importlib.metadata.DistributionFinder, MetaPathFinder):
     """Finds ``torch_npu``, what lies in it, and its metadata."""
 
-    def __init__(self, makers: dict[str, Maker], unsupported: Unsupported) -> None:
+    def __init__(self, makers: dict[str, Maker], unsupported_error: Unsupported) -> None:
         self.makers = makers
-        self.unsupported = unsupported
+        self.unsupported = unsupported_error
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -66,9 +66,9 @@ class _Finder(importlib.metadata.DistributionFinder, MetaPathFinder):
         if name.partition(".")[0] != "torch_npu":
             return None
         make = self.makers.get(name) or self._refuse
-        spec = ModuleSpec(name, _Loader(make), origin=os.path.join(_PLACE, "__init__.py"), is_package=True)
+        spec = ModuleSpec(name, _Loader(make), origin=os.path.join(_PACKAGE_PATH, "__init__.py"), is_package=True)
         spec.has_location = True
-        spec.submodule_search_locations = [_PLACE]
+        spec.submodule_search_locations = [_PACKAGE_PATH]
         return spec
 
     def find_distributions(
@@ -85,8 +85,8 @@ class _Finder(importlib.metadata.DistributionFinder, MetaPathFinder):
 
 
 class _Loader(Loader):
-    def __init__(self, make: Maker) -> None:
-        self._make = make
+    def __init__(self, make_module: Maker) -> None:
+        self._make = make_module
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return None
@@ -102,10 +102,12 @@ class _Distribution(importlib.metadata.Distribution):
         return "torch_npu\n" if filename == "top_level.txt" else None
 
     def locate_file(self, path: Any) -> Any:
-        return os.path.join(os.path.dirname(_PLACE), path)
+        return os.path.join(os.path.dirname(_PACKAGE_PATH), path)
 
 
-def _makers(npu: ModuleType, unsupported: Unsupported, assume: Callable[[Text], object]) -> dict[str, Maker]:
+def _module_makers(
+    npu: ModuleType, unsupported_error: Unsupported, assume: Callable[[Text], object]
+) -> dict[str, Maker]:
     """What fills each module, when it is imported."""
     hccl = SimpleNamespace(ProcessGroupHCCL=_process_group())
 
@@ -115,7 +117,7 @@ def _makers(npu: ModuleType, unsupported: Unsupported, assume: Callable[[Text], 
             if operators.is_defined(name):
                 return getattr(torch.ops.npu, name)
             if name.startswith(("npu_", "_npu_")):
-                return refusing(f"torch_npu.{name}", unsupported)
+                return unsupported_function(f"torch_npu.{name}", unsupported_error)
             if f"torch_npu.{name}" in finder_names:
                 return importlib.import_module(f"torch_npu.{name}")
             raise AttributeError(f"module 'torch_npu' has no attribute '{name}'")
@@ -138,7 +140,7 @@ def _makers(npu: ModuleType, unsupported: Unsupported, assume: Callable[[Text], 
         for name in OPTIMIZERS:
             setattr(module, f"NpuFused{name}", _make_fused_optimizer(name, assume))
         for name in OTHER_OPTIMIZERS:
-            setattr(module, name, refusing(f"torch_npu.optim.{name}", unsupported))
+            setattr(module, name, unsupported_function(f"torch_npu.optim.{name}", unsupported_error))
 
     def profiler(module: ModuleType) -> None:
         vars(module).update(_profiler())

@@ -54,9 +54,9 @@ def transfer(npu: ModuleType) -> None:
     module_class.cuda = module_class.npu
     with_devices: tuple[Any, ...] = (DeviceContext, torch.amp.autocast_mode.autocast)
     for owner in with_devices:
-        owner.__init__ = _for_npu(owner.__init__)
+        owner.__init__ = _with_npu_devices(owner.__init__)
     _wrap(torch, ["get_autocast_dtype", "set_autocast_dtype", "is_autocast_enabled", "set_autocast_enabled"])
-    torch.Generator = _generator(torch.Generator)  # type: ignore[misc]
+    torch.Generator = _generator_class(torch.Generator)  # type: ignore[misc]
     _replace_distributed()
     torch.jit.script = lambda function, *args, **kwargs: function  # type: ignore[assignment]
 
@@ -75,8 +75,8 @@ def _replace_cuda(npu: ModuleType) -> None:
 def _replace_distributed() -> None:
     modules: tuple[Any, ...] = (dist, dist.distributed_c10d)
     for module in modules:
-        module.init_process_group = _for_npu(_hccl(module.init_process_group))
-        module.new_group = _hccl(module.new_group)
+        module.init_process_group = _with_npu_devices(_with_hccl_backend(module.init_process_group))
+        module.new_group = _with_hccl_backend(module.new_group)
         module.is_nccl_available = lambda: True
 
 
@@ -84,10 +84,10 @@ def _wrap(owner: Any, names: Any) -> None:
     for name in names:
         function = getattr(owner, name, None)
         if function is not None:
-            setattr(owner, name, _for_npu(function))
+            setattr(owner, name, _with_npu_devices(function))
 
 
-def _generator(real: Any) -> Any:
+def _generator_class(real: Any) -> Any:
     class Meta(type):
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, real)
@@ -98,7 +98,7 @@ def _generator(real: Any) -> Any:
     return Meta("Generator", (), {"__doc__": "``torch.Generator``, of NPUs where CUDA is named."})
 
 
-def _for_npu(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_npu_devices(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with ``cuda`` among its arguments read as ``npu``."""
 
     @functools.wraps(function)
@@ -113,7 +113,7 @@ def _for_npu(function: Callable[..., Any]) -> Callable[..., Any]:
     return renamed
 
 
-def _hccl(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_hccl_backend(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def renamed(*args: Any, **kwargs: Any) -> Any:
         args = tuple(value.replace("nccl", "hccl") if isinstance(value, str) else value for value in args)

@@ -44,52 +44,54 @@ def install(compute_capability: tuple[int, int]) -> Callable[[], None]:
     ) -> Any:
         operands = (query, key, value)
         enable_gqa = options.get("enable_gqa", False)
-        if set(options) - known or not all(_is_served(operand) for operand in operands):
+        if set(options) - known or not all(_is_virtual_operand(operand) for operand in operands):
             return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **options)
-        query, key, value, attn_mask = _cast_by_autocast(query, key, value, attn_mask)
+        query, key, value, attn_mask = _autocast_operands(query, key, value, attn_mask)
         if attn_mask is not None and attn_mask.dtype not in (torch.bool, query.dtype):
-            _let_torch_refuse(original, query.dtype, attn_mask.dtype)
+            _raise_torch_dtype_error(original, query.dtype, attn_mask.dtype)
         grouped = key.shape[1] != query.shape[1]
-        if _fits_flash(query, key, value, attn_mask, compute_capability) and (not grouped or enable_gqa):
+        if _can_use_flash(query, key, value, attn_mask, compute_capability) and (not grouped or enable_gqa):
             return _flash(query, key, value, dropout_p, is_causal, scale)
-        if _fits_efficient(query, key, value, compute_capability) and not grouped:
-            return _efficient(query, key, value, attn_mask, dropout_p, is_causal, scale)
+        if _can_use_efficient(query, key, value, compute_capability) and not grouped:
+            return _efficient_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **options)
 
     scaled_dot_product_attention.__doc__ = original.__doc__
     patches.set(F, "scaled_dot_product_attention", scaled_dot_product_attention)
     patches.set(torch._C._nn, "scaled_dot_product_attention", scaled_dot_product_attention)
     patches.on_undo(
-        after_import("torch.nested._internal.sdpa", functools.partial(_of_jagged, patches, compute_capability))
+        after_import(
+            "torch.nested._internal.sdpa", functools.partial(_patch_jagged_attention, patches, compute_capability)
+        )
     )
     # Its kernels take whole layers, on nested tensors where rows are masked; without it the same layers are computed.
     patches.set(torch.backends.mha, "get_fastpath_enabled", lambda: False)
     return patches.undo
 
 
-def _of_jagged(patches: Patches, capability: tuple[int, int], module: Any) -> None:
+def _patch_jagged_attention(patches: Patches, capability: tuple[int, int], module: Any) -> None:
     """For jagged nested tensors torch's Python asks C++ whether a kernel can be had, which sees no accelerator here."""
 
-    def fits(usual: Any, rule: Callable[..., bool], *more: Any) -> Any:
+    def fits(original: Any, rule: Callable[..., bool], *more: Any) -> Any:
         def answer(params: Any, debug: bool = False) -> bool:
             operands = (params.query, params.key, params.value)
             if any(operand.device.type in ("cpu", "meta") for operand in operands):
-                return bool(usual(params, debug))
+                return bool(original(params, debug))
             return rule(*operands, *more, capability)
 
         return answer
 
-    patches.set(module, "can_use_flash_attention", fits(module.can_use_flash_attention, _fits_flash, None))
-    patches.set(module, "can_use_efficient_attention", fits(module.can_use_efficient_attention, _fits_efficient))
+    patches.set(module, "can_use_flash_attention", fits(module.can_use_flash_attention, _can_use_flash, None))
+    patches.set(module, "can_use_efficient_attention", fits(module.can_use_efficient_attention, _can_use_efficient))
     patches.set(module, "can_use_cudnn_attention", fits(module.can_use_cudnn_attention, lambda *_: False))
 
 
-def _is_served(operand: Any) -> bool:
+def _is_virtual_operand(operand: Any) -> bool:
     """Whether it is a virtual tensor, or a DTensor of one: context parallelism hands those in."""
     return bool(local_tensors(operand)) and operand.device.type != "cpu" and operand.dim() == 4
 
 
-def _cast_by_autocast(*tensors: Any) -> Any:
+def _autocast_operands(*tensors: Any) -> Any:
     dtype = private.autocast_dtype()
     if dtype is None:
         return tensors
@@ -98,14 +100,14 @@ def _cast_by_autocast(*tensors: Any) -> Any:
     )
 
 
-def _let_torch_refuse(original: Any, query: torch.dtype, mask: torch.dtype) -> None:
+def _raise_torch_dtype_error(original: Any, query: torch.dtype, mask: torch.dtype) -> None:
     """Raise what torch raises for a mask of another dtype than the query's: releases differ in which they take."""
     with private.modes_off():
         operand = torch.empty(1, 1, 1, 8, dtype=query, device="meta")
         original(operand, operand, operand, attn_mask=torch.empty(1, 1, 1, 1, dtype=mask, device="meta"))
 
 
-def _fits_flash(query: Any, key: Any, value: Any, mask: Any, capability: tuple[int, int]) -> bool:
+def _can_use_flash(query: Any, key: Any, value: Any, mask: Any, capability: tuple[int, int]) -> bool:
     return (
         _backends.flash_sdp_enabled()
         and capability >= (8, 0)
@@ -117,7 +119,7 @@ def _fits_flash(query: Any, key: Any, value: Any, mask: Any, capability: tuple[i
     )
 
 
-def _fits_efficient(query: Any, key: Any, value: Any, capability: tuple[int, int]) -> bool:
+def _can_use_efficient(query: Any, key: Any, value: Any, capability: tuple[int, int]) -> bool:
     allowed = (*_HALF, torch.float32) if capability >= (8, 0) else (torch.float16, torch.float32)
     return (
         _backends.mem_efficient_sdp_enabled()
@@ -138,18 +140,18 @@ def _flash(query: Any, key: Any, value: Any, dropout_p: float, is_causal: bool, 
     return output[..., :size] if missing else output
 
 
-def _efficient(
+def _efficient_attention(
     query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, scale: float | None
 ) -> Any:
     if mask is not None:
-        mask = _bias(mask, query, key)
+        mask = _to_attention_bias(mask, query, key)
     keeps = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
     return aten._scaled_dot_product_efficient_attention(
         query, key, value, mask, keeps, dropout_p, is_causal, scale=scale
     )[0]
 
 
-def _bias(mask: Any, query: Any, key: Any) -> Any:
+def _to_attention_bias(mask: Any, query: Any, key: Any) -> Any:
     """A mask as the kernel takes it: additive, of the query's dtype, expanded, its last stride aligned."""
     if mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(mask.logical_not(), -math.inf)

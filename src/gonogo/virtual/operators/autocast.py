@@ -19,14 +19,14 @@ from torch.overrides import TorchFunctionMode
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
-LOWER_PRECISION = {
+LOWER_PRECISION_FUNCTIONS = {
     "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
     "convolution", "_convolution", "prelu", "addmm", "addmv", "addr", "matmul", "__matmul__", "__rmatmul__", "einsum",
     "mm", "mv", "linalg_vecdot", "linear", "addbmm", "baddbmm", "bmm", "chain_matmul", "multi_dot", "lstm_cell",
     "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "scaled_dot_product_attention",
     "lstm", "gru", "rnn_tanh", "rnn_relu",  # cuDNN's: aten/src/ATen/cudnn/AutocastRNN.cpp
 }  # fmt: skip
-FLOAT32 = {
+FLOAT32_FUNCTIONS = {
     "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt", "sinh",
     "tan", "pow", "__pow__", "__rpow__", "softplus", "layer_norm", "native_layer_norm", "group_norm",
     "nuclear_norm", "cosine_similarity", "poisson_nll_loss", "cosine_embedding_loss", "nll_loss", "cross_entropy",
@@ -36,14 +36,15 @@ FLOAT32 = {
     "prod", "softmax", "log_softmax", "softmin", "cumprod", "cumsum", "linalg_vector_norm", "linalg_matrix_norm",
     "norm", "sum", "gelu_backward",
 }  # fmt: skip
-WIDEST = {"addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sample", "index_put", "tensordot",
+WIDEST_DTYPE_FUNCTIONS = {
+    "addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sample", "index_put", "tensordot",
           "scatter_add"}  # fmt: skip
-_LISTED = LOWER_PRECISION | FLOAT32 | WIDEST
+_LISTED = LOWER_PRECISION_FUNCTIONS | FLOAT32_FUNCTIONS | WIDEST_DTYPE_FUNCTIONS
 _IN_PYTHON = ("torch.nn.functional", "torch.functional")
-_ASKS_FOR_MODES = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+_MODE_CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 # Refused on CUDA, whatever the dtypes.
 BANNED_ON_CUDA = "binary_cross_entropy"
-_BANNED = (
+_BANNED_MESSAGE = (
     "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\nMany models use a sigmoid "
     "layer right before the binary cross entropy layer.\nIn this case, combine the two layers using "
     "torch.nn.functional.binary_cross_entropy_with_logits\nor torch.nn.BCEWithLogitsLoss.  "
@@ -60,12 +61,12 @@ def install() -> Callable[[], None]:
     @functools.wraps(enter)
     def entered(self: Any) -> Any:
         result = enter(self)
-        within = bool(_Casting.entered)
+        within = bool(_AutocastMode.entered)
         if self.device != "cpu" and (self._enabled or within):
-            mode: Any = _Casting(self.fast_dtype if self._enabled else None, self.device)
+            mode: Any = _AutocastMode(self.fast_dtype if self._enabled else None, self.device)
             mode.__enter__()
             self.__dict__.setdefault("gonogo_modes", []).append(mode)
-            _Casting.entered.append(mode)
+            _AutocastMode.entered.append(mode)
         return result
 
     @functools.wraps(leave)
@@ -73,7 +74,7 @@ def install() -> Callable[[], None]:
         modes = self.__dict__.get("gonogo_modes")
         if modes:
             modes.pop().__exit__(*exception)
-            _Casting.entered.pop()
+            _AutocastMode.entered.pop()
         return leave(self, *exception)
 
     patches.set(autocast, "__enter__", entered)
@@ -81,10 +82,10 @@ def install() -> Callable[[], None]:
     return patches.undo
 
 
-class _Casting(TorchFunctionMode):
+class _AutocastMode(TorchFunctionMode):
     """Casts the operands of listed functions. ``dtype`` None: autocast is off within an outer one."""
 
-    entered: ClassVar[list[_Casting]] = []
+    entered: ClassVar[list[_AutocastMode]] = []
     """Those that are entered, the innermost last."""
 
     def __init__(self, dtype: torch.dtype | None, device: str) -> None:
@@ -96,23 +97,23 @@ class _Casting(TorchFunctionMode):
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if self.dtype is None or _Casting.entered[-1] is not self:  # the innermost alone says what is cast
+        if self.dtype is None or _AutocastMode.entered[-1] is not self:  # the innermost alone says what is cast
             return func(*args, **kwargs)
         if name == BANNED_ON_CUDA and self._device == "cuda" and _on_accelerator(args, kwargs):
-            raise RuntimeError(_BANNED)
+            raise RuntimeError(_BANNED_MESSAGE)
         if kwargs.get("out") is not None:  # autocast has no overload that writes into a given tensor
             return func(*args, **kwargs)
-        if name in LOWER_PRECISION:
+        if name in LOWER_PRECISION_FUNCTIONS:
             target: torch.dtype | None = self.dtype
-        elif name in FLOAT32 and kwargs.get("dtype") is None:
+        elif name in FLOAT32_FUNCTIONS and kwargs.get("dtype") is None:
             target = torch.float32
-        elif name in WIDEST:
-            target = _widest(args)
+        elif name in WIDEST_DTYPE_FUNCTIONS:
+            target = _widest_dtype(args)
         else:
             target = None
         if target is not None:
             args, kwargs = self._cast(args, target), self._cast(kwargs, target)
-        elif (inner := _made_of_listed(func)) is not None:
+        elif (inner := _expose_listed_calls(func)) is not None:
             with self:
                 return inner(*args, **kwargs)
         return func(*args, **kwargs)
@@ -121,7 +122,7 @@ class _Casting(TorchFunctionMode):
         if isinstance(value, VirtualTensor):
             if not value.is_floating_point() or value.dtype in (dtype, torch.float64) or value.device.type == "cpu":
                 return value
-            return self._cast_weight(value, dtype) if _is_cached(value, dtype) else value.to(dtype)
+            return self._cast_weight(value, dtype) if _should_cache_cast(value, dtype) else value.to(dtype)
         if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
             return type(value)(self._cast(item, dtype) for item in value)
         if isinstance(value, dict):
@@ -137,7 +138,7 @@ class _Casting(TorchFunctionMode):
 
 
 @functools.cache
-def _made_of_listed(func: Any) -> Callable[..., Any] | None:
+def _expose_listed_calls(func: Any) -> Callable[..., Any] | None:
     """A function of torch's that calls listed ones, such as ``multi_head_attention_forward``; None for any other.
 
     A mode is handed its call whole, and is off within: here as one that doesn't ask for modes itself, so that what it
@@ -147,7 +148,7 @@ def _made_of_listed(func: Any) -> Callable[..., Any] | None:
         return None
     if _LISTED.isdisjoint(func.__code__.co_names):
         return None
-    told = {**func.__globals__, **dict.fromkeys(_ASKS_FOR_MODES, lambda *args: False)}
+    told = {**func.__globals__, **dict.fromkeys(_MODE_CHECKS, lambda *args: False)}
     inner = types.FunctionType(func.__code__, told, func.__name__, func.__defaults__, func.__closure__)
     inner.__kwdefaults__ = func.__kwdefaults__
     return inner
@@ -157,12 +158,12 @@ def _on_accelerator(args: Any, kwargs: Any) -> bool:
     return any(isinstance(each, VirtualTensor) and each.device.type != "cpu" for each in (*args, *kwargs.values()))
 
 
-def _is_cached(value: torch.Tensor, dtype: torch.dtype) -> bool:
+def _should_cache_cast(value: torch.Tensor, dtype: torch.dtype) -> bool:
     lower = dtype != torch.float32 and value.dtype == torch.float32
     kept = value.requires_grad and value.is_leaf and not value._is_view()
     return lower and kept and torch.is_autocast_cache_enabled()
 
 
-def _widest(args: Any) -> torch.dtype | None:
+def _widest_dtype(args: Any) -> torch.dtype | None:
     dtypes = [value.dtype for value in args if isinstance(value, VirtualTensor) and value.is_floating_point()]
     return functools.reduce(torch.promote_types, dtypes) if dtypes else None

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gonogo.virtual.tensor import VirtualTensor
 
 aten = torch.ops.aten
-_BY_POSITION = {
+_INDEXED_WRITES = {
     aten.index_put_, aten._index_put_impl_, aten.scatter_, aten.scatter_add_, aten.scatter_reduce_, aten.index_add_,
     aten.index_copy_, aten.index_fill_,
 }  # fmt: skip
@@ -62,5 +62,5 @@ class _Region(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._written.get(place, target) is None:
             whole = (target.cell.nbytes,)
             self._written[place] = torch.empty(whole, dtype=torch.uint8, device=target.device)
-        elif place in self._inputs and operator in _BY_POSITION:
+        elif place in self._inputs and operator in _INDEXED_WRITES:
             self._written.setdefault(place, None)

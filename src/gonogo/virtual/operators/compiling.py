@@ -22,17 +22,19 @@ from torch import nn
 
 from gonogo.finding import Text, translated
 from gonogo.virtual import private
-from gonogo.virtual.dispatch.kernel_checks import Compiled
+from gonogo.virtual.dispatch.kernel_checks import CompilationState
 from gonogo.virtual.operators import compiled_regions, whole_graphs
 from gonogo.virtual.patching.after_import import after_import, import_within
 from gonogo.virtual.patching.patches import Patches
 
-_HAS_ZERO_INIT = "deepspeed.runtime.zero.partition_parameters"
+_ZERO_INIT_MODULE = "deepspeed.runtime.zero.partition_parameters"
 
 
 _GLOBAL_HOOK_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
 """What a compiled module says of hooks that follow the rehearsal's modules."""
-AS_WRITTEN = translated("what torch.compile compiles runs as it is written: it compiles, and takes no more memory")
+UNCOMPILED_ASSUMPTION = translated(
+    "what torch.compile compiles runs as it is written: it compiles, and takes no more memory"
+)
 
 
 def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[], None]:
@@ -46,14 +48,14 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
     patches.item(os.environ, "TORCHDYNAMO_DISABLE", "1")
     warnings.filterwarnings("ignore", message=_GLOBAL_HOOK_WARNING)
     patches.on_undo(import_within(private.COMPILER, private.modes_off))
-    patches.on_undo(after_import(_HAS_ZERO_INIT, lambda _: importlib.import_module(private.COMPILER)))
-    patches.set(Compiled, "anything", False)
+    patches.on_undo(after_import(_ZERO_INIT_MODULE, lambda _: importlib.import_module(private.COMPILER)))
+    patches.set(CompilationState, "anything", False)
     real = torch.compile
     wrapped: Callable[..., Any] = torch.compiler.disable
 
     def begun() -> None:
-        assume(AS_WRITTEN)
-        Compiled.anything = True
+        assume(UNCOMPILED_ASSUMPTION)
+        CompilationState.anything = True
 
     @functools.wraps(real)
     def compile_(model: Any = None, **options: Any) -> Any:
@@ -100,7 +102,7 @@ def install_scripting() -> Callable[[], None]:
     def script_(obj: Any, *args: Any, **options: Any) -> Any:
         if inspect.isfunction(obj) or (inspect.isclass(obj) and not issubclass(obj, torch.nn.Module)):
             return obj  # of a class, `script` returns the class itself, too
-        private.know_replaced_when_scripting()
+        private.register_replacements_for_scripting()
         return script(obj, *args, **options)
 
     patches.set(torch.jit, "script", script_)

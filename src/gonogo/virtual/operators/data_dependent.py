@@ -14,13 +14,13 @@ from gonogo.virtual.dispatch.placement import common_device
 from gonogo.virtual.mode import HANDLERS, Handler, VirtualMode
 from gonogo.virtual.tensor import Spec, VirtualTensor
 from gonogo.virtual.values import contents, propagation, real
-from gonogo.virtual.values.assumptions import FINITE
+from gonogo.virtual.values.assumptions import FINITE_ASSUMPTION
 
 aten = torch.ops.aten
 profiler = torch.ops.profiler
 
 
-def _handles(*operators: Any) -> Callable[[Handler], Handler]:
+def _register_handler(*operators: Any) -> Callable[[Handler], Handler]:
     def register(handler: Handler) -> Handler:
         for operator in operators:
             HANDLERS[operator] = handler
@@ -51,7 +51,7 @@ def _as_virtual(mode: VirtualMode, args: Any) -> Any:
     return tuple(mode.virtualise(a) if isinstance(a, torch.Tensor) and a.device.type != "meta" else a for a in args)
 
 
-@_handles(aten._local_scalar_dense.default)
+@_register_handler(aten._local_scalar_dense.default)
 def _item(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     tensor = args[0]
     if not isinstance(tensor, VirtualTensor):
@@ -69,18 +69,18 @@ def _item(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return 1
 
 
-@_handles(aten._amp_foreach_non_finite_check_and_unscale_.default)
+@_register_handler(aten._amp_foreach_non_finite_check_and_unscale_.default)
 def _unscale(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> None:
     """A gradient scaler's test of its gradients: they are finite, and the step is taken."""
     found = contents.read(args[1])
     before = None if found is None else found.clone()
     mode.run(mode.operator(func), args, kwargs)
     if before is not None:
-        mode.ledger.assume(FINITE)
+        mode.ledger.assume(FINITE_ASSUMPTION)
         contents.give(args[1], before)
 
 
-@_handles(aten.nonzero.default, aten.nonzero_numpy.default, aten.argwhere.default)
+@_register_handler(aten.nonzero.default, aten.nonzero_numpy.default, aten.argwhere.default)
 def _nonzero(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """All elements of an unknown mask are taken to be set: the most that its result can hold."""
     (tensor,) = _as_virtual(mode, args)
@@ -94,7 +94,7 @@ def _nonzero(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return mode.wrap_real(known, tensor._device)
 
 
-@_handles(aten.masked_select.default)
+@_register_handler(aten.masked_select.default)
 def _masked_select(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     tensor, mask = _as_virtual(mode, args)
     shape = torch.broadcast_shapes(tensor.shape, mask.shape) or (1,)  # type: ignore[no-untyped-call]
@@ -102,7 +102,7 @@ def _masked_select(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         return aten.index.Tensor(tensor.expand(shape), [mask.expand(shape)])
 
 
-@_handles(aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default, aten.index_put_.default,
+@_register_handler(aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default, aten.index_put_.default,
           aten._index_put_impl_.default)  # fmt: skip
 def _index(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Boolean indices become integer ones first, as ATen does, so that their number is exact or on record."""
@@ -125,7 +125,9 @@ def _is_mask(index: Any) -> bool:
     return isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
 
 
-@_handles(aten._unique2.default, aten._unique.default, aten.unique_dim.default, aten.unique_consecutive.default)
+@_register_handler(
+    aten._unique2.default, aten._unique.default, aten.unique_dim.default, aten.unique_consecutive.default
+)
 def _unique(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """The elements of an unknown tensor are taken to be distinct."""
     args = _as_virtual(mode, args)
@@ -136,7 +138,7 @@ def _unique(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return mode.wrap_real(known, args[0]._device)
 
 
-@_handles(aten.repeat_interleave.Tensor, aten.bincount.default)
+@_register_handler(aten.repeat_interleave.Tensor, aten.bincount.default)
 def _counts(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Unknown counts are taken to be one each; unknown classes to be all alike."""
     if not any(isinstance(t, VirtualTensor) for t in _tensors(args)):
@@ -152,7 +154,7 @@ def _counts(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return mode.wrap_real(known, device)
 
 
-@_handles(aten.histc.default)
+@_register_handler(aten.histc.default)
 def _histogram(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Of integers an accelerator has a kernel, the CPU has none; unknown values are taken to be all alike."""
     if not isinstance(args[0], VirtualTensor):
@@ -167,7 +169,7 @@ def _histogram(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return mode.wrap_real(func(known, *others, **kwargs).to(tensor.dtype), tensor._device)
 
 
-_CHOICES = {
+_SELECTION_OPERATORS = {
     aten.topk.default, aten.sort.default, aten.sort.stable, aten.argsort.default, aten.argsort.stable,
     aten.argmax.default, aten.argmin.default, aten.max.dim, aten.min.dim, aten.multinomial.default,
 }  # fmt: skip
@@ -175,7 +177,7 @@ _CHOICES = {
 _TOKEN_OPERATORS = {aten.argmax.default, aten.multinomial.default}
 
 
-@_handles(*_CHOICES)
+@_register_handler(*_SELECTION_OPERATORS)
 def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Choices among unknown scores (an expert, a token) are taken to go round: all valid, evenly spread, distinct."""
     out = mode.run(mode.operator(func), args, kwargs)
@@ -188,9 +190,9 @@ def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         if written is not None:
             known = torch.frombuffer(array("q", written), dtype=torch.int64)
             contents.give(indices, known.reshape(indices.shape).to(indices.dtype))
-            propagation.carry_choice(indices)
+            propagation.propagate_choice(indices)
             return out
-    propagation.carry_choice(indices)
+    propagation.propagate_choice(indices)
     mode.ledger.assume(translated("choices among unknown scores are evenly spread"))
     if func in (aten.argmax.default, aten.argmin.default) and (len(args) < 2 or args[1] is None):
         contents.give(indices, real.zeros(indices.shape, dtype=indices.dtype))
@@ -220,13 +222,13 @@ def _chosen_dim(func: Any, args: Any, kwargs: Any) -> int:
     return -1 if dim is None else int(dim)
 
 
-@_handles(aten._use_cudnn_ctc_loss.default, aten._use_cudnn_ctc_loss.Tensor)
+@_register_handler(aten._use_cudnn_ctc_loss.default, aten._use_cudnn_ctc_loss.Tensor)
 def _ctc_in_cudnn(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> bool:
     """cuDNN takes 32-bit targets on the CPU, one after another, alone: PyTorch's own kernel takes any."""
     return False
 
 
-@_handles(aten._ctc_loss.default, aten._ctc_loss.Tensor)
+@_register_handler(aten._ctc_loss.default, aten._ctc_loss.Tensor)
 def _ctc(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """The loss of each sample, and the table of its alignments, as wide as the longest target; unknown: as may be."""
     probabilities, targets, _, lengths = args[:4]
@@ -249,7 +251,7 @@ def _ctc(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         return losses, torch.empty((rows, steps, 2 * longest + 1), dtype=probabilities.dtype, device=device)
 
 
-@_handles(aten._ctc_loss_backward.default, aten._ctc_loss_backward.Tensor)
+@_register_handler(aten._ctc_loss_backward.default, aten._ctc_loss_backward.Tensor)
 def _ctc_backward(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if not any(isinstance(t, VirtualTensor) for t in args):
         return func(*args, **kwargs)
@@ -257,7 +259,7 @@ def _ctc_backward(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         return torch.empty_like(args[1])
 
 
-@_handles(aten.equal.default)
+@_register_handler(aten.equal.default)
 def _equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if not any(isinstance(t, VirtualTensor) for t in args):
         return func(*args)
@@ -272,7 +274,7 @@ def _equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return True
 
 
-@_handles(aten._assert_async.msg, aten._assert_async.default)
+@_register_handler(aten._assert_async.msg, aten._assert_async.default)
 def _assertion(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     known = contents.read(args[0]) if isinstance(args[0], VirtualTensor) else args[0]
     if known is None:
@@ -281,7 +283,7 @@ def _assertion(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return func(known, *args[1:])
 
 
-@_handles(
+@_register_handler(
     profiler._record_function_enter_new.default,
     profiler._record_function_exit._RecordFunction,
     profiler._record_function_enter.default,

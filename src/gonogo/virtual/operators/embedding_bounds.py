@@ -39,7 +39,7 @@ def _loss(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     logits, target = args[0], args[1]
     ignored = args[4] if len(args) > 4 else kwargs.get("ignore_index", -100)
     classes = logits.shape[1 if logits.dim() > 1 else 0] if logits.dim() else 0
-    known = _known_bounds(target, classes, but=ignored)
+    known = _known_bounds(target, classes, ignore_index=ignored)
     if known is not None:
         low, high = known
         if low < 0 or high >= classes:
@@ -51,7 +51,7 @@ def _loss(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return mode.run(mode.operator(func), args, kwargs)
 
 
-def _known_bounds(indices: torch.Tensor, rows: int, but: int | None = None) -> tuple[int, int] | None:
+def _known_bounds(indices: torch.Tensor, rows: int, ignore_index: int | None = None) -> tuple[int, int] | None:
     """The least and the largest of known indices into ``rows``; None where there are none, or they are not known."""
     if not rows or not 0 < indices.numel() <= _MAX_INDICES:
         return None
@@ -59,18 +59,18 @@ def _known_bounds(indices: torch.Tensor, rows: int, but: int | None = None) -> t
     if values is None or values.device.type != "cpu":
         return None
     if ValueTrace.now is not None:
-        ValueTrace.now.tested(values, functools.partial(_are_within, rows, but))
-    return _bounds(values, but)
+        ValueTrace.now.tested(values, functools.partial(_are_in_range, rows, ignore_index))
+    return _bounds(values, ignore_index)
 
 
-def _bounds(values: torch.Tensor, but: int | None) -> tuple[int, int] | None:
-    if but is not None:
-        values = values[values != but]
+def _bounds(values: torch.Tensor, ignore_index: int | None) -> tuple[int, int] | None:
+    if ignore_index is not None:
+        values = values[values != ignore_index]
     return (int(values.min()), int(values.max())) if values.numel() else None
 
 
-def _are_within(rows: int, but: int | None, values: torch.Tensor) -> bool:
-    low, high = _bounds(values, but) or (0, 0)
+def _are_in_range(rows: int, ignore_index: int | None, values: torch.Tensor) -> bool:
+    low, high = _bounds(values, ignore_index) or (0, 0)
     return low >= 0 and high < rows
 
 

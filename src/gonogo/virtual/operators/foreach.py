@@ -24,7 +24,7 @@ def install() -> Callable[[], None]:
         if hasattr(module, "_foreach_supported_types"):
             patches.set(module, "_foreach_supported_types", [*module._foreach_supported_types, VirtualTensor])
     if not hasattr(foreach_utils, "_foreach_supported_types"):
-        _clip_as_plain_tensors(patches)
+        _patch_foreach_support(patches)
     original = torch._C._group_tensors_by_device_and_dtype
     ((_, dtype),) = original([[torch.empty(0)]], False)
     by_name = isinstance(dtype, str)  # torch 2.1
@@ -48,7 +48,7 @@ def install() -> Callable[[], None]:
     return patches.undo
 
 
-def _clip_as_plain_tensors(patches: Patches) -> None:
+def _patch_foreach_support(patches: Patches) -> None:
     """Clipping, to torch 2.1, takes the multi-tensor path for tensors of no other class than ``torch.Tensor``."""
     original: Any = foreach_utils._has_foreach_support
 

@@ -26,27 +26,27 @@ _ALIGNMENT = 16
 def _grouped_product(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     left, right = args[0], args[1]
     operator = mode.operator(func)
-    if left.dtype != right.dtype or left.dtype not in _SUPPORTED_DTYPES or _other_result(left, args, kwargs):
+    if left.dtype != right.dtype or left.dtype not in _SUPPORTED_DTYPES or _has_bias_or_out_dtype(left, args, kwargs):
         return mode.run(operator, args, kwargs)
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, VirtualTensor)]
     device = common_device(func, tensors, args)
     offsets = args[2] if len(args) > 2 else kwargs.get("offs")
     with private.modes_off():
         groups = None if offsets is None else real.meta(offsets.shape, dtype=offsets.dtype)
-        shape = func(_in_bfloat16(left), _in_bfloat16(right), groups).shape
+        shape = func(_as_bfloat16_meta(left), _as_bfloat16_meta(right), groups).shape
     out = mode._new(*_result(shape, left.dtype, device))
-    propagation.carry(mode.ledger, operator, args, kwargs, tensors, out)
+    propagation.propagate_values(mode.ledger, operator, args, kwargs, tensors, out)
     return out
 
 
-def _other_result(left: torch.Tensor, args: Any, kwargs: dict[str, Any]) -> bool:
+def _has_bias_or_out_dtype(left: torch.Tensor, args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether a bias, or a result of another dtype, is asked for: torch's own rule refuses both."""
     bias = args[3] if len(args) > 3 else kwargs.get("bias")
     dtype = args[4] if len(args) > 4 else kwargs.get("out_dtype")
     return bias is not None or dtype not in (None, left.dtype)
 
 
-def _in_bfloat16(matrix: torch.Tensor) -> torch.Tensor:
+def _as_bfloat16_meta(matrix: torch.Tensor) -> torch.Tensor:
     times = matrix.element_size() // 2
     strides = [stride if stride == 1 else stride * times for stride in matrix.stride()]
     return real.meta_strided(matrix.shape, strides, dtype=torch.bfloat16)

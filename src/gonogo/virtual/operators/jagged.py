@@ -40,18 +40,18 @@ def _follow(patches: Patches, module: Any) -> None:
 
     patches.set(torch.Tensor, "_make_wrapper_subclass", staticmethod(make_wrapper))
     for name in ("device", "is_cuda", "is_cpu", "is_meta"):
-        patches.set(nested, name, _of_values(name, getattr(torch.Tensor, name)))
+        patches.set(nested, name, _values_property(name, getattr(torch.Tensor, name)))
     patches.set(nested, "get_device", lambda tensor: tensor._values.get_device())
     patches.set(nested, "is_pinned", lambda tensor, device=None: tensor._values.is_pinned())
     patches.set(nested, "pin_memory", _pin_memory)
 
 
-def _of_values(name: str, usual: Any) -> property:
+def _values_property(name: str, original: Any) -> property:
     """What the values answer; before there are some, what C++ does."""
 
     def answer(tensor: Any) -> Any:
         values = tensor.__dict__.get("_values")
-        return usual.__get__(tensor) if values is None else getattr(values, name)
+        return original.__get__(tensor) if values is None else getattr(values, name)
 
     return property(answer)
 

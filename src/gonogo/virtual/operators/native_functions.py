@@ -106,19 +106,19 @@ def install_storages() -> Callable[[], None]:
     return patches.undo
 
 
-def install_read_arguments() -> Callable[[], None]:
+def install_argument_conversions() -> Callable[[], None]:
     """Functions whose C++ reads an argument's bytes, or writes them, before any operator runs: told in the other form.
 
     Hand C++ what it need not read; returns the undo.
     """
     patches = Patches()
     for owner in (torch, torch.Tensor):
-        patches.set(owner, "tensor_split", _split_at_numbers(owner.tensor_split))
-    patches.set(torch, "ctc_loss", _lengths_in_tensors(torch.ctc_loss))
+        patches.set(owner, "tensor_split", _with_numeric_split(owner.tensor_split))
+    patches.set(torch, "ctc_loss", _with_tensor_lengths(torch.ctc_loss))
     return patches.undo
 
 
-def _split_at_numbers(original: Callable[..., Any]) -> Callable[..., Any]:
+def _with_numeric_split(original: Callable[..., Any]) -> Callable[..., Any]:
     """``tensor_split`` at the places that a tensor holds."""
 
     @functools.wraps(original)
@@ -132,7 +132,7 @@ def _split_at_numbers(original: Callable[..., Any]) -> Callable[..., Any]:
     return tensor_split
 
 
-def _lengths_in_tensors(original: Callable[..., Any]) -> Callable[..., Any]:
+def _with_tensor_lengths(original: Callable[..., Any]) -> Callable[..., Any]:
     """``ctc_loss`` with its lengths as numbers, of which C++ makes a tensor on the device of the loss."""
 
     @functools.wraps(original)

@@ -24,7 +24,7 @@ def install() -> Callable[[], None]:
     for name, rule in _RULES.items():
         if not has_rule(f"aten::{name}", "Meta"):
             library.impl(name, rule)
-    return functools.partial(private.take_back, library)
+    return functools.partial(private.unregister_library, library)
 
 
 def _statistics(tensor: torch.Tensor, *others: Any) -> _Statistics:
@@ -33,7 +33,7 @@ def _statistics(tensor: torch.Tensor, *others: Any) -> _Statistics:
     return mean, torch.empty_like(mean)
 
 
-def _like(tensor: torch.Tensor, *others: Any) -> torch.Tensor:
+def _empty_like(tensor: torch.Tensor, *others: Any) -> torch.Tensor:
     return torch.empty_like(tensor)
 
 
@@ -43,16 +43,16 @@ def _gradient(grad: torch.Tensor, tensor: torch.Tensor, *others: Any) -> torch.T
 
 def _batch_norm_reductions(
     grad: torch.Tensor, tensor: torch.Tensor, mean: torch.Tensor, invstd: torch.Tensor, weight: torch.Tensor | None,
-    of_input: bool, of_weight: bool, of_bias: bool,
+    input_g: bool, weight_g: bool, bias_g: bool,
 ) -> tuple[torch.Tensor | None, ...]:  # fmt: skip
     """Sums of the gradient and of its product with the input, and the gradients of weight and bias; None: not asked."""
     dtype = weight.dtype if weight is not None else mean.dtype
     parameter = tensor.new_empty((tensor.shape[1],), dtype=dtype)
     return (
-        torch.empty_like(mean) if of_input else None,
-        torch.empty_like(mean) if of_input else None,
-        parameter if of_weight else None,
-        torch.empty_like(parameter) if of_bias else None,
+        torch.empty_like(mean) if input_g else None,
+        torch.empty_like(mean) if input_g else None,
+        parameter if weight_g else None,
+        torch.empty_like(parameter) if bias_g else None,
     )
 
 
@@ -61,7 +61,7 @@ _RULES = {
     "batch_norm_update_stats": _statistics,
     "batch_norm_gather_stats": _statistics,
     "batch_norm_gather_stats_with_counts": _statistics,
-    "batch_norm_elemt": _like,
+    "batch_norm_elemt": _empty_like,
     "batch_norm_backward_reduce": _batch_norm_reductions,
     "batch_norm_backward_elemt": _gradient,
 }

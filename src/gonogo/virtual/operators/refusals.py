@@ -17,7 +17,7 @@ from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 
-class _Refused(NamedTuple):
+class _UnsupportedFunction(NamedTuple):
     module: str
     name: str
     """Function, or Class.method."""
@@ -29,51 +29,55 @@ class _Refused(NamedTuple):
 
 _INDUCTOR_KERNEL = translated("it is a kernel that TorchInductor generates for the device")
 _REFUSED = (
-    _Refused(
+    _UnsupportedFunction(
         "deepspeed.runtime.pipe.engine",
         "PipelineEngine.__init__",
         "DeepSpeed's PipelineModule",
         translated("the shapes that a stage receives are known only to the rank that sends them: add --ranks all"),
         unless_together=True,
     ),
-    _Refused(
+    _UnsupportedFunction(
         "deepspeed.runtime.superoffload.superoffload_stage3",
         "SuperOffloadOptimizer_Stage3.__init__",
         "DeepSpeed's SuperOffload",
         translated("its CPU optimizer works in its own process"),
     ),
-    _Refused(
+    _UnsupportedFunction(
         "deepspeed.runtime.zenflow.zenflow_stage_1_and_2",
         "ZenFlowZeroOptimizer.__init__",
         "DeepSpeed's ZenFlow",
         translated("which gradients it updates at once depends on their values"),
     ),
-    _Refused(
+    _UnsupportedFunction(
         "torch.nn.modules.lazy",
         "LazyModuleMixin.__init__",
         "torch's lazy modules",
         translated("their parameters change class when their shapes are known"),
     ),
-    _Refused("torch.nn.attention.flex_attention", "create_block_mask", "torch's flex_attention", _INDUCTOR_KERNEL),
-    _Refused("torch.nn.attention.flex_attention", "flex_attention", "torch's flex_attention", _INDUCTOR_KERNEL),
+    _UnsupportedFunction(
+        "torch.nn.attention.flex_attention", "create_block_mask", "torch's flex_attention", _INDUCTOR_KERNEL
+    ),
+    _UnsupportedFunction(
+        "torch.nn.attention.flex_attention", "flex_attention", "torch's flex_attention", _INDUCTOR_KERNEL
+    ),
 )
-_FUNCTIONS_ON_TENSORS = "torch.nn.attention.flex_attention"
+_FLEX_ATTENTION_MODULE = "torch.nn.attention.flex_attention"
 """Refused on an accelerator only."""
 
 
-def install(*, together: bool) -> Callable[[], None]:
-    """Refuse them from now on; ``together``: all ranks of the launch are rehearsed. Returns the undo."""
+def install(*, all_ranks_rehearsed: bool) -> Callable[[], None]:
+    """Refuse them from now on; ``all_ranks_rehearsed``: all ranks of the launch are rehearsed. Returns the undo."""
     patches = Patches()
     for refused in _REFUSED:
-        if refused.unless_together and together:
+        if refused.unless_together and all_ranks_rehearsed:
             continue
-        patches.on_undo(after_import(refused.module, functools.partial(_refuse, patches, refused)))
+        patches.on_undo(after_import(refused.module, functools.partial(_patch_unsupported, patches, refused)))
     return patches.undo
 
 
-def _refuse(patches: Patches, refused: _Refused, module: ModuleType) -> None:
+def _patch_unsupported(patches: Patches, refusal: _UnsupportedFunction, module: ModuleType) -> None:
     owner: Any = module
-    *path, name = refused.name.split(".")
+    *path, name = refusal.name.split(".")
     for part in path:
         owner = getattr(owner, part, None)
     original = getattr(owner, name, None)
@@ -82,9 +86,9 @@ def _refuse(patches: Patches, refused: _Refused, module: ModuleType) -> None:
 
     @functools.wraps(original)
     def refuse(*args: Any, **kwargs: Any) -> Any:
-        if refused.module == _FUNCTIONS_ON_TENSORS and not _is_on_accelerator(args, kwargs):
+        if refusal.module == _FLEX_ATTENTION_MODULE and not _is_on_accelerator(args, kwargs):
             return original(*args, **kwargs)
-        raise UnsupportedOperator(refused.what, refused.why)
+        raise UnsupportedOperator(refusal.what, refusal.why)
 
     patches.set(owner, name, refuse)
 

@@ -25,7 +25,7 @@ _ASKS = ("is_compiling", "is_dynamo_compiling", "is_torchdynamo_compiling")
 """Code that asks so may have another branch when it is compiled."""
 _CALLS = ("_call_impl", "_wrapped_call_impl", "__call__", "forward")
 """Methods of a module that run its forward."""
-_COMPILER = "/torch/_dynamo/eval_frame.py"
+_COMPILER_FILE = "/torch/_dynamo/eval_frame.py"
 _MESSAGE = (
     "Data-dependent branching: under torch.compile(fullgraph=True) the code asks whether a tensor is true "
     "(if my_tensor.sum() > 0), which the compiler can't trace"
@@ -41,8 +41,8 @@ def install(patches: Patches) -> Callable[[Any, Any], Any]:
     def is_true(tensor: Any) -> bool:
         frame = sys._getframe(1)
         is_whole = running[frame.f_code] or (frame.f_code in modules and _is_compiled(frame))
-        if is_whole and not _asserts(frame):
-            _raise()
+        if is_whole and not _is_at_assert(frame):
+            _raise_graph_break()
         return real(tensor)
 
     def reads(name: str) -> Callable[[Any], Any]:
@@ -52,13 +52,13 @@ def install(patches: Patches) -> Callable[[Any, Any], Any]:
         def value(tensor: Any) -> Any:
             frame = sys._getframe(1)
             is_whole = running[frame.f_code] or (frame.f_code in modules and _is_compiled(frame))
-            if is_whole and _branches(frame):
-                _raise()
+            if is_whole and _is_branch_condition(frame):
+                _raise_graph_break()
             return read(tensor)
 
         return value
 
-    def follow(model: Any, compiled: Any) -> Any:
+    def follow(model: Any, compiled_function: Any) -> Any:
         owner = getattr(model, "__self__", None)
         if isinstance(owner, nn.Module) and getattr(model, "__name__", "") in _CALLS:  # block.compile(fullgraph=True)
             function = inspect.unwrap(type(owner).forward)
@@ -66,21 +66,21 @@ def install(patches: Patches) -> Callable[[Any, Any], Any]:
             function = inspect.unwrap(type(model).forward if isinstance(model, nn.Module) else model)
         code = getattr(function, "__code__", None)
         if code is None or set(_ASKS) & set(code.co_names):
-            return compiled
+            return compiled_function
         if not (modules or running):
             patches.set(torch.Tensor, "__bool__", is_true)
             for name in ("item", "__float__", "__int__"):
                 patches.set(torch.Tensor, name, reads(name))
         if isinstance(model, nn.Module):
             modules.add(code)
-            return compiled
+            return compiled_function
         running[code] += 0
 
-        @functools.wraps(compiled)
+        @functools.wraps(compiled_function)
         def whole(*args: Any, **kwargs: Any) -> Any:
             running[code] += 1
             try:
-                return compiled(*args, **kwargs)
+                return compiled_function(*args, **kwargs)
             finally:
                 running[code] -= 1
 
@@ -89,21 +89,21 @@ def install(patches: Patches) -> Callable[[Any, Any], Any]:
     return follow
 
 
-def _asserts(frame: Any) -> bool:
+def _is_at_assert(frame: Any) -> bool:
     """Whether a frame is at an ``assert``, some of which the compiler turns into checks of their own."""
     following = (one for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti)
     return next((one.opname == "LOAD_ASSERTION_ERROR" for one in following if one.opname != "CACHE"), False)
 
 
-def _branches(frame: Any) -> bool:
+def _is_branch_condition(frame: Any) -> bool:
     """Whether what a frame calls now decides a branch in the same statement: ``if x.norm().item() > 1e6``."""
     following = (one.opname for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti)
     ends = ("POP_JUMP", "JUMP_IF", "STORE_", "POP_TOP", "RETURN_")
     found = next((name for name in following if name.startswith(ends)), "")
-    return "JUMP" in found and not _asserts_below(frame)
+    return "JUMP" in found and not _is_assert_branch(frame)
 
 
-def _asserts_below(frame: Any) -> bool:
+def _is_assert_branch(frame: Any) -> bool:
     """Whether the branch is an ``assert``'s: what follows its jump raises."""
     names = [one.opname for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti]
     jump = next((index for index, name in enumerate(names) if "JUMP" in name), len(names))
@@ -115,13 +115,13 @@ def _is_compiled(frame: Any) -> bool:
     while frame is not None and "/torch/" not in frame.f_code.co_filename:
         frame = frame.f_back
     while frame is not None and "/torch/" in frame.f_code.co_filename:
-        if frame.f_code.co_filename.endswith(_COMPILER):
+        if frame.f_code.co_filename.endswith(_COMPILER_FILE):
             return True
         frame = frame.f_back
     return False
 
 
-def _raise() -> None:
+def _raise_graph_break() -> None:
     """Raise as the compiler does, unless the program has it pass over what it can't compile."""
     import torch._dynamo
     from torch._dynamo import eval_frame

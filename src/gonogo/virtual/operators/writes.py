@@ -25,7 +25,7 @@ def _copy(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     has_values = contents.is_known(source) if isinstance(source, VirtualTensor) else source.device.type == "cpu"
     becomes_known = has_values and not contents.is_known(target) and contents.covers_storage(target)
     if becomes_known and target.cell.nbytes <= contents.limit_of(target._device):
-        contents.give_number(target, 0)
+        contents.set_uniform(target, 0)
     return mode.run(mode.operator(func), args, kwargs)
 
 
@@ -35,7 +35,7 @@ def _fill(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     number = 0 if func is aten.zero_.default else args[1]
     if type(target) is VirtualTensor and not isinstance(number, torch.Tensor):
         if contents.covers_storage(target):
-            contents.give_number(target, number)
+            contents.set_uniform(target, number)
             return target
         if target.cell.values is None:
             return target

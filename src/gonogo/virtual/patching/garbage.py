@@ -8,16 +8,16 @@ from __future__ import annotations
 import gc
 
 _USUAL = gc.get_threshold()
-_WHILE_IMPORTING = (100_000, 50, 100)
+_IMPORT_THRESHOLDS = (100_000, 50, 100)
 
 
-def collect_seldom() -> None:
+def raise_gc_thresholds() -> None:
     """Have what is made from now on be walked seldom."""
-    gc.set_threshold(*_WHILE_IMPORTING)
+    gc.set_threshold(*_IMPORT_THRESHOLDS)
 
 
-def collect_as_usual() -> None:
+def restore_gc_thresholds() -> None:
     """What was imported stays, and is never walked again; the rest is, as often as usual. The first call counts."""
-    if gc.get_threshold() == _WHILE_IMPORTING:
+    if gc.get_threshold() == _IMPORT_THRESHOLDS:
         gc.freeze()
         gc.set_threshold(*_USUAL)

@@ -49,14 +49,16 @@ class Patches:
         """Have ``action`` run when everything is put back."""
         self._undo.append(action)
 
-    def everywhere(self, replacements: Iterable[tuple[Any, Any]], *, but: Iterable[ModuleType] = ()) -> None:
+    def everywhere(
+        self, replacements: Iterable[tuple[Any, Any]], *, excluded_modules: Iterable[ModuleType] = ()
+    ) -> None:
         """Replace objects in the namespaces of all loaded modules: those that did ``from os import stat``.
 
-        ``replacements`` are (original, replacement). gonogo's own modules and ``but`` are left alone.
+        ``replacements`` are (original, replacement). gonogo's own modules and ``excluded_modules`` are left alone.
         """
         replacements = list(replacements)
         by_identity = {id(original): replacement for original, replacement in replacements}
-        spared = {id(module) for module in but}
+        spared = {id(module) for module in excluded_modules}
         for path, module in list(sys.modules.copy().items()):  # collecting garbage may import
             if not isinstance(module, ModuleType) or id(module) in spared or path.partition(".")[0] == "gonogo":
                 continue
@@ -83,7 +85,7 @@ def patch_os(patches: Patches, functions: Mapping[str, Any]) -> None:
             if original in supporting:
                 supporting.add(function)
                 patches.on_undo(functools.partial(supporting.discard, function))
-    patches.everywhere(replaced, but=(os, sys.modules[os.name]))
+    patches.everywhere(replaced, excluded_modules=(os, sys.modules[os.name]))
     accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps them in a class
     for name, function in functions.items() if accessor is not None else ():
         if name in vars(accessor):

@@ -16,7 +16,7 @@ End = Literal["completed", "enough", "raised", "unsupported", "killed", "stopped
 """How a rank ended; ``enough``: gonogo stopped it after the steps asked for, ``stopped``: the exchange did."""
 
 
-class Waits(IntEnum):
+class WaitMode(IntEnum):
     """Whether a rank waits for the others in a call."""
 
     NO = 0
@@ -60,7 +60,7 @@ class Collective(msgspec.Struct, frozen=True, tag="call", array_like=True):
     phase: str
     step: int
     site: int
-    waits: Waits
+    waits: WaitMode
     payload: bytes | None = None
     """What the rank sends, where it is known."""
     payload_of_root: bool = False
@@ -118,7 +118,7 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
     """With ``stop``: the rank whose failure it is, and how it ended."""
 
 
-def send_at_once(connection: Connection) -> None:
+def disable_nagle(connection: Connection) -> None:
     """Small messages over TCP are not to wait for more to come."""
     with socket.socket(fileno=os.dup(connection.fileno())) as same:
         same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -8,11 +8,11 @@ import msgspec
 
 from gonogo.evidence.environment.hardware import Accelerator
 from gonogo.evidence.rehearsal.lives import LifePart
-from gonogo.evidence.rehearsal.record import Confined
+from gonogo.evidence.rehearsal.record import ConfinementKind
 
 SPAWN = "torch.multiprocessing.spawn"
 """The launcher of processes that a program starts itself, by that or by torchrun's agent."""
-FOR_MODULES = "/././"
+MODULE_LISTING_SUFFIX = "/././"
 """At the end of a folder's path: Python's import system lists it, which asks for modules only."""
 
 
@@ -27,7 +27,7 @@ class ExchangeAddress(msgspec.Struct, frozen=True):
     """The ranks that are rehearsed together."""
 
 
-LINE_TO_EXCHANGE = 197
+EXCHANGE_DESCRIPTOR = 197
 """The descriptor under which a worker finds its end of the line to the exchange."""
 
 
@@ -75,7 +75,7 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Where the run itself has written before: weights that are not there have not been saved."""
     exchange: ExchangeAddress | None = None
     """None where one rank is rehearsed alone."""
-    confinement: Confined = "namespaces"
+    confinement: ConfinementKind = "namespaces"
     """What the kernel confines the program by: what it writes is thrown away, refused, or really written."""
 
 

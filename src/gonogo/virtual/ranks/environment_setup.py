@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from gonogo.evidence.prepared import read_prepared
-from gonogo.evidence.rehearsal.record import Missed
+from gonogo.evidence.rehearsal.record import MissingInput
 from gonogo.virtual import kernels
 from gonogo.virtual.collectives import ddp, process_group
 from gonogo.virtual.collectives.peers import Peers
@@ -28,13 +28,13 @@ from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.plan import WorkerPlan
-from gonogo.virtual.sandbox import addresses, hub, metrics, moving, network, prepared, spawned, trackers
+from gonogo.virtual.sandbox import addresses, file_copies, hub, metrics, network, prepared, spawned, trackers
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing import work
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import contents
 from gonogo.virtual.weights import opened_files, readers, saving, sharded_saves
-from gonogo.virtual.weights.generated_weights import MadeWeights
+from gonogo.virtual.weights.generated_weights import GeneratedWeights
 from gonogo.virtual.weights.sharded_saves import install_staging
 
 
@@ -43,14 +43,14 @@ def _on_tensor_written(tensor: torch.Tensor) -> None:
         contents.forget(tensor)
 
 
-def _stores(plan: WorkerPlan) -> str | None:
+def _shared_store_folder(plan: WorkerPlan) -> str | None:
     """Where the ranks' stores lie, if all of the world is rehearsed and writes to one scratch folder."""
     where = plan.exchange
     together = where is not None and len(where.ranks) == plan.world_size and not where.address
     return os.path.join(plan.scratch, "store") if together else None
 
 
-class InPlace(NamedTuple):
+class InstalledEnvironment(NamedTuple):
     """What was put in place: what takes it down, to be called last first; what DeepSpeed offloads to NVMe; devices."""
 
     undo: list[Callable[[], None]]
@@ -64,8 +64,8 @@ def install(
     peers: Peers | None,
     note: Callable[[str], None],
     wrote: Callable[[str, int, int], None],
-    missed: Callable[[Missed], None],
-) -> InPlace:
+    missed: Callable[[MissingInput], None],
+) -> InstalledEnvironment:
     """Put everything in place.
 
     ``note`` hears facts worth telling, ``wrote`` of each save (path, bytes, tensors), ``missed`` of names of the hub.
@@ -74,8 +74,8 @@ def install(
     accelerators = _install_accelerators(plan, mode)
     undo: list[Callable[[], None]] = [accelerators.undo]
     kind = plan.accelerator.device_type
-    undo.append(process_group.install(assume, peers, kind, _stores(plan)))
-    undo.append(_hide_processor())
+    undo.append(process_group.install(assume, peers, kind, _shared_store_folder(plan)))
+    undo.append(_hide_cpu_info())
     undo.append(ddp.install(assume))
     of_deepspeed = kernels.install(_on_tensor_written, UnsupportedOperator, assume)
     undo.append(of_deepspeed.undo)
@@ -87,18 +87,18 @@ def install(
     undo.append(network.install(lambda host: note(f"the network was asked for and is not here: {host}")).undo)
     undo.append(trackers.install())
     undo.append(hub.install(note))
-    made = MadeWeights(plan.scratch, plan.confinement == "namespaces", note, frozenset(plan.written_folders))
+    made = GeneratedWeights(plan.scratch, plan.confinement == "namespaces", note, frozenset(plan.written_folders))
     undo.append(prepared.install(plan.prepared, assume, missed, functools.partial(opened_files.make, made)))
     undo.append(addresses.install(plan.prepared, assume, missed))
     undo.append(metrics.install(assume))
-    undo.append(moving.install())
+    undo.append(file_copies.install())
     undo.append(probe_reporting.install())
     undo.append(spawned.install(plan.scratch))
     undo.append(readers.install(made).undo)
     undo.append(saving.install(wrote).undo)
     undo.append(sharded_saves.install(peers, plan.world_size))
     undo.append(install_staging())
-    return InPlace(undo, of_deepspeed.nvme, accelerators)
+    return InstalledEnvironment(undo, of_deepspeed.nvme, accelerators)
 
 
 def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:
@@ -122,8 +122,8 @@ def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:
             count,
             allocator_of,
             visible_devices=os.environ.get(VISIBLE),
-            unsupported=UnsupportedOperator,
-            pin=pin,
+            unsupported_error=UnsupportedOperator,
+            make_pinned_copy=pin,
             assume=mode.ledger.assume,
         )
     else:
@@ -145,7 +145,7 @@ def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:
     return devices
 
 
-def _hide_processor() -> Callable[[], None]:
+def _hide_cpu_info() -> Callable[[], None]:
     """The host's processor: DeepSpeed's CPU optimizers ask for its maker, through a process that takes over a second.
 
     The answer would be of this machine, not of the one that the run will have: none is given.

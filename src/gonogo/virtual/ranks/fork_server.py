@@ -4,7 +4,7 @@ Ranks that are rehearsed together would each import the same torch into memory o
 the fork is what it would have made itself: nothing of a session exists yet, no other thread runs, and what differs from
 rank to rank in the environment (see ``rehearse/workers/forking.py``) is read by nothing that torch's import runs.
 
-The parent asks over a socket of packets with a path (:class:`WorkerToFork`) and the descriptor to print to, and is told
+The parent asks over a socket of packets with a path (:class:`ForkRequest`) and the descriptor to print to, and is told
 ``started PATH PID`` and ``ended PID STATUS``. The socket's end is the server's, and the server's that of its workers.
 """
 
@@ -24,14 +24,14 @@ from typing import NoReturn
 
 import msgspec
 
-from gonogo.virtual.protocol.plan import LINE_TO_EXCHANGE
+from gonogo.virtual.protocol.plan import EXCHANGE_DESCRIPTOR
 from gonogo.virtual.ranks.importing import import_worker
 
-_MAX_PACKET = 8192
+_MAX_PACKET_BYTES = 8192
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
-class WorkerToFork(msgspec.Struct, frozen=True):
+class ForkRequest(msgspec.Struct, frozen=True):
     """A worker as the parent wants it."""
 
     plan: str
@@ -59,14 +59,14 @@ class ForkRequestHandler:
             ready, _, _ = select.select([self._channel.fileno(), self._woken], [], [])
             if self._woken in ready:
                 os.read(self._woken, 4096)
-                self._tell_who_ended()
+                self._report_exits()
             if self._channel.fileno() in ready:
-                path, descriptors, _, _ = socket.recv_fds(self._channel, _MAX_PACKET, 2)
+                path, descriptors, _, _ = socket.recv_fds(self._channel, _MAX_PACKET_BYTES, 2)
                 if not path:
                     return
                 self._start(path.decode(), *descriptors)
 
-    def _tell_who_ended(self) -> None:
+    def _report_exits(self) -> None:
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -104,23 +104,23 @@ class ForkRequestHandler:
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL))
         if os.getppid() != server:
             return
-        start = msgspec.json.decode(Path(path).read_bytes(), type=WorkerToFork)
+        start = msgspec.json.decode(Path(path).read_bytes(), type=ForkRequest)
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
         if line is not None:
-            os.dup2(line, LINE_TO_EXCHANGE)
+            os.dup2(line, EXCHANGE_DESCRIPTOR)
             os.close(line)
         os.environ.clear()
         os.environ.update(start.environment)
         os.chdir(start.cwd)
-        _forget_what_was_asked()
+        _reset_process_state()
         sys.argv = ["gonogo-worker", start.plan]
         sys.orig_argv = start.command
         self._main(start.plan)
 
 
-def _forget_what_was_asked() -> None:
+def _reset_process_state() -> None:
     """What a process finds out once and is another's here: the temporary folder, random numbers."""
     tempfile.tempdir = None
     numbers = sys.modules.get("numpy.random")

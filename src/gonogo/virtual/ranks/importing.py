@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import NoReturn
 
-from gonogo.virtual.patching.garbage import collect_seldom
+from gonogo.virtual.patching.garbage import raise_gc_thresholds
 
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 """The variables that say which accelerators a process sees."""
@@ -20,7 +20,7 @@ def import_worker() -> Callable[[str], NoReturn]:
     """
     visible = {name: os.environ.get(name) for name in VISIBLE}
     os.environ.update(dict.fromkeys(VISIBLE, ""))
-    collect_seldom()
+    raise_gc_thresholds()
     from gonogo.virtual.ranks.worker import main
 
     for name, value in visible.items():

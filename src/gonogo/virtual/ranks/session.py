@@ -22,14 +22,21 @@ import torch
 
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.notebook import SUFFIX, python_of
-from gonogo.evidence.rehearsal.record import Failure, Frame, Missed, Outcome, RankRecord, Shortage, Unsupported
+from gonogo.evidence.rehearsal.record import Failure, Frame, MissingInput, Outcome, RankRecord, Shortage, Unsupported
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.errors import UserError
 from gonogo.virtual import operands, private
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
-from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, line_of_worker
-from gonogo.virtual.failure import AutogradOrigin, exited_for, failure_of, in_chain, is_from_autograd, note_failed_call
+from gonogo.virtual.collectives.peers import Peers, PeerStepLimitReached, RanksDiverged, worker_connection
+from gonogo.virtual.failure import (
+    AutogradOrigin,
+    attach_failed_call,
+    failure_of,
+    find_in_chain,
+    is_from_autograd,
+    unwrap_exit_cause,
+)
 from gonogo.virtual.hooks import data_parallel, engine, fsdp, megatron, memory_ownership, trainer, training
 from gonogo.virtual.hooks.decoding import Decoding
 from gonogo.virtual.hooks.engine import defer_compile_passes
@@ -39,7 +46,7 @@ from gonogo.virtual.hooks.pipeline import pipeline_of
 from gonogo.virtual.hooks.training_facts import as_run
 from gonogo.virtual.internal_failures import chain, find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
-from gonogo.virtual.life.life_recorder import LifeRecorder, followed_parts
+from gonogo.virtual.life.life_recorder import LifeRecorder, recording_components
 from gonogo.virtual.lookups import failed_lookups as asked_in_vain
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
@@ -57,17 +64,17 @@ from gonogo.virtual.operators import (
     writes,
 )
 from gonogo.virtual.operators.compiling import install_scripting
-from gonogo.virtual.operators.native_functions import install_dropout, install_read_arguments, install_storages
+from gonogo.virtual.operators.native_functions import install_argument_conversions, install_dropout, install_storages
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.messages import End, Reply
 from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
-from gonogo.virtual.ranks import environment_setup, starting
+from gonogo.virtual.ranks import environment_setup, spawned_ranks
 from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
 from gonogo.virtual.sandbox import prepared, spawned
-from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now, place_text
+from gonogo.virtual.stack import current_place, frames_of_call, frames_of_traceback, place_text
 from gonogo.virtual.tensor import CPU, VirtualTensor
-from gonogo.virtual.tracing.parts import PLAIN, Parts, traced_components
+from gonogo.virtual.tracing.components import PLAIN, ComponentFactories, traced_components
 from gonogo.virtual.tracing.recorder import Recorder
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import batches, data_shapes
@@ -79,8 +86,8 @@ STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-
 """Packages whose _versions the record names."""
 
 
-_REPEATS = "whether this micro-batch repeats the one before"
-_END_OF: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
+_REPEATS_QUESTION = "whether this micro-batch repeats the one before"
+_END_BY_OUTCOME: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
 
 __all__ = ["Session", "data_dependent", "embedding_bounds", "grouped_products", "native_functions", "writes"]
 
@@ -90,18 +97,18 @@ class Session:
 
     def __init__(self, plan: WorkerPlan) -> None:
         self.plan = plan
-        private.name_accelerator(plan.accelerator.device_type)
+        private.register_device_type(plan.accelerator.device_type)
         self.device = torch.device(plan.accelerator.device_type, plan.local_rank)
         self.memory = MemoryRecord(self._device_record)
         self.ledger = Ledger(os.path.dirname(torch.__file__))
         self.recorder = Recorder(plan.rank) if plan.trace else None
         self.of_life = LifeRecorder(plan.life) if plan.life else None
-        parts = self._parts = self._parts_of_plan()
+        parts = self._parts = self._select_parts()
         self.mode = parts.mode(self.memory, self.ledger)
         self.modules = parts.modules(self.memory)
         self.life = parts.life(plan.steps, self.memory, self.ledger)
         self.life.to_the_end = plan.to_the_end
-        self.peers = Peers(plan.rank, plan.exchange, line_of_worker()) if plan.exchange is not None else None
+        self.peers = Peers(plan.rank, plan.exchange, worker_connection()) if plan.exchange is not None else None
         """The ranks that are rehearsed with this one, or None."""
         self.collectives = c10d_operators.CollectiveRecord(self.peers)
         self.facts: dict[str, Any] = {}
@@ -120,16 +127,16 @@ class Session:
         self.batch: tuple[tuple[str, str], ...] = ()
         self.batches = 0
         self.data_shapes: list[str] = []
-        self.missed: list[Missed] = []
+        self.missed: list[MissingInput] = []
         self.lookups = asked_in_vain.FailedLookups(os.path.join(os.path.dirname(plan.scratch), "caches"))
         self.lookups.moment = lambda: (self.life.phase, self.life.step)
         self._why: dict[str, Any] = {}
         self._undo: list[Callable[[], None]] = []
-        self._ray: ray.Installed | None = None
+        self._ray: ray.RayInstallation | None = None
 
-    def _parts_of_plan(self) -> Parts:
+    def _select_parts(self) -> ComponentFactories:
         if self.of_life is not None:
-            return followed_parts(self.of_life)
+            return recording_components(self.of_life)
         return traced_components(self.recorder) if self.recorder is not None else PLAIN
 
     def _device_record(self, name: str) -> DeviceRecord:
@@ -143,7 +150,7 @@ class Session:
             record = DeviceRecord(name, accelerator.total_bytes, accelerator.allowance_bytes, allocator)
             record.on_shortage = self._shortage
         record.moment = self.life.moment
-        record.here = lambda: (self.mode.current, place_now())
+        record.here = lambda: (self.mode.current, current_place())
         record.told = _operator_and_place
         return record
 
@@ -184,12 +191,16 @@ class Session:
         undo.append(install_dropout())
         undo.append(normalization.install())
         undo.append(compiling.install(self.ledger.assume))
-        undo.append(refusals.install(together=self.peers is not None and len(self.peers.ranks) == self.plan.world_size))
+        undo.append(
+            refusals.install(
+                all_ranks_rehearsed=self.peers is not None and len(self.peers.ranks) == self.plan.world_size
+            )
+        )
         undo.append(install_scripting())
-        undo.append(starting.install(self.plan))
+        undo.append(spawned_ranks.install(self.plan))
         self._ray = ray.install(self.memory, self.life, placed.accelerators, self.plan, self.ledger.assume)
         undo.append(self._ray.undo)
-        undo.append(install_read_arguments())
+        undo.append(install_argument_conversions())
         undo.append(install_storages())
         undo.append(subclasses.install(self.memory))
         undo.append(sharded_tensors.install())
@@ -197,7 +208,7 @@ class Session:
         undo.append(fsdp.install(self.mode))
         undo.append(data_parallel.install(self.plan.accelerator.device_type))
         undo.append(trainer.install(self.life, self._micro_batches()))
-        undo.append(Decoding(self.life, self.memory, self._tallies, self._runs_every).install())
+        undo.append(Decoding(self.life, self.memory, self._tallies, self._should_run_every).install())
         undo.append(megatron.install(self.life))
         self.life.ahead.is_made = prepared.has_rows(self.plan.prepared)
         undo.append(defer_compile_passes())
@@ -205,14 +216,14 @@ class Session:
         undo.append(engine.install(self.life, self.modules, self.facts))
         undo.append(loading.install(self.life, self.modules, self.facts))
         undo.append(_run_threads_in_mode(self.mode))
-        self.mode.on_failure = functools.partial(note_failed_call, self.modules)
+        self.mode.on_failure = functools.partial(attach_failed_call, self.modules)
         if self.peers is not None:
             self.meet(self.peers)
             undo.append(self.peers.follow_joins())
         if self.of_life is not None:
             undo.append(self.of_life.install(self.mode, self.life, self.modules))
         if self.plan.only_looks:
-            self.life.on_loader = self._look_at_data
+            self.life.on_loader = self._record_data_shapes
         torch.manual_seed(0)
         return self
 
@@ -226,7 +237,7 @@ class Session:
         self.life.on_batch = functools.partial(_read_batch, self, peers)
         self.life.ask_left = functools.partial(_batches_left_everywhere, peers)
 
-    def _look_at_data(self, loader: Any) -> None:
+    def _record_data_shapes(self, loader: Any) -> None:
         plan = self.plan
         self.data_shapes = data_shapes.shapes_by_rank(loader, plan.rank, plan.world_size, plan.steps)
         raise RehearsalComplete
@@ -242,31 +253,31 @@ class Session:
             watched = self.origin.watch() if self.plan.trace_autograd else contextlib.nullcontext()
             with self.mode, watched, self._counting():
                 _run_program(self.plan)
-            self.life.ended_by_itself()
+            self.life.on_program_end()
             self.life.enter("exit")
-        except (RehearsalComplete, EnoughRehearsed):
-            ended = self._went_on()
-        except starting.HasEnded:
+        except (RehearsalComplete, PeerStepLimitReached):
+            ended = self._end_after_enough_steps()
+        except spawned_ranks.RankProcessExited:
             self.events.append(f"stopped: what the program does after {SPAWN} was not run")
             self.life.enter("exit")
-        except starting.StartsProcesses as starts:
+        except spawned_ranks.ProcessLaunchRequested as starts:
             outcome, processes = "unsupported", starts.count
             place = _place_of(frames_of_traceback(starts.__traceback__))
-            unsupported.append(starting.not_rehearsed_at(place))
+            unsupported.append(spawned_ranks.spawn_not_rehearsed(place))
         except RanksDiverged as diverged:
             outcome, ended = "diverged", "stopped"
             self._diverged = diverged.reply
         except KeyboardInterrupt:
             outcome = "interrupted"
         except BaseException as raised:
-            error = exited_for(raised)
+            error = unwrap_exit_cause(raised)
             self.raw_traceback = traceback.format_exc()
-            found = in_chain(error, UnsupportedOperator)
-            user_error_ = in_chain(error, UserError)
+            found = find_in_chain(error, UnsupportedOperator)
+            user_error_ = find_in_chain(error, UserError)
             if isinstance(error, SystemExit) and error.code in (None, 0):
                 self.life.enter("exit")
-            elif self.life.is_of_no_data(error) or self.life.loops.blames(error):
-                ended = self._went_on()
+            elif self.life.is_caused_by_ended_data(error) or self.life.loops.is_caused_by_advance(error):
+                ended = self._end_after_enough_steps()
             elif user_error_ is not None:
                 outcome, user_error = "raised", (user_error_.text.en, user_error_.text.zh)
             elif found is not None:
@@ -275,16 +286,16 @@ class Session:
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self.origin.frames)
-                self._take_down_world(error)
+                self._record_failure_context(error)
                 known = self.plan.scratch, self.mode.uses_meta, self.plan.written_folders
                 if (trace := find_internal_failure(error, failure, *known)) is not None:
                     outcome, place = "unsupported", _place_of(failure.frames)
                     unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
-        for where in spawned.uses_of_accelerators(self.plan.scratch):
-            unsupported.append(starting.asks_at(where))
+        for where in spawned.accelerator_uses(self.plan.scratch):
+            unsupported.append(spawned_ranks.accelerator_in_subprocess(where))
             outcome = "unsupported" if outcome == "raised" else outcome
         if self.peers is not None:
-            how = ended if outcome in ("completed", "diverged") else _END_OF.get(outcome, "killed")
+            how = ended if outcome in ("completed", "diverged") else _END_BY_OUTCOME.get(outcome, "killed")
             self.peers.ended(how, self.life.step)
         record = self.record(outcome, failure)
         record.unsupported = unsupported
@@ -297,7 +308,7 @@ class Session:
             record.parameter_names = self.modules.numbered_parameters()
         return record
 
-    def _runs_every(self) -> bool:
+    def _should_run_every(self) -> bool:
         """Whether what repeats is run as well: of a rank that is followed event by event all is."""
         return self.plan.every or self.recorder is not None
 
@@ -307,10 +318,10 @@ class Session:
         def agree(repeats: bool) -> bool:
             if self.peers is None:
                 return repeats
-            answers = self.peers.ask(_REPEATS, b"%d" % repeats)
+            answers = self.peers.ask(_REPEATS_QUESTION, b"%d" % repeats)
             return answers is not None and set(answers) == {b"1"}
 
-        return MicroBatches(self.life, self.memory, self._tallies, self._runs_every, agree)
+        return MicroBatches(self.life, self.memory, self._tallies, self._should_run_every, agree)
 
     def _tallies(self) -> list[Tally]:
         """What is counted of the program."""
@@ -333,14 +344,16 @@ class Session:
         self._work_done = work.phases
         return work.counting()
 
-    def _went_on(self) -> End:
+    def _end_after_enough_steps(self) -> End:
         self.events.append("stopped: the program went on after the steps that were asked for")
         return "enough"
 
-    def _take_down_world(self, error: BaseException) -> None:
+    def _record_failure_context(self, error: BaseException) -> None:
         """What of the world around the program may have brought a failure about."""
         handed = [path for one in chain(error) for path in operands.missing_paths(one)]
-        absent = [one for link in chain(error) for one in asked_in_vain.before_failure(self.lookups, link, handed)]
+        absent = [
+            one for link in chain(error) for one in asked_in_vain.lookups_before_failure(self.lookups, link, handed)
+        ]
         self._why = {
             "absent": list(dict.fromkeys(absent)),
             "made_operands": operands.made_operands(error, self.plan.prepared),
@@ -364,7 +377,7 @@ class Session:
     def record(self, outcome: Outcome, failure: Failure | None = None) -> RankRecord:
         """All that is known now."""
         for model in self.modules.roots():
-            memory_ownership.own_model(model, self.modules)
+            memory_ownership.assign_model_owners(model, self.modules)
         records, workers = self._ray.seen(self.memory.devices) if self._ray is not None else (self.memory.devices, [])
         devices = [record.as_device() for device, record in records.items() if device != CPU]
         if outcome == "completed" and any(device.shortage is not None for device in devices):
@@ -403,7 +416,7 @@ class Session:
             drawn_weights=drawn.loads if drawn is not None else [],
             versions=_versions(),
             saved_bytes=self.saved_bytes,
-            events=[*self.events, *self._nvme()],
+            events=[*self.events, *self._nvme_notes()],
             batch=list(self.batch),
             batches=self.batches,
             data_shapes=self.data_shapes,
@@ -427,19 +440,19 @@ class Session:
         """What was run; a model whose own methods fail when they are asked costs no more than that."""
         life = self.life
         try:
-            return as_run(life.seen, life.trained_root, self.mode, self.plan.arguments, nvme=bool(self._nvme()))
+            return as_run(life.seen, life.trained_root, self.mode, self.plan.arguments, nvme=bool(self._nvme_notes()))
         except Exception as error:
             self.note(f"what was run could not be read: {type(error).__name__}: {error}")
             return None
 
-    def _nvme(self) -> list[str]:
+    def _nvme_notes(self) -> list[str]:
         traffic = self.nvme
         if traffic is None or not traffic.written_bytes:
             return []
         return [f"NVMe: {traffic.stored_bytes} bytes in files of this rank, {traffic.written_bytes} written, "
                 f"{traffic.read_bytes} read"]  # fmt: skip
 
-    def wants_trace(self, record: RankRecord) -> bool:
+    def should_trace_autograd(self, record: RankRecord) -> bool:
         """Whether the program should be run once more, to learn where the failing autograd node came from."""
         failure = record.failure
         return failure is not None and not self.plan.trace_autograd and is_from_autograd(failure.message)

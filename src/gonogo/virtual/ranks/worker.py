@@ -15,19 +15,19 @@ from typing import Any, NoReturn
 import msgspec
 
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
-from gonogo.virtual.failure import stack_of_main_thread
+from gonogo.virtual.failure import main_thread_stack
 from gonogo.virtual.protocol.plan import Progress, WorkerPlan
 from gonogo.virtual.ranks.session import Session
 from gonogo.virtual.tensor import CPU
 
-_INTERVAL = 0.5
-TRACE = "GONOGO_TRACE_AUTOGRAD"
+_PROGRESS_INTERVAL_SECONDS = 0.5
+TRACE_AUTOGRAD_VARIABLE = "GONOGO_TRACE_AUTOGRAD"
 
 
 def main(plan_path: str) -> NoReturn:
     """Rehearse one rank as the plan says; the process ends with status 0 where a record was written."""
     plan = msgspec.json.decode(Path(plan_path).read_bytes(), type=WorkerPlan)
-    if os.environ.get(TRACE):
+    if os.environ.get(TRACE_AUTOGRAD_VARIABLE):
         # The other ranks have ended: this run only looks where the failing node comes from.
         plan = msgspec.structs.replace(plan, trace_autograd=True, exchange=None, trace="")
     random.seed(plan.rank)  # nothing seeds it alike on all ranks of the real run
@@ -40,8 +40,8 @@ def main(plan_path: str) -> NoReturn:
             record = session.run()
         stop()
         _write_trace(session)
-        if session.wants_trace(record):
-            os.environ[TRACE] = "1"
+        if session.should_trace_autograd(record):
+            os.environ[TRACE_AUTOGRAD_VARIABLE] = "1"
             sys.stdout.flush()
             sys.stderr.flush()
             write(plan, record)
@@ -64,16 +64,16 @@ def main(plan_path: str) -> NoReturn:
 
 def write(plan: WorkerPlan, record: RankRecord) -> None:
     """Write the record: whole, or not at all."""
-    _write_whole(plan.record, msgspec.json.encode(record))
+    _write_atomically(plan.record, msgspec.json.encode(record))
 
 
 def _write_trace(session: Session) -> None:
     """What the rank did event by event, where that is asked for."""
     if session.recorder is not None:
-        _write_whole(session.plan.trace, session.recorder.encoded())
+        _write_atomically(session.plan.trace, session.recorder.encoded())
 
 
-def _write_whole(target: str, data: bytes) -> None:
+def _write_atomically(target: str, data: bytes) -> None:
     partial = f"{target}.partial"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
@@ -91,7 +91,7 @@ def _write_on_signal(session: Session) -> None:
     def end(number: int, frame: Any) -> None:
         outcome: Outcome = "timed-out" if number == signal.SIGTERM else "interrupted"
         record = session.record(outcome)
-        stack = list(stack_of_main_thread())
+        stack = list(main_thread_stack())
         record.events.append("the program was at: " + " < ".join(f"{f.path}:{f.line}" for f in reversed(stack[-6:])))
         record.stack = stack
         with contextlib.suppress(OSError):
@@ -102,7 +102,7 @@ def _write_on_signal(session: Session) -> None:
     numbers = (signal.SIGTERM, signal.SIGINT)
     own = {number: signal.signal(number, end) for number in numbers}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # Ray blocks SIGINT in its processes, and so in their children
-    keep_from_children({number: (end, before) for number, before in own.items()})
+    restore_signals_in_children({number: (end, before) for number, before in own.items()})
 
 
 def _report_failure(session: Session, record: RankRecord) -> None:
@@ -137,7 +137,7 @@ def _report_progress(session: Session) -> Any:
     ended = threading.Event()
 
     def report() -> None:
-        while not ended.wait(_INTERVAL):
+        while not ended.wait(_PROGRESS_INTERVAL_SECONDS):
             _append_progress(session, _progress_of(session))
 
     thread = threading.Thread(target=report, daemon=True, name="gonogo-progress")
@@ -146,7 +146,7 @@ def _report_progress(session: Session) -> Any:
     return ended.set
 
 
-def keep_from_children(handlers: dict[signal.Signals, tuple[Any, Any]]) -> None:
+def restore_signals_in_children(handlers: dict[signal.Signals, tuple[Any, Any]]) -> None:
     """Have what the program forks answer signals as it would without us: each with its handler, and the one before it.
 
     A handler of Python's runs between two bytecodes only. A pool's process that is told to end as it comes to wait

@@ -11,16 +11,18 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.virtual.ray.cluster import RayPlacement
+from gonogo.virtual.ray.object_transfer import process_local_class
 from gonogo.virtual.ray.process import RayProcess
-from gonogo.virtual.ray.sending import own_copy
-from gonogo.virtual.ray.tasks import RemoteCall, Runner, variables_of
-from gonogo.virtual.ray.turns import Over
+from gonogo.virtual.ray.tasks import RemoteCall, Runner, runtime_env_variables
+from gonogo.virtual.ray.turns import RehearsalEnded
 
 
 class Actor:
     """An actor: an instance, and the thread in which its methods run."""
 
-    def __init__(self, runner: Runner, kind: type, name: str, options: dict[str, Any], creation: RemoteCall) -> None:
+    def __init__(
+        self, runner: Runner, kind: type, name: str, options: dict[str, Any], creation_call: RemoteCall
+    ) -> None:
         self.runner = runner
         self.kind = kind
         self.name = name
@@ -31,7 +33,7 @@ class Actor:
         self.handle: Any = None
         self.place: RayPlacement | None = None
         self.wanted: dict[str, float] = {}
-        self._creation = creation
+        self._creation = creation_call
         self._instance: Any = None
         self._calls: list[RemoteCall] = []
         self._idle: Any = None
@@ -48,7 +50,7 @@ class Actor:
         """It has a place: its process begins."""
         self.place, self.group = place, place.group
         cluster = self.runner.cluster
-        self.process = cluster.process(self.name, place, variables_of(self.options), hides=True)
+        self.process = cluster.process(self.name, place, runtime_env_variables(self.options), hide_other_gpus=True)
         cluster.machine.packages.add(self.kind.__module__.partition(".")[0])
         run = self._run_async if self.is_async else self._run
         self.runner.begin(self.process, self.name, run)
@@ -67,12 +69,12 @@ class Actor:
             if self._idle is not None and self._idle.locked():
                 self._idle.release()
 
-    def will_never(self, why: str) -> None:
+    def mark_unschedulable(self, reason: str) -> None:
         """There is no place for it in this cluster."""
-        self.never = why
+        self.never = reason
         for call in (self._creation, *self._calls):
             for reference in call.references:
-                reference.answer.never = why
+                reference.answer.never = reason
 
     def kill(self) -> None:
         """``ray.kill``: its process ends, and all that it holds goes."""
@@ -94,16 +96,16 @@ class Actor:
         try:
             runner.wait_for_arguments(self._creation)
             args, kwargs = runner.cluster.resolved(self._creation.sent)
-            kind: Any = own_copy(self.kind, runner.cluster.passed)
+            kind: Any = process_local_class(self.kind, runner.cluster.passed)
             self._instance = kind.__new__(kind)
             begun = kind.__init__(self._instance, *args, **kwargs)  # may be a coroutine, as Ray allows
             if inspect.isawaitable(begun):
                 asyncio.get_event_loop().run_until_complete(begun)
-        except Over:
+        except RehearsalEnded:
             raise
         except BaseException as error:
             runner.fail(self._creation, error)
-            died = runner.ray.exceptions.ActorDiedError(runner.as_task_error(f"{self.name}.__init__", error))
+            died = runner.ray.exceptions.ActorDiedError(runner.to_task_error(f"{self.name}.__init__", error))
             died.gonogo_cause = getattr(error, "gonogo_cause", error)
             self.dead = died
             waiting, self._calls = self._calls, []
@@ -146,7 +148,7 @@ class Actor:
             runner.wait_for_arguments(call)
             args, kwargs = runner.cluster.resolved(call.sent)
             runner.finish(call, self._method(call.name)(*args, **kwargs))
-        except Over:
+        except RehearsalEnded:
             raise
         except BaseException as error:
             runner.fail(call, error)
@@ -164,11 +166,11 @@ class Actor:
 
     def _begin(self, call: RemoteCall) -> None:
         assert self._loop is not None
-        task = self._loop.create_task(self._make_async(call))
+        task = self._loop.create_task(self._call_async(call))
         _running.add(task)
         task.add_done_callback(_running.discard)
 
-    async def _make_async(self, call: RemoteCall) -> None:
+    async def _call_async(self, call: RemoteCall) -> None:
         runner = self.runner
         try:
             for one in call.sent.kept:
@@ -177,7 +179,7 @@ class Actor:
             args, kwargs = runner.cluster.resolved(call.sent)
             value = self._method(call.name)(*args, **kwargs)
             runner.finish(call, await value if inspect.isawaitable(value) else value)
-        except Over:
+        except RehearsalEnded:
             raise
         except BaseException as error:
             runner.fail(call, error)

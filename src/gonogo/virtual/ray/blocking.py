@@ -20,39 +20,39 @@ _BUSY = 16
 """A loop that never waits hands its turn on after so many rounds."""
 
 
-def install(patches: Patches, turns: TurnScheduler) -> None:
+def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     """Put it in place."""
 
     def waiting(owner: Any, name: str) -> None:
         original = getattr(owner, name)
 
         def wait(*args: Any, **kwargs: Any) -> Any:
-            if turns.mine is None:
+            if turn_scheduler.mine is None:
                 return original(*args, **kwargs)
-            with turns.away():
+            with turn_scheduler.away():
                 return original(*args, **kwargs)
 
         wait.__name__ = name
         patches.set(owner, name, wait)
 
-    _conditions(patches, turns)
+    _patch_conditions(patches, turn_scheduler)
     waiting(threading.Thread, "join")
     waiting(time, "sleep")
     for name in _SELECTORS:
         if hasattr(selectors, name):
-            _selecting(patches, turns, getattr(selectors, name))
+            _patch_selector(patches, turn_scheduler, getattr(selectors, name))
 
     def zeromq(module: Any) -> None:
         for name in _SOCKET_METHODS:
             if name in vars(module.Socket) or hasattr(module.Socket, name):
                 waiting(module.Socket, name)
         for name in ("bind", "connect", "unbind", "disconnect"):
-            _without_files(patches, module.Socket, name)
+            _use_abstract_sockets(patches, module.Socket, name)
 
     patches.on_undo(after_import("zmq.sugar.socket", zeromq))
 
 
-def _conditions(patches: Patches, turns: TurnScheduler) -> None:
+def _patch_conditions(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     """Events, queues and futures wait by conditions. A thread that starts is waited for with locks held.
 
     A condition's lock is let go of until the turn has come: whoever has it may want the lock first.
@@ -60,12 +60,12 @@ def _conditions(patches: Patches, turns: TurnScheduler) -> None:
     wait_, start_ = threading.Condition.wait, threading.Thread.start
 
     def wait(self: Any, timeout: float | None = None) -> bool:
-        if turns.mine is None or (timeout is not None and timeout <= 0):
+        if turn_scheduler.mine is None or (timeout is not None and timeout <= 0):
             return wait_(self, timeout)
         state: Any = None
         held = True
         try:
-            with turns.away():
+            with turn_scheduler.away():
                 answer = wait_(self, timeout)
                 state, held = self._release_save(), False
         finally:
@@ -74,14 +74,14 @@ def _conditions(patches: Patches, turns: TurnScheduler) -> None:
         return answer
 
     def start(self: Any) -> None:
-        with turns.keep():
+        with turn_scheduler.keep():
             start_(self)
 
     patches.set(threading.Condition, "wait", wait)
     patches.set(threading.Thread, "start", start)
 
 
-def _without_files(patches: Patches, owner: Any, name: str) -> None:
+def _use_abstract_sockets(patches: Patches, owner: Any, name: str) -> None:
     """Sockets of ``ipc://`` are files, which a rehearsal leaves none of: Linux has names beside them."""
     original = getattr(owner, name)
 
@@ -93,24 +93,24 @@ def _without_files(patches: Patches, owner: Any, name: str) -> None:
     patches.set(owner, name, by_name)
 
 
-def _selecting(patches: Patches, turns: TurnScheduler, owner: Any) -> None:
+def _patch_selector(patches: Patches, turn_scheduler: TurnScheduler, owner: Any) -> None:
     original: Callable[..., Any] = owner.select
     rounds = [0]
 
     def select(self: Any, timeout: float | None = None) -> Any:
-        if turns.mine is None:
+        if turn_scheduler.mine is None:
             return original(self, timeout)
         rounds[0] += 1
         if timeout is not None and timeout <= 0 and rounds[0] % _BUSY:
             return original(self, timeout)
         if timeout is not None and timeout <= 0:
-            with turns.away():
+            with turn_scheduler.away():
                 pass
             return original(self, timeout)
-        with turns.away():
+        with turn_scheduler.away():
             while True:  # asked often, so that a loop without an event learns of the rehearsal's end
                 found = original(self, 0.5 if timeout is None else timeout)
-                if found or timeout is not None or turns.ended_by is not None:
+                if found or timeout is not None or turn_scheduler.ended_by is not None:
                     return found
 
     patches.set(owner, "select", select)

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.finding import Text, translated
+from gonogo.virtual.ray.object_transfer import PickledObject, pack, unpack
 from gonogo.virtual.ray.process import ClusterDevices, RayProcess
 from gonogo.virtual.ray.references import PendingResult
 from gonogo.virtual.ray.resources import Bundle, PlacementGroup, RayNode
-from gonogo.virtual.ray.sending import Sent, pack, unpack
 from gonogo.virtual.ray.turns import TurnScheduler
 
-JOB = "01000000"
-_CPUS = translated(
+JOB_ID = "01000000"
+_CPU_ASSUMPTION = translated(
     "Ray's nodes have as many CPUs as are requested"
 )  # what this machine has says nothing of the one that trains
 
@@ -22,35 +22,42 @@ _CPUS = translated(
 class RayPlacement:
     """What an actor or a task was given: where, and how to give it back."""
 
-    def __init__(self, node: RayNode, gpus: tuple[int, ...], give_back: Callable[[], None], group: Any = None) -> None:
+    def __init__(self, node: RayNode, gpus: tuple[int, ...], release: Callable[[], None], group: Any = None) -> None:
         self.node = node
         self.gpus = gpus
-        self.give_back = give_back
+        self.give_back = release
         self.group = group
 
 
-class Waiting:
+class PendingPlacement:
     """Something that waits for resources: ``start`` is called with its place."""
 
     def __init__(
-        self, what: str, wanted: dict[str, float], strategy: Any, start: Callable[[RayPlacement], None], fail: Any
+        self,
+        waiting_for: str,
+        resources: dict[str, float],
+        strategy: Any,
+        start: Callable[[RayPlacement], None],
+        on_failure: Any,
     ) -> None:
-        self.what = what
-        self.wanted = wanted
+        self.what = waiting_for
+        self.wanted = resources
         self.strategy = strategy
         self.start = start
-        self.fail = fail
+        self.fail = on_failure
         """Called with why it will never be placed."""
 
 
 class Cluster:
     """See the module."""
 
-    def __init__(self, machine: ClusterDevices, nodes: int, product: str, assume: Callable[[Text], object]) -> None:
-        self.machine = machine
-        self.turns = TurnScheduler(machine.enter)
+    def __init__(
+        self, cluster_devices: ClusterDevices, nodes: int, accelerator_name: str, assume: Callable[[Text], object]
+    ) -> None:
+        self.machine = cluster_devices
+        self.turns = TurnScheduler(cluster_devices.enter)
         self._count = nodes
-        self._product = product
+        self._product = accelerator_name
         self.assume = assume
         self.nodes: list[RayNode] = []
         self.joined = False
@@ -65,17 +72,24 @@ class Cluster:
         self.names: dict[str, int] = {}
         """By name, how many processes there were."""
         self._numbers = 0
-        self._waiting: list[Waiting] = []
+        self._waiting: list[PendingPlacement] = []
 
     def start(
-        self, cpus: float | None, gpus: int | None, others: dict[str, float], variables: dict[str, str], namespace: str
+        self,
+        cpus: float | None,
+        gpus: int | None,
+        custom_resources: dict[str, float],
+        variables: dict[str, str],
+        namespace: str,
     ) -> None:
         """``ray.init``: the driver becomes a process of the cluster."""
         per_node = self.machine.per_node if gpus is None else gpus
-        others = {**others, f"accelerator_type:{self._product}": 1.0} if per_node else dict(others)
-        self.nodes = [RayNode(number, cpus, per_node, others) for number in range(self._count)]
+        custom_resources = (
+            {**custom_resources, f"accelerator_type:{self._product}": 1.0} if per_node else dict(custom_resources)
+        )
+        self.nodes = [RayNode(number, cpus, per_node, custom_resources) for number in range(self._count)]
         if cpus is None:
-            self.assume(_CPUS)
+            self.assume(_CPU_ASSUMPTION)
         self.namespace = namespace
         self.environment = {**os.environ, **variables}
         if self.driver is None:
@@ -87,35 +101,37 @@ class Cluster:
             self.turns.join(self.driver)
         self.joined = True
 
-    def process(self, name: str, place: RayPlacement, variables: dict[str, str], *, hides: bool) -> RayProcess:
-        """A new process there. ``hides``: Ray hides the GPUs that it was not given."""
+    def process(
+        self, name: str, place: RayPlacement, variables: dict[str, str], *, hide_other_gpus: bool
+    ) -> RayProcess:
+        """A new process there. ``hide_other_gpus``: Ray hides the GPUs that it was not given."""
         self._numbers += 1
         self.names[name] = self.names.get(name, 0) + 1
         environment = {**self.environment, **variables}
-        if hides and not any(key.startswith("RAY_EXPERIMENTAL_NOSET_CUDA") for key in environment):
+        if hide_other_gpus and not any(key.startswith("RAY_EXPERIMENTAL_NOSET_CUDA") for key in environment):
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in place.gpus)
         return RayProcess(self._numbers, name, self.machine, environment, place.node.number, place.gpus)
 
-    def pack(self, value: Any) -> Sent:
+    def pack(self, value: Any) -> PickledObject:
         """A value as it is sent."""
         return pack(value, self.passed)
 
-    def resolved(self, sent: Sent) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def resolved(self, packed_arguments: PickledObject) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments as a process receives them: references among them are read."""
-        args, kwargs = unpack(sent)
+        args, kwargs = unpack(packed_arguments)
 
-        def value(one: Any) -> Any:
-            answer = getattr(one, "answer", None)
-            return answer.read() if isinstance(answer, PendingResult) else one
+        def value(value: Any) -> Any:
+            answer = getattr(value, "answer", None)
+            return answer.read() if isinstance(answer, PendingResult) else value
 
         return tuple(value(one) for one in args), {name: value(one) for name, one in kwargs.items()}
 
-    def queue(self, waiting: Waiting) -> None:
+    def queue(self, request: PendingPlacement) -> None:
         """Place it now, or as soon as there is room."""
-        if not self._place(waiting):
-            self._waiting.append(waiting)
+        if not self._place(request):
+            self._waiting.append(request)
 
-    def try_again(self) -> None:
+    def retry_pending(self) -> None:
         """Something was given back: groups first, then what waits for them or for nodes."""
         for group in self.groups.values():
             if not group.placed and not group.removed and group.place(self.nodes):
@@ -125,57 +141,59 @@ class Cluster:
         waiting, self._waiting = self._waiting, []
         self._waiting = [one for one in waiting if not self._place(one)] + self._waiting
 
-    def _place(self, waiting: Waiting) -> bool:
-        found = self._bundle(waiting) if getattr(waiting.strategy, "placement_group", None) else self._node(waiting)
+    def _place(self, request: PendingPlacement) -> bool:
+        found = self._bundle(request) if getattr(request.strategy, "placement_group", None) else self._node(request)
         if found is None:
             return False
         owner, node, group = found
-        gpus = owner.take(waiting.wanted)
+        gpus = owner.take(request.wanted)
 
         def give_back() -> None:
-            owner.give_back(waiting.wanted, gpus)
-            self.try_again()
+            owner.give_back(request.wanted, gpus)
+            self.retry_pending()
 
-        waiting.start(RayPlacement(node, gpus, give_back, group))
+        request.start(RayPlacement(node, gpus, give_back, group))
         return True
 
-    def _node(self, waiting: Waiting) -> tuple[Any, RayNode, Any] | None:
-        wanted_id = getattr(waiting.strategy, "node_id", None)
+    def _node(self, request: PendingPlacement) -> tuple[Any, RayNode, Any] | None:
+        wanted_id = getattr(request.strategy, "node_id", None)
         nodes = [node for node in self.nodes if wanted_id in (None, node.id)]
         if not nodes:
-            waiting.fail(f"The node specified via NodeAffinitySchedulingStrategy doesn't exist: {wanted_id}")
+            request.fail(f"The node specified via NodeAffinitySchedulingStrategy doesn't exist: {wanted_id}")
             return None
         for node in nodes:
-            if node.fits(waiting.wanted):
+            if node.fits(request.wanted):
                 return node, node, None
-        if not any(node.could(waiting.wanted) for node in nodes):
-            waiting.fail(f"{waiting.what}: no node has {shown(waiting.wanted)}; {self.summary()}")
+        if not any(node.could(request.wanted) for node in nodes):
+            request.fail(f"{request.what}: no node has {shown(request.wanted)}; {self.summary()}")
         return None
 
-    def _bundle(self, waiting: Waiting) -> tuple[Bundle, RayNode, Any] | None:
-        handle = waiting.strategy.placement_group
+    def _bundle(self, request: PendingPlacement) -> tuple[Bundle, RayNode, Any] | None:
+        handle = request.strategy.placement_group
         group = self.groups[handle.id.hex()]
         if not group.placed:
-            if (why := self.why_never(group)) is not None:
-                waiting.fail(why)
+            if (why := self.unschedulable_reason(group)) is not None:
+                request.fail(why)
             return None
-        index = getattr(waiting.strategy, "placement_group_bundle_index", -1)
+        index = getattr(request.strategy, "placement_group_bundle_index", -1)
         bundles = group.bundles if index is None or index < 0 else [group.bundles[index]]
         for bundle in bundles:
-            if bundle.fits(waiting.wanted):
+            if bundle.fits(request.wanted):
                 assert bundle.node is not None
                 return bundle, bundle.node, handle
         return None
 
-    def why_never(self, group: PlacementGroup) -> str | None:
+    def unschedulable_reason(self, group: PlacementGroup) -> str | None:
         """Why a placement group will never be placed, or None where it is or may be."""
         if group.placed:
             return None
-        empty = [RayNode(n.number, n.total["CPU"], int(n.total.get("GPU", 0)), _others(n)) for n in self.nodes]
+        empty = [
+            RayNode(n.number, n.total["CPU"], int(n.total.get("GPU", 0)), _custom_resources(n)) for n in self.nodes
+        ]
         trial = PlacementGroup(group.name, [bundle.wanted for bundle in group.bundles], group.strategy)
-        return None if trial.place(empty) else self.waits_for_ever(group)
+        return None if trial.place(empty) else self.infeasible_message(group)
 
-    def waits_for_ever(self, group: PlacementGroup) -> str:
+    def infeasible_message(self, group: PlacementGroup) -> str:
         """What Ray's log never says of a placement group for which there is no room."""
         asked = [bundle.wanted for bundle in group.bundles]
         return (
@@ -190,10 +208,10 @@ class Cluster:
         return f"the cluster has {gpus} GPU(s) on {len(self.nodes)} node(s), {free:g} of them free"
 
 
-def _others(node: RayNode) -> dict[str, float]:
+def _custom_resources(node: RayNode) -> dict[str, float]:
     return {name: count for name, count in node.total.items() if name not in ("CPU", "GPU")}
 
 
-def shown(wanted: dict[str, float]) -> str:
+def shown(resources: dict[str, float]) -> str:
     """Resources as text: ``{"GPU": 1, "CPU": 2}``."""
-    return "{" + ", ".join(f'"{name}": {count:g}' for name, count in wanted.items() if count) + "}"
+    return "{" + ", ".join(f'"{name}": {count:g}' for name, count in resources.items() if count) + "}"

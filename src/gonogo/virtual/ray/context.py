@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from gonogo.finding import translated
-from gonogo.virtual.ray.cluster import JOB, Cluster
+from gonogo.virtual.ray.cluster import JOB_ID, Cluster
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 
 class RuntimeContext:
     """As ray/runtime_context.py names it."""
 
-    def __init__(self, cluster: Cluster, actor_of: Any) -> None:
+    def __init__(self, cluster: Cluster, find_actor: Any) -> None:
         self._cluster = cluster
-        self._actor_of = actor_of
+        self._actor_of = find_actor
 
     def _process(self) -> Any:
         return self._cluster.machine.current
 
     def get_job_id(self) -> str:
         """The job's."""
-        return JOB
+        return JOB_ID
 
     def get_node_id(self) -> str:
         """The node's."""

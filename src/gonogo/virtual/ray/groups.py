@@ -11,7 +11,9 @@ from gonogo.virtual.ray.cluster import Cluster
 from gonogo.virtual.ray.resources import PlacementGroup
 
 
-def replacements(ray: Any, cluster: Cluster, reference: type, connected: Any, current: Any) -> dict[str, Any]:
+def replacements(
+    ray: Any, cluster: Cluster, reference_class: type, ensure_connected: Any, current: Any
+) -> dict[str, Any]:
     """Functions of ``ray.util.placement_group`` by name. ``current``: the group of the process whose turn it is."""
     module: Any = sys.modules["ray.util.placement_group"]
 
@@ -24,7 +26,7 @@ def replacements(ray: Any, cluster: Cluster, reference: type, connected: Any, cu
         bundle_label_selector: Any = None,
         topology_strategy: Any = None,
     ) -> Any:
-        connected()
+        ensure_connected()
         strategy = strategy or "PACK"
         module.validate_placement_group(bundles, strategy, lifetime)
         made = module.PlacementGroup(ray.PlacementGroupID(os.urandom(18)), bundles)
@@ -33,13 +35,13 @@ def replacements(ray: Any, cluster: Cluster, reference: type, connected: Any, cu
         return made
 
     def ready(handle: Any) -> Any:
-        answer = reference()
+        answer = reference_class()
         group = cluster.groups[handle.id.hex()]
         if group.placed:
             answer.answer.set(cluster.pack(handle))
         else:
-            answer.answer.never = cluster.why_never(group) or ""
-            answer.answer.if_nobody_runs = lambda: "" if group.placed else cluster.waits_for_ever(group)
+            answer.answer.never = cluster.unschedulable_reason(group) or ""
+            answer.answer.if_nobody_runs = lambda: "" if group.placed else cluster.infeasible_message(group)
             group.waiting.append(answer.answer)
         return answer
 
@@ -48,7 +50,7 @@ def replacements(ray: Any, cluster: Cluster, reference: type, connected: Any, cu
 
     def remove_placement_group(placement_group: Any) -> None:
         cluster.groups[placement_group.id.hex()].remove()
-        cluster.try_again()
+        cluster.retry_pending()
 
     def table_of(group_id: str) -> dict[str, Any]:
         group = cluster.groups[group_id]
@@ -102,12 +104,12 @@ def install(patches: Patches, ray: Any, functions: dict[str, Any], cluster: Clus
         type(state.state),
         "placement_group_table",
         lambda self, placement_group_id=None: functions["placement_group_table"](
-            None if placement_group_id is None else _Named(placement_group_id)
+            None if placement_group_id is None else _HasGroupId(placement_group_id)
         ),
     )
 
 
-class _Named:
+class _HasGroupId:
     """What has a placement group's id."""
 
     def __init__(self, group_id: Any) -> None:

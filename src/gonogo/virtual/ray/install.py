@@ -18,15 +18,15 @@ from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.plan import WorkerPlan
-from gonogo.virtual.ray import blocking, groups, meeting, own_threads, sending, transfer_queue, workers
+from gonogo.virtual.ray import blocking, groups, meeting, object_transfer, own_threads, transfer_queue, workers
 from gonogo.virtual.ray.actors import Actor
-from gonogo.virtual.ray.cluster import Cluster, Waiting
+from gonogo.virtual.ray.cluster import Cluster, PendingPlacement
 from gonogo.virtual.ray.context import RuntimeContext
 from gonogo.virtual.ray.handles import handle_class
-from gonogo.virtual.ray.patience import Patience
 from gonogo.virtual.ray.process import ClusterDevices
 from gonogo.virtual.ray.references import reference_class, wait_for
-from gonogo.virtual.ray.tasks import Runner, resources_of, strategy_of, variables_of
+from gonogo.virtual.ray.tasks import Runner, resources_of, runtime_env_variables, strategy_of
+from gonogo.virtual.ray.wait_limit import WaitLimit
 from gonogo.virtual.unsupported import Unsupported, UnsupportedOperator
 
 ADDRESS = "127.0.0.1"
@@ -36,43 +36,43 @@ _ASSUMED = translated(
 )
 
 
-_QUIET = 15
+_IDLE_LIMIT = 15
 """Seconds, and as many looks, in which no process did anything: none will any more."""
 
 
-class Installed:
+class RayInstallation:
     """What the session asks of it: the devices of the whole cluster."""
 
     def __init__(self, undo: Callable[[], None]) -> None:
         self.undo = undo
         self.cluster: Cluster | None = None
 
-    def seen(self, own: dict[Any, DeviceRecord]) -> tuple[dict[Any, DeviceRecord], list[str]]:
+    def seen(self, program_devices: dict[Any, DeviceRecord]) -> tuple[dict[Any, DeviceRecord], list[str]]:
         """All devices by the cluster's numbers, and the processes, where Ray has started; else the program's own."""
         if self.cluster is None or self.cluster.driver is None:
-            return own, []
+            return program_devices, []
         names = self.cluster.names
         return self.cluster.machine.everywhere(), [f"{name} x {count}" for name, count in names.items()]
 
-    def workers(self, count: int, backend: Any, unsupported: Unsupported) -> list[workers.WorkerProcess] | None:
+    def workers(self, count: int, backend: Any, unsupported_error: Unsupported) -> list[workers.WorkerProcess] | None:
         """Processes that vLLM's engine starts in an actor; None outside of Ray."""
         if self.cluster is None or self.cluster.driver is None:
             return None
-        return workers.start(self.cluster, "vLLM worker", count, backend, unsupported)
+        return workers.start(self.cluster, "vLLM worker", count, backend, unsupported_error)
 
 
 def install(
-    memory: MemoryRecord, life: Lifecycle, cuda: VirtualCuda, plan: WorkerPlan, assume: Callable[[Text], object]
-) -> Installed:
+    memory: MemoryRecord, lifecycle: Lifecycle, cuda: VirtualCuda, plan: WorkerPlan, assume: Callable[[Text], object]
+) -> RayInstallation:
     """Put it in place when the program imports Ray."""
     patches = Patches()
-    installed = Installed(patches.undo)
+    installed = RayInstallation(patches.undo)
 
     def replace(ray: Any) -> None:
         if not hasattr(getattr(ray, "actor", None), "ActorClass"):
-            patches.set(ray, "init", _refuse)  # another Ray than is known here
+            patches.set(ray, "init", _raise_unsupported)  # another Ray than is known here
             return
-        machine = ClusterDevices(memory, life, cuda, plan.devices or plan.local_world_size)
+        machine = ClusterDevices(memory, lifecycle, cuda, plan.devices or plan.local_world_size)
         cluster = installed.cluster = Cluster(machine, 1, plan.accelerator.name, assume)
         _Api(patches, ray, cluster).install()
 
@@ -80,7 +80,7 @@ def install(
     return installed
 
 
-def _refuse(*_: Any, **__: Any) -> Any:
+def _raise_unsupported(*_: Any, **__: Any) -> Any:
     raise UnsupportedOperator(
         "ray.init", translated("the names in this Ray differ from those in the release that gonogo's stand-in replaces")
     )
@@ -124,13 +124,17 @@ class _Api:
         patches.on_undo(after_import("ray.util.state", lambda module: patches.set(module, "get_actor", self.state_of)))
         create, run = self._create, self._run
 
-        def of_class(made: Any, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-            return create(made, args, kwargs, options)
+        def of_class(remote_class: Any, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+            return create(remote_class, args, kwargs, options)
 
         def of_function(
-            made: Any, args: Any = None, kwargs: Any = None, serialized_runtime_env_info: Any = None, **options: Any
+            remote_function: Any,
+            args: Any = None,
+            kwargs: Any = None,
+            serialized_runtime_env_info: Any = None,
+            **options: Any,
         ) -> Any:
-            return run(made, args, kwargs, options)
+            return run(remote_function, args, kwargs, options)
 
         patches.set(ray.actor.ActorClass, "_remote", of_class)
         patches.set(ray.remote_function.RemoteFunction, "_remote", of_function)
@@ -157,7 +161,7 @@ class _Api:
         if self.cluster.driver is None:
             blocking.install(self.patches, self.cluster.turns)
             own_threads.install(self.patches, self.cluster.turns)
-            sending.share_memory(self.patches)
+            object_transfer.share_memory(self.patches)
             _copy_tensordicts(self.patches)
             transfer_queue.install(self.patches)
             meeting.install(self.patches, self.cluster.turns)
@@ -165,7 +169,7 @@ class _Api:
             options.get("num_cpus"),
             options.get("num_gpus"),
             dict(options.get("resources") or {}),
-            variables_of(options),
+            runtime_env_variables(options),
             str(options.get("namespace") or ""),
         )
         return self._context()
@@ -202,7 +206,7 @@ class _Api:
             )
         answer = object_refs.answer  # type: ignore[attr-defined]
         turns = self.cluster.turns
-        patience = Patience(turns, _QUIET, _QUIET)
+        patience = WaitLimit(turns, _IDLE_LIMIT, _IDLE_LIMIT)
         while not wait_for(answer, turns, 1.0, counts=False):
             if patience.is_over():
                 answer.never = answer.never or answer.if_nobody_runs()
@@ -311,13 +315,15 @@ class _Api:
         actor = next((one for one in self.actors if one.handle._ray_actor_id.hex() == id), None)
         return None if actor is None else SimpleNamespace(state="DEAD" if actor.dead else "ALIVE", actor_id=id)
 
-    def _run(self, made: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
+    def _run(self, remote_function: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
         self._connect()
-        return self.runner.start_task(made._function, made._function.__name__, args, kwargs, options)
+        return self.runner.start_task(
+            remote_function._function, remote_function._function.__name__, args, kwargs, options
+        )
 
-    def _create(self, made: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
+    def _create(self, remote_class: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
         self._connect()
-        cluster, metadata = self.cluster, made.__ray_metadata__
+        cluster, metadata = self.cluster, remote_class.__ray_metadata__
         name, space = options.get("name"), options.get("namespace")
         key = (cluster.namespace if space is None else str(space), str(name))
         known = cluster.named.get(key) if name else None
@@ -336,13 +342,15 @@ class _Api:
         self.actors.append(actor)
         if name:
             cluster.named[key] = actor.handle
-        cluster.queue(Waiting(short, actor.wanted, strategy_of(options), actor.start, actor.will_never))
+        cluster.queue(
+            PendingPlacement(short, actor.wanted, strategy_of(options), actor.start, actor.mark_unschedulable)
+        )
         return actor.handle
 
 
-def _sum_resources(several: list[dict[str, float]]) -> dict[str, float]:
+def _sum_resources(resource_dicts: list[dict[str, float]]) -> dict[str, float]:
     total: dict[str, float] = {}
-    for one in several:
+    for one in resource_dicts:
         for name, count in one.items():
             total[name] = total.get(name, 0.0) + count
     return total

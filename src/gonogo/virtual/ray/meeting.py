@@ -12,10 +12,10 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from gonogo.finding import translated
-from gonogo.virtual.collectives.neighbours import Neighbours
+from gonogo.virtual.collectives.in_process_ranks import InProcessRanks
 from gonogo.virtual.patching.patches import Patches
-from gonogo.virtual.ray.patience import Patience
 from gonogo.virtual.ray.turns import TurnScheduler, stays
+from gonogo.virtual.ray.wait_limit import WaitLimit
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 _ROOTED_CALLS = ("broadcast_object_list", "scatter_object_list")
@@ -30,7 +30,7 @@ _DEADLOCK = translated(
 )
 
 
-def install(patches: Patches, turns: TurnScheduler) -> None:
+def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     """Answer for the workers of the cluster."""
     sent: dict[Any, bytes] = {}
     gathered: dict[Any, dict[int, bytes]] = {}
@@ -38,13 +38,13 @@ def install(patches: Patches, turns: TurnScheduler) -> None:
     arrived: dict[Any, set[int]] = {}
     readers: dict[Any, int] = {}
 
-    def until(is_there: Callable[[], bool], operator: str, members: Any, come: Callable[[], int]) -> None:
-        patience = Patience(turns, _ROUNDS, _SECONDS)
-        while not is_there() and turns.ended_by is None:
-            with turns.away(counts=False):
+    def until(is_ready: Callable[[], bool], operator: str, members: Any, count_arrived: Callable[[], int]) -> None:
+        patience = WaitLimit(turn_scheduler, _ROUNDS, _SECONDS)
+        while not is_ready() and turn_scheduler.ended_by is None:
+            with turn_scheduler.away(counts=False):
                 time.sleep(0.01)  # the others have their turn
-            if not is_there() and patience.is_over():
-                raise UnsupportedOperator(operator, _DEADLOCK.format(come=come(), count=len(members)))
+            if not is_ready() and patience.is_over():
+                raise UnsupportedOperator(operator, _DEADLOCK.format(come=count_arrived(), count=len(members)))
 
     def numbered(process: Any, *call: Any) -> tuple[Any, int]:
         """A call by the world that it is of, and how many such this process has made there."""
@@ -58,10 +58,10 @@ def install(patches: Patches, turns: TurnScheduler) -> None:
         return sum(known >= number for (_, of), known in counts.items() if of == world)
 
     def ask(group: Any, operator: str, **what: Any) -> list[Any] | None:
-        if turns.mine is None or stays() or operator not in (*_ROOTED_CALLS, *_GATHERING_CALLS):
+        if turn_scheduler.mine is None or stays() or operator not in (*_ROOTED_CALLS, *_GATHERING_CALLS):
             return None
         members = tuple(dist.get_process_group_ranks(group or c10d._get_default_group()))
-        world, number = numbered(turns.mine, members, operator, what.get("root"))
+        world, number = numbered(turn_scheduler.mine, members, operator, what.get("root"))
         if operator in _GATHERING_CALLS:
             there = gathered.setdefault((world, number), {})
             there[dist.get_rank()] = _pickle_objects(what["objects"])
@@ -74,39 +74,39 @@ def install(patches: Patches, turns: TurnScheduler) -> None:
         return None if found is None else [pickle.loads(found)]
 
     def meet(members: Any) -> None:
-        if turns.mine is None or stays():
+        if turn_scheduler.mine is None or stays():
             return
-        world, number = numbered(turns.mine, members)
+        world, number = numbered(turn_scheduler.mine, members)
         there = arrived.setdefault((world, number), set())
-        there.add(turns.mine.number)
+        there.add(turn_scheduler.mine.number)
         until(lambda: len(there) == len(members), "barrier", members, lambda: len(there))
 
-    def root_sends(key: Any, is_root: bool, payload: bytes | None, waits: bool) -> bytes | None:
-        if turns.mine is None or stays():
+    def root_sends(key: Any, is_root: bool, payload: bytes | None, should_wait: bool) -> bytes | None:
+        if turn_scheduler.mine is None or stays():
             return None
-        world, number = numbered(turns.mine, key)
+        world, number = numbered(turn_scheduler.mine, key)
         if is_root:
             sent[world, number] = payload or b""
-        if waits:
+        if should_wait:
             until(lambda: (world, number) in sent, "broadcast", key[0], lambda: waiting_for(world, number))
         return sent.get((world, number))
 
-    def all_send(members: Any, what: Any, payload: bytes | None) -> list[bytes] | None:
-        if turns.mine is None or stays():
+    def all_send(members: Any, call_key: Any, payload: bytes | None) -> list[bytes] | None:
+        if turn_scheduler.mine is None or stays():
             return None
-        call = numbered(turns.mine, members, *what)
+        call = numbered(turn_scheduler.mine, members, *call_key)
         there = gathered.setdefault(call, {})
         there[dist.get_rank()] = payload or b""
-        until(lambda: len(there) == len(members), what[0].strip("_"), members, lambda: len(there))
+        until(lambda: len(there) == len(members), call_key[0].strip("_"), members, lambda: len(there))
         readers[call] = readers.get(call, 0) + 1
         if readers[call] == len(members):  # of lengths and positions, every layer may send some
             del gathered[call], readers[call]
         return [there[rank] for rank in members] if len(there) == len(members) else None
 
-    patches.set(Neighbours, "all_send", staticmethod(all_send))
-    patches.set(Neighbours, "meet", staticmethod(meet))
-    patches.set(Neighbours, "ask", staticmethod(ask))
-    patches.set(Neighbours, "root_sends", staticmethod(root_sends))
+    patches.set(InProcessRanks, "all_send", staticmethod(all_send))
+    patches.set(InProcessRanks, "meet", staticmethod(meet))
+    patches.set(InProcessRanks, "ask", staticmethod(ask))
+    patches.set(InProcessRanks, "root_sends", staticmethod(root_sends))
 
 
 def _pickle_objects(objects: Any) -> bytes:

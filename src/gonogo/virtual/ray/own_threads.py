@@ -19,47 +19,47 @@ import torch.distributed.distributed_c10d as c10d
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.ray.turns import TurnScheduler
 
-_OWNER = "gonogo_process"
+_PROCESS_ATTRIBUTE = "gonogo_process"
 
 
-def install(patches: Patches, turns: TurnScheduler) -> None:
+def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
     """Have threads know their process, and torch.distributed's functions ask for it."""
     start_ = threading.Thread.start
 
     def owner() -> Any:
-        return turns.mine or getattr(threading.current_thread(), _OWNER, None)
+        return turn_scheduler.mine or getattr(threading.current_thread(), _PROCESS_ATTRIBUTE, None)
 
     def start(self: Any) -> None:
-        setattr(self, _OWNER, owner())
+        setattr(self, _PROCESS_ATTRIBUTE, owner())
         start_(self)
 
     patches.set(threading.Thread, "start", start)
     run = asyncio.Handle._run
 
     def step(self: Any) -> None:
-        process = owner() if turns.mine is None else None
+        process = owner() if turn_scheduler.mine is None else None
         if process is None:
             run(self)
             return
-        turns.join(process, counts=False)  # what comes back at intervals would look like progress
+        turn_scheduler.join(process, counts=False)  # what comes back at intervals would look like progress
         try:
             run(self)
         finally:
-            turns.leave()
+            turn_scheduler.leave()
 
     patches.set(asyncio.Handle, "_run", step)
 
     def of_process(function: Any) -> Any:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            process = owner() if turns.mine is None else None
+            process = owner() if turn_scheduler.mine is None else None
             if process is None:
                 return function(*args, **kwargs)
-            turns.join(process)
+            turn_scheduler.join(process)
             try:
                 return function(*args, **kwargs)
             finally:
-                turns.leave()
+                turn_scheduler.leave()
 
         return call
 

@@ -36,7 +36,7 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.tensor import CPU, VirtualTensor
 
-_GROUPS: dict[str, Callable[[], Any]] = {
+_GROUP_STATE_DEFAULTS: dict[str, Callable[[], Any]] = {
     "_pg_map": dict,
     "_pg_names": dict,
     "_pg_group_ranks": dict,
@@ -63,9 +63,9 @@ _SHARED = (ModuleType, FunctionType, BuiltinFunctionType, type)
 class ClusterDevices:
     """The devices of all nodes, and what switches processes."""
 
-    def __init__(self, memory: MemoryRecord, life: Lifecycle, cuda: VirtualCuda | None, per_node: int) -> None:
+    def __init__(self, memory: MemoryRecord, lifecycle: Lifecycle, cuda: VirtualCuda | None, per_node: int) -> None:
         self.memory = memory
-        self.life = life
+        self.life = lifecycle
         self.cuda = cuda
         self.per_node = per_node
         self.packages = set(_STATEFUL_MODULES)
@@ -76,7 +76,7 @@ class ClusterDevices:
         }
         self._first: dict[str, Values] = {}
         """By module: its variables when it was first seen."""
-        self._names: dict[str, _Names] = {}
+        self._names: dict[str, _ModuleVariables] = {}
         self._looked = (0, 0)
         self.of_classes: dict[tuple[type, str], Any] = {}
         """Counters and single instances that classes of these modules keep, as they were then."""
@@ -122,11 +122,11 @@ class ClusterDevices:
             if name in self._first or self.packages.isdisjoint((name, name.partition(".")[0])):
                 continue
             if isinstance(module, ModuleType):
-                self._names[name] = _Names(vars(module))
+                self._names[name] = _ModuleVariables(vars(module))
                 self._first[name] = self.variables(name)
                 classes = [one for one in _held(module) if isinstance(one, type) and one.__module__ == name]
-                self.of_classes.update(_kept_by_classes(classes))
-                self.of_defaults += [(one, list(one)) for one in _lists_by_default([module, *classes])]
+                self.of_classes.update(_class_state(classes))
+                self.of_defaults += [(one, list(one)) for one in _default_lists([module, *classes])]
 
     def first(self) -> dict[str, Values]:
         """The variables of all modules with state, as a new process finds them."""
@@ -142,11 +142,11 @@ class ClusterDevices:
         """Those of one module."""
         there, names = vars(sys.modules[module]), self._names[module]
         if len(there) != names.count:
-            names = self._names[module] = _Names(there)
+            names = self._names[module] = _ModuleVariables(there)
         try:
             return names, names.values(there)
         except KeyError:  # one was deleted, and another came
-            names = self._names[module] = _Names(there)
+            names = self._names[module] = _ModuleVariables(there)
             return names, names.values(there)
 
     def everywhere(self) -> dict[Any, DeviceRecord]:
@@ -156,31 +156,33 @@ class ClusterDevices:
         return {**host, **{torch.device(kind, gpu): record for gpu, record in sorted(self._records.items())}}
 
 
-class _Names:
+class _ModuleVariables:
     """The names of a module's variables, read all at once: turns change many thousand times."""
 
-    def __init__(self, there: dict[str, Any]) -> None:
-        self.count = len(there)
+    def __init__(self, variables: dict[str, Any]) -> None:
+        self.count = len(variables)
         self.names = tuple(
-            name for name, value in list(there.items()) if not name.startswith("__") and not isinstance(value, _SHARED)
+            name
+            for name, value in list(variables.items())
+            if not name.startswith("__") and not isinstance(value, _SHARED)
         )
         self.values: Callable[[dict[str, Any]], tuple[Any, ...]] = operator.itemgetter(*self.names, *_TWO)
 
-    def put(self, values: tuple[Any, ...], there: dict[str, Any]) -> None:
+    def put(self, values: tuple[Any, ...], variables: dict[str, Any]) -> None:
         """Have the variables be ``values``."""
         try:
-            if all(map(operator.is_, values, self.values(there))):
+            if all(map(operator.is_, values, self.values(variables))):
                 return
         except KeyError:
             pass
         for name, value in zip(self.names, values, strict=False):
-            if there.get(name) is not value:
-                there[name] = value
+            if variables.get(name) is not value:
+                variables[name] = value
 
 
 _TWO = ("__name__", "__doc__")
 """Every module has these: of one name alone ``itemgetter`` would make no tuple."""
-Values = tuple[_Names, tuple[Any, ...]]
+Values = tuple[_ModuleVariables, tuple[Any, ...]]
 
 
 def _held(owner: Any) -> list[Any]:
@@ -188,12 +190,12 @@ def _held(owner: Any) -> list[Any]:
     return list(vars(owner).values())
 
 
-def _lists_by_default(owners: list[Any]) -> list[list[Any]]:
+def _default_lists(owners: list[Any]) -> list[list[Any]]:
     functions = [one for owner in owners for one in _held(owner) if isinstance(one, FunctionType)]
     return [value for one in functions for value in one.__defaults__ or () if type(value) is list]
 
 
-def _kept_by_classes(classes: list[type]) -> dict[tuple[type, str], Any]:
+def _class_state(classes: list[type]) -> dict[tuple[type, str], Any]:
     return {
         (kind, name): value
         for kind in classes
@@ -210,7 +212,7 @@ class RayProcess:
         self,
         number: int,
         name: str,
-        machine: ClusterDevices,
+        cluster_devices: ClusterDevices,
         environment: dict[str, str],
         node: int,
         gpus: tuple[int, ...],
@@ -220,8 +222,8 @@ class RayProcess:
         self.environment = environment
         self.node = node
         self.gpus = gpus
-        self._machine = machine
-        self._groups: dict[str, Any] = {name: make() for name, make in _GROUPS.items()}
+        self._machine = cluster_devices
+        self._groups: dict[str, Any] = {name: make() for name, make in _GROUP_STATE_DEFAULTS.items()}
         self._groups[_COUNT] = number * _APART
         self._world: dict[str, Any] = vars(c10d._World()).copy() if hasattr(c10d, "_World") else {}
         self._variables: dict[str, Values] | None = None
@@ -240,22 +242,24 @@ class RayProcess:
             index = int(listed[index])
         return self.node * self._machine.per_node + index
 
-    def save(self, machine: ClusterDevices) -> None:
+    def save(self, cluster_devices: ClusterDevices) -> None:
         """Its turn is over: keep what is its own."""
         self.environment = dict(os.environ)
         for name in self._groups:
             self._groups[name] = getattr(c10d, name, None)
         self._world = dict(vars(c10d._world))
-        self._variables = machine.now()
-        self._of_classes = {(kind, name): vars(kind).get(name) for kind, name in machine.of_classes}
-        self._of_defaults = [list(kept) for kept, _ in machine.of_defaults]
-        self._devices = {device: record for device, record in list(machine.memory.devices.items()) if device != CPU}
-        if machine.cuda is not None:
-            self._cuda = (machine.cuda.count, machine.cuda.initialized)
+        self._variables = cluster_devices.now()
+        self._of_classes = {(kind, name): vars(kind).get(name) for kind, name in cluster_devices.of_classes}
+        self._of_defaults = [list(kept) for kept, _ in cluster_devices.of_defaults]
+        self._devices = {
+            device: record for device, record in list(cluster_devices.memory.devices.items()) if device != CPU
+        }
+        if cluster_devices.cuda is not None:
+            self._cuda = (cluster_devices.cuda.count, cluster_devices.cuda.initialized)
         self._dtype = torch.get_default_dtype()
-        self._phase, self._activity = machine.life.phase, machine.life.activity
+        self._phase, self._activity = cluster_devices.life.phase, cluster_devices.life.activity
 
-    def restore(self, machine: ClusterDevices) -> None:
+    def restore(self, cluster_devices: ClusterDevices) -> None:
         """Its turn begins: put in place what is its own."""
         _set_environment(self.environment)
         for name, value in self._groups.items():
@@ -263,30 +267,34 @@ class RayProcess:
                 setattr(c10d, name, value)
         vars(c10d._world).clear()
         vars(c10d._world).update(self._world)
-        for module_name, (names, values) in (machine.first() if self._variables is None else self._variables).items():
+        for module_name, (names, values) in (
+            cluster_devices.first() if self._variables is None else self._variables
+        ).items():
             if module_name in sys.modules:
                 names.put(values, vars(sys.modules[module_name]))
-        for (kind, name), value in (machine.of_classes if self._of_classes is None else self._of_classes).items():
+        for (kind, name), value in (
+            cluster_devices.of_classes if self._of_classes is None else self._of_classes
+        ).items():
             if vars(kind).get(name) is not value:
                 setattr(kind, name, value)
-        for index, (kept, first) in enumerate(machine.of_defaults):
+        for index, (kept, first) in enumerate(cluster_devices.of_defaults):
             known = self._of_defaults is not None and index < len(self._of_defaults)
             kept[:] = self._of_defaults[index] if self._of_defaults is not None and known else first
-        devices = machine.memory.devices
+        devices = cluster_devices.memory.devices
         for device in [device for device in devices if device != CPU]:
             del devices[device]
         devices.update(self._devices)
-        if machine.cuda is not None:
-            machine.cuda.count, machine.cuda.initialized = self._cuda
+        if cluster_devices.cuda is not None:
+            cluster_devices.cuda.count, cluster_devices.cuda.initialized = self._cuda
         torch.set_default_dtype(self._dtype)
-        if machine.life.phase != self._phase:
-            machine.life.enter(self._phase)
-        machine.life.activity = self._activity
+        if cluster_devices.life.phase != self._phase:
+            cluster_devices.life.enter(self._phase)
+        cluster_devices.life.activity = self._activity
 
 
-def _set_environment(wanted: dict[str, str]) -> None:
-    for name in [name for name in os.environ if name not in wanted]:
+def _set_environment(variables: dict[str, str]) -> None:
+    for name in [name for name in os.environ if name not in variables]:
         del os.environ[name]
-    for name, value in wanted.items():
+    for name, value in variables.items():
         if os.environ.get(name) != value:
             os.environ[name] = value

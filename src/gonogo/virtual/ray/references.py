@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.virtual.ray.sending import Sent, unpack
+from gonogo.virtual.ray.object_transfer import PickledObject, unpack
 from gonogo.virtual.ray.turns import TurnScheduler
 
 
@@ -21,18 +21,18 @@ class PendingResult:
         """Why it will never be there, where that is known."""
         self.if_nobody_runs: Callable[[], str] = str
         """Why it will never be there if no other process does anything any more."""
-        self._value: Sent | None = None
+        self._value: PickledObject | None = None
         self._error: BaseException | None = None
         self._waiting: list[Callable[[], object]] = []
 
-    def set(self, value: Sent | None, error: BaseException | None = None) -> None:
+    def set(self, value: PickledObject | None, error: BaseException | None = None) -> None:
         """It is there."""
         self._value, self._error, self.done = value, error, True
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             call()
 
-    def when_done(self, call: Callable[[], object]) -> None:
+    def call_when_done(self, call: Callable[[], object]) -> None:
         """Have ``call`` run then, by whoever brings it; at once where it is there."""
         if self.done:
             call()
@@ -46,7 +46,7 @@ class PendingResult:
         return unpack(self._value) if self._value is not None else None
 
 
-def reference_class(ray: Any, turns: TurnScheduler) -> type:
+def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
     """A subclass of Ray's own, which asks no daemon."""
 
     class Reference(ray.ObjectRef):  # type: ignore[misc]
@@ -71,7 +71,7 @@ def reference_class(ray: Any, turns: TurnScheduler) -> type:
                 except BaseException as error:
                     future.set_exception(error)
 
-            self.answer.when_done(settle)
+            self.answer.call_when_done(settle)
             return future
 
         def as_future(self, _internal: bool = False) -> Any:
@@ -87,7 +87,7 @@ def reference_class(ray: Any, turns: TurnScheduler) -> type:
                 except BaseException as error:
                     future.set_exception(error)
 
-            self.answer.when_done(lambda: loop.call_soon_threadsafe(settle))
+            self.answer.call_when_done(lambda: loop.call_soon_threadsafe(settle))
             return future
 
         def __await__(self) -> Any:
@@ -96,11 +96,13 @@ def reference_class(ray: Any, turns: TurnScheduler) -> type:
     return Reference
 
 
-def wait_for(answer: PendingResult, turns: TurnScheduler, timeout: float | None = None, counts: bool = True) -> bool:
+def wait_for(
+    answer: PendingResult, turn_scheduler: TurnScheduler, timeout: float | None = None, counts: bool = True
+) -> bool:
     """Whether the answer is there, at the latest when the time is over. See ``TurnScheduler.away`` for ``counts``."""
     if answer.done:
         return True
     gate = _thread.allocate_lock()
     gate.acquire()
-    answer.when_done(lambda: gate.release() if gate.locked() else None)
-    return turns.wait(gate, timeout, counts)
+    answer.call_when_done(lambda: gate.release() if gate.locked() else None)
+    return turn_scheduler.wait(gate, timeout, counts)

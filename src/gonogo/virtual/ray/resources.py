@@ -4,65 +4,65 @@ from __future__ import annotations
 
 from typing import Any
 
-PLENTY = 4096.0
+UNLIMITED_CPUS = 4096.0
 """CPUs of a node whose number nobody says."""
 
 
 class RayNode:
     """One node: its GPUs by number, each with the share that is free; and all else by name."""
 
-    def __init__(self, number: int, cpus: float | None, gpus: int, others: dict[str, float]) -> None:
+    def __init__(self, number: int, cpus: float | None, gpus: int, custom_resources: dict[str, float]) -> None:
         self.number = number
         self.id = f"{number + 1:056x}"
-        self.total = {"CPU": PLENTY if cpus is None else float(cpus), "GPU": float(gpus), **others}
+        self.total = {"CPU": UNLIMITED_CPUS if cpus is None else float(cpus), "GPU": float(gpus), **custom_resources}
         if not gpus:
             del self.total["GPU"]
         self.free = dict(self.total)
         self.gpus = dict.fromkeys(range(gpus), 1.0)
 
-    def fits(self, wanted: dict[str, float]) -> bool:
+    def fits(self, resources: dict[str, float]) -> bool:
         """Whether there is as much free."""
-        return all(self.free.get(name, 0.0) + 1e-6 >= count for name, count in wanted.items() if count)
+        return all(self.free.get(name, 0.0) + 1e-6 >= count for name, count in resources.items() if count)
 
-    def could(self, wanted: dict[str, float]) -> bool:
+    def could(self, resources: dict[str, float]) -> bool:
         """Whether it has as much at all."""
-        return all(self.total.get(name, 0.0) + 1e-6 >= count for name, count in wanted.items() if count)
+        return all(self.total.get(name, 0.0) + 1e-6 >= count for name, count in resources.items() if count)
 
-    def take(self, wanted: dict[str, float]) -> tuple[int, ...]:
+    def take(self, resources: dict[str, float]) -> tuple[int, ...]:
         """Take it; returns the GPUs that it comes with."""
-        for name, count in wanted.items():
+        for name, count in resources.items():
             if count:
                 self.free[name] = self.free.get(name, 0.0) - count
-        return take_gpus(self.gpus, wanted.get("GPU", 0.0))
+        return take_gpus(self.gpus, resources.get("GPU", 0.0))
 
-    def give_back(self, wanted: dict[str, float], gpus: tuple[int, ...]) -> None:
+    def give_back(self, resources: dict[str, float], gpus: tuple[int, ...]) -> None:
         """What was taken is free again."""
-        for name, count in wanted.items():
+        for name, count in resources.items():
             if count:
                 self.free[name] = self.free.get(name, 0.0) + count
         for gpu in gpus:
-            self.gpus[gpu] = min(1.0, self.gpus[gpu] + wanted["GPU"] / len(gpus))
+            self.gpus[gpu] = min(1.0, self.gpus[gpu] + resources["GPU"] / len(gpus))
 
 
-def take_gpus(free: dict[int, float], count: float) -> tuple[int, ...]:
+def take_gpus(free_shares: dict[int, float], count: float) -> tuple[int, ...]:
     """Whole ones, or a share of one; the lowest numbers first."""
     if not count:
         return ()
     share, several = (1.0, int(count)) if count >= 1 else (count, 1)
-    found = [gpu for gpu, left in free.items() if left + 1e-6 >= share][:several]
+    found = [gpu for gpu, left in free_shares.items() if left + 1e-6 >= share][:several]
     for gpu in found:
-        free[gpu] -= share
+        free_shares[gpu] -= share
     return tuple(found)
 
 
 class Bundle:
     """One bundle of a placement group: where it is, and what of it is free."""
 
-    def __init__(self, wanted: dict[str, float]) -> None:
-        self.wanted = wanted
+    def __init__(self, resources: dict[str, float]) -> None:
+        self.wanted = resources
         self.node: RayNode | None = None
         self.gpus: tuple[int, ...] = ()
-        self.free = dict(wanted)
+        self.free = dict(resources)
         self.free_gpus: dict[int, float] = {}
 
     def place(self, node: RayNode) -> None:
@@ -71,24 +71,24 @@ class Bundle:
         share = min(1.0, self.wanted.get("GPU", 0.0)) if self.gpus else 0.0
         self.free_gpus = dict.fromkeys(self.gpus, share)
 
-    def fits(self, wanted: dict[str, float]) -> bool:
+    def fits(self, resources: dict[str, float]) -> bool:
         """Whether as much of it is free."""
-        return all(self.free.get(name, 0.0) + 1e-6 >= count for name, count in wanted.items() if count)
+        return all(self.free.get(name, 0.0) + 1e-6 >= count for name, count in resources.items() if count)
 
-    def take(self, wanted: dict[str, float]) -> tuple[int, ...]:
+    def take(self, resources: dict[str, float]) -> tuple[int, ...]:
         """Take it; returns the GPUs that it comes with."""
-        for name, count in wanted.items():
+        for name, count in resources.items():
             if count:
                 self.free[name] -= count
-        return take_gpus(self.free_gpus, wanted.get("GPU", 0.0))
+        return take_gpus(self.free_gpus, resources.get("GPU", 0.0))
 
-    def give_back(self, wanted: dict[str, float], gpus: tuple[int, ...]) -> None:
+    def give_back(self, resources: dict[str, float], gpus: tuple[int, ...]) -> None:
         """What was taken is free again."""
-        for name, count in wanted.items():
+        for name, count in resources.items():
             if count:
                 self.free[name] += count
         for gpu in gpus:
-            self.free_gpus[gpu] += min(1.0, wanted["GPU"])
+            self.free_gpus[gpu] += min(1.0, resources["GPU"])
 
 
 class PlacementGroup:
@@ -147,9 +147,9 @@ class PlacementGroup:
         self.placed, self.removed = False, True
 
 
-def _sum(several: list[dict[str, float]]) -> dict[str, float]:
+def _sum(resource_dicts: list[dict[str, float]]) -> dict[str, float]:
     total: dict[str, float] = {}
-    for one in several:
+    for one in resource_dicts:
         for name, count in one.items():
             total[name] = total.get(name, 0.0) + count
     return total

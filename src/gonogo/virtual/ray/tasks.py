@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.finding import translated
-from gonogo.virtual.failure import in_chain
-from gonogo.virtual.ray.cluster import Cluster, RayPlacement, Waiting
+from gonogo.virtual.failure import find_in_chain
+from gonogo.virtual.ray.cluster import Cluster, PendingPlacement, RayPlacement
+from gonogo.virtual.ray.object_transfer import PickledObject
 from gonogo.virtual.ray.process import RayProcess
 from gonogo.virtual.ray.references import wait_for
-from gonogo.virtual.ray.sending import Sent
-from gonogo.virtual.ray.turns import Over
+from gonogo.virtual.ray.turns import RehearsalEnded
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 
@@ -27,7 +27,7 @@ def resources_of(options: dict[str, Any], *, cpus: float) -> dict[str, float]:
     return {name: count for name, count in wanted.items() if count}
 
 
-def variables_of(options: dict[str, Any]) -> dict[str, str]:
+def runtime_env_variables(options: dict[str, Any]) -> dict[str, str]:
     """The environment that ``runtime_env`` adds."""
     environment = options.get("runtime_env") or {}
     return {str(name): str(value) for name, value in (environment.get("env_vars") or {}).items()}
@@ -36,19 +36,19 @@ def variables_of(options: dict[str, Any]) -> dict[str, str]:
 class RemoteCall:
     """A call on its way: its arguments, and the reference that its answer goes to."""
 
-    def __init__(self, name: str, sent: Sent, references: list[Any]) -> None:
+    def __init__(self, name: str, packed_arguments: PickledObject, references: list[Any]) -> None:
         self.name = name
-        self.sent = sent
+        self.sent = packed_arguments
         self.references = references
 
 
 class Runner:
     """Runs calls, and brings their answers back."""
 
-    def __init__(self, cluster: Cluster, ray: Any, reference: type) -> None:
+    def __init__(self, cluster: Cluster, ray: Any, reference_class: type) -> None:
         self.cluster = cluster
         self.ray = ray
-        self.reference = reference
+        self.reference = reference_class
 
     def call(self, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> RemoteCall:
         """Arguments are sent at once, as Ray pickles them where they are given."""
@@ -81,24 +81,24 @@ class Runner:
 
     def fail(self, call: RemoteCall, error: BaseException) -> None:
         """The call has raised; what is gonogo's own ends the rehearsal."""
-        if not isinstance(error, Exception) or in_chain(error, UnsupportedOperator) is not None:
+        if not isinstance(error, Exception) or find_in_chain(error, UnsupportedOperator) is not None:
             self.cluster.turns.end(error)
-        wrapped = self.as_raised(call.name, error)
+        wrapped = self.to_ray_error(call.name, error)
         for reference in call.references:
             reference.answer.set(None, wrapped)
 
-    def as_raised(self, name: str, error: BaseException) -> BaseException:
+    def to_ray_error(self, name: str, error: BaseException) -> BaseException:
         """Ray's exception for one that a task has raised."""
         exceptions = self.ray.exceptions
         raised: Any = error
         if isinstance(raised, exceptions.RayError) and not isinstance(raised, exceptions.RayTaskError):
             return error
-        wrapped = self.as_task_error(name, error)
+        wrapped = self.to_task_error(name, error)
         raised = wrapped.as_instanceof_cause() if isinstance(error, Exception) else wrapped
         raised.gonogo_cause = getattr(error, "gonogo_cause", error)
         return raised  # type: ignore[no-any-return]
 
-    def as_task_error(self, name: str, error: BaseException) -> Any:
+    def to_task_error(self, name: str, error: BaseException) -> Any:
         """The same before it becomes an instance of the cause's class, too."""
         text = "".join(traceback.format_exception(error))
         wrapped = self.ray.exceptions.RayTaskError(name, text, error, proctitle=f"ray::{name}", ip="127.0.0.1")
@@ -113,7 +113,7 @@ class Runner:
             turns.join(process)
             try:
                 run()
-            except Over:
+            except RehearsalEnded:
                 pass
             except BaseException as error:
                 turns.end(error)
@@ -134,7 +134,7 @@ class Runner:
         call = self.call(name, args, kwargs, options)
 
         def start(place: RayPlacement) -> None:
-            process = self.cluster.process(name, place, variables_of(options), hides=True)
+            process = self.cluster.process(name, place, runtime_env_variables(options), hide_other_gpus=True)
 
             def run() -> None:
                 try:
@@ -142,7 +142,7 @@ class Runner:
                     given, named = self.cluster.resolved(call.sent)
                     asyncio.set_event_loop(asyncio.new_event_loop())
                     self.finish(call, function(*given, **named))
-                except Over:
+                except RehearsalEnded:
                     raise
                 except BaseException as error:
                     self.fail(call, error)
@@ -151,12 +151,12 @@ class Runner:
 
             self.begin(process, name, run)
 
-        def never(why: str) -> None:
+        def never(reason: str) -> None:
             for reference in call.references:
-                reference.answer.never = why
+                reference.answer.never = reason
 
         wanted = resources_of(options, cpus=1.0)
-        self.cluster.queue(Waiting(name, wanted, strategy_of(options), start, never))
+        self.cluster.queue(PendingPlacement(name, wanted, strategy_of(options), start, never))
         return self.references(call)
 
 

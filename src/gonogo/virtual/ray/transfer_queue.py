@@ -15,7 +15,7 @@ from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
-_BY_TICKET = "virtual"
+_TICKET_DTYPE = "virtual"
 """Stands where the name of a dtype does."""
 
 
@@ -56,7 +56,7 @@ def _follow(patches: Patches, module: Any) -> None:
         if not isinstance(obj, VirtualTensor):
             return encode_part(self, obj)
         self.aux_buffers.append(tickets.of(obj))
-        return _BY_TICKET, tuple(obj.shape), len(self.aux_buffers) - 1
+        return _TICKET_DTYPE, tuple(obj.shape), len(self.aux_buffers) - 1
 
     def whole(self: Any, obj: Any) -> Any:
         if not isinstance(obj, VirtualTensor):
@@ -65,7 +65,7 @@ def _follow(patches: Patches, module: Any) -> None:
 
     def received(self: Any, meta: Any) -> Any:
         kind, _, place = meta
-        return tickets.redeem(bytes(self.aux_buffers[place])) if kind == _BY_TICKET else decode(self, meta)
+        return tickets.redeem(bytes(self.aux_buffers[place])) if kind == _TICKET_DTYPE else decode(self, meta)
 
     patches.set(encoder, "_encode_regular_tensor_meta", part)
     patches.set(encoder, "_encode_regular_tensor", whole)

@@ -19,7 +19,7 @@ _POLL = 0.2
 """Seconds after which what waits looks whether the rehearsal is over."""
 
 
-class Over(BaseException):
+class RehearsalEnded(BaseException):
     """Raised in a waiting process once the rehearsal has ended elsewhere."""
 
 
@@ -32,8 +32,8 @@ def stays() -> bool:
 class TurnScheduler:
     """Who runs. ``enter`` is told of each process whose turn begins."""
 
-    def __init__(self, enter: Callable[[Any], None]) -> None:
-        self._enter = enter
+    def __init__(self, enter_process: Callable[[Any], None]) -> None:
+        self._enter = enter_process
         self._mutex = _thread.allocate_lock()
         self._waiting: deque[Any] = deque()
         self._held = False
@@ -122,13 +122,13 @@ class TurnScheduler:
         finally:
             here.away = 0
 
-    def wait(self, gate: Any, timeout: float | None = None, counts: bool = True) -> bool:
-        """Wait until ``gate``, a lock, is let go of by someone. False where the time is over."""
+    def wait(self, lock: Any, timeout: float | None = None, counts: bool = True) -> bool:
+        """Wait until ``lock``, a lock, is let go of by someone. False where the time is over."""
         end = None if timeout is None else time.monotonic() + timeout
         with self.away(counts):
             while self.ended_by is None:
                 left = _POLL if end is None else min(_POLL, end - time.monotonic())
-                if gate.acquire(timeout=max(left, 0.0)):
+                if lock.acquire(timeout=max(left, 0.0)):
                     return True
                 if end is not None and time.monotonic() >= end:
                     return False
@@ -144,6 +144,6 @@ class TurnScheduler:
         if error is None:
             return
         if self.mine is self.main:
-            self.ended_by = Over()
+            self.ended_by = RehearsalEnded()
             raise error
-        raise Over
+        raise RehearsalEnded

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from gonogo.finding import translated
-from gonogo.virtual.ray.cluster import Cluster, RayPlacement, Waiting
+from gonogo.virtual.ray.cluster import Cluster, PendingPlacement, RayPlacement
 from gonogo.virtual.ray.process import RayProcess
 from gonogo.virtual.unsupported import Unsupported
 
@@ -40,7 +40,7 @@ class WorkerProcess:
             yield
 
 
-def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported: Unsupported) -> list[WorkerProcess]:
+def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported_error: Unsupported) -> list[WorkerProcess]:
     """The workers of an engine of the actor whose turn it is. Raises ValueError in vLLM's words.
 
     Without a ``backend`` vLLM takes Ray for several workers of an actor that is in a placement group.
@@ -48,14 +48,14 @@ def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported: Un
     owner = cluster.machine.current
     assert owner is not None
     enough = torch.cuda.device_count() >= count
-    if backend == "ray" or (backend is None and count > 1 and enough and _group() is not None):
-        placed = _placed_by_ray(cluster, name, count, unsupported)
-        made = [WorkerProcess(cluster, cluster.process(name, one, {}, hides=True), torch.device("cuda", 0))
+    if backend == "ray" or (backend is None and count > 1 and enough and _current_placement_group() is not None):
+        placed = _placed_by_ray(cluster, name, count, unsupported_error)
+        made = [WorkerProcess(cluster, cluster.process(name, one, {}, hide_other_gpus=True), torch.device("cuda", 0))
                 for one in placed]  # fmt: skip
     else:
         if not enough:
             seen = torch.cuda.device_count()
-            raise unsupported(
+            raise unsupported_error(
                 f"vLLM tensor_parallel_size={count}",
                 translated(
                     "this process sees {seen} GPU(s): gonogo's stand-in does not support a multi-node engine"
@@ -63,7 +63,7 @@ def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported: Un
             )
         place = RayPlacement(cluster.nodes[owner.node], owner.gpus, lambda: None)
         variables = dict(os.environ)
-        made = [WorkerProcess(cluster, cluster.process(name, place, variables, hides=False),
+        made = [WorkerProcess(cluster, cluster.process(name, place, variables, hide_other_gpus=False),
                               torch.device("cuda", rank)) for rank in range(count)]  # fmt: skip
     for rank, worker in enumerate(made):
         with worker.turn():
@@ -71,16 +71,16 @@ def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported: Un
     return made
 
 
-def _group() -> Any:
+def _current_placement_group() -> Any:
     return sys.modules["ray.util.placement_group"].get_current_placement_group()
 
 
-def _placed_by_ray(cluster: Cluster, name: str, count: int, unsupported: Unsupported) -> list[RayPlacement]:
+def _placed_by_ray(cluster: Cluster, name: str, count: int, unsupported_error: Unsupported) -> list[RayPlacement]:
     """As vLLM's Ray executor places them: in the bundles of the actor's placement group."""
     strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
-    group = _group()
+    group = _current_placement_group()
     if group is None:
-        raise unsupported(
+        raise unsupported_error(
             "vLLM distributed_executor_backend='ray'",
             translated(
                 "the engine's actor is not in a placement group: vLLM would create one, which gonogo's stand-in "
@@ -95,9 +95,9 @@ def _placed_by_ray(cluster: Cluster, name: str, count: int, unsupported: Unsuppo
     places: list[RayPlacement] = []
     for bundle in (said or with_gpu)[:count]:
         strategy = strategies.PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
-        cluster.queue(Waiting(name, wanted, strategy, places.append, lambda _: None))
+        cluster.queue(PendingPlacement(name, wanted, strategy, places.append, lambda _: None))
     if len(places) < count:
-        raise unsupported(
+        raise unsupported_error(
             "vLLM's workers on Ray",
             translated(
                 "{there} of {count} find {wanted} free in their bundles: the engine would wait for the others"

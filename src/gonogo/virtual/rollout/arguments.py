@@ -111,7 +111,7 @@ ENGINE = frozenset(
 """Arguments of ``LLM`` and ``EngineArgs``."""
 
 
-def _taking(names: Iterable[str]) -> inspect.Signature:
+def _keyword_signature(names: Iterable[str]) -> inspect.Signature:
     """What ``inspect.signature`` says of a class with these fields: programs ask it which of them a release has."""
     return inspect.Signature([inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in sorted(names)])
 
@@ -120,7 +120,7 @@ class EngineArgs:
     """``EngineArgs``, and what it is called for an engine that starts processes: the arguments, as they were given."""
 
     refuse: Unsupported
-    __signature__ = _taking(ENGINE)
+    __signature__ = _keyword_signature(ENGINE)
 
     def __init__(self, **given: Any) -> None:
         for name in given:
@@ -133,7 +133,7 @@ class SamplingParamsStandIn:
     """``SamplingParams``, and what a release renamed: an object with vLLM's fields, its defaults and its checks."""
 
     refuse: Unsupported
-    __signature__ = _taking(_SAMPLING)
+    __signature__ = _keyword_signature(_SAMPLING)
 
     def __init__(self, **given: Any) -> None:
         for name in given:
@@ -158,17 +158,17 @@ class SamplingParamsStandIn:
         repetition = values["repetition_penalty"]
         if not isinstance(self.n, int):
             raise ValueError(f"n must be an int, but is of type {type(self.n)}")
-        _must(self.n >= 1, f"n must be at least 1, got {self.n}.")
+        _require(self.n >= 1, f"n must be at least 1, got {self.n}.")
         for name in ("presence_penalty", "frequency_penalty"):
-            _must(-2.0 <= values[name] <= 2.0, f"{name} must be in [-2, 2], got {values[name]}.")
-        _must(repetition > 0.0, f"repetition_penalty must be greater than zero, got {repetition}.")
-        _must(self.temperature >= 0.0, f"temperature must be non-negative, got {self.temperature}.")
-        _must(0.0 < top_p <= 1.0, f"top_p must be in (0, 1], got {top_p}.")
-        _must(top_k >= -1, f"top_k must be 0 (disable), or at least 1, got {top_k}.")
-        _must(0.0 <= min_p <= 1.0, f"min_p must be in [0, 1], got {min_p}.")
+            _require(-2.0 <= values[name] <= 2.0, f"{name} must be in [-2, 2], got {values[name]}.")
+        _require(repetition > 0.0, f"repetition_penalty must be greater than zero, got {repetition}.")
+        _require(self.temperature >= 0.0, f"temperature must be non-negative, got {self.temperature}.")
+        _require(0.0 < top_p <= 1.0, f"top_p must be in (0, 1], got {top_p}.")
+        _require(top_k >= -1, f"top_k must be 0 (disable), or at least 1, got {top_k}.")
+        _require(0.0 <= min_p <= 1.0, f"min_p must be in [0, 1], got {min_p}.")
         most = self.max_tokens
-        _must(most is None or most >= 1, f"max_tokens must be at least 1, got {most}.")
-        _must(
+        _require(most is None or most >= 1, f"max_tokens must be at least 1, got {most}.")
+        _require(
             most is None or self.min_tokens <= most,
             f"min_tokens must be less than or equal to max_tokens={most}, got {self.min_tokens}.",
         )
@@ -183,7 +183,7 @@ class SamplingParamsStandIn:
         return cls(**{name: value for name, value in given.items() if value is not None or _SAMPLING.get(name) is None})
 
 
-def _must(right: bool, message: str) -> None:
+def _require(right: bool, message: str) -> None:
     if not right:
         raise ValueError(message)
 

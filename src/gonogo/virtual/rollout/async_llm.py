@@ -37,23 +37,23 @@ class _Engines(LLM):
     engines: list[engine.Engine]
     processes: list[Any]
 
-    def _make_engine(self, asked: dict[str, Any]) -> engine.Engine:
+    def _make_engine(self, engine_args: dict[str, Any]) -> engine.Engine:
         now = self.rehearsal
         for name in ("pipeline_parallel_size", "data_parallel_size"):
-            if int(asked.get(name) or 1) > 1:
+            if int(engine_args.get(name) or 1) > 1:
                 raise now.unsupported(
-                    f"vLLM {name}={asked[name]}",
+                    f"vLLM {name}={engine_args[name]}",
                     translated("gonogo's stand-in does not support engines that are divided this way"),
                 )
-        if asked.get("speculative_config"):
+        if engine_args.get("speculative_config"):
             raise now.unsupported("vLLM speculative_config", translated("a draft model's memory is not known"))
-        tp = int(asked.get("tensor_parallel_size") or 1)
-        backend = asked.get("distributed_executor_backend")
+        tp = int(engine_args.get("tensor_parallel_size") or 1)
+        backend = engine_args.get("distributed_executor_backend")
         found = now.workers(tp, backend, now.unsupported) if now.workers is not None else None
         if found is None:
             raise now.unsupported("vllm.AsyncLLM", _NO_PROCESSES)
         self.processes = found
-        given = {name: value for name, value in asked.items() if name != "distributed_executor_backend"}
+        given = {name: value for name, value in engine_args.items() if name != "distributed_executor_backend"}
         self.engines = []
         self._contexts = []
         for process in found:
@@ -129,16 +129,16 @@ class AsyncLLM:
         """``AsyncLLM.from_engine_args``."""
         return cls(engine_args.create_engine_config())
 
-    def _worker(self, rank: int, one: engine.Engine) -> Any:
+    def _worker(self, rank: int, engine_: engine.Engine) -> Any:
         extension = str(self.vllm_config.asked.get("worker_extension_cls") or "")
         bases: tuple[type, ...] = (Worker,)
         if extension:
             module, _, name = extension.rpartition(".")
             bases = (Worker, getattr(importlib.import_module(module), name))
         kind: Any = type("Worker", bases, {})
-        with self._llm.processes[rank].turn(), _own_process():
+        with self._llm.processes[rank].turn(), _isolated_process_setup():
             made = kind(vllm_config=self.vllm_config)
-        made.set_up(self, rank, one)
+        made.set_up(self, rank, engine_)
         return made
 
     async def generate(
@@ -284,7 +284,7 @@ class Worker:
 
 
 @contextmanager
-def _own_process() -> Iterator[None]:
+def _isolated_process_setup() -> Iterator[None]:
     """An extension may set up its process when it is made: ends with its parent, is killed if that is gone."""
     patches = Patches()
     patches.set(os, "getppid", os.getpid)

@@ -18,21 +18,21 @@ import torch
 
 from gonogo.finding import Text, translated
 from gonogo.virtual.memory.tracking import MemoryRecord
-from gonogo.virtual.rollout.bands import BLOCK, CONTEXT_BAND, PEAK_BAND
 from gonogo.virtual.rollout.model import EngineModel
 from gonogo.virtual.rollout.ranks import EngineRanks
+from gonogo.virtual.rollout.uncertainty import BLOCK, CONTEXT_UNCERTAINTY_BYTES, PEAK_UNCERTAINTY
 
 _GIB = 1 << 30
 _SLEEPS = translated("the engine sleeps ({parts})")
 _TOO_CLOSE = translated("it is too close to tell whether the engine starts: {what}")
 _ASKED = translated("{asked} GiB requested, {free} GiB free")
-_CACHE = translated("{needed} GiB of cache needed, {left} GiB left")
-GRAPHS_OF_LAYER = 10 << 20
-GRAPHS_AT_LEAST = 200 << 20
+_CACHE_SHORTAGE = translated("{needed} GiB of cache needed, {left} GiB left")
+CUDA_GRAPH_BYTES_PER_LAYER = 10 << 20
+MIN_CUDA_GRAPH_BYTES = 200 << 20
 """CUDA graphs: "Graph capturing finished in 20 secs, took 0.54 GiB" of a model with 28 layers; 0.2 to 1.5 GiB."""
-GRAPHS_IN_BUDGET = (0, 21)
+GRAPHS_IN_BUDGET_SINCE = (0, 21)
 """Since this release (vllm/envs.py, VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS) the cache leaves room for the graphs."""
-POOL_WITH_EXPANDABLE = (0, 20)
+EXPANDABLE_POOL_SINCE = (0, 20)
 """Since this release (vllm-project/vllm#40812) the pool turns expandable segments off by itself."""
 WEIGHTS, CACHE, GRAPHS = "vLLM: weights", "vLLM: KV cache", "vLLM: CUDA graphs"
 _TAGS = {"weights": WEIGHTS, "kv_cache": CACHE}
@@ -51,39 +51,39 @@ class Engine:
 
     def __init__(
         self,
-        asked: dict[str, Any],
+        engine_args: dict[str, Any],
         version: tuple[int, ...],
         memory: MemoryRecord,
-        unsupported: Callable[[str, Text], BaseException],
+        unsupported_error: Callable[[str, Text], BaseException],
         ranks: EngineRanks | None = None,
         device: torch.device | None = None,
     ) -> None:
-        self.asked = asked
+        self.asked = engine_args
         self._ranks = ranks
         self.version = version
         self.memory = memory
-        self._unsupported = unsupported
+        self._unsupported = unsupported_error
         self._held: dict[str, torch.Tensor] = {}
         self._sizes: dict[str, int] = {}
         """By tag, what it takes while it is awake."""
         self._on_host: torch.Tensor | None = None
         self.asleep: set[str] = set()
-        self.sleeps = bool(asked.get("enable_sleep_mode"))
-        self.tp = int(asked.get("tensor_parallel_size") or 1)
+        self.sleeps = bool(engine_args.get("enable_sleep_mode"))
+        self.tp = int(engine_args.get("tensor_parallel_size") or 1)
         self.device = self._device() if device is None else device  # of a worker with a process of its own
         self._check_pool()
         self.model = EngineModel(
-            str(asked["model"]),
-            asked.get("dtype") or "auto",
+            str(engine_args["model"]),
+            engine_args.get("dtype") or "auto",
             self.tp,
-            asked.get("max_model_len"),
-            bool(asked.get("trust_remote_code")),
-            unsupported,
-            asked.get("quantization"),
+            engine_args.get("max_model_len"),
+            bool(engine_args.get("trust_remote_code")),
+            unsupported_error,
+            engine_args.get("quantization"),
         )
         large = self._total() >= 70 * _GIB  # defaults of vllm/engine/arg_utils.py for an LLM
-        self.batched = int(asked.get("max_num_batched_tokens") or (16384 if large else 8192))
-        self.sequences = int(asked.get("max_num_seqs") or (1024 if large else 256))
+        self.batched = int(engine_args.get("max_num_batched_tokens") or (16384 if large else 8192))
+        self.sequences = int(engine_args.get("max_num_seqs") or (1024 if large else 256))
         self._start()
 
     def _device(self) -> torch.device:
@@ -102,7 +102,7 @@ class Engine:
 
     def _check_pool(self) -> None:
         conf = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
-        if self.sleeps and "expandable_segments:True" in conf and self.version < POOL_WITH_EXPANDABLE:
+        if self.sleeps and "expandable_segments:True" in conf and self.version < EXPANDABLE_POOL_SINCE:
             raise AssertionError(
                 "Expandable segments are not compatible with memory pool. Please track "
                 "https://github.com/pytorch/pytorch/issues/147851 for the latest updates."
@@ -117,7 +117,9 @@ class Engine:
         free, total = torch.cuda.mem_get_info(self.device)
         share = float(self.asked.get("gpu_memory_utilization") or 0.9)
         requested = total * share
-        self._must_be_clear(free - requested, CONTEXT_BAND, _ASKED.format(asked=_gib(requested), free=_gib(free)))
+        self._require_clear_margin(
+            free - requested, CONTEXT_UNCERTAINTY_BYTES, _ASKED.format(asked=_gib(requested), free=_gib(free))
+        )
         if free < requested:
             raise ValueError(
                 f"Free memory on device {self.device} ({_gib(free)}/{_gib(total)} GiB) on startup is less than desired "
@@ -131,23 +133,25 @@ class Engine:
         graphs = self._graphs()
         given = self.asked.get("kv_cache_memory_bytes")
         available = int(given) if given else int(requested - weights - peak)
-        if not given and self.version >= GRAPHS_IN_BUDGET:
+        if not given and self.version >= GRAPHS_IN_BUDGET_SINCE:
             available -= graphs
         if not given and self.version < (0, 9):  # it counted what torch held in the process before, the trainer's too
             available -= held_before
         available = available if self._ranks is None else self._ranks.least(available)
-        self._check_cache(available, 0 if given else int(PEAK_BAND * peak) + graphs)
+        self._check_cache(available, 0 if given else int(PEAK_UNCERTAINTY * peak) + graphs)
         self._take("kv_cache", available - available % max(self.model.cache_of_token() * BLOCK, 1))
         if graphs:
             with self._counting(GRAPHS):
                 self._held[GRAPHS] = torch.empty(graphs, dtype=torch.uint8, device=self.device)
         self._run_once()  # the sampler's warm-up, whose memory stays with the caching allocator
 
-    def _check_cache(self, available: int, band: int) -> None:
+    def _check_cache(self, available: int, uncertainty_bytes: int) -> None:
         more = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
         length = self.model.max_model_len
         needed = self.model.cache_of(length, BLOCK, self.batched)
-        self._must_be_clear(available - needed, band, _CACHE.format(needed=_gib(needed), left=_gib(available)))
+        self._require_clear_margin(
+            available - needed, uncertainty_bytes, _CACHE_SHORTAGE.format(needed=_gib(needed), left=_gib(available))
+        )
         if available <= 0:
             raise ValueError(
                 "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing "
@@ -162,15 +166,15 @@ class Engine:
                 "`gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine. " + more
             )
 
-    def _must_be_clear(self, margin: float, band: int, what: Text) -> None:
+    def _require_clear_margin(self, margin_bytes: float, uncertainty_bytes: int, quantity: Text) -> None:
         """An answer that hangs on what is not known to the byte is none: CANNOT-TELL."""
-        if abs(margin) < band:
-            raise self._unsupported("vllm.LLM", _TOO_CLOSE.format(what=what))
+        if abs(margin_bytes) < uncertainty_bytes:
+            raise self._unsupported("vllm.LLM", _TOO_CLOSE.format(what=quantity))
 
     def _run_once(self) -> int:
         """``profile_run``: one forward of a full batch and the sampler; returns what it takes beside the weights."""
-        forward = forward_of(self.model, self.batched)
-        sampler = min(self.sequences, self.batched) * sampler_of(self.model)
+        forward = forward_bytes(self.model, self.batched)
+        sampler = min(self.sequences, self.batched) * sampler_bytes(self.model)
         with self._counting("vLLM: activations"):
             for nbytes in (forward, sampler):
                 torch.empty(nbytes, dtype=torch.uint8, device=self.device)
@@ -185,7 +189,7 @@ class Engine:
         return sum(rank * sum(shape) * self.model.dtype.itemsize for shape in linear) // self.tp
 
     def _graphs(self) -> int:
-        return 0 if self.asked.get("enforce_eager") else graphs_of(self.model)
+        return 0 if self.asked.get("enforce_eager") else cuda_graph_bytes(self.model)
 
     def _take(self, tag: str, nbytes: int) -> None:
         self._sizes[tag] = nbytes
@@ -229,22 +233,22 @@ class Engine:
             raise self._unsupported("vllm.LLM.generate", _SLEEPS.format(parts=", ".join(sorted(self.asleep))))
 
 
-def forward_of(model: EngineModel, tokens: int) -> int:
+def forward_bytes(model: EngineModel, tokens: int) -> int:
     """Bytes that a forward of so many tokens takes beside the weights, on one rank."""
     width = getattr(model.text, "hidden_size", 0) or 0
     inner = getattr(model.text, "intermediate_size", None) or 4 * width
     return int(tokens * model.dtype.itemsize * (3 * width + 3 * inner // model.tp)) + model.unpacked
 
 
-def sampler_of(model: EngineModel) -> int:
+def sampler_bytes(model: EngineModel) -> int:
     """Bytes of one sequence's logits, their float32, sorted values with their indices, and probabilities."""
     return int(getattr(model.text, "vocab_size", 0) or 0) * (model.dtype.itemsize + 4 + 4 + 8 + 4)
 
 
-def graphs_of(model: EngineModel) -> int:
+def cuda_graph_bytes(model: EngineModel) -> int:
     """Bytes of the CUDA graphs."""
     layers = getattr(model.text, "num_hidden_layers", 0) or 0
-    return int(GRAPHS_AT_LEAST + layers * GRAPHS_OF_LAYER)
+    return int(MIN_CUDA_GRAPH_BYTES + layers * CUDA_GRAPH_BYTES_PER_LAYER)
 
 
 def _gib(nbytes: float) -> float:

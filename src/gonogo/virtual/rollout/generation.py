@@ -10,49 +10,54 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gonogo.evidence.rehearsal.record import MADE_COMPLETIONS
+from gonogo.evidence.rehearsal.record import SYNTHETIC_COMPLETIONS_ASSUMPTION
 from gonogo.finding import Text
 
-ASSUMED = Text(MADE_COMPLETIONS, "生成的回答：每批中第一个达到长度上限，第二个立即结束，其余介于两者之间；内容是任意的")
+ASSUMED = Text(
+    SYNTHETIC_COMPLETIONS_ASSUMPTION,
+    "生成的回答：每批中第一个达到长度上限，第二个立即结束，其余介于两者之间；内容是任意的",
+)
 _FEW = 509
 """So many different tokens are written."""
 
 
-class Writer:
+class CompletionWriter:
     """Writes completions with the tokens of a vocabulary. ``tokens`` are what may stand in one, ``eos`` ends it."""
 
-    def __init__(self, tokens: Sequence[int], eos: int | None) -> None:
+    def __init__(self, tokens: Sequence[int], eos_token_id: int | None) -> None:
         self._tokens = tokens
-        self._eos = eos
+        self._eos = eos_token_id
         self._batches = self._requests = 0
 
     def next_batch(self, count: int) -> list[float]:
         """How much of its limit each completion of the next batch takes, 1 to 0."""
         first = self._batches % 2 if count == 1 else 0
         self._batches += 1
-        return [_share(first + index) for index in range(count)]
+        return [_quasi_random_fraction(first + index) for index in range(count)]
 
-    def next_of_batch(self) -> float:
+    def next_request_share(self) -> float:
         """The same for a request that comes alone, as one of many."""
         self._requests += 1
-        return _share(self._requests - 1)
+        return _quasi_random_fraction(self._requests - 1)
 
     def new_batch(self) -> None:
         """The next request is the first of another batch."""
         self._requests = 0
 
-    def write(self, share: float, most: int, least: int = 0, ignore_eos: bool = False) -> tuple[list[int], str]:
-        """Token ids, at most ``most``, and why they end: ``length`` or ``stop``."""
-        length = most if ignore_eos else max(round(share * most), least, 1)
+    def write(
+        self, share: float, max_tokens: int, min_tokens: int = 0, ignore_eos: bool = False
+    ) -> tuple[list[int], str]:
+        """Token ids, at most ``max_tokens``, and why they end: ``length`` or ``stop``."""
+        length = max_tokens if ignore_eos else max(round(share * max_tokens), min_tokens, 1)
         start = int(share * 1009)
         written = [self._tokens[(start + 7 * index) % len(self._tokens)] for index in range(length)]
-        if length >= most or self._eos is None:
+        if length >= max_tokens or self._eos is None:
             return written, "length"
         written[-1] = self._eos
         return written, "stop"
 
 
-def _share(index: int) -> float:
+def _quasi_random_fraction(index: int) -> float:
     """1, 0, then numbers between."""
     if index < 2:
         return 1.0 - index

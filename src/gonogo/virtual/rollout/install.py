@@ -17,42 +17,46 @@ from gonogo.virtual.protocol.plan import WorkerPlan
 from gonogo.virtual.rollout import own_generate, package, phases, serving, transfer
 from gonogo.virtual.rollout import rollout_server as server
 from gonogo.virtual.rollout.arguments import EngineArgs, SamplingParamsStandIn
-from gonogo.virtual.rollout.llm import LLM, EngineContext, LLMEngine, Workers
+from gonogo.virtual.rollout.llm import LLM, EngineContext, LLMEngine, WorkerFactory
 from gonogo.virtual.rollout.outputs import CompletionOutput, Logprob, RequestOutput, RequestOutputKind
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 _ALWAYS, _STILL = package.ALWAYS, package.STILL
 
 
-class NotStoodIn(ImportError, UnsupportedOperator):
+class MissingStandIn(ImportError, UnsupportedOperator):
     """A name of vLLM that the stand-in lacks: an ImportError to a program that can do without it."""
 
-    def __init__(self, what: str, why: Text) -> None:
-        ImportError.__init__(self, f"{what} can't be rehearsed: {why.en}")
-        self.operator = what
-        self.why = why
+    def __init__(self, feature: str, reason: Text) -> None:
+        ImportError.__init__(self, f"{feature} can't be rehearsed: {reason.en}")
+        self.operator = feature
+        self.why = reason
 
 
 def install(
-    mode: VirtualMode, life: Lifecycle, plan: WorkerPlan, peers: Peers | None = None, workers: Workers | None = None
+    mode: VirtualMode,
+    lifecycle: Lifecycle,
+    plan: WorkerPlan,
+    peers: Peers | None = None,
+    workers: WorkerFactory | None = None,
 ) -> Callable[[], None]:
     """Put it in place; returns the undo. Only CUDA's vLLM is stood in for, and not where the run surely has none."""
     patches = Patches()
-    own_generate.install(patches, mode, life)
+    own_generate.install(patches, mode, lifecycle)
     known = read_prepared(Path(plan.prepared)) if plan.prepared else None
     if plan.accelerator.device_type != "cuda" or (known is not None and "vllm" in known.absent):
         return patches.undo
-    version, installed = package.version_to_stand_for(plan.program.partition(".")[0])
+    version, installed = package.stand_in_version(plan.program.partition(".")[0])
 
-    def assume(what: Text) -> None:
+    def assume(assumption: Text) -> None:
         if not installed:
             mode.ledger.assume(translated("vLLM {version} is installed on the machine").format(version=version))
-        mode.ledger.assume(what)
+        mode.ledger.assume(assumption)
 
-    rehearsal = EngineContext(version, mode.memory, life, assume, UnsupportedOperator, peers, workers)
-    package.VllmPackage(version, _names(rehearsal), NotStoodIn).install(patches)
-    server.install(patches, life, mode.ledger.assume, assume, UnsupportedOperator)
-    phases.install(patches, life)
+    rehearsal = EngineContext(version, mode.memory, lifecycle, assume, UnsupportedOperator, peers, workers)
+    package.VllmPackage(version, _names(rehearsal), MissingStandIn).install(patches)
+    server.install(patches, lifecycle, mode.ledger.assume, assume, UnsupportedOperator)
+    phases.install(patches, lifecycle)
     return patches.undo
 
 

@@ -15,11 +15,11 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.rollout import engine, generation
 from gonogo.virtual.rollout.arguments import ENGINE, SamplingParamsStandIn
-from gonogo.virtual.rollout.outputs import CompletionOutput, LogprobsOf, RequestOutput
+from gonogo.virtual.rollout.outputs import CompletionOutput, RequestOutput, SyntheticLogprobs
 from gonogo.virtual.rollout.ranks import EngineRanks
 from gonogo.virtual.unsupported import Unsupported
 
-Workers = Callable[[int, Any, Unsupported], "list[Any] | None"]
+WorkerFactory = Callable[[int, Any, Unsupported], "list[Any] | None"]
 """Starts so many processes of an engine with such an executor; None where an engine can't have them."""
 
 
@@ -30,20 +30,20 @@ class EngineContext:
         self,
         version: str,
         memory: MemoryRecord,
-        life: Lifecycle,
+        lifecycle: Lifecycle,
         assume: Callable[[Text], object],
-        unsupported: Unsupported,
+        unsupported_error: Unsupported,
         peers: Peers | None = None,
-        workers: Workers | None = None,
+        workers: WorkerFactory | None = None,
     ) -> None:
         self.workers = workers
         self.peers = peers
         self.version = version
         self.numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdecimal())
         self.memory = memory
-        self.life = life
+        self.life = lifecycle
         self.assume = assume
-        self.unsupported = unsupported
+        self.unsupported = unsupported_error
 
 
 class LLM:
@@ -64,13 +64,13 @@ class LLM:
         self._name = str(asked.get("tokenizer") or self._engine.model.folder)
         self._tokenizer: Any = None
         tokens, eos = generation.plain_tokens(self.get_tokenizer(), getattr(self._engine.model.text, "vocab_size", 0))
-        self._writer = generation.Writer(tokens, eos)
-        self._logprobs = LogprobsOf(tokens)
+        self._writer = generation.CompletionWriter(tokens, eos)
+        self._logprobs = SyntheticLogprobs(tokens)
         self.llm_engine = LLMEngine(self)
 
-    def _make_engine(self, asked: dict[str, Any]) -> engine.Engine:
+    def _make_engine(self, engine_args: dict[str, Any]) -> engine.Engine:
         now = self.rehearsal
-        return engine.Engine(asked, now.numbers, now.memory, now.unsupported, self._ranks)
+        return engine.Engine(engine_args, now.numbers, now.memory, now.unsupported, self._ranks)
 
     def get_tokenizer(self) -> Any:
         """The model's tokenizer; None where it has none that can be read."""
@@ -95,14 +95,16 @@ class LLM:
             self._ranks.step([ids for _, ids in read], sum(one.n for one in asked))
             return [self._answer(prompt, one, shares) for prompt, one in zip(read, asked, strict=True)]
 
-    def generate_one(self, prompt: Any, asked: SamplingParamsStandIn, request_id: str) -> RequestOutput:
+    def generate_one(self, prompt: Any, sampling_params: SamplingParamsStandIn, request_id: str) -> RequestOutput:
         """One request of those that a server is sent: all between two updates of the weights are a batch."""
         now = self.rehearsal
         with now.life.during("generate", "vllm.AsyncLLM.generate"):
             self._engine.check_awake()
             read = self._read(prompt)
             now.assume(generation.ASSUMED)
-            answer = self._answer(read, asked, iter([self._writer.next_of_batch() for _ in range(asked.n)]))
+            answer = self._answer(
+                read, sampling_params, iter([self._writer.next_request_share() for _ in range(sampling_params.n)])
+            )
             answer.request_id = request_id
             return answer
 
@@ -148,19 +150,23 @@ class LLM:
             )
         return text, ids
 
-    def _answer(self, prompt: tuple[str | None, list[int]], asked: SamplingParamsStandIn, shares: Any) -> RequestOutput:
+    def _answer(
+        self, prompt: tuple[str | None, list[int]], sampling_params: SamplingParamsStandIn, length_fractions: Any
+    ) -> RequestOutput:
         text, ids = prompt
         room = self._engine.model.max_model_len - len(ids)
-        most = room if asked.max_tokens is None else min(asked.max_tokens, room)
+        most = room if sampling_params.max_tokens is None else min(sampling_params.max_tokens, room)
         outputs = []
-        for index in range(asked.n):
-            written, why = self._writer.write(next(shares), most, asked.min_tokens, vars(asked)["ignore_eos"])
-            logprobs = self._logprobs.of(written, asked.logprobs)
+        for index in range(sampling_params.n):
+            written, why = self._writer.write(
+                next(length_fractions), most, sampling_params.min_tokens, vars(sampling_params)["ignore_eos"]
+            )
+            logprobs = self._logprobs.of(written, sampling_params.logprobs)
             outputs.append(CompletionOutput(index, written, logprobs, why, self._decode))
         return RequestOutput(str(next(self._numbers)), text, ids, outputs)
 
-    def _decode(self, ids: list[int]) -> str:
-        return str(self.get_tokenizer().decode(ids, skip_special_tokens=True))
+    def _decode(self, token_ids: list[int]) -> str:
+        return str(self.get_tokenizer().decode(token_ids, skip_special_tokens=True))
 
     def sleep(self, level: int = 1, **_: Any) -> None:
         """``LLM.sleep``."""
@@ -296,8 +302,8 @@ class _Executor:
 class Weights:
     """The engine's model, as far as a trainer gives it new weights."""
 
-    def __init__(self, of: engine.Engine) -> None:
-        self._engine = of
+    def __init__(self, rollout_engine: engine.Engine) -> None:
+        self._engine = rollout_engine
 
     def named_parameters(self, *_: Any, **__: Any) -> Iterable[tuple[str, None]]:
         """Names, as transformers has them: vLLM's packed ones are another matter of its own."""
@@ -323,9 +329,9 @@ class Weights:
         return set(names)
 
 
-def _each(asked: Any, count: int) -> list[Any]:
-    if isinstance(asked, list | tuple):
-        if len(asked) != count:
+def _each(params: Any, count: int) -> list[Any]:
+    if isinstance(params, list | tuple):
+        if len(params) != count:
             raise ValueError("The lengths of prompts and params must be the same.")
-        return list(asked)
-    return [asked if asked is not None else SamplingParamsStandIn()] * count
+        return list(params)
+    return [params if params is not None else SamplingParamsStandIn()] * count

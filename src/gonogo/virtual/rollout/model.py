@@ -16,7 +16,7 @@ import torch
 
 from gonogo.finding import Text, translated
 from gonogo.virtual.weights import skeleton
-from gonogo.virtual.weights.places import as_folder, not_here
+from gonogo.virtual.weights.model_folders import find_model_folder, missing_model_error
 
 _CONTEXT = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length", "max_target_positions",
@@ -24,7 +24,7 @@ _CONTEXT = (
 )  # fmt: skip
 _WITHOUT_KV_CACHE = ("linear_attention", "mamba", "conv")
 """Layers whose state does not grow with the tokens."""
-_FOUR_BITS = 0.5 + 4 / 64
+_BYTES_PER_4BIT_WEIGHT = 0.5 + 4 / 64
 """Bytes of a weight in four bits and of its block's float32 scale, which the loader unpacks where it is packed too."""
 _NAMES_UNKNOWN = translated("by which names vLLM knows the parts of a model of several kinds of input is not known")
 _WEIGHTS_UNKNOWN = translated("what its weights take is not known")
@@ -43,15 +43,15 @@ class EngineModel:
         tp: int,
         max_model_len: int | None,
         trust_remote_code: bool,
-        unsupported: Callable[[str, Text], BaseException],
+        unsupported_error: Callable[[str, Text], BaseException],
         quantization: str | None = None,
     ) -> None:
         from transformers import AutoConfig
 
-        self._unsupported = unsupported
-        folder = name if os.path.isdir(name) else as_folder(name)
+        self._unsupported = unsupported_error
+        folder = name if os.path.isdir(name) else find_model_folder(name)
         if folder is None:
-            raise not_here(name)
+            raise missing_model_error(name)
         self.config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
         self.text = self.config.get_text_config() if hasattr(self.config, "get_text_config") else self.config
         self.folder = folder
@@ -80,7 +80,7 @@ class EngineModel:
         """Bytes of one rank's weights: matrices are divided over the ranks, vectors each has whole."""
         import transformers
 
-        with skeleton.own_build():
+        with skeleton.isolated_model_build():
             named = next(iter(getattr(self.config, "architectures", None) or ()), "")
             model_class: Any = getattr(transformers, named, None)
             if model_class is None and type(self.config) in transformers.AutoModelForCausalLM._model_mapping:
@@ -99,11 +99,11 @@ class EngineModel:
             packed = self._packed(built)
             self.unpacked = max((math.prod(self.shapes[name]) for name in packed), default=0) * self.dtype.itemsize
             return sum(
-                int(weight.numel() * _FOUR_BITS) // self.tp if name in packed else self._bytes_of(weight)
+                int(weight.numel() * _BYTES_PER_4BIT_WEIGHT) // self.tp if name in packed else self._bytes_of(weight)
                 for name, weight in built.named_parameters()
             )
 
-    def _packed(self, built: torch.nn.Module) -> set[str]:
+    def _packed(self, model: torch.nn.Module) -> set[str]:
         """The weights that it quantizes while it loads: those of linear layers, but not of the one that gives logits.
 
         Known of bitsandbytes and a language model that is stored whole, without experts.
@@ -111,11 +111,11 @@ class EngineModel:
         if not self.quantization:
             return set()
         whole = getattr(self.config, "quantization_config", None) is None and self.text is self.config
-        experts = any(weight.dim() > 2 for weight in built.parameters())
+        experts = any(weight.dim() > 2 for weight in model.parameters())
         if self.quantization != "bitsandbytes" or not whole or experts:
             raise self._unsupported(f"vllm.LLM(quantization={self.quantization!r})", _WEIGHTS_UNKNOWN)
-        head = built.get_output_embeddings()  # type: ignore[operator]
-        linear = ((name, one) for name, one in built.named_modules() if isinstance(one, torch.nn.Linear))
+        head = model.get_output_embeddings()  # type: ignore[operator]
+        linear = ((name, one) for name, one in model.named_modules() if isinstance(one, torch.nn.Linear))
         return {f"{name}.weight" for name, one in linear if one is not head}
 
     def _bytes_of(self, weight: torch.Tensor) -> int:
@@ -127,16 +127,20 @@ class EngineModel:
 
     def cache_of_token(self) -> int:
         """Bytes of one token's keys and values on one rank, all layers that keep them."""
-        return self._cache_of_layer() * sum(self._layers())
+        return self._layer_cache_bytes_per_token() * sum(self._layers())
 
-    def cache_of(self, tokens: int, block: int, batched: int) -> int:
+    def cache_of(self, tokens: int, block: int, max_num_batched_tokens: int) -> int:
         """Bytes that one request of so many tokens needs: a sliding window's layers keep the window alone."""
         grows, slides = self._layers()
         window = getattr(self.text, "sliding_window", None) or tokens
-        kept = min(window - 1 + batched, tokens)
-        return self._cache_of_layer() * (grows * _blocks(tokens, block) + slides * _blocks(kept, block)) * block
+        kept = min(window - 1 + max_num_batched_tokens, tokens)
+        return (
+            self._layer_cache_bytes_per_token()
+            * (grows * _blocks(tokens, block) + slides * _blocks(kept, block))
+            * block
+        )
 
-    def _cache_of_layer(self) -> int:
+    def _layer_cache_bytes_per_token(self) -> int:
         text, size = self.text, self.dtype.itemsize
         compressed = getattr(text, "kv_lora_rank", None)
         if compressed:

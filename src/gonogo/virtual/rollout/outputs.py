@@ -66,21 +66,21 @@ class RequestOutput:
     encoder_prompt_token_ids: list[int] | None = None
 
 
-class LogprobsOf:
+class SyntheticLogprobs:
     """Log-probabilities of made tokens: the written one's first, then as many others as were asked for."""
 
     def __init__(self, tokens: Sequence[int]) -> None:
         self._tokens = tokens
         self._made: dict[tuple[int, int], dict[int, Logprob]] = {}
 
-    def of(self, written: Sequence[int], others: int | None) -> list[dict[int, Logprob]] | None:
+    def of(self, token_ids: Sequence[int], top_logprobs: int | None) -> list[dict[int, Logprob]] | None:
         """One dictionary a token; None where none were asked for."""
-        return None if others is None else [self._of_token(token, others) for token in written]
+        return None if top_logprobs is None else [self._of_token(token, top_logprobs) for token in token_ids]
 
-    def _of_token(self, token: int, others: int) -> dict[int, Logprob]:
-        key = (token, others)
+    def _of_token(self, token: int, top_logprobs: int) -> dict[int, Logprob]:
+        key = (token, top_logprobs)
         if key not in self._made:
-            beside = [one for one in self._tokens[: others + 1] if one != token][: max(others, 0)]
+            beside = [one for one in self._tokens[: top_logprobs + 1] if one != token][: max(top_logprobs, 0)]
             found = {token: Logprob(-1.0, 1)}
             found.update((one, Logprob(-2.0 - index, index + 2)) for index, one in enumerate(beside))
             self._made[key] = found

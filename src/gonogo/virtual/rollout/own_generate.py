@@ -18,9 +18,9 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.rollout import generation
 
 
-def install(patches: Patches, mode: VirtualMode, life: Lifecycle) -> None:
+def install(patches: Patches, mode: VirtualMode, lifecycle: Lifecycle) -> None:
     """Have sampling and greedy search take their tokens from a writer."""
-    writers: dict[int, generation.Writer] = {}
+    writers: dict[int, generation.CompletionWriter] = {}
     """By the size of the vocabulary: a reward model, or a teacher, may have another."""
 
     def follow(module: ModuleType) -> None:
@@ -34,15 +34,15 @@ def install(patches: Patches, mode: VirtualMode, life: Lifecycle) -> None:
             most = getattr(config, "max_length", None)
             if config is None or not isinstance(most, int):
                 return original(model, input_ids, *args, **kwargs)
-            vocabulary = _vocabulary(model)
-            ends = _ids(config.eos_token_id)
+            vocabulary = _vocabulary_size(model)
+            ends = _as_id_list(config.eos_token_id)
             if vocabulary not in writers:
-                writers[vocabulary] = _writer(life.seen.processing, vocabulary, ends, config)
+                writers[vocabulary] = _writer(lifecycle.seen.processing, vocabulary, ends, config)
             writer = writers[vocabulary]
             least = max(config.min_new_tokens or 0, (config.min_length or 0) - input_ids.shape[-1])
             limit = max(most - input_ids.shape[-1], 1)
             rows = [writer.write(share, limit, least)[0] for share in writer.next_batch(input_ids.shape[0])]
-            before, mode.next_tokens = mode.next_tokens, _InTurn(rows, mode)
+            before, mode.next_tokens = mode.next_tokens, _StepTokens(rows, mode)
             try:
                 return original(model, input_ids, *args, **kwargs)
             finally:
@@ -53,7 +53,7 @@ def install(patches: Patches, mode: VirtualMode, life: Lifecycle) -> None:
     patches.on_undo(after_import("transformers.generation.utils", follow))
 
 
-class _InTurn:
+class _StepTokens:
     """The tokens of each step, one a row; None where other choices are asked for."""
 
     def __init__(self, rows: list[list[int]], mode: VirtualMode) -> None:
@@ -70,20 +70,24 @@ class _InTurn:
         return [row[min(step, len(row) - 1)] for row in self._rows]
 
 
-def _writer(processing: Any, vocabulary: int, ends: list[int], config: Any) -> generation.Writer:
-    tokens, eos = generation.plain_tokens(processing, vocabulary)
-    special = {*ends, *_ids(config.pad_token_id), *_ids(config.bos_token_id)}
+def _writer(
+    processing_class: Any, vocabulary: int, eos_token_ids: list[int], config: Any
+) -> generation.CompletionWriter:
+    tokens, eos = generation.plain_tokens(processing_class, vocabulary)
+    special = {*eos_token_ids, *_as_id_list(config.pad_token_id), *_as_id_list(config.bos_token_id)}
     plain = [token for token in tokens if token not in special and token < vocabulary]
-    return generation.Writer(plain or tokens, eos if eos in ends else next(iter(ends), None))
+    return generation.CompletionWriter(
+        plain or tokens, eos if eos in eos_token_ids else next(iter(eos_token_ids), None)
+    )
 
 
-def _ids(value: Any) -> list[int]:
+def _as_id_list(value: Any) -> list[int]:
     """Of an id, several, or none."""
     several = value if isinstance(value, list | tuple) else [value]
     return [one for one in several if isinstance(one, int)]
 
 
-def _vocabulary(model: Any) -> int:
+def _vocabulary_size(model: Any) -> int:
     config: Callable[..., Any] | None = getattr(model.config, "get_text_config", None)
     text = config(decoder=True) if config is not None else model.config
     return int(getattr(text, "vocab_size", 0) or 0)

@@ -30,7 +30,7 @@ _WITHOUT = translated("gonogo's stand-in for vLLM does not have it")
 ALWAYS, STILL = (0, 0), (1 << 16, 0)
 
 
-def version_to_stand_for(program: str = "") -> tuple[str, bool]:
+def stand_in_version(program: str = "") -> tuple[str, bool]:
     """The version installed, else the newest that an installed framework drives; and whether it is installed.
 
     Of several frameworks it is the one that is run, else the last of the list.
@@ -69,10 +69,10 @@ def _below(release: str) -> str:
 class VllmPackage:
     """Finds and makes the modules, and says that the package is installed."""
 
-    def __init__(self, version: str, names: Names, refuse: Callable[[str, Text], BaseException]) -> None:
+    def __init__(self, version: str, names: Names, unsupported_error: Callable[[str, Text], BaseException]) -> None:
         self._version = version
         self._names = names
-        self._refuse = refuse
+        self._refuse = unsupported_error
         parts = [name.split(".") for name in names]
         self._modules = {".".join(one[:count]) for one in parts for count in range(1, len(one) + 1)}
 

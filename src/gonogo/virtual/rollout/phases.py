@@ -40,7 +40,7 @@ _MODULES = (
 )
 
 
-def install(patches: Patches, life: Lifecycle) -> None:
+def install(patches: Patches, lifecycle: Lifecycle) -> None:
     """Follow the trainers' classes once they are imported."""
 
     def follow(module: ModuleType) -> None:
@@ -50,16 +50,16 @@ def install(patches: Patches, life: Lifecycle) -> None:
             for name, method in list(vars(owner).items()):
                 activity = f"{owner.__name__}.{name}"
                 if name in _METHODS:
-                    patches.set(owner, name, _within(method, life, _METHODS[name], activity))
+                    patches.set(owner, name, _within(method, lifecycle, _METHODS[name], activity))
                 elif name in _SCORES:
-                    patches.set(owner, name, _without_gradients(method, life, activity))
+                    patches.set(owner, name, _without_gradients(method, lifecycle, activity))
 
     for module in _MODULES:
         patches.on_undo(after_import(module, follow))
 
 
-def _without_gradients(method: Callable[..., Any], life: Lifecycle, activity: str) -> Callable[..., Any]:
-    scoring = _within(method, life, "score", activity)
+def _without_gradients(method: Callable[..., Any], lifecycle: Lifecycle, activity: str) -> Callable[..., Any]:
+    scoring = _within(method, lifecycle, "score", activity)
 
     @functools.wraps(method)
     def followed(*args: Any, **kwargs: Any) -> Any:
@@ -68,19 +68,19 @@ def _without_gradients(method: Callable[..., Any], life: Lifecycle, activity: st
     return followed
 
 
-def _within(method: Callable[..., Any], life: Lifecycle, phase: Phase, activity: str) -> Callable[..., Any]:
+def _within(method: Callable[..., Any], lifecycle: Lifecycle, phase: Phase, activity: str) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(method):
 
         @functools.wraps(method)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            with life.during(phase, activity):
+            with lifecycle.during(phase, activity):
                 return await method(*args, **kwargs)
 
         return awaited
 
     @functools.wraps(method)
     def followed(*args: Any, **kwargs: Any) -> Any:
-        with life.during(phase, activity):
+        with lifecycle.during(phase, activity):
             return method(*args, **kwargs)
 
     return followed

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
-from gonogo.finding.divergence import ENGINE_MADE, ENGINE_STEPPED
+from gonogo.finding.divergence import ENGINE_CONSTRUCTION, ENGINE_GENERATION
 from gonogo.virtual.collectives.peers import Peers
 
 
@@ -25,23 +25,25 @@ class EngineRanks:
         self._peers = peers if torch.distributed.is_initialized() else None
         self._tp = tp
 
-    def least(self, available: int) -> int:
+    def least(self, available_bytes: int) -> int:
         """The engine is made, on every process; the smallest of what they have for the cache. Sizes are bytes."""
         if self._peers is None:
-            return available
+            return available_bytes
         everyone = tuple(range(torch.distributed.get_world_size()))
-        if not self._peers.are_in(everyone):
-            return available
-        told = self._peers.call("vllm:world", everyone, ENGINE_MADE, sizes=(self._tp,), payload=str(available).encode())
-        return min(map(int, told)) if told is not None else available
+        if not self._peers.has_rehearsed_peer(everyone):
+            return available_bytes
+        told = self._peers.call(
+            "vllm:world", everyone, ENGINE_CONSTRUCTION, sizes=(self._tp,), payload=str(available_bytes).encode()
+        )
+        return min(map(int, told)) if told is not None else available_bytes
 
-    def step(self, prompts: Sequence[Sequence[int]], completions: int) -> None:
+    def step(self, prompts: Sequence[Sequence[int]], num_completions: int) -> None:
         """The engine answers prompts, given as token ids, with so many completions."""
         if self._peers is None or self._tp == 1 or not prompts:
             return
         first = torch.distributed.get_rank() // self._tp * self._tp
         members = tuple(range(first, first + self._tp))
-        if self._peers.are_in(members):
+        if self._peers.has_rehearsed_peer(members):
             tokens = sum(map(len, prompts))
             content = zlib.crc32(repr([list(one) for one in prompts]).encode())
-            self._peers.call(f"vllm:tp:{first}", members, ENGINE_STEPPED, sizes=(tokens, completions, content))
+            self._peers.call(f"vllm:tp:{first}", members, ENGINE_GENERATION, sizes=(tokens, num_completions, content))

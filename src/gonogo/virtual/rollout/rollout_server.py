@@ -18,11 +18,11 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.rollout import generation, sglang_server
-from gonogo.virtual.rollout.meeting import MEETING
-from gonogo.virtual.rollout.outputs import LogprobsOf
+from gonogo.virtual.rollout.meeting import WEIGHT_SYNC_GROUP
+from gonogo.virtual.rollout.outputs import SyntheticLogprobs
 
 Answer = dict[str, Any]
-NOT_MINE = object()
+NOT_HANDLED = object()
 _CONFIG: Answer = {
     "weight_transfer_config": {"backend": "nccl"},
     "model_config": {"logprobs_mode": "processed_logprobs", "dtype": "torch.bfloat16"},
@@ -43,17 +43,17 @@ class RolloutServer:
 
     def __init__(
         self,
-        life: Lifecycle,
+        lifecycle: Lifecycle,
         assume: Callable[[Text], object],
         assume_vllm: Callable[[Text], object],
         refuse: Callable[[str, Text], BaseException],
     ) -> None:
         self._sglang = sglang_server.SGLang(self._write, self._ids, self._text_if_known, refuse)
-        self._life = life
+        self._life = lifecycle
         self._assume = assume
         self._assume_vllm = assume_vllm
-        self._writer: generation.Writer | None = None
-        self._logprobs = LogprobsOf([0])
+        self._writer: generation.CompletionWriter | None = None
+        self._logprobs = SyntheticLogprobs([0])
         self._paths: dict[str, Callable[[Answer], Any]] = {
             "/health": lambda asked: {"status": "ok"},
             "/v1/models": lambda asked: {"object": "list", "data": [{"id": "model", "object": "model"}]},
@@ -81,41 +81,41 @@ class RolloutServer:
         self._paths["/reset_prefix_cache"] = lambda asked: {"success": True, "message": "done"}
 
     def answer(self, url: str, body: Any) -> Any:
-        """The answer's JSON; ``NOT_MINE`` where this is no request to such a server."""
+        """The answer's JSON; ``NOT_HANDLED`` where this is no request to such a server."""
         parts = urlsplit(url)
         path = self._paths.get(parts.path.rstrip("/"))
         if path is None:
-            return NOT_MINE
-        MEETING.request(parts.netloc, parts.path.rstrip("/"))
+            return NOT_HANDLED
+        WEIGHT_SYNC_GROUP.request(parts.netloc, parts.path.rstrip("/"))
         asked = json.loads(body) if body else {}
-        self._assume_of(parts.path.rstrip("/"), asked)(_assumption_text(f"{parts.scheme}://{parts.netloc}"))
+        self._assumption_recorder(parts.path.rstrip("/"), asked)(_assumption_text(f"{parts.scheme}://{parts.netloc}"))
         return path(asked)
 
-    def _assume_of(self, path: str, asked: Answer) -> Callable[[Text], object]:
+    def _assumption_recorder(self, path: str, body: Answer) -> Callable[[Text], object]:
         """SGLang's clients need no vLLM beside them."""
-        own = path in self._sglang.paths or (path == "/generate" and "prompts" not in asked)
+        own = path in self._sglang.paths or (path == "/generate" and "prompts" not in body)
         return self._assume if own else self._assume_vllm
 
-    def _write(self, prompts: list[list[int]], asked: Answer) -> list[tuple[list[int], list[int], str]]:
+    def _write(self, prompts: list[list[int]], body: Answer) -> list[tuple[list[int], list[int], str]]:
         """(prompt, completion, why it ends), the completions of a prompt one behind the other."""
         if self._writer is None:
-            tokens, eos = self._plain(prompts, asked)
-            self._writer, self._logprobs = generation.Writer(tokens, eos), LogprobsOf(tokens)
-        each = int(asked.get("n") or 1)
-        most = int(asked.get("max_tokens") or 16)
+            tokens, eos = self._plain(prompts, body)
+            self._writer, self._logprobs = generation.CompletionWriter(tokens, eos), SyntheticLogprobs(tokens)
+        each = int(body.get("n") or 1)
+        most = int(body.get("max_tokens") or 16)
         self._assume(generation.ASSUMED)
         with self._life.during("generate", "the rollout server"):
             shares = iter(self._writer.next_batch(each * len(prompts)))
-            least, whole = int(asked.get("min_tokens") or 0), bool(asked.get("ignore_eos"))
+            least, whole = int(body.get("min_tokens") or 0), bool(body.get("ignore_eos"))
             return [
                 (ids, *self._writer.write(next(shares), most, least, whole)) for ids in prompts for _ in range(each)
             ]
 
-    def _plain(self, prompts: list[list[int]], asked: Answer) -> tuple[list[int], int | None]:
+    def _plain(self, prompts: list[list[int]], body: Answer) -> tuple[list[int], int | None]:
         """The tokens that completions are written with; without a tokenizer, those of the prompts."""
         if self._life.seen.processing is not None:
             return generation.plain_tokens(self._life.seen.processing, 0)
-        ends = [int(one) for one in asked.get("stop_token_ids") or ()]
+        ends = [int(one) for one in body.get("stop_token_ids") or ()]
         return sorted({token for ids in prompts for token in ids} - set(ends)) or [0], next(iter(ends), None)
 
     def _ids(self, prompt: Any) -> list[int]:
@@ -128,12 +128,12 @@ class RolloutServer:
         tokenizer = self._tokenizer()
         return [int(one) for one in tokenizer.encode(text)] if tokenizer is not None else [0]
 
-    def _completions(self, asked: Answer) -> Answer:
-        prompts = asked["prompt"]
+    def _completions(self, body: Answer) -> Answer:
+        prompts = body["prompt"]
         if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
             prompts = [prompts]
-        if asked.get("prompt_logprobs") is not None:
-            return {"choices": [self._scored(self._ids(one), int(asked["prompt_logprobs"])) for one in prompts]}
+        if body.get("prompt_logprobs") is not None:
+            return {"choices": [self._prompt_logprobs(self._ids(one), int(body["prompt_logprobs"])) for one in prompts]}
         choices = [
             {
                 "index": index,
@@ -141,60 +141,60 @@ class RolloutServer:
                 "prompt_token_ids": ids,
                 "token_ids": written,
                 "finish_reason": why,
-                "logprobs": self._as_completion(written, asked.get("logprobs")),
+                "logprobs": self._completion_logprobs(written, body.get("logprobs")),
             }
-            for index, (ids, written, why) in enumerate(self._write([self._ids(one) for one in prompts], asked))
+            for index, (ids, written, why) in enumerate(self._write([self._ids(one) for one in prompts], body))
         ]
         return {"choices": choices}
 
-    def _as_completion(self, written: list[int], others: int | None) -> Answer | None:
-        found = self._logprobs.of(written, others)
+    def _completion_logprobs(self, token_ids: list[int], top_logprobs: int | None) -> Answer | None:
+        found = self._logprobs.of(token_ids, top_logprobs)
         if found is None:
             return None
         return {
-            "tokens": [f"token_id:{token}" for token in written],
-            "token_logprobs": [found[at][token].logprob for at, token in enumerate(written)],
+            "tokens": [f"token_id:{token}" for token in token_ids],
+            "token_logprobs": [found[at][token].logprob for at, token in enumerate(token_ids)],
             "top_logprobs": [{f"token_id:{one}": held.logprob for one, held in each.items()} for each in found],
         }
 
-    def _scored(self, ids: list[int], others: int) -> Answer:
-        found = LogprobsOf(ids).of(ids, others) or []
+    def _prompt_logprobs(self, token_ids: list[int], top_logprobs: int) -> Answer:
+        found = SyntheticLogprobs(token_ids).of(token_ids, top_logprobs) or []
         scored = [
             {str(one): {"logprob": held.logprob, "rank": held.rank} for one, held in each.items()} for each in found
         ]
         return {"prompt_logprobs": [None, *scored[1:]], "token_ids": [], "logprobs": None}
 
-    def _conversation(self, asked: Answer) -> Answer:
-        ids = self._templated(asked["messages"], asked)
+    def _conversation(self, body: Answer) -> Answer:
+        ids = self._apply_chat_template(body["messages"], body)
         choices = [
             {"index": index, "token_ids": written, "finish_reason": why, "message": {"role": "assistant"},
-             "logprobs": self._as_completion(written, 0 if asked.get("logprobs") else None)}
-            for index, (_, written, why) in enumerate(self._write([ids], asked))
+             "logprobs": self._completion_logprobs(written, 0 if body.get("logprobs") else None)}
+            for index, (_, written, why) in enumerate(self._write([ids], body))
         ]  # fmt: skip
         return {"prompt_token_ids": ids, "choices": choices}
 
-    def _templated(self, messages: Any, asked: Answer) -> list[int]:
+    def _apply_chat_template(self, messages: Any, body: Answer) -> list[int]:
         tokenizer = self._tokenizer()
-        more = asked.get("chat_template_kwargs") or {}
+        more = body.get("chat_template_kwargs") or {}
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **more)
         return self._encode(text)
 
-    def _generate(self, asked: Answer) -> Any:
+    def _generate(self, body: Answer) -> Any:
         """``trl vllm-serve``, or SGLang's own."""
-        if "prompts" not in asked:
-            return self._sglang.generate(asked)
-        return self._by_trl([self._ids(one) for one in asked["prompts"]], asked)
+        if "prompts" not in body:
+            return self._sglang.generate(body)
+        return self._trl_answer([self._ids(one) for one in body["prompts"]], body)
 
-    def _chat(self, asked: Answer) -> Answer:
+    def _chat(self, body: Answer) -> Answer:
         """``trl vllm-serve``."""
-        return self._by_trl([self._templated(one, asked) for one in asked["messages"]], asked)
+        return self._trl_answer([self._apply_chat_template(one, body) for one in body["messages"]], body)
 
-    def _infer(self, asked: Answer) -> list[Answer]:
+    def _infer(self, body: Answer) -> list[Answer]:
         """``swift rollout`` (swift/pipelines/infer/rollout.py): a ``RolloutOutput`` for each request."""
-        config = asked["request_config"] or {}
+        config = body["request_config"] or {}
         answers = []
-        prompts = [self._templated(one["messages"], {}) for one in asked["infer_requests"]]
-        for request, (ids, written, why) in zip(asked["infer_requests"], self._write(prompts, config), strict=True):
+        prompts = [self._apply_chat_template(one["messages"], {}) for one in body["infer_requests"]]
+        for request, (ids, written, why) in zip(body["infer_requests"], self._write(prompts, config), strict=True):
             logprobs = {"content": [{"logprob": -1.0} for _ in written]} if config.get("logprobs") else None
             choice = {
                 "index": 0,
@@ -213,17 +213,17 @@ class RolloutServer:
             answers.append({"response": response})
         return answers
 
-    def _text(self, ids: list[int]) -> str:
+    def _text(self, token_ids: list[int]) -> str:
         tokenizer = self._tokenizer()
-        return str(tokenizer.decode(ids, skip_special_tokens=True)) if tokenizer is not None else ""
+        return str(tokenizer.decode(token_ids, skip_special_tokens=True)) if tokenizer is not None else ""
 
-    def _text_if_known(self, ids: list[int]) -> str | None:
-        return self._text(ids) if self._tokenizer() is not None else None
+    def _text_if_known(self, token_ids: list[int]) -> str | None:
+        return self._text(token_ids) if self._tokenizer() is not None else None
 
-    def _by_trl(self, prompts: list[list[int]], asked: Answer) -> Answer:
-        others = asked.get("logprobs", 0)
-        written = [one for _, one, _ in self._write(prompts, asked)]
-        if asked.get("logprobs", "plain") == "plain":  # before TRL 0.27 each token's own, as a number
+    def _trl_answer(self, prompts: list[list[int]], body: Answer) -> Answer:
+        others = body.get("logprobs", 0)
+        written = [one for _, one, _ in self._write(prompts, body)]
+        if body.get("logprobs", "plain") == "plain":  # before TRL 0.27 each token's own, as a number
             logprobs: Any = [[-1.0] * len(one) for one in written]
             return {"prompt_ids": prompts, "completion_ids": written, "logprobs": logprobs}
         found = [self._logprobs.of(one, others) or [] for one in written]
@@ -235,11 +235,11 @@ class RolloutServer:
         }
 
 
-class _Partial(dict[str, Any]):
+class _PartialAnswer(dict[str, Any]):
     """An answer of which a real one may have more: what is missing can't be rehearsed, rather than being absent."""
 
-    def __init__(self, held: Answer, refuse: Callable[[str, Text], BaseException]) -> None:
-        super().__init__(held)
+    def __init__(self, body: Answer, refuse: Callable[[str, Text], BaseException]) -> None:
+        super().__init__(body)
         self._refuse = refuse
 
     def __missing__(self, key: str) -> Any:
@@ -250,14 +250,14 @@ class _Partial(dict[str, Any]):
 
 def install(
     patches: Patches,
-    life: Lifecycle,
+    lifecycle: Lifecycle,
     assume: Callable[[Text], object],
     assume_vllm: Callable[[Text], object],
-    refuse: Callable[[str, Text], BaseException],
+    unsupported_error: Callable[[str, Text], BaseException],
 ) -> None:
     """Answer what ``requests`` would send. ``assume_vllm``: of what a client with vLLM beside it asks."""
-    answering = RolloutServer(life, assume, assume_vllm, refuse)
-    MEETING.forget()
+    answering = RolloutServer(lifecycle, assume, assume_vllm, unsupported_error)
+    WEIGHT_SYNC_GROUP.forget()
 
     def follow(module: ModuleType) -> None:
         original = module.HTTPAdapter.send
@@ -268,13 +268,15 @@ def install(
                 answer = answering.answer(request.url, request.body)
             except sglang_server.BadRequest as refused:
                 status, reason, answer = 400, "Bad Request", {"error": {"message": str(refused)}}
-            if answer is NOT_MINE:
+            if answer is NOT_HANDLED:
                 return original(adapter, request, *args, **kwargs)
             response = module.Response()
             response.status_code, response.url, response.request = status, request.url, request
             response.reason = reason
             response._content = json.dumps(answer).encode()
-            response.json = lambda **_: json.loads(response._content, object_hook=lambda held: _Partial(held, refuse))
+            response.json = lambda **_: json.loads(
+                response._content, object_hook=lambda held: _PartialAnswer(held, unsupported_error)
+            )
             response.headers["Content-Type"] = "application/json"
             return response
 

@@ -28,7 +28,7 @@ _SERVER_OPTIONS = ("enable_log_requests", "disable_log_requests", "host", "port"
                   "logprobs_mode", "stream_interval", "profiler", "all2all_backend")  # fmt: skip
 
 
-class Parser(argparse.ArgumentParser):
+class VllmArgumentParser(argparse.ArgumentParser):
     """``FlexibleArgumentParser``: names with ``-`` and ``_`` alike."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -38,13 +38,13 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(words, namespace)
 
     @staticmethod
-    def _named(one: list[str]) -> list[str]:
-        if not one[0].startswith("--"):
-            return ["=".join(one)]
-        return ["--" + one[0][2:].replace("-", "_"), *one[1:]]
+    def _named(words: list[str]) -> list[str]:
+        if not words[0].startswith("--"):
+            return ["=".join(words)]
+        return ["--" + words[0][2:].replace("-", "_"), *words[1:]]
 
 
-class _Value(argparse.Action):
+class _ValueAction(argparse.Action):
     """True without a value; one value as JSON has it, else as text; several as a list."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
@@ -76,7 +76,7 @@ class _Serve:
         parser = subparsers.add_parser(self.name)
         parser.add_argument("model_tag", nargs="?")
         for name in sorted({*ENGINE, *_SERVER_OPTIONS}):
-            parser.add_argument(f"--{name}", dest=name, nargs="*", action=_Value, default=None)
+            parser.add_argument(f"--{name}", dest=name, nargs="*", action=_ValueAction, default=None)
             parser.add_argument(f"--no_{name}", dest=name, action="store_const", const=False)
         return parser
 
@@ -200,8 +200,8 @@ def names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
         "vllm.entrypoints.openai.parser.harmony_utils": {"get_encoding": (lambda: None, (0, 13), STILL)},
         "vllm.inputs": still(TokensPrompt=dict),
         "vllm.usage.usage_lib": still(UsageContext=UsageContext),
-        "vllm.utils.argparse_utils": {"FlexibleArgumentParser": (Parser, (0, 11), STILL)},
-        "vllm.utils": {"FlexibleArgumentParser": (Parser, ALWAYS, (0, 12))},
+        "vllm.utils.argparse_utils": {"FlexibleArgumentParser": (VllmArgumentParser, (0, 11), STILL)},
+        "vllm.utils": {"FlexibleArgumentParser": (VllmArgumentParser, ALWAYS, (0, 12))},
         "vllm.platforms": still(current_platform=Platform()),
         "vllm.config.lora": still(MaxLoRARanks=ranks),
         "vllm.distributed.parallel_state": {},

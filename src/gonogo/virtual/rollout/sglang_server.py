@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.finding import Text, translated
-from gonogo.virtual.rollout.outputs import LogprobsOf
+from gonogo.virtual.rollout.outputs import SyntheticLogprobs
 
 Answer = dict[str, Any]
 Written = list[tuple[list[int], list[int], str]]
@@ -23,7 +23,7 @@ _SAMPLING: Answer = {
     "ignore_eos": False, "skip_special_tokens": True, "spaces_between_special_tokens": True, "no_stop_trim": False,
     "stream_interval": None, "logit_bias": None, "sampling_seed": None, "custom_params": None,
 }  # fmt: skip
-_UNBOUNDED = 1024
+_DEFAULT_MAX_NEW_TOKENS = 1024
 """Tokens of a completion without ``max_new_tokens``: the server's context, which nobody here knows, bounds it."""
 
 
@@ -39,14 +39,14 @@ class SGLang:
     def __init__(
         self,
         write: Callable[[list[list[int]], Answer], Written],
-        ids: Callable[[Any], list[int]],
+        tokenize: Callable[[Any], list[int]],
         text: Callable[[list[int]], str | None],
-        refuse: Callable[[str, Text], BaseException],
+        unsupported_error: Callable[[str, Text], BaseException],
     ) -> None:
         self._write = write
-        self._ids = ids
+        self._ids = tokenize
         self._text = text
-        self._refuse = refuse
+        self._refuse = unsupported_error
         self.paths: dict[str, Callable[[Answer], Any]] = {
             "/health_generate": lambda asked: None,
             "/flush_cache": lambda asked: "Cache flushed.",
@@ -59,32 +59,32 @@ class SGLang:
             "/resume_memory_occupation": lambda asked: None,
         }
 
-    def generate(self, asked: Answer) -> Any:
+    def generate(self, body: Answer) -> Any:
         """One answer for one prompt, else a list: the completions of a prompt one behind the other."""
-        given = asked.get("input_ids") if asked.get("input_ids") is not None else asked.get("text")
-        if given is None or asked.get("stream"):
+        given = body.get("input_ids") if body.get("input_ids") is not None else body.get("text")
+        if given is None or body.get("stream"):
             raise self._refuse(
                 "/generate of SGLang", translated("gonogo's stand-in does not support this form of its requests")
             )
         single = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
         prompts = [self._ids(one) for one in ([given] if single else given)]
-        asked_sampling = asked.get("sampling_params") or {}
+        asked_sampling = body.get("sampling_params") or {}
         several = asked_sampling if isinstance(asked_sampling, list) else [asked_sampling] * len(prompts)
         answers: list[Answer] = []
         for sampling, group in _alike(several, prompts):
-            answers += self._answers(group, self._verified(sampling), bool(asked.get("return_logprob")))
+            answers += self._answers(group, self._verify(sampling), bool(body.get("return_logprob")))
         return answers[0] if single and len(answers) == 1 else answers
 
-    def _verified(self, given: Answer) -> Answer:
+    def _verify(self, params: Answer) -> Answer:
         """``SamplingParams`` and its ``verify``."""
-        for name in given:
+        for name in params:
             if name not in _SAMPLING:
                 raise self._refuse(
                     f"SGLang's sampling parameter {name}", translated("no release known to gonogo has it")
                 )
-        asked = _SAMPLING | {name: value for name, value in given.items() if value is not None}
+        asked = _SAMPLING | {name: value for name, value in params.items() if value is not None}
         temperature, least = asked["temperature"], asked["min_new_tokens"]
-        most = given.get("max_new_tokens", asked["max_new_tokens"])
+        most = params.get("max_new_tokens", asked["max_new_tokens"])
         must = (
             (math.isfinite(temperature) and temperature >= 0.0,
              f"temperature must be a non-negative finite number, got {temperature}."),
@@ -103,45 +103,51 @@ class SGLang:
         for right, message in must:
             if not right:
                 raise BadRequest(message)
-        return {**asked, "max_new_tokens": _UNBOUNDED if most is None else most}
+        return {**asked, "max_new_tokens": _DEFAULT_MAX_NEW_TOKENS if most is None else most}
 
-    def _answers(self, prompts: list[list[int]], sampling: Answer, logprobs: bool) -> list[Answer]:
+    def _answers(self, prompts: list[list[int]], sampling_params: Answer, return_logprob: bool) -> list[Answer]:
         asked = {
-            "n": sampling["n"],
-            "max_tokens": sampling["max_new_tokens"],
-            "min_tokens": sampling["min_new_tokens"],
-            "ignore_eos": sampling["ignore_eos"],
-            "stop_token_ids": sampling["stop_token_ids"],
+            "n": sampling_params["n"],
+            "max_tokens": sampling_params["max_new_tokens"],
+            "min_tokens": sampling_params["min_new_tokens"],
+            "ignore_eos": sampling_params["ignore_eos"],
+            "stop_token_ids": sampling_params["stop_token_ids"],
         }
         return [
-            self._answer(str(number), ids, written, why, logprobs)
+            self._answer(str(number), ids, written, why, return_logprob)
             for number, (ids, written, why) in enumerate(self._write(prompts, asked))
         ]
 
-    def _answer(self, name: str, ids: list[int], written: list[int], why: str, logprobs: bool) -> Answer:
-        ends = {"type": "length", "length": len(written)} if why == "length" else {"type": why, "matched": written[-1]}
+    def _answer(
+        self, name: str, prompt_token_ids: list[int], token_ids: list[int], finish_reason: str, return_logprob: bool
+    ) -> Answer:
+        ends = (
+            {"type": "length", "length": len(token_ids)}
+            if finish_reason == "length"
+            else {"type": finish_reason, "matched": token_ids[-1]}
+        )
         about: Answer = {
             "id": name,
             "finish_reason": ends,
-            "prompt_tokens": len(ids),
-            "completion_tokens": len(written),
+            "prompt_tokens": len(prompt_token_ids),
+            "completion_tokens": len(token_ids),
             "cached_tokens": 0,
             "weight_version": "default",
             "e2e_latency": 0.0,
         }
-        if logprobs:
-            found = LogprobsOf([0]).of(written, 0) or []
+        if return_logprob:
+            found = SyntheticLogprobs([0]).of(token_ids, 0) or []
             about["output_token_logprobs"] = [
-                [each[token].logprob, token, None] for token, each in zip(written, found, strict=True)
+                [each[token].logprob, token, None] for token, each in zip(token_ids, found, strict=True)
             ]
-        text = self._text(written)
-        return {"output_ids": written, "meta_info": about, **({"text": text} if text is not None else {})}
+        text = self._text(token_ids)
+        return {"output_ids": token_ids, "meta_info": about, **({"text": text} if text is not None else {})}
 
 
-def _alike(sampling: list[Answer], prompts: list[list[int]]) -> list[tuple[Answer, list[list[int]]]]:
+def _alike(sampling_params: list[Answer], prompts: list[list[int]]) -> list[tuple[Answer, list[list[int]]]]:
     """Prompts in their order, in groups that are sampled alike: one batch of the server each."""
     groups: list[tuple[Answer, list[list[int]]]] = []
-    for one, prompt in zip(sampling, prompts, strict=True):
+    for one, prompt in zip(sampling_params, prompts, strict=True):
         if not groups or groups[-1][0] != one:
             groups.append((one, []))
         groups[-1][1].append(prompt)

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.rollout.meeting import MEETING
+from gonogo.virtual.rollout.meeting import WEIGHT_SYNC_GROUP
 
-_BUFFER = 1 << 30
+_BUFFER_BYTES = 1 << 30
 _BUFFERS = 2
 
 
@@ -27,7 +27,7 @@ class PyNcclCommunicator:
         self.rank, self.world_size = self.group.rank, self.group.world_size
         self.disabled = False
         if self.rank == 0:
-            MEETING.joined()
+            WEIGHT_SYNC_GROUP.joined()
 
     def broadcast(self, tensor: torch.Tensor, src: int = 0, stream: Any = None) -> None:
         """Sends a tensor of the device. Raises what vLLM asserts of one that is not there."""
@@ -35,7 +35,7 @@ class PyNcclCommunicator:
             f"this nccl communicator is created to work on {self.device}, but the input tensor is on {tensor.device}"
         )
         if self.rank == src:
-            MEETING.sent()
+            WEIGHT_SYNC_GROUP.sent()
 
 
 class StatelessProcessGroup:
@@ -67,7 +67,7 @@ def packed_nccl_broadcast_producer(
     group: Any,
     src: int,
     post_iter_func: Callable[[tuple[str, torch.Tensor]], torch.Tensor],
-    buffer_size_bytes: int = _BUFFER,
+    buffer_size_bytes: int = _BUFFER_BYTES,
     num_buffers: int = _BUFFERS,
 ) -> None:
     """Packs tensors up to a buffer's size and broadcasts them, one buffer while the other is filled."""

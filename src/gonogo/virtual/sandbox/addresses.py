@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gonogo.evidence.prepared import Prepared, is_address_of_rows, read_prepared
-from gonogo.evidence.rehearsal.record import Missed
+from gonogo.evidence.prepared import Prepared, is_data_file_url, read_prepared
+from gonogo.evidence.rehearsal.record import MissingInput
 from gonogo.finding import Text, translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
@@ -24,9 +24,11 @@ from gonogo.virtual.patching.patches import Patches
 _MADE = translated("what is at {address} is made (gonogo prepare): its length and form are not the real file's")
 
 
-def install(folder: str, assume: Callable[[Text], object], missed: Callable[[Missed], None]) -> Callable[[], None]:
+def install(
+    folder: str, assume: Callable[[Text], object], missed: Callable[[MissingInput], None]
+) -> Callable[[], None]:
     """Answer for the addresses that the folder has a file for (``""``: none is there); ``missed`` hears of others."""
-    files = _Files(folder, (read_prepared(Path(folder)) if folder else None) or Prepared(), assume, missed)
+    files = _AddressFiles(folder, (read_prepared(Path(folder)) if folder else None) or Prepared(), assume, missed)
     patches = Patches()
     for module, follow in (
         ("fsspec.core", files.follow_fsspec),
@@ -37,11 +39,11 @@ def install(folder: str, assume: Callable[[Text], object], missed: Callable[[Mis
     return patches.undo
 
 
-class _Files:
+class _AddressFiles:
     """The addresses that are answered for, and those that are missed."""
 
     def __init__(
-        self, folder: str, table: Prepared, assume: Callable[[Text], object], missed: Callable[[Missed], None]
+        self, folder: str, table: Prepared, assume: Callable[[Text], object], missed: Callable[[MissingInput], None]
     ) -> None:
         self.folder = folder
         self.table = table
@@ -51,13 +53,13 @@ class _Files:
 
     def place(self, address: Any) -> str | None:
         """The file that stands for an address, or None."""
-        if not isinstance(address, str) or not is_address_of_rows(address):
+        if not isinstance(address, str) or not is_data_file_url(address):
             return None
         found = self.table.addresses.get(address)
         if address not in self._heard:
             self._heard.add(address)
             if found is None:
-                self.missed(Missed("data", address))
+                self.missed(MissingInput("data", address))
             else:
                 self.assume(_MADE.format(address=address))
         return None if found is None else os.path.join(self.folder, found)
@@ -67,9 +69,9 @@ class _Files:
         for name in ("open_files", "url_to_fs", "get_fs_token_paths"):
             original = vars(module).get(name)
             if original is not None:
-                patches.everywhere([(original, self._resolved(original))])
+                patches.everywhere([(original, self._with_local_files(original))])
 
-    def _resolved(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _with_local_files(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def resolves(*args: Any, **kwargs: Any) -> Any:
             args = (*(self._here(one) for one in args[:1]), *args[1:])
@@ -78,11 +80,11 @@ class _Files:
 
         return resolves
 
-    def _here(self, asked: Any) -> Any:
+    def _here(self, address: Any) -> Any:
         """An address, or some: the file on this machine for each that there is one for."""
-        if isinstance(asked, (list, tuple)):
-            return type(asked)(self._here(one) for one in asked)
-        return self.place(asked) or asked
+        if isinstance(address, (list, tuple)):
+            return type(address)(self._here(one) for one in address)
+        return self.place(address) or address
 
     def follow_urllib(self, patches: Patches, module: ModuleType) -> None:
         """``urlopen`` and ``urlretrieve``, of an address or a request for one."""

@@ -14,10 +14,10 @@ from typing import Any
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
-SENT = "the hub was sent to: in the rehearsal nothing is, and it succeeds"
+HUB_UPLOAD_ASSUMPTION = "the hub was sent to: in the rehearsal nothing is, and it succeeds"
 _ENDPOINT = "https://huggingface.co"
-_COMMITS = ("upload_file", "upload_folder", "create_commit")
-_WITHOUT_ANSWER = (
+_COMMIT_METHODS = ("upload_file", "upload_folder", "create_commit")
+_NO_RESULT_METHODS = (
     "upload_large_folder", "create_branch", "create_tag", "delete_branch", "delete_file", "delete_folder", "delete_tag",
     "update_repo_settings", "update_repo_visibility", "add_space_secret", "super_squash_history", "merge_pull_request",
 )  # fmt: skip
@@ -27,16 +27,16 @@ _KINDS = {"dataset": "datasets/", "space": "spaces/"}
 def install(note: Callable[[str], None]) -> Callable[[], None]:
     """Have what is sent succeed; ``note`` is told. Returns the undo."""
     patches = Patches()
-    patches.on_undo(after_import("huggingface_hub.hf_api", lambda module: _replace(patches, module, note)))
+    patches.on_undo(after_import("huggingface_hub.hf_api", lambda module: _patch_hub_functions(patches, module, note)))
     return patches.undo
 
 
-def _replace(patches: Patches, module: ModuleType, note: Callable[[str], None]) -> None:
+def _patch_hub_functions(patches: Patches, module: ModuleType, note: Callable[[str], None]) -> None:
     answers: dict[str, Callable[..., Any]] = {
-        "create_repo": functools.partial(_repo, module),
+        "create_repo": functools.partial(_repo_url, module),
         "whoami": lambda *args, **kwargs: {"type": "user", "name": "user", "orgs": [], "auth": {}},
-        **dict.fromkeys(_COMMITS, functools.partial(_commit, module)),
-        **dict.fromkeys(_WITHOUT_ANSWER, lambda *args, **kwargs: None),
+        **dict.fromkeys(_COMMIT_METHODS, functools.partial(_commit_info, module)),
+        **dict.fromkeys(_NO_RESULT_METHODS, lambda *args, **kwargs: None),
     }
     for name, answer in answers.items():
         original = getattr(module.HfApi, name, None)
@@ -51,7 +51,7 @@ def _method(original: Any, answer: Callable[..., Any], note: Callable[[str], Non
     @functools.wraps(original)
     def sent(self: Any, *args: Any, **kwargs: Any) -> Any:
         if original.__name__ != "whoami":
-            note(SENT)
+            note(HUB_UPLOAD_ASSUMPTION)
         result = answer(*args, **kwargs)
         if not kwargs.get("run_as_future"):
             return result
@@ -62,12 +62,12 @@ def _method(original: Any, answer: Callable[..., Any], note: Callable[[str], Non
     return sent
 
 
-def _repo(module: Any, repo_id: str, *args: Any, repo_type: str | None = None, **kwargs: Any) -> Any:
+def _repo_url(module: Any, repo_id: str, *args: Any, repo_type: str | None = None, **kwargs: Any) -> Any:
     owned = repo_id if "/" in repo_id else f"user/{repo_id}"
     return module.RepoUrl(f"{_ENDPOINT}/{_KINDS.get(repo_type or '', '')}{owned}")
 
 
-def _commit(module: Any, *args: Any, repo_id: str = "user/model", **kwargs: Any) -> Any:
+def _commit_info(module: Any, *args: Any, repo_id: str = "user/model", **kwargs: Any) -> Any:
     message = kwargs.get("commit_message") or "Upload"
     url = f"{_ENDPOINT}/{repo_id}/commit/{'0' * 40}"
     return module.CommitInfo(commit_url=url, commit_message=message, commit_description="", oid="0" * 40)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from gonogo.virtual.lookups.failed_lookups import not_reached
+from gonogo.virtual.lookups.failed_lookups import record_unreachable_host
 from gonogo.virtual.patching.patches import Patches
 
 _ENVIRONMENT = {
@@ -28,11 +28,11 @@ _ENVIRONMENT = {
     "COMET_MODE": "disabled",
     "SWANLAB_MODE": "disabled",
 }
-_NO_WAY = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN})
+_UNREACHABLE_ERRNOS = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN})
 
 
-def install(on_refused: Callable[[str], None] = lambda host: None) -> Patches:
-    """Tell libraries that they are offline; ``on_refused`` hears of each host to which there was no way."""
+def install(on_unreachable_host: Callable[[str], None] = lambda host: None) -> Patches:
+    """Tell libraries that they are offline; ``on_unreachable_host`` hears of each host to which there was no way."""
     patches = Patches()
     for variable, value in _ENVIRONMENT.items():
         patches.item(os.environ, variable, value)
@@ -40,39 +40,39 @@ def install(on_refused: Callable[[str], None] = lambda host: None) -> Patches:
     def refused(host: Any) -> None:
         name = host.decode(errors="replace") if isinstance(host, bytes) else str(host)
         if name != socket.gethostname():  # a machine that doesn't know its own name doesn't know it there either
-            not_reached(name)
-            on_refused(name)
+            record_unreachable_host(name)
+            on_unreachable_host(name)
 
-    def telling(call: Callable[..., Any], host_of: Callable[..., Any]) -> Callable[..., Any]:
+    def telling(call: Callable[..., Any], get_host: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(call)
         def asked(*args: Any, **kwargs: Any) -> Any:
             try:
                 answer = call(*args, **kwargs)
             except OSError as error:
-                if isinstance(error, socket.gaierror) or error.errno in _NO_WAY:
-                    refused(host_of(*args, **kwargs))
+                if isinstance(error, socket.gaierror) or error.errno in _UNREACHABLE_ERRNOS:
+                    refused(get_host(*args, **kwargs))
                 raise
-            if call.__name__ == "connect_ex" and answer in _NO_WAY:
-                refused(host_of(*args, **kwargs))
+            if call.__name__ == "connect_ex" and answer in _UNREACHABLE_ERRNOS:
+                refused(get_host(*args, **kwargs))
             return answer
 
         return asked
 
     for name in ("connect", "connect_ex", "sendto", "sendmsg"):
-        patches.set(socket.socket, name, telling(getattr(socket.socket, name), _address_in))
+        patches.set(socket.socket, name, telling(getattr(socket.socket, name), _host_argument))
     names = ("getaddrinfo", "gethostbyname", "gethostbyname_ex")
-    replaced = {name: telling(getattr(socket, name), _host_asked_for) for name in names}
-    patches.everywhere([(getattr(socket, name), replaced[name]) for name in names], but=(socket,))
+    replaced = {name: telling(getattr(socket, name), _resolved_host) for name in names}
+    patches.everywhere([(getattr(socket, name), replaced[name]) for name in names], excluded_modules=(socket,))
     for name in names:
         patches.set(socket, name, replaced[name])
     return patches
 
 
-def _address_in(*arguments: Any) -> Any:
+def _host_argument(*arguments: Any) -> Any:
     """The host in the arguments of a method of sockets: its address comes last."""
     address = arguments[-1]
     return address[0] if isinstance(address, tuple) and address else address
 
 
-def _host_asked_for(host: Any = "", *rest: Any, **others: Any) -> Any:
+def _resolved_host(host: Any = "", *rest: Any, **others: Any) -> Any:
     return host

@@ -18,7 +18,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from gonogo.evidence.prepared import BUILDERS, Prepared, read_prepared
-from gonogo.evidence.rehearsal.record import Missed
+from gonogo.evidence.rehearsal.record import MissingInput
 from gonogo.finding import Text, translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
@@ -28,13 +28,13 @@ _MODEL = translated(
     "the model {name} is a stand-in from gonogo prepare: the published configuration, and an untrained tokenizer of "
     "the same size"
 )
-_DATASET = translated(
+_GENERATED_ROWS = translated(
     "the rows of the data set {name} are generated (gonogo prepare): their number and length are not those of "
     "the real one"
 )
 
 _WEIGHTS = "model.safetensors"
-_READ_WHOLE_MODELS = frozenset({"transformers", "diffusers", "peft", "sentence_transformers", "adapters", "tokenizers"})
+_MODEL_LIBRARIES = frozenset({"transformers", "diffusers", "peft", "sentence_transformers", "adapters", "tokenizers"})
 
 
 def has_rows(folder: str) -> bool:
@@ -46,7 +46,7 @@ def has_rows(folder: str) -> bool:
 def install(
     folder: str,
     assume: Callable[[Text], object],
-    missed: Callable[[Missed], None],
+    missed: Callable[[MissingInput], None],
     weights: Callable[[str, str, str], str],
 ) -> Callable[[], None]:
     """Answer for the names that the folder has (``""``: none is there); ``missed`` hears of the others.
@@ -55,7 +55,7 @@ def install(
     folder in which the file is to be looked for.
     """
     table = read_prepared(Path(folder)) if folder else None
-    names = AnsweredNames(folder, table or Prepared(), assume, missed, weights)
+    names = PreparedNames(folder, table or Prepared(), assume, missed, weights)
     patches = Patches()
     for module, follow in (
         ("huggingface_hub.file_download", names.follow_files),
@@ -73,7 +73,7 @@ _PARQUET_OPTIONS = frozenset({"on_bad_files", "fragment_scan_options"})
 """How a reader of Parquet goes about it: made rows are JSON, which has no such options."""
 
 
-class AnsweredNames:
+class PreparedNames:
     """The names that are answered for."""
 
     def __init__(
@@ -81,15 +81,15 @@ class AnsweredNames:
         folder: str,
         table: Prepared,
         assume: Callable[[Text], object],
-        missed: Callable[[Missed], None],
+        on_missing: Callable[[MissingInput], None],
         weights: Callable[[str, str, str], str],
     ) -> None:
         self.folder = folder
         self.table = table
         self.assume = assume
-        self.missed = missed
+        self.missed = on_missing
         self.weights = weights
-        self._heard: set[Missed] = set()
+        self._heard: set[MissingInput] = set()
         self._assumed: set[tuple[str, str | None]] = set()
 
     def place(self, name: Any, kind: str | None) -> str | None:
@@ -100,7 +100,7 @@ class AnsweredNames:
             return None
         if (found, kind) not in self._assumed:
             self._assumed.add((found, kind))
-            self.assume((_DATASET if kind == "dataset" else _MODEL).format(name=str(name)))
+            self.assume((_GENERATED_ROWS if kind == "dataset" else _MODEL).format(name=str(name)))
         return os.path.join(self.folder, found)
 
     def miss(self, kind: str | None, name: Any, subset: Any = None, split: Any = None, files: Any = None) -> None:
@@ -109,7 +109,7 @@ class AnsweredNames:
         is_name = text.count("/") < 2 and not text.startswith(("/", ".", "~"))
         if is_name or (within and kind == "dataset"):
             whole = text if is_name else os.path.abspath(text)
-            one = Missed("data" if kind == "dataset" else "model", whole, _text(subset), _text(split), within)
+            one = MissingInput("data" if kind == "dataset" else "model", whole, _text(subset), _text(split), within)
             if one not in self._heard:
                 self._heard.add(one)
                 self.missed(one)
@@ -127,13 +127,13 @@ class AnsweredNames:
                 try:
                     return download(repo_id, filename, *args, **kwargs)
                 except Exception as error:
-                    single = not _reads_whole_models(sys._getframe(1))
+                    single = not _is_called_by_model_library(sys._getframe(1))
                     self.miss(kind, repo_id, files=filename if single else None)
-                    questions.note_asked(error, str(repo_id), str(filename) if single else "")
+                    questions.attach_hub_request(error, str(repo_id), str(filename) if single else "")
                     raise
             path = self.file(repo_id, folder, kwargs.get("subfolder"), filename)
             if not os.path.exists(path):
-                raise _no_such_entry(f"{filename} is not among what gonogo prepare made for {repo_id}")
+                raise _entry_not_found_error(f"{filename} is not among what gonogo prepare made for {repo_id}")
             return _copy_into(path, kwargs.get("local_dir"), os.path.join(kwargs.get("subfolder") or "", filename))
 
         @functools.wraps(look)
@@ -147,9 +147,9 @@ class AnsweredNames:
         patches.set(module, "hf_hub_download", hf_hub_download)
         patches.set(module, "try_to_load_from_cache", try_to_load_from_cache)
 
-    def file(self, name: Any, folder: str, within: Any, filename: Any) -> str:
+    def file(self, name: Any, folder: str, subfolder: Any, filename: Any) -> str:
         """Where a file of a repository would lie; one of a model's weights is made there first."""
-        place = os.path.join(folder, within or "")
+        place = os.path.join(folder, subfolder or "")
         path = os.path.join(place, filename)
         if not os.path.exists(path):
             path = os.path.join(self.weights(str(name), place, str(filename)), filename)
@@ -162,12 +162,12 @@ class AnsweredNames:
             if original is not None:
                 patches.set(module, name, self._snapshot(original, usual))
 
-    def _snapshot(self, original: Callable[..., Any], usual: str | None) -> Callable[..., Any]:
+    def _snapshot(self, original: Callable[..., Any], default_repo_type: str | None) -> Callable[..., Any]:
         @functools.wraps(original)
         def snapshot_download(*args: Any, **kwargs: Any) -> Any:
             named = (kwargs.get(key) for key in ("repo_id", "model_id", "dataset_id"))
             name = args[0] if args else next((one for one in named if one is not None), None)
-            kind = usual or kwargs.get("repo_type")
+            kind = default_repo_type or kwargs.get("repo_type")
             folder = self.place(name, kind)
             if folder is not None:
                 if kind != "dataset" and _asked_for(_WEIGHTS, kwargs):
@@ -230,12 +230,12 @@ class AnsweredNames:
         patches.set(owner, "load", staticmethod(load))
 
 
-def _reads_whole_models(frame: FrameType | None) -> bool:
+def _is_called_by_model_library(frame: FrameType | None) -> bool:
     """Whether a file is asked for by a library that reads whole models, and will ask for their other files as well."""
     while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "huggingface_hub":
         frame = frame.f_back
     name = str(frame.f_globals.get("__name__", "")) if frame is not None else ""
-    return name.partition(".")[0] in _READ_WHOLE_MODELS
+    return name.partition(".")[0] in _MODEL_LIBRARIES
 
 
 def _asked_for(file: str, kwargs: dict[str, Any]) -> bool:
@@ -265,11 +265,11 @@ def _is_there(folder: str, files: Any) -> bool:
     return bool(named) and all(os.path.exists(os.path.join(folder, one)) for one in named)
 
 
-def _copy_into(source: str, local: Any, within: str) -> str:
-    """The file or folder itself, or its copy ``within`` the folder that the program wants it in."""
-    if local is None:
+def _copy_into(source: str, local_dir: Any, subfolder: str) -> str:
+    """The file or folder itself, or its copy ``subfolder`` the folder that the program wants it in."""
+    if local_dir is None:
         return source
-    target = os.path.join(os.fspath(local), within)
+    target = os.path.join(os.fspath(local_dir), subfolder)
     if os.path.isdir(source):
         shutil.copytree(source, target, dirs_exist_ok=True)
         return os.path.normpath(target)
@@ -277,7 +277,7 @@ def _copy_into(source: str, local: Any, within: str) -> str:
     return str(shutil.copyfile(source, target))
 
 
-def _no_such_entry(message: str) -> Exception:
+def _entry_not_found_error(message: str) -> Exception:
     """The hub's own error for a file that a repository doesn't have."""
     library: Any = importlib.import_module("huggingface_hub.utils")
     error: Exception = library.EntryNotFoundError(message)

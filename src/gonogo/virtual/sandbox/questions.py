@@ -17,7 +17,7 @@ from gonogo.virtual.patching.patches import Patches
 
 _FOLDER = translated("the hub has no repository {name}, which is a folder here")
 _WEIGHTS = "model.safetensors"
-_COMMIT = "0" * 40
+_PLACEHOLDER_COMMIT = "0" * 40
 """What stands for the commit of a repository that was made."""
 _SELF_TOLD = ("model_info", "dataset_info")
 
@@ -29,7 +29,7 @@ class _Names(Protocol):
 
     def place(self, name: Any, kind: str | None) -> str | None: ...
 
-    def file(self, name: Any, folder: str, within: Any, filename: Any) -> str: ...
+    def file(self, name: Any, folder: str, subfolder: Any, filename: Any) -> str: ...
 
     def miss(self, kind: str | None, name: Any) -> None: ...
 
@@ -44,7 +44,7 @@ def follow(names: _Names, patches: Patches, module: ModuleType) -> None:
         "revision_exists": lambda *_, **__: True,
         "auth_check": lambda *_, **__: None,
         "list_repo_files": lambda folder, name, kind, *_, **__: list(files_of(folder, kind)),
-        "list_repo_tree": functools.partial(_tree, module),
+        "list_repo_tree": functools.partial(_list_repo_tree, module),
         "get_paths_info": functools.partial(_paths, module),
         "model_info": functools.partial(_info, module),
         "dataset_info": functools.partial(_info, module),
@@ -82,7 +82,7 @@ def _method(names: _Names, original: Any, answer: Callable[..., Any]) -> Any:
     return asked
 
 
-def note_asked(error: BaseException, name: str, file: str) -> None:
+def attach_hub_request(error: BaseException, name: str, file: str) -> None:
     """Attach the repository and the file of the hub for whose want an exception was raised; ``""``: all its files."""
     error.gonogo_asked = (name, file)  # type: ignore[attr-defined]
 
@@ -109,7 +109,7 @@ def _info(module: Any, folder: str, name: str, kind: str | None, *args: Any, **k
         id=name,
         modelId=name,
         author=name.partition("/")[0],
-        sha=_COMMIT,
+        sha=_PLACEHOLDER_COMMIT,
         private=False,
         gated=False,
         disabled=False,
@@ -120,7 +120,9 @@ def _info(module: Any, folder: str, name: str, kind: str | None, *args: Any, **k
     )
 
 
-def _tree(module: Any, folder: str, name: str, kind: str | None, path_in_repo: Any = None, **kwargs: Any) -> Any:
+def _list_repo_tree(
+    module: Any, folder: str, name: str, kind: str | None, path_in_repo: Any = None, **kwargs: Any
+) -> Any:
     """Files and folders below a path, those of its own level alone unless ``recursive``."""
     below = f"{str(path_in_repo).strip('/')}/" if path_in_repo else ""
     folders: set[str] = set()
@@ -132,16 +134,18 @@ def _tree(module: Any, folder: str, name: str, kind: str | None, path_in_repo: A
             within = below + "/".join(parts[:depth])
             if within not in folders and (depth == 1 or kwargs.get("recursive")):
                 folders.add(within)
-                yield module.RepoFolder(path=within, oid=_COMMIT, tree_id=_COMMIT)
+                yield module.RepoFolder(path=within, oid=_PLACEHOLDER_COMMIT, tree_id=_PLACEHOLDER_COMMIT)
         if len(parts) == 1 or kwargs.get("recursive"):
             yield _file(module, folder, file)
 
 
 def _paths(module: Any, folder: str, name: str, kind: str | None, paths: Any, **kwargs: Any) -> list[Any]:
     wanted = [paths] if isinstance(paths, str) else list(paths)
-    return [one for one in _tree(module, folder, name, kind, recursive=True) if one.path in wanted]
+    return [one for one in _list_repo_tree(module, folder, name, kind, recursive=True) if one.path in wanted]
 
 
 def _file(module: Any, folder: str, file: str) -> Any:
     path = os.path.join(folder, file)
-    return module.RepoFile(path=file, size=os.path.getsize(path) if os.path.exists(path) else 0, oid=_COMMIT)
+    return module.RepoFile(
+        path=file, size=os.path.getsize(path) if os.path.exists(path) else 0, oid=_PLACEHOLDER_COMMIT
+    )

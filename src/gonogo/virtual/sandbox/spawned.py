@@ -18,19 +18,19 @@ import gonogo
 from gonogo.virtual.lookups import probe_reporting
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
-from gonogo.virtual.sandbox import hub, moving, network, trackers
+from gonogo.virtual.sandbox import file_copies, hub, network, trackers
 
 _PACKAGES = ("multiprocessing", "multiprocess")
 """The standard library's, and the copy of it that pickles by dill, which datasets uses."""
 _USES = "accelerators-used"
 """The file in scratch in which they write where they used an accelerator."""
-_ATTACH = (  # gonogo's folder is left on sys.path no longer than that: the parent's path comes next
+_ATTACH_CODE = (  # gonogo's folder is left on sys.path no longer than that: the parent's path comes next
     "import sys; sys.path.append({root!r}); from gonogo.virtual.sandbox.spawned import attach; sys.path.pop(); "
     "attach({scratch!r})"
 )
 
 
-class _Attached:
+class _SandboxAttachment:
     """Puts everything in place where it is unpickled, in a Python that may not have gonogo installed."""
 
     def __init__(self, scratch: str) -> None:
@@ -38,7 +38,7 @@ class _Attached:
 
     def __reduce__(self) -> Any:
         root = str(Path(gonogo.__file__).resolve().parent.parent)
-        return exec, (_ATTACH.format(root=root, scratch=self.scratch),)
+        return exec, (_ATTACH_CODE.format(root=root, scratch=self.scratch),)
 
 
 def install(scratch: str) -> Callable[[], None]:
@@ -49,7 +49,7 @@ def install(scratch: str) -> Callable[[], None]:
         prepare: Any = vars(module)["get_preparation_data"]
 
         def get_preparation_data(name: str) -> dict[str, Any]:
-            return {"gonogo": _Attached(scratch), **prepare(name)}
+            return {"gonogo": _SandboxAttachment(scratch), **prepare(name)}
 
         patches.set(module, "get_preparation_data", get_preparation_data)
 
@@ -63,13 +63,13 @@ def attach(scratch: str) -> None:
     network.install()
     trackers.install()
     hub.install(lambda note: None)
-    moving.install()
+    file_copies.install()
     probe_reporting.install()
     install(scratch)
-    after_import("torch", functools.partial(_note_uses, os.path.join(scratch, _USES)))
+    after_import("torch", functools.partial(_record_uses, os.path.join(scratch, _USES)))
 
 
-def uses_of_accelerators(scratch: str) -> list[str]:
+def accelerator_uses(scratch: str) -> list[str]:
     """``file:line`` of where processes that were started afresh used an accelerator, or a process group.
 
     Only the program's own process has virtual ones: such a process fails, or computes on the CPU.
@@ -80,7 +80,7 @@ def uses_of_accelerators(scratch: str) -> list[str]:
         return []
 
 
-def _note_uses(file: str, torch: Any) -> None:
+def _record_uses(file: str, torch: Any) -> None:
     def noting(function: Any) -> Any:
         @functools.wraps(function)
         def noted(*args: Any, **kwargs: Any) -> Any:

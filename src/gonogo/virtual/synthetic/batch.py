@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from gonogo.evidence.rehearsal.record import GUESSED_BATCH
+from gonogo.evidence.rehearsal.record import GUESSED_BATCH_ASSUMPTION
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.virtual.synthetic import media, notes, own_processor, probe, tokens
@@ -19,36 +19,36 @@ _CLASSES = ("ForSequenceClassification", "ForImageClassification", "ForAudioClas
 _PLAIN_TEXT = {"input_ids", "attention_mask", "token_type_ids"}
 
 
-def build_batch(found: LocatedModel, seq_len: int, micro_batch: int) -> dict[str, Any]:
+def build_batch(located_model: LocatedModel, seq_len: int, micro_batch: int) -> dict[str, Any]:
     """The keyword arguments of one forward, with labels where the model takes them."""
-    batch = own_processor.batch_of(found, seq_len, micro_batch)
+    batch = own_processor.batch_of(located_model, seq_len, micro_batch)
     if batch is None:
-        batch = from_signature(found, seq_len, micro_batch)
+        batch = batch_from_signature(located_model, seq_len, micro_batch)
         # A model that hears and speaks in codebooks takes rows of tokens at each place of its text.
-        if not set(batch) <= _PLAIN_TEXT or hasattr(found.config, "num_codebooks"):
-            notes.assume(Text(GUESSED_BATCH, "批次由 forward 的签名与配置生成"))
-    _add_labels(batch, found, seq_len, micro_batch)
+        if not set(batch) <= _PLAIN_TEXT or hasattr(located_model.config, "num_codebooks"):
+            notes.assume(Text(GUESSED_BATCH_ASSUMPTION, "批次由 forward 的签名与配置生成"))
+    _add_labels(batch, located_model, seq_len, micro_batch)
     return batch
 
 
-def from_signature(found: LocatedModel, seq_len: int, micro_batch: int) -> dict[str, Any]:
+def batch_from_signature(located_model: LocatedModel, seq_len: int, micro_batch: int) -> dict[str, Any]:
     """Inputs by the names of forward's parameters, and the shapes that the configuration gives them."""
-    names = found.signature
+    names = located_model.signature
     batch: dict[str, Any] = {}
     counts: dict[str, int] = {}
     for kind in media.KINDS:
-        inputs = media.inputs_of(kind, found, micro_batch)
+        inputs = media.media_inputs(kind, located_model, micro_batch)
         if not inputs:
             continue
         marked = kind.name == "image" and tokens.MASK in names
-        if tokens.placeholder(found.config, kind.name) is None and not marked:
+        if tokens.placeholder(located_model.config, kind.name) is None and not marked:
             batch.update(inputs)
-            if kind.name == "audio" and "input_ids" in names and not tokens.decodes_apart(found):
-                seq_len = _in_step(found, kind, inputs, micro_batch) or seq_len
+            if kind.name == "audio" and "input_ids" in names and not tokens.has_own_decoder(located_model):
+                seq_len = _audio_token_count(located_model, kind, inputs, micro_batch) or seq_len
             continue
-        count = probe.features_of(found, kind, inputs)
+        count = probe.features_of(located_model, kind, inputs)
         if count is None and marked:
-            raise _needs_processor(found, kind)
+            raise _needs_processor(located_model, kind)
         if count is None or count % micro_batch:
             notes.assume(
                 translated("the batch has no {kind}: how many tokens one takes could not be determined").format(
@@ -58,40 +58,42 @@ def from_signature(found: LocatedModel, seq_len: int, micro_batch: int) -> dict[
             continue
         counts[kind.name] = count // micro_batch
         batch.update(inputs)
-    hears_alone = any(name in batch for name in media.KINDS[1].inputs) and tokens.decodes_apart(found)
+    hears_alone = any(name in batch for name in media.KINDS[1].inputs) and tokens.has_own_decoder(located_model)
     if "input_ids" in names and (counts or not hears_alone):
-        batch.update(tokens.text(found, counts, seq_len, micro_batch))
+        batch.update(tokens.text(located_model, counts, seq_len, micro_batch))
     if "qformer_input_ids" in names:  # InstructBLIP: the instruction, once more for what looks at the image
-        batch["qformer_input_ids"] = tokens.ids(found.config.qformer_config, micro_batch, 16)
+        batch["qformer_input_ids"] = tokens.ids(located_model.config.qformer_config, micro_batch, 16)
     if not batch and "inputs" in names:  # Perceiver
         batch["inputs"] = torch.zeros(micro_batch, 3, 224, 224)
     return batch
 
 
-def _needs_processor(found: LocatedModel, kind: media.Modality) -> UserError:
+def _needs_processor(located_model: LocatedModel, kind: media.Modality) -> UserError:
     return UserError(
         translated(
             "{kind}: its configuration does not say how many tokens an {what} takes: put the model's processor "
             "(processor_config.json, tokenizer) beside its config.json"
-        ).format(kind=found.config.model_type, what=kind.name)
+        ).format(kind=located_model.config.model_type, what=kind.name)
     )
 
 
-def _in_step(found: LocatedModel, kind: media.Modality, inputs: dict[str, Any], micro_batch: int) -> int | None:
+def _audio_token_count(
+    located_model: LocatedModel, kind: media.Modality, inputs: dict[str, Any], micro_batch: int
+) -> int | None:
     """The length of a sound in tokens: a model without a token for sounds adds them to the text, step by step."""
-    count = probe.features_of(found, kind, inputs)
+    count = probe.features_of(located_model, kind, inputs)
     return count // micro_batch if count else None
 
 
-def _add_labels(batch: dict[str, Any], found: LocatedModel, seq_len: int, micro_batch: int) -> None:
+def _add_labels(batch: dict[str, Any], located_model: LocatedModel, seq_len: int, micro_batch: int) -> None:
     """Labels of the shape that the model's task has."""
-    names = found.signature
-    name = found.model_class.__name__
-    config = found.config
-    decodes = tokens.decodes_apart(found)
+    names = located_model.signature
+    name = located_model.model_class.__name__
+    config = located_model.config
+    decodes = tokens.has_own_decoder(located_model)
     channels = getattr(getattr(config, "decoder_config", None), "num_channels", None)
     if decodes and isinstance(channels, int) and "labels" in names:  # Dia: it speaks in several codebooks at once
-        length = min(seq_len, tokens.longest_target(config))
+        length = min(seq_len, tokens.max_target_length(config))
         batch["labels"] = tokens.ids(config, micro_batch * channels, length)
         batch["decoder_input_ids"] = batch["labels"].reshape(micro_batch, channels, length).transpose(1, 2).contiguous()
     elif "labels" in names:
@@ -100,10 +102,10 @@ def _add_labels(batch: dict[str, Any], found: LocatedModel, seq_len: int, micro_
         elif any(part in name for part in _CLASSES):
             batch["labels"] = torch.zeros(micro_batch, dtype=torch.int64)
         elif decodes:
-            batch["labels"] = tokens.ids(config, micro_batch, min(seq_len, tokens.longest_target(config)))
+            batch["labels"] = tokens.ids(config, micro_batch, min(seq_len, tokens.max_target_length(config)))
         elif "input_ids" in batch:
             batch["labels"] = tokens.labels_of(batch["input_ids"], config)
     elif "return_loss" in names:
         batch["return_loss"] = True
     if decodes and "labels" not in batch and "decoder_input_ids" in names:
-        batch["decoder_input_ids"] = tokens.ids(config, micro_batch, min(seq_len, tokens.longest_target(config)))
+        batch["decoder_input_ids"] = tokens.ids(config, micro_batch, min(seq_len, tokens.max_target_length(config)))

@@ -43,31 +43,35 @@ KINDS = (
 _SECONDS = 2
 
 
-def own_config(found: LocatedModel, kind: Modality) -> Any:
+def modality_config(located_model: LocatedModel, kind: Modality) -> Any:
     """The part of the configuration that is about images, or about sounds; the whole where there's no such part."""
-    for part in [found.config, *parts(found.config)]:
+    for part in [located_model.config, *parts(located_model.config)]:
         for name in kind.config:
             inner = getattr(part, name, None)
             if inner is not None and hasattr(inner, "to_dict"):
                 return inner
-    return found.config
+    return located_model.config
 
 
-def inputs_of(kind: Modality, found: LocatedModel, rows: int) -> dict[str, Any]:
+def media_inputs(kind: Modality, located_model: LocatedModel, rows: int) -> dict[str, Any]:
     """An image or a sound for each row, as forward's arguments; empty where the model takes none."""
-    takes = found.signature
+    takes = located_model.signature
     name = next((name for name in kind.inputs if name in takes), None)
     if name is None:
         return {}
-    config = own_config(found, kind)
-    made = _images(found, config, rows) if kind.name == "image" else _sounds(found, config, rows)
+    config = modality_config(located_model, kind)
+    made = (
+        _image_inputs(located_model, config, rows)
+        if kind.name == "image"
+        else _audio_inputs(located_model, config, rows)
+    )
     if made and name not in made:
         first = next((n for n in (*kind.inputs, "input_features", "input_values") if n in made), None)
         made = {**made, name: made.pop(first)} if first is not None else {}
     if kind.name == "audio" and name in made and made[name].dim() == 2 and _width_of(config) is not None:
         made = {}  # the extractor gives the sound as it is, and the model takes features of it
     if name not in made:
-        made = {name: _plain_image(config, rows) if kind.name == "image" else _plain_sound(config, rows)}
+        made = {name: _zero_images(config, rows) if kind.name == "image" else _zero_audio(config, rows)}
     return {key: value for key, value in made.items() if key in takes}
 
 
@@ -77,23 +81,23 @@ def picture(width: int) -> Any:
     return ((row[:, None] + row) % 256).to(torch.uint8)[:, :, None].repeat(1, 1, 3).numpy()
 
 
-def tone(samples: int) -> Any:
+def tone(sample_count: int) -> Any:
     """A sound that is heard."""
-    return torch.sin(torch.arange(samples) / 20).numpy()
+    return torch.sin(torch.arange(sample_count) / 20).numpy()
 
 
-def _types(found: LocatedModel, config: Any, known: Any) -> list[str]:
+def _candidate_model_types(located_model: LocatedModel, config: Any, supported_types: Any) -> list[str]:
     """The model types under which a processor may stand, nearest first."""
-    named = [found.config.model_type, getattr(config, "model_type", "")]
+    named = [located_model.config.model_type, getattr(config, "model_type", "")]
     family = named[0]
     while "_" in family:
         family = family.rpartition("_")[0]
         named.append(family)
-    return [name for name in named if name in known]
+    return [name for name in named if name in supported_types]
 
 
-def _images(found: LocatedModel, config: Any, rows: int) -> dict[str, Any]:
-    processor = _image_processor(found, config)
+def _image_inputs(located_model: LocatedModel, config: Any, rows: int) -> dict[str, Any]:
+    processor = _image_processor(located_model, config)
     if processor is None:
         return {}
     image = picture(size_of(config) or 224)
@@ -103,12 +107,12 @@ def _images(found: LocatedModel, config: Any, rows: int) -> dict[str, Any]:
     return {}
 
 
-def _image_processor(found: LocatedModel, config: Any) -> Any:
+def _image_processor(located_model: LocatedModel, config: Any) -> Any:
     import transformers
     from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES as KNOWN
     from transformers.utils import is_torchvision_available
 
-    for name in _types(found, config, KNOWN):
+    for name in _candidate_model_types(located_model, config, KNOWN):
         entry = KNOWN[name]
         if isinstance(entry, dict):
             backends = [entry.get("torchvision")] if is_torchvision_available() else []
@@ -120,27 +124,27 @@ def _image_processor(found: LocatedModel, config: Any) -> Any:
             made = getattr(transformers, class_name, None)
             try:
                 if made is not None:
-                    return made(**_agreeing(made(), config))
+                    return made(**_settings_from_config(made(), config))
             except ImportError as error:
                 missing = error
             except Exception:  # a setting that this one has not
                 continue
         if missing is not None:
-            raise _lacking(found, str(classes[-1]), missing)
+            raise _lacking(located_model, str(classes[-1]), missing)
     return None
 
 
-def _lacking(found: LocatedModel, processor: str, error: ImportError) -> UserError:
+def _lacking(located_model: LocatedModel, processor: str, error: ImportError) -> UserError:
     """What to install for the processor of the model's type."""
     libraries = sorted(set(re.findall(r"the (\w[\w.-]*) library", str(error)))) or [str(error).strip().split("\n")[0]]
     return UserError(
         translated("{kind}: {processor}, which builds its inputs, needs {libraries}: install it and try again").format(
-            kind=found.config.model_type, processor=processor, libraries=", ".join(libraries)
+            kind=located_model.config.model_type, processor=processor, libraries=", ".join(libraries)
         )
     )
 
 
-def _agreeing(processor: Any, config: Any) -> dict[str, Any]:
+def _settings_from_config(processor: Any, config: Any) -> dict[str, Any]:
     """The settings of a processor that the configuration has its own values of."""
     settings: dict[str, Any] = {}
     for name, ours in (("patch_size", "patch_size"), ("temporal_patch_size", "temporal_patch_size"),
@@ -171,47 +175,49 @@ def size_of(config: Any) -> int | None:
     return size if isinstance(size, int) and size > 0 else None
 
 
-def _plain_image(config: Any, rows: int) -> torch.Tensor:
+def _zero_images(config: Any, rows: int) -> torch.Tensor:
     width = size_of(config) or 224
     channels = getattr(config, "num_channels", None) or getattr(config, "in_channels", None) or 3
     return torch.zeros(rows, channels, width, width)
 
 
-def _sounds(found: LocatedModel, config: Any, rows: int) -> dict[str, Any]:
+def _audio_inputs(located_model: LocatedModel, config: Any, rows: int) -> dict[str, Any]:
     import transformers
     from transformers.models.auto.feature_extraction_auto import FEATURE_EXTRACTOR_MAPPING_NAMES as KNOWN
 
-    for name in _types(found, config, KNOWN):
+    for name in _candidate_model_types(located_model, config, KNOWN):
         made = getattr(transformers, KNOWN[name], None)
         settings: dict[str, Any] = {}
-        bins = bins_of(config)
+        bins = mel_bins(config)
         if bins is not None:
             settings["feature_size"] = bins
         for chosen in (settings, {}):
-            with _imported(found, KNOWN[name]), contextlib.suppress(TypeError, ValueError, AttributeError):
+            with _imported(located_model, KNOWN[name]), contextlib.suppress(TypeError, ValueError, AttributeError):
                 extractor = made(**chosen)  # type: ignore[misc]
                 rate = getattr(extractor, "sampling_rate", 16000)
-                return _sounds_by(extractor, [tone(rate * _SECONDS)] * rows, rate)
+                return _extract_audio(extractor, [tone(rate * _SECONDS)] * rows, rate)
     return {}
 
 
 @contextlib.contextmanager
-def _imported(found: LocatedModel, processor: str) -> Iterator[None]:
+def _imported(located_model: LocatedModel, processor: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise _lacking(found, processor, error) from error
+        raise _lacking(located_model, processor, error) from error
 
 
-def _sounds_by(extractor: Any, sounds: list[Any], rate: int) -> dict[str, Any]:
-    made = _tensors(extractor(sounds, sampling_rate=rate, return_tensors="pt", return_attention_mask=True))
+def _extract_audio(feature_extractor: Any, waveforms: list[Any], sample_rate: int) -> dict[str, Any]:
+    made = _tensors(
+        feature_extractor(waveforms, sampling_rate=sample_rate, return_tensors="pt", return_attention_mask=True)
+    )
     if "attention_mask" in made:  # beside text, the mask of a sound has a name of its own
         made["feature_attention_mask"] = made["input_features_mask"] = made["attention_mask"]
         made["padding_mask"] = made["attention_mask"]
     return made
 
 
-def bins_of(config: Any) -> int | None:
+def mel_bins(config: Any) -> int | None:
     """The mel bins that an audio tower takes, as far as its configuration says."""
     names = ("num_mel_bins", "input_feat_per_channel", "feature_size", "n_mels", "num_mels", "input_feat_size")
     return next((v for v in (getattr(config, n, None) for n in names) if isinstance(v, int)), None)
@@ -223,8 +229,8 @@ def _width_of(config: Any) -> int | None:
     return width if isinstance(width, int) else None
 
 
-def _plain_sound(config: Any, rows: int) -> torch.Tensor:
-    bins, width = bins_of(config), _width_of(config)
+def _zero_audio(config: Any, rows: int) -> torch.Tensor:
+    bins, width = mel_bins(config), _width_of(config)
     if width is not None:
         return torch.zeros(rows, 100 * _SECONDS, width)
     if bins is None:
@@ -234,9 +240,9 @@ def _plain_sound(config: Any, rows: int) -> torch.Tensor:
     return torch.zeros(rows, bins, frames)
 
 
-def _tensors(made: Any) -> dict[str, Any]:
+def _tensors(processor_outputs: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for key, value in dict(made).items():
+    for key, value in dict(processor_outputs).items():
         tensor = value if isinstance(value, torch.Tensor) else None
         if tensor is None:
             with contextlib.suppress(Exception):  # a list of unequal arrays

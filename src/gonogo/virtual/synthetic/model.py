@@ -11,7 +11,7 @@ from typing import Any
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-_TASKS = (
+_TASK_MAPPINGS = (
     "MODEL_FOR_MULTIMODAL_LM_MAPPING",
     "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING",
     "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING",
@@ -49,35 +49,35 @@ def read_model(path: str) -> LocatedModel:
     with open(file, encoding="utf-8") as stream:
         stated = json.load(stream)
     try:
-        config = AutoConfig.from_pretrained(path, trust_remote_code=_brings_code(stated, folder))
+        config = AutoConfig.from_pretrained(path, trust_remote_code=_has_remote_code(stated, folder))
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise UserError(
             translated("{file}: transformers can't read it as a model's configuration: {error}").format(
                 file=file, error=str(error).strip().partition("\n")[0]
             )
         ) from error
-    return _trainable(LocatedModel(config, _class_of(config, stated, folder, file), folder), file)
+    return _trainable_part(LocatedModel(config, _class_of(config, stated, folder, file), folder), file)
 
 
-def _brings_code(stated: dict[str, Any], folder: str | None) -> bool:
-    return folder is not None and isinstance(stated.get("auto_map"), dict)
+def _has_remote_code(config_dict: dict[str, Any], folder: str | None) -> bool:
+    return folder is not None and isinstance(config_dict.get("auto_map"), dict)
 
 
-def _class_of(config: Any, stated: dict[str, Any], folder: str | None, file: str) -> Any:
+def _class_of(config: Any, config_dict: dict[str, Any], folder: str | None, file: str) -> Any:
     import transformers
     from transformers.models.auto import modeling_auto
 
-    if _brings_code(stated, folder):
+    if _has_remote_code(config_dict, folder):
         from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
-        for name, reference in stated["auto_map"].items():
+        for name, reference in config_dict["auto_map"].items():
             if name.startswith("AutoModel"):
                 return get_class_from_dynamic_module(reference, folder)
-    for name in stated.get("architectures") or ():
+    for name in config_dict.get("architectures") or ():
         named = getattr(transformers, str(name), None)
-        if named is not None and _computes(named):
+        if named is not None and _has_forward(named):
             return named
-    for task in _TASKS:
+    for task in _TASK_MAPPINGS:
         mapping = getattr(modeling_auto, task, None)
         if mapping is not None and type(config) in mapping:
             found = mapping[type(config)]
@@ -89,39 +89,39 @@ def _class_of(config: Any, stated: dict[str, Any], folder: str | None, file: str
     )
 
 
-def _computes(model_class: Any) -> bool:
+def _has_forward(model_class: Any) -> bool:
     """Whether the class has a forward of its own."""
     forward = getattr(model_class, "forward", None)
     return forward is not None and getattr(forward, "__name__", "") != "_forward_unimplemented"
 
 
-def _trainable(found: LocatedModel, file: str) -> LocatedModel:
+def _trainable_part(located_model: LocatedModel, file: str) -> LocatedModel:
     """The model itself, or, of a model that only generates, the part with a forward: an Omni model's thinker."""
-    if _computes(found.model_class):
-        return found
+    if _has_forward(located_model.model_class):
+        return located_model
     import transformers
 
-    thinker = getattr(found.config, "thinker_config", None)
-    name = found.model_class.__name__.replace("ForConditionalGeneration", "ThinkerForConditionalGeneration")
+    thinker = getattr(located_model.config, "thinker_config", None)
+    name = located_model.model_class.__name__.replace("ForConditionalGeneration", "ThinkerForConditionalGeneration")
     inner = getattr(transformers, name, None)
-    if thinker is not None and inner is not None and _computes(inner):
+    if thinker is not None and inner is not None and _has_forward(inner):
         from gonogo.virtual.synthetic import notes
 
         notes.assume(
             translated("the model trains through its thinker, {name}: it has no forward of its own").format(name=name)
         )
-        return LocatedModel(thinker, inner, found.folder)
+        return LocatedModel(thinker, inner, located_model.folder)
     raise UserError(
         translated("{file}: {name} has no forward: name a class that can be trained in architectures").format(
-            file=file, name=found.model_class.__name__
+            file=file, name=located_model.model_class.__name__
         )
     )
 
 
-def make_model(found: LocatedModel, arguments: Any) -> Any:
+def make_model(located_model: LocatedModel, arguments: Any) -> Any:
     """The model from its configuration, in the training's dtype; under ZeRO-3 transformers partitions it at birth."""
     import torch
 
     dtype = torch.bfloat16 if arguments.bf16 else torch.float16 if arguments.fp16 else torch.float32
-    model = found.model_class._from_config(found.config, torch_dtype=dtype)
+    model = located_model.model_class._from_config(located_model.config, torch_dtype=dtype)
     return model.train()

@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from gonogo.finding import Text
 
 
-def assume(what: Text) -> None:
+def assume(assumption: Text) -> None:
     """Record an assumption."""
     from gonogo.virtual.tensor import VirtualTensor
 
     mode = VirtualTensor.virtual_mode
     if mode is None:
-        print(f"assumed: {what.en}", file=sys.stderr, flush=True)
+        print(f"assumed: {assumption.en}", file=sys.stderr, flush=True)
     else:
-        mode.ledger.assume(what)
+        mode.ledger.assume(assumption)
 
 
 @contextmanager
-def uncounted() -> Iterator[None]:
+def without_host_peak() -> Iterator[None]:
     """What the host holds meanwhile, and no longer afterwards, is no part of the training: its peak is forgotten."""
     import gc
 
@@ -32,7 +32,7 @@ def uncounted() -> Iterator[None]:
         yield
         return
     host = mode.memory.device(CPU)
-    with host.peak_kept():
+    with host.without_peak_update():
         try:
             yield
         finally:

@@ -16,16 +16,16 @@ _FILES = ("processor_config.json", "preprocessor_config.json")
 _TEXT = "Say what there is to see and to hear. "
 
 
-def batch_of(found: LocatedModel, seq_len: int, rows: int) -> dict[str, Any] | None:
+def batch_of(located_model: LocatedModel, seq_len: int, rows: int) -> dict[str, Any] | None:
     """Inputs by the folder's own processor, filled up to ``seq_len``; None where there is none, or it can't be used."""
-    folder = found.folder
+    folder = located_model.folder
     if folder is None or not any(os.path.isfile(os.path.join(folder, name)) for name in _FILES):
         return None
     from transformers import AutoProcessor
 
     try:
         processor = AutoProcessor.from_pretrained(folder, trust_remote_code=True)
-        made = _run_processor(processor, found, rows)
+        made = _run_processor(processor, located_model, rows)
     except Exception as error:  # a tokenizer that isn't there, an extra library: the configuration knows enough
         first = str(error).strip().partition("\n")[0][:160]
         notes.assume(
@@ -34,12 +34,16 @@ def batch_of(found: LocatedModel, seq_len: int, rows: int) -> dict[str, Any] | N
         return None
     if made is None:
         return None
-    return {name: _fill_sequence(name, value, made, seq_len) for name, value in made.items() if name in found.signature}
+    return {
+        name: _fill_sequence(name, value, made, seq_len)
+        for name, value in made.items()
+        if name in located_model.signature
+    }
 
 
-def _run_processor(processor: Any, found: LocatedModel, rows: int) -> dict[str, Any] | None:
+def _run_processor(processor: Any, located_model: LocatedModel, rows: int) -> dict[str, Any] | None:
     image = picture(336)
-    takes = found.signature
+    takes = located_model.signature
     looks = "pixel_values" in takes
     listens = any(name in takes for name in ("input_features", "input_values"))
     rate = getattr(getattr(processor, "feature_extractor", processor), "sampling_rate", 16000)
@@ -57,10 +61,10 @@ def _run_processor(processor: Any, found: LocatedModel, rows: int) -> dict[str, 
     return dict(processor(**arguments))
 
 
-def _prompt(processor: Any, looks: bool, listens: bool) -> str:
+def _prompt(processor: Any, has_images: bool, has_audio: bool) -> str:
     content: list[dict[str, str]] = []
-    content += [{"type": "image"}] if looks else []
-    content += [{"type": "audio"}] if listens else []
+    content += [{"type": "image"}] if has_images else []
+    content += [{"type": "audio"}] if has_audio else []
     content.append({"type": "text", "text": _TEXT})
     if getattr(processor, "chat_template", None):
         return str(processor.apply_chat_template([{"role": "user", "content": content}], tokenize=False))
@@ -68,9 +72,9 @@ def _prompt(processor: Any, looks: bool, listens: bool) -> str:
     return "".join(str(mark or "") for mark in marks) + _TEXT
 
 
-def _fill_sequence(name: str, value: Any, made: dict[str, Any], seq_len: int) -> Any:
+def _fill_sequence(name: str, value: Any, processor_outputs: dict[str, Any], seq_len: int) -> Any:
     """What has an entry a token, made as long as the sequence; anything else as it is."""
-    ids = made.get("input_ids")
+    ids = processor_outputs.get("input_ids")
     if not isinstance(value, torch.Tensor) or ids is None or value.shape != ids.shape or ids.shape[1] >= seq_len:
         return value
     more = seq_len - ids.shape[1]

@@ -19,17 +19,17 @@ from gonogo.virtual.synthetic.model import LocatedModel
 from gonogo.virtual.synthetic.tokens import text_config
 
 
-def features_of(found: LocatedModel, kind: Modality, inputs: dict[str, Any]) -> int | None:
+def features_of(located_model: LocatedModel, kind: Modality, inputs: dict[str, Any]) -> int | None:
     """The features that the inputs come to, each of which has a token in the text; None where that can't be told."""
-    with notes.uncounted():
-        return _count(found, kind, inputs)
+    with notes.without_host_peak():
+        return _count(located_model, kind, inputs)
 
 
-def _count(found: LocatedModel, kind: Modality, inputs: dict[str, Any]) -> int | None:
+def _count(located_model: LocatedModel, kind: Modality, inputs: dict[str, Any]) -> int | None:
     model: Any = None
-    for config in _configs(found.config):
+    for config in _configs(located_model.config):
         try:
-            model = _built(found, config)
+            model = _built(located_model, config)
             break
         except Exception:  # a configuration that can't be made shorter
             continue
@@ -75,14 +75,14 @@ def _configs(config: Any) -> list[Any]:
     return [copy.deepcopy(config)]
 
 
-def _built(found: LocatedModel, config: Any) -> Any:
+def _built(located_model: LocatedModel, config: Any) -> Any:
     with ExitStack() as stack:
         try:
             from transformers.initialization import no_init_weights
         except ImportError:
             from transformers.modeling_utils import no_init_weights
         stack.enter_context(no_init_weights())
-        return found.model_class._from_config(config, torch_dtype=torch.float32).eval()
+        return located_model.model_class._from_config(config, torch_dtype=torch.float32).eval()
 
 
 def _rows(features: Any) -> int | None:

@@ -30,7 +30,7 @@ class ProgramOptions:
     gradient_checkpointing: bool = False
 
 
-class Repeated(torch.utils.data.Dataset[int]):
+class RepeatedSamples(torch.utils.data.Dataset[int]):
     """So many samples, all alike; the batch itself is made by the collator."""
 
     def __init__(self, length: int) -> None:
@@ -53,7 +53,7 @@ def train(options: ProgramOptions) -> None:
     trainer = trainer_class()(
         model=model,
         args=arguments,
-        train_dataset=Repeated(samples),
+        train_dataset=RepeatedSamples(samples),
         data_collator=lambda _: {name: _copy(value) for name, value in batch.items()},
     )
     trainer.train()
@@ -80,7 +80,7 @@ def training_arguments(options: ProgramOptions) -> Any:
         "per_device_train_batch_size": options.micro_batch,
         "gradient_checkpointing": options.gradient_checkpointing,
         "fp16": _is_enabled(config, "fp16"),
-        "bf16": not _is_enabled(config, "fp16") and (_is_enabled(config, "bf16") or _leaves_open(config)),
+        "bf16": not _is_enabled(config, "fp16") and (_is_enabled(config, "bf16") or _should_choose_bf16(config)),
         "use_cpu": not _has_accelerator(),
         "report_to": [],
         "save_strategy": "no",
@@ -90,19 +90,19 @@ def training_arguments(options: ProgramOptions) -> Any:
     }
     if options.gradient_checkpointing:
         settings["gradient_checkpointing_kwargs"] = {"use_reentrant": False}
-    _agree(settings, "gradient_accumulation_steps", config.get("gradient_accumulation_steps"))
-    _agree(settings, "max_grad_norm", config.get("gradient_clipping"))
+    _copy_number(settings, "gradient_accumulation_steps", config.get("gradient_accumulation_steps"))
+    _copy_number(settings, "max_grad_norm", config.get("gradient_clipping"))
     optimizer = _part(_part(config, "optimizer"), "params")
     for name, key in (("learning_rate", "lr"), ("weight_decay", "weight_decay"), ("adam_epsilon", "eps")):
-        _agree(settings, name, optimizer.get(key))
+        _copy_number(settings, name, optimizer.get(key))
     betas = optimizer.get("betas")
     if isinstance(betas, list) and len(betas) == 2:
         settings["adam_beta1"], settings["adam_beta2"] = betas
     scheduler = _part(_part(config, "scheduler"), "params")
-    _agree(settings, "warmup_steps", scheduler.get("warmup_num_steps"))
+    _copy_number(settings, "warmup_steps", scheduler.get("warmup_num_steps"))
     if scheduler.get("warmup_max_lr") not in (None, "auto"):
         settings["learning_rate"] = scheduler["warmup_max_lr"]
-    _agree(settings, "max_steps", scheduler.get("total_num_steps"))
+    _copy_number(settings, "max_steps", scheduler.get("total_num_steps"))
     return TrainingArguments(**settings)
 
 
@@ -120,14 +120,14 @@ def _is_enabled(config: dict[str, Any], name: str) -> bool:
     return _part(config, name).get("enabled") is True
 
 
-def _leaves_open(config: dict[str, Any]) -> bool:
+def _should_choose_bf16(config: dict[str, Any]) -> bool:
     """Whether bf16 is for the program to choose: then it is chosen, as nearly all fine-tuning does."""
     return not config or _part(config, "bf16").get("enabled") == "auto"
 
 
-def _agree(settings: dict[str, Any], name: str, stated: Any) -> None:
-    if isinstance(stated, int | float) and not isinstance(stated, bool):
-        settings[name] = stated
+def _copy_number(settings: dict[str, Any], name: str, value: Any) -> None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        settings[name] = value
 
 
 def trainer_class() -> Any:

@@ -18,7 +18,7 @@ _PLACEHOLDERS = {
               "image_soft_token_id", "vision_token_id", "im_patch_id", "image_patch_id"),
     "audio": ("audio_token_id", "audio_token_index", "speech_token_id", "audio_soft_token_id"),
 }  # fmt: skip
-_BRACKETS = {
+_START_END_TOKENS = {
     "image": (("vision_start_token_id", "vision_end_token_id"), ("image_start_token_id", "image_end_token_id"),
               ("boi_token_id", "eoi_token_id"), ("boi_token_index", "eoi_token_index")),
     "audio": (("audio_start_token_id", "audio_end_token_id"), ("audio_bos_token_id", "audio_eos_token_id"),
@@ -28,7 +28,7 @@ _TYPES = {"image": 1, "audio": 3}
 """What ``mm_token_type_ids`` says of a token."""
 MASK = "image_embeds_position_mask"
 """The argument by which a model is told where its images are, where no token says so."""
-_AROUND = 16
+_EXTRA_TEXT_TOKENS = 16
 """Tokens of text that a sample has at least, beside its images and sounds."""
 
 
@@ -61,13 +61,13 @@ def longest(config: Any) -> int:
     return min(known) - 2 if known else 1 << 30  # RoBERTa's positions begin behind its padding token's
 
 
-def _only(config: Any) -> int | None:
+def _axial_sequence_length(config: Any) -> int | None:
     """The one length that a model with axial positions trains on."""
     shape = getattr(config, "axial_pos_shape", None)
     return math.prod(shape) if getattr(config, "axial_pos_embds", False) and shape else None
 
 
-def longest_target(config: Any) -> int:
+def max_target_length(config: Any) -> int:
     """The most positions that an encoder-decoder's decoder has."""
     limit = getattr(config, "max_target_positions", None)
     return limit - 2 if isinstance(limit, int) and limit > 2 else longest(config)
@@ -82,10 +82,10 @@ def placeholder(config: Any, kind: str) -> int | None:
     return None
 
 
-def decodes_apart(found: LocatedModel) -> bool:
+def has_own_decoder(located_model: LocatedModel) -> bool:
     """Whether the model has a decoder of its own, fed with the labels."""
-    takes = inspect.signature(found.model_class.forward).parameters
-    encodes = bool(getattr(found.config, "is_encoder_decoder", False))
+    takes = inspect.signature(located_model.model_class.forward).parameters
+    encodes = bool(getattr(located_model.config, "is_encoder_decoder", False))
     return encodes and ("decoder_input_ids" in takes or "input_features" in takes or "pixel_values" in takes)
 
 
@@ -113,12 +113,12 @@ def ids(config: Any, rows: int, length: int) -> torch.Tensor:
     return usual[torch.arange(rows * length) % len(usual)].reshape(rows, length)
 
 
-def text(found: LocatedModel, counts: Mapping[str, int], seq_len: int, rows: int) -> dict[str, Any]:
+def text(located_model: LocatedModel, placeholder_counts: Mapping[str, int], seq_len: int, rows: int) -> dict[str, Any]:
     """``input_ids`` with so many placeholders of each kind, and what says of each token what it is."""
-    config = found.config
-    needed = sum(counts.values()) + (_AROUND if counts else 0)
+    config = located_model.config
+    needed = sum(placeholder_counts.values()) + (_EXTRA_TEXT_TOKENS if placeholder_counts else 0)
     limit = longest(config)
-    length = _only(config) or min(max(seq_len, needed), max(limit, needed))
+    length = _axial_sequence_length(config) or min(max(seq_len, needed), max(limit, needed))
     if length != seq_len:
         notes.assume(
             translated("a sample has {length} tokens, not {asked}: as many as it needs and as can fit").format(
@@ -128,9 +128,9 @@ def text(found: LocatedModel, counts: Mapping[str, int], seq_len: int, rows: int
     row = ids(config, 1, length)[0]
     types = torch.zeros(length, dtype=torch.int64)
     at = 2
-    for kind, count in counts.items():
+    for kind, count in placeholder_counts.items():
         token = placeholder(config, kind)
-        start, end = _bracket(config, kind)
+        start, end = _start_end_tokens(config, kind)
         if start is not None:
             row[at] = start
             at += 1
@@ -142,20 +142,20 @@ def text(found: LocatedModel, counts: Mapping[str, int], seq_len: int, rows: int
             row[at] = end
             at += 1
     batch: dict[str, Any] = {"input_ids": row.repeat(rows, 1)}
-    takes = found.signature
+    takes = located_model.signature
     if "attention_mask" in takes:
         batch["attention_mask"] = torch.ones(rows, length, dtype=torch.int64)
     if "mm_token_type_ids" in takes:
         batch["mm_token_type_ids"] = types.repeat(rows, 1)
-    if MASK in takes and counts:
+    if MASK in takes and placeholder_counts:
         batch[MASK] = (types == _TYPES["image"]).repeat(rows, 1)
-    if "token_type_ids" in takes and counts:
+    if "token_type_ids" in takes and placeholder_counts:
         batch["token_type_ids"] = (types > 0).long().repeat(rows, 1)
     return batch
 
 
-def _bracket(config: Any, kind: str) -> tuple[int | None, int | None]:
-    for names in _BRACKETS[kind]:
+def _start_end_tokens(config: Any, kind: str) -> tuple[int | None, int | None]:
+    for names in _START_END_TOKENS[kind]:
         start, end = (getattr(config, name, None) for name in names)
         if isinstance(start, int):
             return start, end if isinstance(end, int) else None

@@ -16,8 +16,8 @@ from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.stack import OURS
 
 PHASES, MODULES, OPERATORS, COLLECTIVES = range(len(TRACKS))
-_NUMBER_OF = {name: number for number, name in enumerate(ACTIONS)}
-_MACHINERY = ("<frozen", "<string>")
+_ACTION_NUMBERS = {name: number for number, name in enumerate(ACTIONS)}
+_IGNORED_PATH_PREFIXES = ("<frozen", "<string>")
 
 
 class Recorder:
@@ -42,7 +42,7 @@ class Recorder:
         """The program's first one: others have no place on the tracks."""
 
     @property
-    def is_elsewhere(self) -> bool:
+    def is_other_thread(self) -> bool:
         """Whether another thread of the program's is at work."""
         return threading.get_ident() != self.thread
 
@@ -99,7 +99,7 @@ class Recorder:
 
     def row(self, action: str, address: int, nbytes: int, stack: int = NONE, stream: int = 0) -> tuple[int, ...]:
         """An event of an allocator."""
-        return _NUMBER_OF[action], address, nbytes, stack, self.clock, stream
+        return _ACTION_NUMBERS[action], address, nbytes, stack, self.clock, stream
 
     def stack(self) -> int:
         """The number of the program's stack now."""
@@ -123,7 +123,7 @@ class Recorder:
             code = frame.f_code
             self._codes.append(code)
             path = code.co_filename
-            if not path.startswith((OURS, *_MACHINERY)) and not path.endswith("runpy.py"):
+            if not path.startswith((OURS, *_IGNORED_PATH_PREFIXES)) and not path.endswith("runpy.py"):
                 frames.append(StackFrame(path, frame.f_lineno or 0, code.co_name))
             frame = frame.f_back
         return frames
@@ -168,9 +168,9 @@ def segments_of(allocator: CachingAllocator) -> list[trace.Segment]:
     return sorted(found, key=lambda segment: segment.blocks[0].address)
 
 
-def _segment(stream: int, blocks: list[Block], expandable: bool) -> trace.Segment:
+def _segment(stream: int, blocks: list[Block], is_expandable: bool) -> trace.Segment:
     described = tuple(
         trace.SegmentBlock(block.address, block.size, block.requested if block.live else 0, block.live)
         for block in blocks
     )
-    return trace.Segment(stream, blocks[0].pool.is_small, expandable, described)
+    return trace.Segment(stream, blocks[0].pool.is_small, is_expandable, described)

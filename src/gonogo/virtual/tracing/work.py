@@ -17,11 +17,11 @@ from gonogo.evidence.environment.hardware import Speed
 from gonogo.evidence.rehearsal.work import PhaseWork, collective_key
 from gonogo.virtual import private
 from gonogo.virtual.collectives.exchange import Operation
-from gonogo.virtual.kernels.flops import CAUSAL
+from gonogo.virtual.kernels.flops import CAUSAL_SHARE
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, operator_seconds
 
 
-class _Work:
+class _PhaseCounters:
     """Work of one rank in one phase; see :class:`gonogo.virtual.measuring.jobs.PhaseWork`."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ def computed(flops: int, *operands: torch.Tensor, kind: str = "", done: float = 
     """Count a kernel that has a stand-in: no operator of PyTorch's goes by for it. See ``kernels.flops.Computed``."""
     for mode in _watched:
         mode.count(flops, operands, f"{LIBRARY} {kind}".rstrip(), done)
-        mode.called_library()
+        mode.count_library_call()
 
 
 def phases() -> tuple[PhaseWork, ...]:
@@ -75,12 +75,12 @@ def phases() -> tuple[PhaseWork, ...]:
 class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts what goes by on its way to the virtual accelerator, by step and phase; ``life`` tells those."""
 
-    def __init__(self, life: Any, speed: Speed, ranks_of_node: int) -> None:
+    def __init__(self, lifecycle: Any, speed: Speed, ranks_per_node: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._ranks_of_node = ranks_of_node
-        self._life = life
+        self._ranks_of_node = ranks_per_node
+        self._life = lifecycle
         self._speed = speed
-        self._by_phase: dict[tuple[int, str], _Work] = defaultdict(_Work)
+        self._by_phase: dict[tuple[int, str], _PhaseCounters] = defaultdict(_PhaseCounters)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -109,9 +109,9 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 found |= {(step, phase, f"c10d::{name}", index): value for index, value in enumerate(pair)}
         return found
 
-    def add(self, of: tuple[int, str, str, int], amount: float) -> None:
+    def add(self, key: tuple[int, str, str, int], amount: float) -> None:
         """Count more of one of :meth:`numbers`, in the step that runs now."""
-        _, phase, name, index = of
+        _, phase, name, index = key
         work = self._by_phase[self._life.step, phase]
         if name.startswith("c10d::"):
             work.collectives[name.removeprefix("c10d::")][index] += int(amount)
@@ -139,10 +139,12 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return out
         flops = private.flops(func, args, kwargs or {}, out)
         kind = ("attention" if "attention" in name else "product") if flops else name
-        self.count(flops, operands, kind, CAUSAL if kind == "attention" and _is_causal(func, args, kwargs) else 1.0)
+        self.count(
+            flops, operands, kind, CAUSAL_SHARE if kind == "attention" and _is_causal(func, args, kwargs) else 1.0
+        )
         return out
 
-    def called_library(self) -> None:
+    def count_library_call(self) -> None:
         """A library's own function launches a kernel."""
         self._by_phase[self._life.step, self._life.phase].library_calls += 1
 
@@ -171,11 +173,11 @@ def _is_causal(func: Any, args: Any, kwargs: Any) -> bool:
     return place < len(args) and bool(args[place])
 
 
-def _count_collective(work: _Work, func: Any, args: Any, ranks_of_node: int) -> None:
+def _count_collective(work: _PhaseCounters, func: Any, args: Any, ranks_per_node: int) -> None:
     operator = func._schema.name.removeprefix("c10d::")
     try:
         call = Operation(func, args, None)
-        nodes = {rank // max(ranks_of_node, 1) for rank in call.members}
+        nodes = {rank // max(ranks_per_node, 1) for rank in call.members}
         spans, goes_on = len(nodes) > 1, call.blocks is False
         operator = collective_key(operator, len(call.members), spans_nodes=spans, is_async=goes_on)
     except KeyError:  # an operator without a group
@@ -191,7 +193,7 @@ def _sent(args: Any) -> list[torch.Tensor]:
     return second or _tensors(args[0])
 
 
-def _count_copy(work: _Work, out: Any) -> None:
+def _count_copy(work: _PhaseCounters, out: Any) -> None:
     """A copy between host and accelerator, in the direction of its destination."""
     if not isinstance(out, torch.Tensor):
         return

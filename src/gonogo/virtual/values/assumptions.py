@@ -11,12 +11,12 @@ from gonogo.evidence.rehearsal.record import Assumption
 from gonogo.finding import Text, translated
 
 _OURS = str(Path(__file__).parents[2]) + os.sep
-_FLIP_AFTER = 64
+_FLIP_AFTER_VISITS = 64
 """Visits of one condition within a step after which its answer flips, so that ``while condition`` ends."""
-_CALLS_TORCH = f"{os.sep}deepspeed{os.sep}comm{os.sep}"
+_DEEPSPEED_COMM_PATH = f"{os.sep}deepspeed{os.sep}comm{os.sep}"
 
 
-FINITE = translated("values are finite (no NaN, no infinity)")
+FINITE_ASSUMPTION = translated("values are finite (no NaN, no infinity)")
 
 
 class Ledger:
@@ -35,23 +35,23 @@ class Ledger:
         self._glue = (stdlib, "typing_extensions.py")
         """Decorators and context managers, through which calls pass on their way, like DeepSpeed's layer over torch."""
 
-    def assume(self, what: Text) -> str:
+    def assume(self, assumption: Text) -> str:
         """Record an assumption at the innermost frame that is neither torch's nor ours; returns that place."""
         where = self.place()
-        self.counts[(what, where)] += 1
+        self.counts[(assumption, where)] += 1
         return where
 
-    def branch(self, what: Text) -> bool:
+    def branch(self, assumption: Text) -> bool:
         """The answer to a condition on unknown values: true in the first step, false in the second, and so on."""
-        where = self.assume(translated("{what}: true in one step, false in the next").format(what=what))
+        where = self.assume(translated("{what}: true in one step, false in the next").format(what=assumption))
         self._visits[(where, self.step)] += 1
         self.branches += 1
-        flips = self._visits[(where, self.step)] // _FLIP_AFTER
+        flips = self._visits[(where, self.step)] // _FLIP_AFTER_VISITS
         return (self.step + flips) % 2 == 0
 
-    def number(self, what: Text) -> float:
+    def number(self, assumption: Text) -> float:
         """An unknown number: large in the first step, small in the second, so that both sides of a limit are met."""
-        self.assume(translated("{what}: 16 in one step, 1/16 in the next").format(what=what))
+        self.assume(translated("{what}: 16 in one step, 1/16 in the next").format(what=assumption))
         self.made_numbers += 1
         return 16.0 if self.step % 2 == 0 else 0.0625
 
@@ -60,17 +60,19 @@ class Ledger:
         frame = sys._getframe(1)
         while frame is not None:
             path = frame.f_code.co_filename
-            if not path.startswith(self._skip) and not self._is_glue(path):
+            if not path.startswith(self._skip) and not self._is_wrapper_code(path):
                 return f"{path}:{frame.f_lineno}"
             if frame.f_back is None:
                 break
             frame = frame.f_back
         return "unknown"
 
-    def _is_glue(self, path: str) -> bool:
+    def _is_wrapper_code(self, path: str) -> bool:
         in_packages = "site-packages" in path or "dist-packages" in path
         return (
-            path.endswith(self._glue[1]) or _CALLS_TORCH in path or (path.startswith(self._glue[0]) and not in_packages)
+            path.endswith(self._glue[1])
+            or _DEEPSPEED_COMM_PATH in path
+            or (path.startswith(self._glue[0]) and not in_packages)
         )
 
     def entries(self) -> list[Assumption]:

@@ -19,13 +19,13 @@ from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import real
 from gonogo.virtual.values.value_trace import ValueTrace
 
-KNOWN_LIMIT = {"cpu": 64 << 20, "accelerator": 8 << 20}
+KNOWN_VALUES_LIMIT_BYTES = {"cpu": 64 << 20, "accelerator": 8 << 20}
 """Storages up to so many bytes keep their values: what a data pipeline makes, and masks and positions on a device."""
-EMPTY_LIMIT = 64 << 10
+EMPTY_LIMIT_BYTES = 64 << 10
 """``torch.empty`` up to so many bytes is known to be zero; buffers above are unknown until they are written."""
 
 aten = torch.ops.aten
-_REDUCTIONS_OF_EQUALS = {
+_UNIFORM_REDUCTIONS = {
     aten.any.default, aten.all.default, aten.amax.default, aten.amin.default, aten.max.default, aten.min.default,
     aten.mean.default,
 }  # fmt: skip
@@ -45,7 +45,7 @@ CHOSEN_NUMBER = translated("an unknown number: of a choice among unknown scores"
 
 def limit_of(device: torch.device) -> int:
     """How many bytes a storage on ``device`` may have and keep its values."""
-    return KNOWN_LIMIT["cpu" if device.type == "cpu" else "accelerator"]
+    return KNOWN_VALUES_LIMIT_BYTES["cpu" if device.type == "cpu" else "accelerator"]
 
 
 def is_known(tensor: VirtualTensor) -> bool:
@@ -89,7 +89,7 @@ def covers_storage(tensor: VirtualTensor) -> bool:
     return tensor.numel() * tensor.element_size() == tensor.cell.nbytes and tensor.is_contiguous()
 
 
-def give_number(tensor: VirtualTensor, number: Any) -> None:
+def set_uniform(tensor: VirtualTensor, number: Any) -> None:
     """Every element of the tensor's whole storage is ``number``."""
     tensor.cell.values = Uniform(real.full((), number, dtype=tensor.dtype))
 
@@ -136,7 +136,7 @@ def lay_out(tensor: VirtualTensor, most: int | None = None) -> bool:
     return True
 
 
-_LACKING = re.compile("not implemented on the CPU|expected scalar type")
+_NO_CPU_KERNEL_PATTERN = re.compile("not implemented on the CPU|expected scalar type")
 """What the CPU's kernels say of what an accelerator's can do; the meta kernel has allowed it by then."""
 
 
@@ -151,12 +151,12 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
     if biggest > (8 << 20) and any(type(t.cell.values) is Uniform for t in tensors):
         if not all(type(t.cell.values) is Uniform or t.dim() == 0 for t in tensors):
             return None
-        if func in _REDUCTIONS_OF_EQUALS:
-            collapsed = _map(args, lambda t: _as_number(t).reshape((1,) * t.dim()))
+        if func in _UNIFORM_REDUCTIONS:
+            collapsed = _map(args, lambda t: _as_scalar(t).reshape((1,) * t.dim()))
             return _call(func, collapsed, kwargs)
         if torch.Tag.pointwise in func.tags or func is aten._to_copy.default:
-            collapsed = _map(args, lambda t: _as_number(t))
-            kwargs = {**_map_values(kwargs, _as_number)}
+            collapsed = _map(args, lambda t: _as_scalar(t))
+            kwargs = {**_map_values(kwargs, _as_scalar)}
             kwargs.pop("memory_format", None)
             if "device" in kwargs:
                 kwargs["device"] = torch.device("cpu")
@@ -173,18 +173,20 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
     except NotImplementedError:  # an accelerator's own kernel, such as flash attention's: the CPU has none
         return None
     except RuntimeError as error:
-        if _LACKING.search(str(error)):
+        if _NO_CPU_KERNEL_PATTERN.search(str(error)):
             return None
         if not any(type(t.cell.values) is Uniform for t in tensors):
             raise
-        return _call(func, _map(args, _laid_out), _map_values(kwargs, _laid_out))  # a kernel that minds strides of 0
+        return _call(
+            func, _map(args, _known_strided), _map_values(kwargs, _known_strided)
+        )  # a kernel that minds strides of 0
 
 
 def _call(func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs) if ValueTrace.now is None else ValueTrace.now.call(func, args, kwargs)
 
 
-def _laid_out(tensor: VirtualTensor) -> torch.Tensor:
+def _known_strided(tensor: VirtualTensor) -> torch.Tensor:
     """The tensor's known values with its own strides."""
     known = look(tensor)
     assert known is not None
@@ -194,7 +196,7 @@ def _laid_out(tensor: VirtualTensor) -> torch.Tensor:
     return laid
 
 
-def _as_number(tensor: VirtualTensor) -> torch.Tensor:
+def _as_scalar(tensor: VirtualTensor) -> torch.Tensor:
     if type(tensor.cell.values) is Uniform:
         scalar: torch.Tensor = tensor.cell.values.scalar
         number = scalar.to(tensor.dtype)
@@ -206,16 +208,16 @@ def _as_number(tensor: VirtualTensor) -> torch.Tensor:
     return known
 
 
-def _map(value: Any, change: Any) -> Any:
+def _map(value: Any, transform: Any) -> Any:
     if isinstance(value, VirtualTensor):
-        return change(value)
+        return transform(value)
     if isinstance(value, list | tuple):
-        return type(value)(_map(item, change) for item in value)
+        return type(value)(_map(item, transform) for item in value)
     return value
 
 
-def _map_values(kwargs: dict[str, Any], change: Any) -> dict[str, Any]:
-    return {name: _map(value, change) for name, value in kwargs.items()}
+def _map_values(kwargs: dict[str, Any], transform: Any) -> dict[str, Any]:
+    return {name: _map(value, transform) for name, value in kwargs.items()}
 
 
 def nonfinite_test(func: Any, args: Any) -> bool | None:

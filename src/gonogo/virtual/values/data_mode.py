@@ -22,7 +22,7 @@ from gonogo.virtual import private
 from gonogo.virtual.tensor import CPU, VirtualTensor, resolve
 from gonogo.virtual.values import contents
 
-RealOf = dict[int, tuple[torch.Tensor, VirtualTensor]]
+RealTensors = dict[int, tuple[torch.Tensor, VirtualTensor]]
 """By a virtual tensor's identity: the real tensor that shares its values, and itself."""
 
 
@@ -39,16 +39,16 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call one function."""
         kwargs = kwargs or {}
-        real: RealOf = {}
-        if _changes_the_tensor(func) or not _read(args, real) or not _read(kwargs.values(), real) or not real:
+        real: RealTensors = {}
+        if _mutates_tensor_object(func) or not _read(args, real) or not _read(kwargs.values(), real) or not real:
             return func(*args, **kwargs)
         if torch.is_grad_enabled() and any(tensor.requires_grad for _, tensor in real.values()):
             return func(*args, **kwargs)
-        return _on_real(func, args, kwargs, real)
+        return _call_with_real(func, args, kwargs, real)
 
 
 @cache
-def _changes_the_tensor(func: Any) -> bool:
+def _mutates_tensor_object(func: Any) -> bool:
     """Whether a function gives a tensor another shape, storage or attribute: then it has to be that very tensor."""
     name = getattr(func, "__name__", "")
     packet = getattr(torch.ops.aten, name, None) if name.endswith("_") and not name.startswith("__") else None
@@ -67,36 +67,36 @@ class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operator."""
         kwargs = kwargs or {}
-        if types and private.are_foreign(tuple(types)):
+        if types and private.has_foreign_dispatch(tuple(types)):
             return NotImplemented
         wanted = kwargs.get("device")
         if wanted is not None:
             device = resolve(wanted)
             if device.type not in ("cpu", "meta"):
-                return _virtually(func, args, kwargs)
+                return _call_in_virtual_mode(func, args, kwargs)
             kwargs = {**kwargs, "device": device}
         if not any(issubclass(kind, VirtualTensor) for kind in types):
             return func(*args, **kwargs)
-        real: RealOf = {}
+        real: RealTensors = {}
         known = torch.Tag.inplace_view not in func.tags and _read(args, real) and _read(kwargs.values(), real)
-        return _on_real(func, args, kwargs, real) if known else _virtually(func, args, kwargs)
+        return _call_with_real(func, args, kwargs, real) if known else _call_in_virtual_mode(func, args, kwargs)
 
 
-def _virtually(func: Any, args: Any, kwargs: Any) -> Any:
+def _call_in_virtual_mode(func: Any, args: Any, kwargs: Any) -> Any:
     with VirtualTensor.virtual_mode:
         return func(*args, **kwargs)
 
 
-def _on_real(func: Callable[..., Any], args: Any, kwargs: dict[str, Any], real: RealOf) -> Any:
+def _call_with_real(func: Callable[..., Any], args: Any, kwargs: dict[str, Any], real: RealTensors) -> Any:
     """Call ``func`` with the real tensors; where it returns what it was given, so does this."""
-    out = func(*_swap(args, real), **{name: _swap((value,), real)[0] for name, value in kwargs.items()})
+    out = func(*_swap_in_real(args, real), **{name: _swap_in_real((value,), real)[0] for name, value in kwargs.items()})
     given = {id(one): tensor for one, tensor in real.values()}
     if type(out) in (tuple, list):
         return type(out)(given.get(id(one), one) for one in out)
     return given.get(id(out), out)
 
 
-def _read(arguments: Any, real: RealOf) -> bool:
+def _read(arguments: Any, real: RealTensors) -> bool:
     """Put the real tensor for each virtual one into ``real``; False where one has none."""
     for value in arguments:
         if isinstance(value, VirtualTensor):
@@ -112,13 +112,13 @@ def _read(arguments: Any, real: RealOf) -> bool:
     return True
 
 
-def _swap(arguments: Any, real: RealOf) -> Any:
+def _swap_in_real(arguments: Any, real: RealTensors) -> Any:
     out = []
     for value in arguments:
         if isinstance(value, VirtualTensor):
             out.append(real[id(value)][0])
         elif type(value) in (list, tuple):
-            out.append(_swap(value, real))
+            out.append(_swap_in_real(value, real))
         else:
             out.append(value)
     return tuple(out) if isinstance(arguments, tuple) else out

@@ -22,7 +22,7 @@ def shapes_by_rank(loader: Any, rank: int, world: int, count: int) -> list[str]:
     found = []
     with real_data():
         for other in range(world):
-            indices = _batches_of(loader, rank, other, world)
+            indices = _batches_of_rank(loader, rank, other, world)
             if indices is None:
                 return []
             kinds = [_kind(collate([dataset[i] for i in batch])) for batch in itertools.islice(indices, count)]
@@ -30,7 +30,7 @@ def shapes_by_rank(loader: Any, rank: int, world: int, count: int) -> list[str]:
     return found
 
 
-def _batches_of(loader: Any, rank: int, other: int, world: int) -> Iterator[list[Any]] | None:
+def _batches_of_rank(loader: Any, rank: int, other: int, world: int) -> Iterator[list[Any]] | None:
     """The indices of another rank's batches: of a DistributedSampler, or of accelerate's share of a batch sampler."""
     batches: Any = getattr(loader, "batch_sampler", None)
     sampler: Any = getattr(loader, "sampler", None)
@@ -53,9 +53,9 @@ def _lists(batches: Iterable[Any]) -> Iterator[list[Any]]:
 
 def _kind(batch: Any) -> str:
     entries = described(batch)
-    return ", ".join(f"{name} {_without_sizes(said)}" for name, said in entries)
+    return ", ".join(f"{name} {_drop_sizes(said)}" for name, said in entries)
 
 
-def _without_sizes(said: str) -> str:
-    kind, bracket, shape = said.partition(" [")
+def _drop_sizes(description: str) -> str:
+    kind, bracket, shape = description.partition(" [")
     return f"{kind} {shape.count(',') + bool(shape.rstrip(']'))}d" if bracket else kind.partition(" of ")[0]

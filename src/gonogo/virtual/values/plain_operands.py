@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.virtual import private
-from gonogo.virtual.dispatch.placement import MIXED_DEVICES, mismatch
+from gonogo.virtual.dispatch.placement import MIXED_DEVICE_OPERATORS, mismatch
 from gonogo.virtual.dispatch.schema import Operator
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.tensor import CPU, META, VirtualTensor, new_virtual, resolve
@@ -84,7 +84,7 @@ class StandIns:
         if meta:
             if operator.name == "copy_" and meta == [args[0]]:
                 return args[0]
-            if operator.func in MIXED_DEVICES:
+            if operator.func in MIXED_DEVICE_OPERATORS:
                 raise NotImplementedError("Cannot copy out of meta tensor; no data!")
             raise mismatch(virtual[0]._device if virtual else CPU, META)
         swapped = {id(t): self.of(t) for t in reals}
@@ -110,11 +110,11 @@ def _sort_tensors(arguments: Any) -> tuple[list[VirtualTensor], list[torch.Tenso
     return virtual, reals, meta
 
 
-def _swap(arguments: Any, swapped: dict[int, VirtualTensor]) -> Any:
+def _swap(arguments: Any, replacements: dict[int, VirtualTensor]) -> Any:
     out = [
-        _swap(v, swapped)
+        _swap(v, replacements)
         if isinstance(v, list | tuple)
-        else swapped.get(id(v), v)
+        else replacements.get(id(v), v)
         if isinstance(v, torch.Tensor)
         else v
         for v in arguments

@@ -9,11 +9,11 @@ import torch
 from gonogo.virtual.dispatch.schema import Operator
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents, signs
-from gonogo.virtual.values.assumptions import FINITE, Ledger
+from gonogo.virtual.values.assumptions import FINITE_ASSUMPTION, Ledger
 from gonogo.virtual.values.value_trace import ValueTrace
 
 aten = torch.ops.aten
-_ABSORBING = {
+_ABSORBING_VALUES = {
     aten.bitwise_and.Tensor: False, aten.bitwise_and_.Tensor: False, aten.logical_and.default: False,
     aten.logical_and_.default: False, aten.bitwise_or.Tensor: True, aten.bitwise_or_.Tensor: True,
     aten.logical_or.default: True, aten.logical_or_.default: True,
@@ -21,49 +21,51 @@ _ABSORBING = {
 """The truth value that decides alone, by operator."""
 
 
-def carry(ledger: Ledger, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], out: Any) -> None:
+def propagate_values(
+    ledger: Ledger, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], out: Any
+) -> None:
     """Compute the results' values where all operands' are known; else note what became unknown."""
     for tensor in tensors:
         if tensor.cell.values is None:
             break
     else:
         if tensors or operator.known_factory or operator.of_numbers:
-            _carry_known(operator, args, kwargs, tensors, out)
+            _propagate_known(operator, args, kwargs, tensors, out)
             if any(tensor.cell.chosen for tensor in tensors):
-                carry_choice(out)
-                carry_choice(_written_tensors(operator, args, kwargs))
+                propagate_choice(out)
+                propagate_choice(_written_tensors(operator, args, kwargs))
         return
     if operator.write_names:
         _forget_written(operator, args, kwargs)
     elif operator.known_factory:
-        _carry_known(operator, args, kwargs, [], out)
+        _propagate_known(operator, args, kwargs, [], out)
     elif operator.compares and out.__class__ is VirtualTensor:
         test = contents.nonfinite_test(operator.func, args)
         if test is not None:
-            ledger.assume(FINITE)
+            ledger.assume(FINITE_ASSUMPTION)
         else:
             test = signs.test(operator.func, args)
         if test is not None:
-            contents.give_number(out, test)
-    if operator.func in _ABSORBING:
-        _carry_absorbed(operator, tensors, out)
+            contents.set_uniform(out, test)
+    if operator.func in _ABSORBING_VALUES:
+        _propagate_absorbed(operator, tensors, out)
     is_small = out.__class__ is not VirtualTensor or out.cell.nbytes <= signs.SMALL
     if is_small and tensors and tensors[0].numel():
         signs.note(operator.name, args, tensors, out)
 
 
-def carry_choice(out: Any) -> None:
+def propagate_choice(out: Any) -> None:
     """Values that were computed from choices among unknown scores may be others on the accelerator, too."""
     for tensor in out if isinstance(out, list | tuple) else (out,):
         if isinstance(tensor, VirtualTensor):
             tensor.cell.chosen = True
 
 
-def _carry_absorbed(operator: Operator, tensors: list[VirtualTensor], out: Any) -> None:
+def _propagate_absorbed(operator: Operator, tensors: list[VirtualTensor], out: Any) -> None:
     """Unknown truth values and False are False, or True is True: a loop ends at its last token whatever was written."""
     if out.dtype is not torch.bool or out.numel() != out.cell.nbytes:  # a part of a storage was written
         return
-    absorbs = _ABSORBING[operator.func]
+    absorbs = _ABSORBING_VALUES[operator.func]
     asks = _all_true if absorbs else _all_false
     for tensor in tensors:
         known = contents.look(tensor) if tensor.dtype is torch.bool else None
@@ -72,7 +74,7 @@ def _carry_absorbed(operator: Operator, tensors: list[VirtualTensor], out: Any) 
         if ValueTrace.now is not None:
             ValueTrace.now.tested(known, asks)
         if asks(known):
-            contents.give_number(out, absorbs)
+            contents.set_uniform(out, absorbs)
             return
 
 
@@ -84,17 +86,17 @@ def _all_false(values: torch.Tensor) -> bool:
     return not values.any()
 
 
-def _carry_known(operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], out: Any) -> None:
+def _propagate_known(operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], out: Any) -> None:
     func = operator.func
     if operator.known_factory and isinstance(out, VirtualTensor):
         if operator.uniform is not None or operator.fills:
-            contents.give_number(
+            contents.set_uniform(
                 out, operator.uniform if operator.uniform is not None else _fill_value(operator, args, kwargs)
             )
             return
         if operator.is_empty:
-            if out.cell.nbytes <= contents.EMPTY_LIMIT:
-                contents.give_number(out, 0)
+            if out.cell.nbytes <= contents.EMPTY_LIMIT_BYTES:
+                contents.set_uniform(out, 0)
             return
         if out.cell.nbytes > contents.limit_of(out._device) or (tensors == [] and _has_tensor(args)):
             return
@@ -113,10 +115,10 @@ def _carry_known(operator: Operator, args: Any, kwargs: Any, tensors: list[Virtu
         if not isinstance(virtual, VirtualTensor) or not isinstance(value, torch.Tensor):
             continue
         if value.dtype == virtual.dtype and value.numel() == virtual.numel():
-            contents.give(virtual, value if value.dim() == virtual.dim() else _in_shape(value, virtual.shape))
+            contents.give(virtual, value if value.dim() == virtual.dim() else _reshape_values(value, virtual.shape))
 
 
-def _in_shape(value: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+def _reshape_values(value: torch.Tensor, shape: torch.Size) -> torch.Tensor:
     """As many values in another shape: one number that stands for all of them, or a scalar."""
     return value.reshape(shape) if any(value.stride()) else value.reshape(-1)[0].expand(shape)
 

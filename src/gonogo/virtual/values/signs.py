@@ -30,7 +30,7 @@ def note(name: str, args: Any, tensors: list[VirtualTensor], out: Any) -> None:
     if name in _MAKES:
         fact = True
     elif name in _KEEPS:
-        fact = all(_is_nonnegative(t) for t in tensors) and all(_number_is(a) for a in args)
+        fact = all(_is_nonnegative(t) for t in tensors) and all(_is_nonnegative_number(a) for a in args)
     elif name == "where":
         fact = _where(args)
     else:
@@ -73,7 +73,7 @@ def _all_nonnegative(values: torch.Tensor) -> bool:
     return bool((values >= 0).all())
 
 
-def _number_is(value: Any) -> bool:
+def _is_nonnegative_number(value: Any) -> bool:
     return not isinstance(value, int | float) or value >= 0
 
 

@@ -20,7 +20,7 @@ _SMALL, _LARGE = 64 << 10, 8 << 20
 """Constants up to so many bytes are copied; larger ones that are written to end the trace."""
 
 
-class _Part(NamedTuple):
+class _StorageView(NamedTuple):
     """A tensor that lies in a variable's storage."""
 
     variable: int
@@ -30,7 +30,7 @@ class _Part(NamedTuple):
     strides: tuple[int, ...]
 
 
-class _Other(Exception):
+class _DifferentValues(Exception):
     """The other batch's values lead to something else."""
 
 
@@ -41,7 +41,7 @@ class ValueTrace:
 
     def __init__(self, batch: Sequence[torch.Tensor]) -> None:
         """``batch``: the real tensors whose values are traced."""
-        self.ended = not _names_last()
+        self.ended = not _are_storages_persistent()
         """Whether it can't be told any more what hangs on the values."""
         self._count = 0
         self._steps: list[Callable[[dict[int, Any]], None]] = []
@@ -79,18 +79,20 @@ class ValueTrace:
         if not any(self._variable(tensor) is not None for tensor in operands):
             return func(*args, **kwargs)
         writes = func._schema.is_mutable
-        noted_args, noted_kwargs = self._noted(args, writes), self._noted(kwargs, writes)
+        noted_args, noted_kwargs = self._record_arguments(args, writes), self._record_arguments(kwargs, writes)
         result = func(*args, **kwargs)
         outputs = [(self._part(tensor) is None, self._named(tensor)) for tensor in _tensors((result,))]
 
         def again(values: dict[int, Any]) -> None:
-            made = _tensors((func(*_given(noted_args, values), **_given(noted_kwargs, values)),))
+            made = _tensors(
+                (func(*_substitute_values(noted_args, values), **_substitute_values(noted_kwargs, values)),)
+            )
             for (is_new, part), tensor in zip(outputs, made, strict=True):
                 if tensor.shape != part.shape:
-                    raise _Other
+                    raise _DifferentValues
                 if is_new:
                     if (tensor.stride(), tensor.storage_offset()) != (part.strides, part.offset):
-                        raise _Other
+                        raise _DifferentValues
                     values[part.variable] = tensor.untyped_storage()
 
         self._steps.append(again)
@@ -106,7 +108,7 @@ class ValueTrace:
 
         def again(values: dict[int, Any]) -> None:
             values[made.variable] = real.empty(nbytes, dtype=torch.uint8).untyped_storage()
-            _laid(made, values).copy_(_laid(part, values))
+            _make_view(made, values).copy_(_make_view(part, values))
 
         self._steps.append(again)
 
@@ -117,9 +119,9 @@ class ValueTrace:
             return
         answer = test(values)
 
-        def again(known: dict[int, Any]) -> None:
-            if test(_laid(part, known)) != answer:
-                raise _Other
+        def again(known_values: dict[int, Any]) -> None:
+            if test(_make_view(part, known_values)) != answer:
+                raise _DifferentValues
 
         self._steps.append(again)
 
@@ -133,9 +135,9 @@ class ValueTrace:
             return
         before = values.clone()
 
-        def again(known: dict[int, Any]) -> None:
-            if not torch.equal(_laid(part, known), before):
-                raise _Other
+        def again(known_values: dict[int, Any]) -> None:
+            if not torch.equal(_make_view(part, known_values), before):
+                raise _DifferentValues
 
         self._steps.append(again)
 
@@ -145,11 +147,11 @@ class ValueTrace:
         trace, number = getattr(tensor.untyped_storage(), _NAME, (None, 0))
         return number if trace is self else None
 
-    def _part(self, tensor: torch.Tensor) -> _Part | None:
+    def _part(self, tensor: torch.Tensor) -> _StorageView | None:
         variable = self._variable(tensor)
         return None if variable is None else _part_of(variable, tensor)
 
-    def _named(self, tensor: torch.Tensor) -> _Part:
+    def _named(self, tensor: torch.Tensor) -> _StorageView:
         """The tensor as a part of its variable, which its storage becomes where it is none."""
         variable = self._variable(tensor)
         if variable is None:
@@ -158,20 +160,20 @@ class ValueTrace:
             setattr(tensor.untyped_storage(), _NAME, (self, variable))
         return _part_of(variable, tensor)
 
-    def _noted(self, value: Any, writes: bool) -> Any:
+    def _record_arguments(self, value: Any, is_written: bool) -> Any:
         """Arguments with parts in the place of tensors: of what is known of itself, a copy."""
         if isinstance(value, torch.Tensor):
             part = self._part(value)
             if part is not None:
                 return part
-            return self._written(value) if writes else _constant(value)
+            return self._written(value) if is_written else _constant(value)
         if isinstance(value, dict):
-            return {name: self._noted(item, writes) for name, item in value.items()}
+            return {name: self._record_arguments(item, is_written) for name, item in value.items()}
         if isinstance(value, list | tuple):
-            return type(value)(self._noted(item, writes) for item in value)
+            return type(value)(self._record_arguments(item, is_written) for item in value)
         return value
 
-    def _written(self, tensor: torch.Tensor) -> _Part:
+    def _written(self, tensor: torch.Tensor) -> _StorageView:
         """A tensor that may come to have values of the batch: a variable that begins as what it is now."""
         storage = tensor.untyped_storage()
         part = self._named(tensor)
@@ -187,22 +189,22 @@ class ValueTrace:
         return part
 
 
-def _part_of(variable: int, tensor: torch.Tensor) -> _Part:
-    return _Part(variable, tensor.dtype, int(tensor.storage_offset()), tensor.shape, tensor.stride())
+def _part_of(variable: int, tensor: torch.Tensor) -> _StorageView:
+    return _StorageView(variable, tensor.dtype, int(tensor.storage_offset()), tensor.shape, tensor.stride())
 
 
-def _laid(part: _Part, values: dict[int, Any]) -> torch.Tensor:
+def _make_view(part: _StorageView, values: dict[int, Any]) -> torch.Tensor:
     empty: torch.Tensor = real.empty(0, dtype=part.dtype)
     return empty.set_(values[part.variable], part.offset, part.shape, part.strides)
 
 
-def _given(value: Any, values: dict[int, Any]) -> Any:
-    if type(value) is _Part:
-        return _laid(value, values)
+def _substitute_values(value: Any, values: dict[int, Any]) -> Any:
+    if type(value) is _StorageView:
+        return _make_view(value, values)
     if isinstance(value, dict):
-        return {name: _given(item, values) for name, item in value.items()}
+        return {name: _substitute_values(item, values) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_given(item, values) for item in value)
+        return type(value)(_substitute_values(item, values) for item in value)
     return value
 
 
@@ -221,7 +223,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return [tensor for item in value for tensor in _tensors(item)]
 
 
-def _names_last() -> bool:
+def _are_storages_persistent() -> bool:
     """Whether a storage keeps what Python notes on it: in older releases of torch each look at it is another object."""
     with private.modes_off():
         tensor = real.empty(1)

@@ -14,15 +14,15 @@ import torch
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.values import real
-from gonogo.virtual.weights.generated_weights import MadeWeights
-from gonogo.virtual.weights.places import ADAPTER_CONFIG, ADAPTER_WEIGHTS, as_folder, is_there
-from gonogo.virtual.weights.skeleton import own_build
+from gonogo.virtual.weights.generated_weights import GeneratedWeights
+from gonogo.virtual.weights.model_folders import ADAPTER_CONFIG, ADAPTER_WEIGHT_FILE_NAMES, find_model_folder, is_there
+from gonogo.virtual.weights.skeleton import isolated_model_build
 
 _loading: list[tuple[Any, str]] = []
 """Models that adapters are being loaded into, innermost last, and the adapters' names."""
 
 
-def install(patches: Patches, made: MadeWeights) -> None:
+def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
     """Follow peft's loading of adapters, and transformers' own."""
 
     def follow_peft(module: ModuleType) -> None:
@@ -33,13 +33,13 @@ def install(patches: Patches, made: MadeWeights) -> None:
 
         @functools.wraps(load_adapter)
         def followed(self: Any, model_id: Any, adapter_name: str, *args: Any, **kwargs: Any) -> Any:
-            with _into(self, adapter_name):
+            with _loading_adapter(self, adapter_name):
                 return load_adapter(self, model_id, adapter_name, *args, **kwargs)
 
         @functools.wraps(load_weights)
         def load_peft_weights(model_id: Any, *args: Any, **kwargs: Any) -> Any:
             if _loading:
-                elsewhere = _prepare(os.fspath(model_id), kwargs, made)
+                elsewhere = _prepare(os.fspath(model_id), kwargs, generated_weights)
                 if elsewhere is not None:
                     model_id = elsewhere
                     kwargs.pop("subfolder", None)
@@ -58,10 +58,13 @@ def install(patches: Patches, made: MadeWeights) -> None:
                 return load_adapter(self, peft_model_id, adapter_name, *args, **kwargs)
             name, where = str(peft_model_id), kwargs.get("adapter_kwargs") or {}
             folder = _folder_without_weights(name, where)
-            if folder is not None and (writable := made.writable(folder)) != folder:
+            if folder is not None and (writable := generated_weights.writable(folder)) != folder:
                 peft_model_id = writable  # the weights are made there before they are looked for
                 kwargs["adapter_kwargs"] = {key: value for key, value in where.items() if key != "subfolder"}
-            with _into(self, adapter_name or "default"), _preparing_after_injection(name, where, made):
+            with (
+                _loading_adapter(self, adapter_name or "default"),
+                _preparing_after_injection(name, where, generated_weights),
+            ):
                 return load_adapter(self, peft_model_id, adapter_name, *args, **kwargs)
 
         patches.set(owner, "load_adapter", followed)
@@ -71,7 +74,7 @@ def install(patches: Patches, made: MadeWeights) -> None:
 
 
 @contextmanager
-def _into(model: Any, adapter_name: str) -> Iterator[None]:
+def _loading_adapter(model: Any, adapter_name: str) -> Iterator[None]:
     _loading.append((model, adapter_name))
     try:
         yield
@@ -80,7 +83,9 @@ def _into(model: Any, adapter_name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _preparing_after_injection(name: str, where: dict[str, Any], made: MadeWeights) -> Iterator[None]:
+def _preparing_after_injection(
+    name: str, load_kwargs: dict[str, Any], generated_weights: GeneratedWeights
+) -> Iterator[None]:
     """transformers puts the adapter's modules in by peft's function, then looks for its weights."""
     import peft
 
@@ -89,15 +94,15 @@ def _preparing_after_injection(name: str, where: dict[str, Any], made: MadeWeigh
     @functools.wraps(inject)
     def followed(*args: Any, **rest: Any) -> Any:
         result = inject(*args, **rest)
-        _prepare(name, where, made)
+        _prepare(name, load_kwargs, generated_weights)
         return result
 
-    with contextlib_patch(peft, "inject_adapter_in_model", followed):
+    with patched_attribute(peft, "inject_adapter_in_model", followed):
         yield
 
 
 @contextmanager
-def contextlib_patch(owner: Any, name: str, value: Any) -> Iterator[None]:
+def patched_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
     """An attribute replaced for a while."""
     patches = Patches()
     patches.set(owner, name, value)
@@ -107,32 +112,34 @@ def contextlib_patch(owner: Any, name: str, value: Any) -> Iterator[None]:
         patches.undo()
 
 
-def _folder_of(name: str, where: dict[str, Any]) -> str | None:
+def _folder_of(name: str, load_kwargs: dict[str, Any]) -> str | None:
     """The folder of an adapter whose config is there."""
-    folder = as_folder(name, **{key: where.get(key) for key in ("subfolder", "cache_dir", "revision")})
+    folder = find_model_folder(name, **{key: load_kwargs.get(key) for key in ("subfolder", "cache_dir", "revision")})
     return folder if folder is not None and os.path.isfile(os.path.join(folder, ADAPTER_CONFIG)) else None
 
 
 def _has_weights(folder: str) -> bool:
-    return any(is_there(os.path.join(folder, file)) for file in ADAPTER_WEIGHTS)
+    return any(is_there(os.path.join(folder, file)) for file in ADAPTER_WEIGHT_FILE_NAMES)
 
 
-def _folder_without_weights(name: str, where: dict[str, Any]) -> str | None:
-    folder = _folder_of(name, where)
+def _folder_without_weights(name: str, load_kwargs: dict[str, Any]) -> str | None:
+    folder = _folder_of(name, load_kwargs)
     return None if folder is None or _has_weights(folder) else folder
 
 
-def _prepare(name: str, where: dict[str, Any], made: MadeWeights) -> str | None:
+def _prepare(name: str, load_kwargs: dict[str, Any], generated_weights: GeneratedWeights) -> str | None:
     """See that an adapter's weights are there, or make them; the folder to load from, where it is not its own."""
-    folder = _folder_of(name, where)
+    folder = _folder_of(name, load_kwargs)
     if folder is None:
         return None
-    made.once(os.path.join(folder, ADAPTER_WEIGHTS[0]), lambda: _make(name, folder, made))
-    place = made.place_of(folder)
+    generated_weights.once(
+        os.path.join(folder, ADAPTER_WEIGHT_FILE_NAMES[0]), lambda: _generate_adapter(name, folder, generated_weights)
+    )
+    place = generated_weights.place_of(folder)
     return None if place == folder else place
 
 
-def _make(name: str, folder: str, made: MadeWeights) -> str | None:
+def _generate_adapter(name: str, folder: str, generated_weights: GeneratedWeights) -> str | None:
     """Make an adapter's weights, where they aren't in its folder; what was made, in a sentence."""
     if _has_weights(folder):
         return None
@@ -140,7 +147,7 @@ def _make(name: str, folder: str, made: MadeWeights) -> str | None:
     from safetensors.torch import save_file
 
     model, adapter_name = _loading[-1]
-    with own_build():
+    with isolated_model_build():
         shapes = {
             key: real.meta(tuple(getattr(tensor, "ds_shape", tensor.shape)), dtype=tensor.dtype)
             for key, tensor in model.state_dict(keep_vars=True).items()
@@ -151,7 +158,7 @@ def _make(name: str, folder: str, made: MadeWeights) -> str | None:
             state = {f"base_model.model.{key}": tensor for key, tensor in state.items()}
         save_file(
             {key: tensor.contiguous() for key, tensor in state.items()},
-            os.path.join(made.writable(folder), ADAPTER_WEIGHTS[0]),
+            os.path.join(generated_weights.writable(folder), ADAPTER_WEIGHT_FILE_NAMES[0]),
             metadata={"format": "pt"},
         )
     return f"the adapter {name} has no weights here; they are taken to be those of its config ({len(state)} tensors)"

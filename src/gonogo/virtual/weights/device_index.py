@@ -53,19 +53,19 @@ def install(patches: Patches) -> None:
         patches.set(torch, name, replaced[-1][1])
     for name in _METHODS:
         patches.set(torch.Tensor, name, _accept_device_index(getattr(torch.Tensor, name)))
-    patches.everywhere(replaced, but=[torch])
+    patches.everywhere(replaced, excluded_modules=[torch])
     # What Module.to asks, and libraries whose containers of tensors have a ``to`` of their own (tensordict).
-    patches.set(torch._C._nn, "_parse_to", _accept_device_index(torch._C._nn._parse_to, first=True))
+    patches.set(torch._C._nn, "_parse_to", _accept_device_index(torch._C._nn._parse_to, first_positional=True))
 
 
-def _accept_device_index(original: Any, *, first: bool = False) -> Any:
-    """The function, taking an index for ``device=``; with ``first``, also for the first argument."""
+def _accept_device_index(original: Any, *, first_positional: bool = False) -> Any:
+    """The function, taking an index for ``device=``; with ``first_positional``, also for the first argument."""
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         if type(kwargs.get("device")) is int:
             kwargs["device"] = _device(VirtualTensor.accelerator_type, kwargs["device"])
-        if first and args and type(args[0]) is int:
+        if first_positional and args and type(args[0]) is int:
             args = (_device(VirtualTensor.accelerator_type, args[0]), *args[1:])
         return original(*args, **kwargs)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class MadeWeights:
+class GeneratedWeights:
     """Where weights are made, and who is told of them."""
 
     scratch: str
@@ -51,9 +51,9 @@ class MadeWeights:
 
     def writable(self, folder: str) -> str:
         """The folder itself where it can be written; else a folder of links to what is in it, made now."""
-        if self._is_ours(folder) or (self.in_place and _can_be_written(folder)):
+        if self._is_in_scratch(folder) or (self.in_place and _is_writable(folder)):
             return folder
-        copy = self._copy_of(folder)
+        copy = self._copy_folder(folder)
         os.makedirs(copy, exist_ok=True)
         for name in os.listdir(folder):
             with contextlib.suppress(FileExistsError):
@@ -62,13 +62,13 @@ class MadeWeights:
 
     def place_of(self, folder: str) -> str:
         """The folder in which a model's weights are by now: its own, or the copy that :meth:`writable` made."""
-        copy = self._copy_of(folder)
-        return copy if not self._is_ours(folder) and os.path.isdir(copy) else folder
+        copy = self._copy_folder(folder)
+        return copy if not self._is_in_scratch(folder) and os.path.isdir(copy) else folder
 
-    def _is_ours(self, folder: str) -> bool:
+    def _is_in_scratch(self, folder: str) -> bool:
         return os.path.abspath(folder).startswith(f"{self.scratch}/")
 
-    def _copy_of(self, folder: str) -> str:
+    def _copy_folder(self, folder: str) -> str:
         return os.path.join(self.scratch, "models", _digest(folder), os.path.basename(os.path.abspath(folder)))
 
 
@@ -76,7 +76,7 @@ def _digest(path: str) -> str:
     return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:24]
 
 
-def _can_be_written(folder: str) -> bool:
+def _is_writable(folder: str) -> bool:
     """Tried, not asked: ``access`` knows nothing of Landlock."""
     path = os.path.join(folder, f".gonogo-{os.getpid()}")
     try:

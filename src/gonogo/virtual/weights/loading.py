@@ -13,25 +13,28 @@ from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.stack import frames_of_call
-from gonogo.virtual.weights.random_weights import DrawnWeights
+from gonogo.virtual.weights.random_weights import RandomWeights
 from gonogo.virtual.weights.safetensors_files import SafeOpen
 
 
-def install(life: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> Callable[[], None]:
+def install(lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> Callable[[], None]:
     """Follow transformers' loading and saving; the device map and the weights it did not load are left in ``facts``."""
     patches = Patches()
     patches.on_undo(
         after_import(
-            "transformers.modeling_utils", lambda module: _follow(patches, module.PreTrainedModel, life, modules, facts)
+            "transformers.modeling_utils",
+            lambda module: _follow(patches, module.PreTrainedModel, lifecycle, modules, facts),
         )
     )
     return patches.undo
 
 
-def _follow(patches: Patches, model_class: Any, life: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> None:
+def _follow(
+    patches: Patches, model_class: Any, lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]
+) -> None:
     original = model_class.from_pretrained.__func__
     save = model_class.save_pretrained
-    drawn = facts["drawn_weights"] = DrawnWeights(patches, torch.nn.Module)  # read when the record is made
+    drawn = facts["drawn_weights"] = RandomWeights(patches, torch.nn.Module)  # read when the record is made
 
     @functools.wraps(original)
     def from_pretrained(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -39,7 +42,7 @@ def _follow(patches: Patches, model_class: Any, life: Lifecycle, modules: Module
             facts.setdefault("device_map_frames", list(frames_of_call()))
         asked = bool(kwargs.pop("output_loading_info", False))
         before = len(SafeOpen.opened)
-        with life.during("load", f"{cls.__name__}.from_pretrained"):
+        with lifecycle.during("load", f"{cls.__name__}.from_pretrained"):
             made = original(cls, *args, output_loading_info=True, **kwargs)
         loaded, info = made if isinstance(made, tuple) else (made, {})
         if info.get("missing_keys"):
@@ -53,7 +56,7 @@ def _follow(patches: Patches, model_class: Any, life: Lifecycle, modules: Module
 
     @functools.wraps(save)
     def save_pretrained(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with life.during("save", f"{type(self).__name__}.save_pretrained"):
+        with lifecycle.during("save", f"{type(self).__name__}.save_pretrained"):
             return save(self, *args, **kwargs)
 
     patches.set(model_class, "from_pretrained", classmethod(from_pretrained))

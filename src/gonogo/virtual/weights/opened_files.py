@@ -16,39 +16,39 @@ import torch
 
 from gonogo.finding.errors import UserError
 from gonogo.virtual.weights import skeleton
-from gonogo.virtual.weights.generated_weights import MadeWeights
-from gonogo.virtual.weights.places import WEIGHTS, ModelNotHere, read_json
+from gonogo.virtual.weights.generated_weights import GeneratedWeights
+from gonogo.virtual.weights.model_folders import WEIGHT_FILE_NAMES, MissingModelError, read_json
 from gonogo.virtual.weights.pretrained import make_weights
 
-_SAFETENSORS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?")
-_PICKLED = "pytorch_model.bin"
-_making: set[str] = set()
+_SAFETENSORS_PATTERN = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?")
+_PICKLED_FILE_NAME = "pytorch_model.bin"
+_folders_in_progress: set[str] = set()
 """Folders whose weights are being made: transformers' own code asks the hub's client meanwhile."""
 
 
-def make(made: MadeWeights, name: str, folder: str, file: str) -> str:
+def make(generated_weights: GeneratedWeights, name: str, folder: str, file: str) -> str:
     """Make a model's weights, if ``file`` is one of theirs and the class of its config is known.
 
     Returns the folder to look in: the model's own, or a copy of it. Where they can't be made, nothing is: the file is
     then not found, as before.
     """
-    if not (_SAFETENSORS.fullmatch(file) or file == _PICKLED) or folder in _making:
+    if not (_SAFETENSORS_PATTERN.fullmatch(file) or file == _PICKLED_FILE_NAME) or folder in _folders_in_progress:
         return folder
     model_class = _class_of(folder)
     if model_class is None:
         return folder
-    _making.add(folder)
+    _folders_in_progress.add(folder)
     try:
-        what = os.path.join(folder, WEIGHTS[0])
-        made.once(what, lambda: make_weights(model_class, name, folder, {}, made))
-        place = made.place_of(folder)
-        if file == _PICKLED:
-            made.once(os.path.join(folder, file), functools.partial(_pickle, place))
+        what = os.path.join(folder, WEIGHT_FILE_NAMES[0])
+        generated_weights.once(what, lambda: make_weights(model_class, name, folder, {}, generated_weights))
+        place = generated_weights.place_of(folder)
+        if file == _PICKLED_FILE_NAME:
+            generated_weights.once(os.path.join(folder, file), functools.partial(_write_pickled, place))
         return place
-    except (ModelNotHere, UserError, ImportError):
+    except (MissingModelError, UserError, ImportError):
         return folder
     finally:
-        _making.discard(folder)
+        _folders_in_progress.discard(folder)
 
 
 def _class_of(folder: str) -> Any:
@@ -63,10 +63,10 @@ def _class_of(folder: str) -> Any:
     return getattr(transformers, str(names[0]), None)
 
 
-def _pickle(folder: str) -> None:
+def _write_pickled(folder: str) -> None:
     """The same tensors as one archive of torch, which older releases of a model have."""
-    index = os.path.join(folder, WEIGHTS[1])
-    files = [WEIGHTS[0]]
+    index = os.path.join(folder, WEIGHT_FILE_NAMES[1])
+    files = [WEIGHT_FILE_NAMES[0]]
     if os.path.exists(index):
         with open(index, encoding="utf-8") as text:
             files = sorted(set(json.load(text)["weight_map"].values()))
@@ -75,5 +75,5 @@ def _pickle(folder: str) -> None:
     state: dict[str, torch.Tensor] = {}
     for file in files:
         state |= load_file(os.path.join(folder, file))
-    with skeleton.own_build():
-        torch.save(state, os.path.join(folder, _PICKLED))
+    with skeleton.isolated_model_build():
+        torch.save(state, os.path.join(folder, _PICKLED_FILE_NAME))

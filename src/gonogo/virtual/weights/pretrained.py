@@ -9,22 +9,22 @@ import tempfile
 from types import ModuleType
 from typing import Any
 
-from gonogo.evidence.rehearsal.record import FIRST_RANK_READS
+from gonogo.evidence.rehearsal.record import FIRST_RANK_READS_ASSUMPTION
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.virtual.lookups.failed_lookups import is_file_here
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.weights import skeleton
-from gonogo.virtual.weights.generated_weights import MadeWeights
-from gonogo.virtual.weights.places import (
+from gonogo.virtual.weights.generated_weights import GeneratedWeights
+from gonogo.virtual.weights.model_folders import (
     ADAPTER_CONFIG,
     NO_CONFIG,
-    WEIGHTS,
-    ModelNotHere,
-    as_folder,
+    WEIGHT_FILE_NAMES,
+    MissingModelError,
+    find_model_folder,
     has_weights,
-    not_here,
+    missing_model_error,
     read_json,
     with_variant,
 )
@@ -36,7 +36,7 @@ CANNOT_BUILD = translated(
 )
 
 
-def install(patches: Patches, made: MadeWeights, opened: set[str]) -> None:
+def install(patches: Patches, generated_weights: GeneratedWeights, opened_files: set[str]) -> None:
     """Follow every ``from_pretrained`` of transformers, the auto classes' too."""
     patches.item(os.environ, "HF_DEACTIVATE_ASYNC_LOAD", "1")  # one tensor after the other: the same record each time
 
@@ -46,10 +46,10 @@ def install(patches: Patches, made: MadeWeights, opened: set[str]) -> None:
 
         @functools.wraps(original)
         def from_pretrained(cls: Any, pretrained_model_name_or_path: Any = None, *args: Any, **kwargs: Any) -> Any:
-            before = set(opened)
+            before = set(opened_files)
             source = pretrained_model_name_or_path
             if source is not None and kwargs.get("state_dict") is None:
-                elsewhere = _prepare(cls, os.fspath(source), kwargs, made)
+                elsewhere = _prepare(cls, os.fspath(source), kwargs, generated_weights)
                 if elsewhere is not None:
                     source, kwargs["subfolder"] = elsewhere, ""
             SafeOpen.counted = bool(kwargs.pop("disable_mmap", False))
@@ -58,12 +58,12 @@ def install(patches: Patches, made: MadeWeights, opened: set[str]) -> None:
             finally:
                 SafeOpen.counted = False
             if source is not pretrained_model_name_or_path:
-                _rename(result, source, os.fspath(pretrained_model_name_or_path))
-            if _first_rank_reads(module):
-                made.tell(FIRST_RANK_READS)
-            if opened - before:
-                count = len(opened - before)
-                made.tell(
+                _restore_name(result, source, os.fspath(pretrained_model_name_or_path))
+            if _only_first_rank_reads(module):
+                generated_weights.tell(FIRST_RANK_READS_ASSUMPTION)
+            if opened_files - before:
+                count = len(opened_files - before)
+                generated_weights.tell(
                     f"from_pretrained: read the headers of {count} files of {pretrained_model_name_or_path}, no weights"
                 )
             return result
@@ -76,7 +76,7 @@ def install(patches: Patches, made: MadeWeights, opened: set[str]) -> None:
 
         @functools.wraps(original)
         def from_pretrained(cls: Any, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-            _check_there(os.fspath(pretrained_model_name_or_path), kwargs)
+            _require_model_folder(os.fspath(pretrained_model_name_or_path), kwargs)
             return original(cls, pretrained_model_name_or_path, *args, **kwargs)
 
         patches.set(owner, "from_pretrained", classmethod(from_pretrained))
@@ -85,7 +85,7 @@ def install(patches: Patches, made: MadeWeights, opened: set[str]) -> None:
     patches.on_undo(after_import("transformers.models.auto.auto_factory", follow_auto_classes))
 
 
-def _first_rank_reads(module: ModuleType) -> bool:
+def _only_first_rank_reads(module: ModuleType) -> bool:
     """Whether transformers has the other ranks get their weights from the first: by ZeRO-3, or by FSDP."""
     asked = (getattr(module, name, None) for name in ("is_deepspeed_zero3_enabled", "is_fsdp_enabled"))
     return any(question is not None and question() for question in asked)
@@ -93,27 +93,27 @@ def _first_rank_reads(module: ModuleType) -> bool:
 
 def _place(name: str, kwargs: dict[str, Any]) -> str | None:
     where = {key: kwargs.get(key) for key in ("subfolder", "cache_dir", "revision")}
-    return as_folder(name, **where)
+    return find_model_folder(name, **where)
 
 
-def _check_there(name: str, kwargs: dict[str, Any]) -> str | None:
+def _require_model_folder(name: str, kwargs: dict[str, Any]) -> str | None:
     """The model's folder; ModelNotHere where neither it nor its config is there. None for a single file."""
     if is_file_here(name) or kwargs.get("gguf_file"):
         return None
     folder = _place(name, kwargs)
     if folder is None:
-        raise not_here(name)
+        raise missing_model_error(name)
     has_config = is_file_here(os.path.join(folder, "config.json"))
-    if not has_config and not is_file_here(os.path.join(folder, ADAPTER_CONFIG)) and not _is_config(kwargs):
-        raise ModelNotHere(NO_CONFIG.format(name=name))
+    if not has_config and not is_file_here(os.path.join(folder, ADAPTER_CONFIG)) and not _has_config(kwargs):
+        raise MissingModelError(NO_CONFIG.format(name=name))
     return folder
 
 
-def _is_config(kwargs: dict[str, Any]) -> bool:
+def _has_config(kwargs: dict[str, Any]) -> bool:
     return hasattr(kwargs.get("config"), "to_dict")
 
 
-def _rename(result: Any, source: str, name: str) -> None:
+def _restore_name(result: Any, source: str, name: str) -> None:
     """Have a model that was loaded from a copy of its folder bear the name that it was asked for by."""
     model = result[0] if isinstance(result, tuple) else result
     for owner in (model, getattr(model, "config", None)):
@@ -122,52 +122,54 @@ def _rename(result: Any, source: str, name: str) -> None:
                 setattr(owner, attribute, name)
 
 
-def _prepare(model_class: Any, name: str, kwargs: dict[str, Any], made: MadeWeights) -> str | None:
+def _prepare(model_class: Any, name: str, kwargs: dict[str, Any], generated_weights: GeneratedWeights) -> str | None:
     """See that a model's weights are in its folder; where they aren't, make them.
 
     Returns the folder to load from, where it is not the model's own.
     """
-    folder = _check_there(name, kwargs)
+    folder = _require_model_folder(name, kwargs)
     if folder is None:
         return None
     adapter = os.path.join(folder, ADAPTER_CONFIG)
     if not os.path.isfile(os.path.join(folder, "config.json")) and os.path.isfile(adapter):
         base = read_json(adapter).get("base_model_name_or_path")
         if base:
-            _prepare(model_class, str(base), {**kwargs, "subfolder": None}, made)
+            _prepare(model_class, str(base), {**kwargs, "subfolder": None}, generated_weights)
         return None
-    if made.is_of_the_run(folder):
+    if generated_weights.is_of_the_run(folder):
         return None
-    what = os.path.join(folder, with_variant(WEIGHTS[0], kwargs.get("variant")))
-    made.once(what, lambda: make_weights(model_class, name, folder, kwargs, made))
-    place = made.place_of(folder)
+    what = os.path.join(folder, with_variant(WEIGHT_FILE_NAMES[0], kwargs.get("variant")))
+    generated_weights.once(what, lambda: make_weights(model_class, name, folder, kwargs, generated_weights))
+    place = generated_weights.place_of(folder)
     return None if place == folder else place
 
 
-def make_weights(model_class: Any, name: str, folder: str, kwargs: dict[str, Any], made: MadeWeights) -> str | None:
+def make_weights(
+    model_class: Any, name: str, folder: str, kwargs: dict[str, Any], generated_weights: GeneratedWeights
+) -> str | None:
     """Make a model's weights, where they aren't in its folder; what was made, in a sentence."""
     config = os.path.join(folder, "config.json")
     raw = read_json(config) if os.path.isfile(config) else {}
     if has_weights(folder, raw, kwargs.get("variant")):
         return None
-    given = kwargs["config"] if _is_config(kwargs) else None
+    given = kwargs["config"] if _has_config(kwargs) else None
     staging = tempfile.mkdtemp(prefix="checkpoint-")
     try:
-        with skeleton.own_build():
+        with skeleton.isolated_model_build():
             trust = bool(kwargs.get("trust_remote_code")) or model_class.__module__.startswith("transformers_modules")
             stored_class, stored = skeleton.stored_class_and_config(model_class, folder, given, trust)
             model = skeleton.build(stored_class, stored, folder)
     except (UserError, ImportError):  # a package that the model or its quantization needs: so the real loading ends
         raise
     except Exception as error:
-        raise ModelNotHere(_cannot_build(name, error)) from error
+        raise MissingModelError(_cannot_build(name, error)) from error
     try:
-        with skeleton.own_build():
+        with skeleton.isolated_model_build():
             skeleton.write(model, staging)
     except Exception as error:
-        raise ModelNotHere(_cannot_build(name, error)) from error
+        raise MissingModelError(_cannot_build(name, error)) from error
     files = [file for file in os.listdir(staging) if file.endswith((".safetensors", ".safetensors.index.json"))]
-    place = made.writable(folder)
+    place = generated_weights.writable(folder)
     _clear(place, files)
     for file in files:
         os.replace(os.path.join(staging, file), os.path.join(place, with_variant(file, kwargs.get("variant"))))
@@ -180,13 +182,15 @@ def _cannot_build(name: str, error: Exception) -> Text:
     return CANNOT_BUILD.format(name=name, why=why)
 
 
-def _clear(folder: str, made: list[str]) -> None:
+def _clear(folder: str, written_files: list[str]) -> None:
     """Take away what would contradict the checkpoint that was made."""
     stale = ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"]
     paths = [os.path.join(folder, file) for file in stale]
     snapshots, _, revision = folder.rstrip("/").rpartition("/")
     if os.path.basename(snapshots) == "snapshots":  # what the hub was known not to have
-        paths += [os.path.join(os.path.dirname(snapshots), ".no_exist", revision, file) for file in (*stale, *made)]
+        paths += [
+            os.path.join(os.path.dirname(snapshots), ".no_exist", revision, file) for file in (*stale, *written_files)
+        ]
     for path in paths:
         if os.path.lexists(path):
             os.remove(path)

@@ -15,14 +15,14 @@ from gonogo.virtual.stack import frames_of_call
 from gonogo.virtual.weights.safetensors_files import names_in
 
 
-class _Drawn(NamedTuple):
+class _RandomTensor(NamedTuple):
     """A parameter or buffer, and how many elements it adds to the model's parameters: a tied one once."""
 
     tensor: weakref.ref[Any]
     elements: int
 
 
-class DrawnWeights:
+class RandomWeights:
     """The loads of a rank's models that lacked weights, and which of these still have their random values.
 
     A program may take the values itself afterwards: a wrapper's prefix off a checkpoint's names and
@@ -30,7 +30,7 @@ class DrawnWeights:
     """
 
     def __init__(self, patches: Patches, module_class: Any) -> None:
-        self._loads: list[tuple[LoadedWeights, dict[str, _Drawn]]] = []
+        self._loads: list[tuple[LoadedWeights, dict[str, _RandomTensor]]] = []
         original = module_class.load_state_dict
 
         @functools.wraps(original)
@@ -47,40 +47,48 @@ class DrawnWeights:
         """The loads of which weights are still as they were drawn, in their order."""
         return [load for load, _ in self._loads]
 
-    def add(self, model: Any, missing: Sequence[str], source: str, files: Sequence[Any]) -> None:
+    def add(self, model: Any, missing_names: Sequence[str], source: str, files: Sequence[Any]) -> None:
         """Note what ``from_pretrained`` said that it had to draw, held against the ``files`` that it read."""
         stored = names_in(files)
         sizes = {name: _elements(parameter) for name, parameter in model.named_parameters()}
         tensors = _tensors(model)
-        drawn = {name: _Drawn(weakref.ref(tensors[name]), sizes.get(name, 0)) for name in missing if name in tensors}
+        drawn = {
+            name: _RandomTensor(weakref.ref(tensors[name]), sizes.get(name, 0))
+            for name in missing_names
+            if name in tensors
+        }
         load = LoadedWeights(
             model=type(model).__name__,
             source=source,
             parameters=sum(sizes.values()),
             missing_parameters=sum(one.elements for one in drawn.values()),
-            missing=tuple(missing),
-            held=tuple(name for name in missing if name in stored),
-            named_instead=next((name for name in sorted(stored) if name.endswith(f".{missing[0]}")), None),
+            missing=tuple(missing_names),
+            held=tuple(name for name in missing_names if name in stored),
+            named_instead=next((name for name in sorted(stored) if name.endswith(f".{missing_names[0]}")), None),
             under_zero3=any(hasattr(parameter, "ds_id") for parameter in model.parameters()),
             frames=tuple(frames_of_call()),
         )
         self._loads.append((load, drawn))
 
-    def _given(self, given: set[int]) -> None:
-        loads = ((_without(load, drawn, given), drawn) for load, drawn in self._loads)
+    def _given(self, initialized_ids: set[int]) -> None:
+        loads = ((_without(load, drawn, initialized_ids), drawn) for load, drawn in self._loads)
         self._loads = [(left, drawn) for left, drawn in loads if left is not None]
 
 
-def _without(load: LoadedWeights, drawn: Mapping[str, _Drawn], given: set[int]) -> LoadedWeights | None:
+def _without(
+    load: LoadedWeights, random_weights: Mapping[str, _RandomTensor], initialized_ids: set[int]
+) -> LoadedWeights | None:
     """The load less the weights that have got their values; None where none is left."""
-    found = {name for name in load.missing if name in drawn and id(drawn[name].tensor()) in given}
+    found = {
+        name for name in load.missing if name in random_weights and id(random_weights[name].tensor()) in initialized_ids
+    }
     missing = tuple(name for name in load.missing if name not in found)
     if not missing:
         return None
     return msgspec.structs.replace(
         load,
         missing=missing,
-        missing_parameters=sum(drawn[name].elements for name in missing if name in drawn),
+        missing_parameters=sum(random_weights[name].elements for name in missing if name in random_weights),
         held=tuple(name for name in load.held if name not in found),
     )
 

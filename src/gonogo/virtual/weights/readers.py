@@ -12,34 +12,34 @@ import torch
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.weights import adapters, device_index, pretrained, safetensors_files, torch_files
-from gonogo.virtual.weights.generated_weights import MadeWeights
+from gonogo.virtual.weights.generated_weights import GeneratedWeights
 
-_OF_CONFIG = ("subfolder", "revision", "cache_dir", "local_files_only", "token", "use_auth_token")
+_CONFIG_ARGUMENTS = ("subfolder", "revision", "cache_dir", "local_files_only", "token", "use_auth_token")
 
 
-def install(made: MadeWeights) -> Patches:
+def install(generated_weights: GeneratedWeights) -> Patches:
     """Have all readers of weights read names and shapes only, and make checkpoints that are not there."""
     patches = Patches()
     opened: set[str] = set()
     device_index.install(patches)
     safetensors_files.install(patches, opened.add)
     torch_files.install(patches, opened.add)
-    pretrained.install(patches, made, opened)
-    adapters.install(patches, made)
-    _follow_diffusers(patches, made.tell)
+    pretrained.install(patches, generated_weights, opened)
+    adapters.install(patches, generated_weights)
+    _follow_diffusers(patches, generated_weights.tell)
     return patches
 
 
-def _follow_diffusers(patches: Patches, tell: Callable[[str], None]) -> None:
+def _follow_diffusers(patches: Patches, notify: Callable[[str], None]) -> None:
     """Models of diffusers whose configuration is there and whose weights aren't are made of the configuration.
 
     Their ``from_pretrained`` looks for one file of weights, and stops where there is none.
     """
     for module in ("diffusers.models.modeling_utils", "diffusers.modeling_utils"):
-        patches.on_undo(after_import(module, functools.partial(_follow, patches, tell)))
+        patches.on_undo(after_import(module, functools.partial(_follow, patches, notify)))
 
 
-def _follow(patches: Patches, tell: Callable[[str], None], module: ModuleType) -> None:
+def _follow(patches: Patches, notify: Callable[[str], None], module: ModuleType) -> None:
     owner: Any = getattr(module, "ModelMixin", None)
     if owner is None or "from_pretrained" not in vars(owner):
         return
@@ -52,11 +52,11 @@ def _follow(patches: Patches, tell: Callable[[str], None], module: ModuleType) -
         except OSError as error:
             if "no file named" not in str(error):
                 raise
-        config = cls.load_config(path, **{name: kwargs[name] for name in _OF_CONFIG if name in kwargs})
+        config = cls.load_config(path, **{name: kwargs[name] for name in _CONFIG_ARGUMENTS if name in kwargs})
         model = cls.from_config(config)
         if isinstance(kwargs.get("torch_dtype"), torch.dtype):
             model = model.to(kwargs["torch_dtype"])
-        tell(f"the weights of {path} are not here: the model is made of its configuration")
+        notify(f"the weights of {path} are not here: the model is made of its configuration")
         return model.eval()
 
     followed: Any = from_pretrained

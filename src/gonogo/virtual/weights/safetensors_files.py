@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.origins import was_read
+from gonogo.virtual.origins import record_read
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.values import real
-from gonogo.virtual.weights.stored import VALUES_LIMIT, nbytes_of, with_values, without_values
+from gonogo.virtual.weights.file_tensors import VALUES_LIMIT_BYTES, nbytes_of, tensor_with_values, tensor_without_values
 
-UNREAD = "gonogo.unread"
+UNREAD_KEY = "gonogo.unread"
 """Key of a header's metadata: a JSON list of the tensors without values, or ``"all"``."""
 
 ORIGINS = "gonogo.origins"
@@ -37,8 +37,8 @@ _TORCH = ("pt", "pytorch", "torch")
 class Slice:
     """What ``get_slice`` returns: shape and dtype now, a tensor when it is indexed."""
 
-    def __init__(self, opened: SafeOpen, name: str, original: Any) -> None:
-        self._opened, self._name, self._original = opened, name, original
+    def __init__(self, safe_file: SafeOpen, name: str, original: Any) -> None:
+        self._opened, self._name, self._original = safe_file, name, original
 
     def get_shape(self) -> list[int]:
         """As safetensors."""
@@ -70,7 +70,7 @@ class SafeOpen:
         how = ("np",) if self._torch else (framework, device)
         self._file = self.original(filename, *how, **({} if self._torch else kwargs))
         own = self._file.metadata() or {}
-        unread = own.get(UNREAD)
+        unread = own.get(UNREAD_KEY)
         self._origins: dict[str, str] = json.loads(own.get(ORIGINS, "{}"))
         self._unread = None if unread == "all" else frozenset(json.loads(unread)) if unread else frozenset()
         self._offsets: dict[str, Any] = {}
@@ -94,7 +94,7 @@ class SafeOpen:
     def metadata(self) -> dict[str, str] | None:
         """The header's metadata, without our own."""
         metadata = self._file.metadata()
-        return metadata and {key: value for key, value in metadata.items() if key not in (UNREAD, ORIGINS)}
+        return metadata and {key: value for key, value in metadata.items() if key not in (UNREAD_KEY, ORIGINS)}
 
     def get_slice(self, name: str) -> Any:
         """As safetensors."""
@@ -121,22 +121,22 @@ class SafeOpen:
     def part(self, name: str, original: Any, index: Any) -> torch.Tensor:
         """A tensor, or the part of it that ``index`` says."""
         tensor = self._part(name, original, index)
-        was_read(tensor, self._origins.get(name), str(self._path), name)
+        record_read(tensor, self._origins.get(name), str(self._path), name)
         return tensor
 
     def _part(self, name: str, original: Any, index: Any) -> torch.Tensor:
         shape, dtype = original.get_shape(), _dtype(original.get_dtype())
         if dtype is getattr(torch, "float4_e2m1fn_x2", None):  # two numbers a byte
             shape = [*shape[:-1], shape[-1] // 2]
-        known = self._unread is not None and name not in self._unread and nbytes_of(shape, dtype) <= VALUES_LIMIT
+        known = self._unread is not None and name not in self._unread and nbytes_of(shape, dtype) <= VALUES_LIMIT_BYTES
         if known:
             with private.modes_off():
                 value = self._read(name, shape, dtype)[index]
-            return with_values(value, self._device, mapped=self._mapped)
+            return tensor_with_values(value, self._device, mapped=self._mapped)
         if index is not ...:
             with private.modes_off():
                 shape = real.meta(shape, dtype=dtype)[index].shape
-        return without_values(shape, dtype, self._device, mapped=self._mapped)
+        return tensor_without_values(shape, dtype, self._device, mapped=self._mapped)
 
 
 def names_in(paths: Iterable[Any]) -> set[str]:
@@ -172,4 +172,4 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
     opened.on_open = staticmethod(on_open)  # type: ignore[attr-defined]
     opened.__module__ = "safetensors"
     patches.set(safetensors, "safe_open", opened)
-    patches.everywhere([(original, opened)], but=[safetensors])
+    patches.everywhere([(original, opened)], excluded_modules=[safetensors])

@@ -21,22 +21,22 @@ import torch
 
 from gonogo.virtual import private
 from gonogo.virtual.memory.tracking import Cell
-from gonogo.virtual.origins import Described, Origins, in_location, pieces_in, pieces_of
+from gonogo.virtual.origins import Described, Origins, embed_in_location, pieces_in, pieces_of
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor, local_tensors
 from gonogo.virtual.values import contents
 from gonogo.virtual.weights import private_serialization
+from gonogo.virtual.weights.file_tensors import tensor_without_values
 from gonogo.virtual.weights.saving_safetensors import replace_writers
-from gonogo.virtual.weights.stored import without_values
-from gonogo.virtual.weights.torch_archive import UNREAD_AT, Record, write_archive
+from gonogo.virtual.weights.torch_archive import UNREAD_LOCATION_PREFIX, Record, write_archive
 
 OnWrite = Callable[[str, int, int], None]
 """Called with a file's path, its length in bytes, and how many tensors were in it."""
-_VALUES_LIMIT = 1 << 20
+_VALUES_LIMIT_BYTES = 1 << 20
 """A storage of up to so many bytes is written with its values, where they are known."""
-_SENT_LIMIT = 64 << 20
+_STREAM_LIMIT_BYTES = 64 << 20
 """The same of one that goes into a stream in memory, as programs send tensors to their other processes."""
 
 
@@ -60,7 +60,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     ) -> None:
         """As ``torch.save``; tensors without values take no room."""
         private_serialization.check_save_arguments(f, pickle_module)
-        stored = _Storages(_SENT_LIMIT if isinstance(f, io.BytesIO) else _VALUES_LIMIT)
+        stored = _Storages(_STREAM_LIMIT_BYTES if isinstance(f, io.BytesIO) else _VALUES_LIMIT_BYTES)
         if Origins.followed:
             _name_tensors(obj, "", stored.names)
         data = _pickle_object(obj, stored, pickle_module, pickle_protocol)
@@ -73,13 +73,13 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
         if isinstance(f, str | os.PathLike):
             path = os.fspath(f)
             with open(path, "wb") as file:
-                length = write_archive(file, PurePath(os.fsdecode(path)).stem or "archive", records, holes=True)
+                length = write_archive(file, PurePath(os.fsdecode(path)).stem or "archive", records, sparse=True)
             wrote(str(path), length, stored.tensors)
             if Origins.followed:
                 Origins.on_omitted(-stored.label_bytes)
             stored.tell(os.fsdecode(path))
         else:
-            length = write_archive(f, "archive", records, holes=False)
+            length = write_archive(f, "archive", records, sparse=False)
             if hasattr(f, "flush"):
                 f.flush()
             omitted = sum(record.nbytes for record in records if record.data is None)
@@ -89,7 +89,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
             stored.tell(name if isinstance(name := getattr(f, "name", None), str) else "")
 
     patches.set(torch, "save", save)
-    patches.everywhere([(original, save)], but=[torch])
+    patches.everywhere([(original, save)], excluded_modules=[torch])
 
     def replace(module: ModuleType) -> None:
         replace_writers(patches, module, wrote)
@@ -98,11 +98,11 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
     return patches
 
 
-class _Stub:
+class _StorageStub:
     """Stands for a virtual tensor's storage in a pickle."""
 
-    def __init__(self, persistent: tuple[Any, ...]) -> None:
-        self.persistent = persistent
+    def __init__(self, persistent_id: tuple[Any, ...]) -> None:
+        self.persistent = persistent_id
 
 
 class _Storages:
@@ -122,21 +122,25 @@ class _Storages:
         known = self._by_identity.setdefault(identity, (len(self._by_identity), owner))
         return str(known[0])
 
-    def of_virtual(self, tensor: VirtualTensor) -> _Stub:
+    def of_virtual(self, tensor: VirtualTensor) -> _StorageStub:
         """The storage of a virtual tensor."""
         self.tensors += 1
         dtype, cell = tensor.dtype, tensor.cell
         kind = private_serialization.storage_type_of(dtype)
         itemsize = dtype.itemsize if kind is not None else 1
-        location = str(tensor.device) if _content(cell, self._limit) is not None else f"{UNREAD_AT}{tensor.device}"
+        location = (
+            str(tensor.device)
+            if _content(cell, self._limit) is not None
+            else f"{UNREAD_LOCATION_PREFIX}{tensor.device}"
+        )
         key = self._key(cell, id(cell))
         if Origins.followed:
             location = self._with_origin(location, cell)
             described = self.names.get(id(cell), ""), tuple(tensor.shape), str(dtype), pieces_in(tensor)
             self._described.append(described)
-        return _Stub(("storage", kind or torch.UntypedStorage, key, location, cell.nbytes // itemsize))
+        return _StorageStub(("storage", kind or torch.UntypedStorage, key, location, cell.nbytes // itemsize))
 
-    def of_real(self, storage: Any) -> tuple[Any, ...]:
+    def real_persistent_id(self, storage: Any) -> tuple[Any, ...]:
         """The persistent id of a real storage, as torch gives it."""
         if isinstance(storage, torch.storage.TypedStorage):
             untyped = storage._untyped_storage
@@ -147,14 +151,14 @@ class _Storages:
         self.tensors += 1
         cell, device = getattr(untyped, "virtual", (None, None))
         if cell is not None:  # a virtual tensor's own storage
-            where = str(device) if _content(cell, self._limit) is not None else f"{UNREAD_AT}{device}"
+            where = str(device) if _content(cell, self._limit) is not None else f"{UNREAD_LOCATION_PREFIX}{device}"
             where = self._with_origin(where, cell) if Origins.followed else where
             return ("storage", kind, self._key(cell, id(cell)), where, count)
-        location = "cpu" if untyped.device.type == "cpu" else f"{UNREAD_AT}cpu"
+        location = "cpu" if untyped.device.type == "cpu" else f"{UNREAD_LOCATION_PREFIX}cpu"
         return ("storage", kind, self._key(untyped, untyped._cdata), location, count)
 
     def _with_origin(self, location: str, cell: Cell) -> str:
-        labelled = in_location(location, self.names.get(id(cell), ""), pieces_of(cell, 0, cell.nbytes))
+        labelled = embed_in_location(location, self.names.get(id(cell), ""), pieces_of(cell, 0, cell.nbytes))
         self.label_bytes += len(labelled.encode()) - len(location.encode())
         return labelled
 
@@ -170,7 +174,7 @@ class _Storages:
             data = _content(owner, self._limit) if isinstance(owner, Cell) else _bytes_of(owner)
             nbytes = owner.nbytes if isinstance(owner, Cell) else owner.nbytes()
             if isinstance(owner, Cell) and owner.freed_by.name != "cpu":  # torch copies one storage at a time
-                without_values((nbytes,), torch.uint8, "cpu", mapped=False)
+                tensor_without_values((nbytes,), torch.uint8, "cpu", mapped=False)
             found.append(Record(f"data/{number}", nbytes, data))
         return found
 
@@ -205,37 +209,37 @@ def _bytes_of(storage: Any, nbytes: int | None = None) -> bytes | None:
     return ctypes.string_at(storage.data_ptr(), length) if length else b""
 
 
-def _pickle_object(obj: object, stored: _Storages, pickle_module: Any, protocol: int) -> bytes:
+def _pickle_object(obj: object, storages: _Storages, pickle_module: Any, protocol: int) -> bytes:
     class Pickler(pickle_module.Pickler):  # type: ignore[misc]
         def persistent_id(self, item: Any) -> Any:
-            if isinstance(item, _Stub):
+            if isinstance(item, _StorageStub):
                 return item.persistent
             if isinstance(item, torch.storage.TypedStorage) or torch.is_storage(item):
-                return stored.of_real(item)
+                return storages.real_persistent_id(item)
             return None
 
         def reducer_override(self, item: Any) -> Any:
-            return _reduce_tensor(item, stored) if isinstance(item, VirtualTensor) else NotImplemented
+            return _reduce_tensor(item, storages) if isinstance(item, VirtualTensor) else NotImplemented
 
     buffer = io.BytesIO()
     Pickler(buffer, protocol=protocol).dump(obj)
     return buffer.getvalue()
 
 
-def _reduce_tensor(tensor: VirtualTensor, stored: _Storages) -> Any:
+def _reduce_tensor(tensor: VirtualTensor, storages: _Storages) -> Any:
     """What a real tensor of the same kind is pickled as."""
     state = dict(tensor.__dict__)
     hooks: OrderedDict[Any, Any] = OrderedDict()
     if isinstance(tensor, torch.nn.Parameter):
         state.pop("_is_param", None)
-        return private_serialization.rebuild_parameter(_as_plain(tensor), tensor.requires_grad, hooks, state)
+        return private_serialization.rebuild_parameter(_detached(tensor), tensor.requires_grad, hooks, state)
     function, arguments = private_serialization.rebuild_arguments(
-        tensor.dtype, stored.of_virtual(tensor), tensor.storage_offset(), tensor.shape, tensor.stride(),
+        tensor.dtype, storages.of_virtual(tensor), tensor.storage_offset(), tensor.shape, tensor.stride(),
         tensor.requires_grad, hooks,
     )  # fmt: skip
     return private_serialization.rebuild_with_state(function, arguments, state) if state else (function, arguments)
 
 
-def _as_plain(parameter: VirtualTensor) -> torch.Tensor:
+def _detached(parameter: VirtualTensor) -> torch.Tensor:
     with VirtualTensor.virtual_mode, torch.no_grad():
         return parameter.detach()

@@ -22,13 +22,13 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.unsupported import UnsupportedOperator
-from gonogo.virtual.weights.safetensors_files import DTYPE_NAMES, ORIGINS, UNREAD
-from gonogo.virtual.weights.stored import VALUES_LIMIT, without_values
+from gonogo.virtual.weights.file_tensors import VALUES_LIMIT_BYTES, tensor_without_values
+from gonogo.virtual.weights.safetensors_files import DTYPE_NAMES, ORIGINS, UNREAD_KEY
 
 _IN_MEMORY_LIMIT = 256 << 20
 
 
-class _Content:
+class _TensorBytes:
     """A tensor's bytes: the array, and the address in it, that safetensors passes on to its compiled part."""
 
     def __init__(self, tensor: torch.Tensor, copy: torch.Tensor | None = None) -> None:
@@ -40,12 +40,12 @@ class _Content:
         return self.nbytes
 
     @property
-    def ctypes(self) -> _Content:
+    def ctypes(self) -> _TensorBytes:
         """``array.ctypes``; a property, since a reference to itself would keep the copy alive."""
         return self
 
     @property
-    def data(self) -> _Content:
+    def data(self) -> _TensorBytes:
         """``array.ctypes.data``."""
         return self
 
@@ -53,7 +53,7 @@ class _Content:
         """The bytes, where they are known (and few); None otherwise."""
         tensor = self.tensor
         if isinstance(tensor, VirtualTensor):
-            if self.nbytes > VALUES_LIMIT:
+            if self.nbytes > VALUES_LIMIT_BYTES:
                 return None
             value = VirtualTensor.virtual_mode.known_values(tensor)
             if value is None:
@@ -84,7 +84,7 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
             if not isinstance(tensor, VirtualTensor) and tensor.device.type != "meta":
                 return original(tensor)
             host = tensor.to("cpu") if tensor.device.type not in ("cpu", "meta") else tensor
-            return _Content(host), host
+            return _TensorBytes(host), host
 
         patches.set(module, "_to_ndarray", to_ndarray)
         patches.set(module, "TensorSpec", _Spec)
@@ -104,8 +104,8 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
             host = tensor.to("cpu") if tensor.device.type not in ("cpu", "meta") else tensor
             copied = tensor.device.type != "meta"
             nbytes = tensor.numel() * tensor.element_size()
-            copy = without_values((nbytes,), torch.uint8, "cpu", mapped=False) if copied else None
-            return _Content(host, copy)
+            copy = tensor_without_values((nbytes,), torch.uint8, "cpu", mapped=False) if copied else None
+            return _TensorBytes(host, copy)
 
         patches.set(module, "_tobytes", tobytes)
 
@@ -146,7 +146,7 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
     patches.set(module, "serialize", serialize)
 
 
-_Laid = tuple[str, str, list[int], int, int, "bytes | None"]
+_TensorLayout = tuple[str, str, list[int], int, int, "bytes | None"]
 """Name, safetensors' dtype, shape, begin, end, and the bytes where they are known."""
 
 
@@ -155,20 +155,20 @@ def _described(tensor_dict: dict[str, Any]) -> list[Described]:
     found: list[Described] = []
     for name, spec in tensor_dict.items():
         data = spec.data_ptr if isinstance(spec, _Spec) else spec["data"]
-        tensor = data.tensor if isinstance(data, _Content) else None
+        tensor = data.tensor if isinstance(data, _TensorBytes) else None
         if isinstance(tensor, VirtualTensor):
             found.append((name, tuple(tensor.shape), str(tensor.dtype), pieces_in(tensor)))
     return found
 
 
-def _with_origins(metadata: dict[str, str] | None, described: list[Described]) -> dict[str, str] | None:
-    if not described:
+def _with_origins(metadata: dict[str, str] | None, tensor_origins: list[Described]) -> dict[str, str] | None:
+    if not tensor_origins:
         return metadata
-    told = {name: as_json(name, pieces) for name, _, _, pieces in described}
+    told = {name: as_json(name, pieces) for name, _, _, pieces in tensor_origins}
     return {**(metadata or {}), ORIGINS: json.dumps(told)}
 
 
-def _laid_out(tensor_dict: dict[str, Any]) -> list[_Laid]:
+def _laid_out(tensor_dict: dict[str, Any]) -> list[_TensorLayout]:
     """Tensors in safetensors' order: larger dtypes first, then by name."""
     found = []
     for name, spec in tensor_dict.items():
@@ -176,7 +176,7 @@ def _laid_out(tensor_dict: dict[str, Any]) -> list[_Laid]:
             dtype, shape, data, length = spec.dtype, spec.shape, spec.data_ptr, spec.data_len
         else:
             dtype, shape, data, length = spec["dtype"], list(spec["shape"]), spec["data"], len(spec["data"])
-        if isinstance(data, _Content):
+        if isinstance(data, _TensorBytes):
             content = data.known()
         elif isinstance(data, int):
             content = ctypes.string_at(data, length) if length else b""
@@ -186,7 +186,7 @@ def _laid_out(tensor_dict: dict[str, Any]) -> list[_Laid]:
             shape = [*shape[:-1], shape[-1] * 2]
         found.append((name, dtype, shape, length, content))
     found.sort(key=lambda item: (-getattr(torch, item[1]).itemsize, item[0]))
-    laid: list[_Laid] = []
+    laid: list[_TensorLayout] = []
     at = 0
     for name, dtype, shape, length, content in found:
         laid.append((name, DTYPE_NAMES[dtype], shape, at, at + length, content))
@@ -194,10 +194,10 @@ def _laid_out(tensor_dict: dict[str, Any]) -> list[_Laid]:
     return laid
 
 
-def _header(tensors: list[_Laid], metadata: dict[str, str] | None) -> bytes:
+def _header(tensors: list[_TensorLayout], metadata: dict[str, str] | None) -> bytes:
     unread = [name for name, _, _, _, _, content in tensors if content is None]
     described: dict[str, Any] = {}
-    marks = {UNREAD: "all" if len(unread) == len(tensors) else json.dumps(unread)} if unread else {}
+    marks = {UNREAD_KEY: "all" if len(unread) == len(tensors) else json.dumps(unread)} if unread else {}
     if metadata or marks:
         described["__metadata__"] = {**(metadata or {}), **marks}
     for name, dtype, shape, start, end, _ in tensors:

@@ -22,21 +22,23 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 _MODULE = "torch.distributed.checkpoint._state_dict_stager"
-_IN_A_THREAD = "torch.distributed.checkpoint._async_thread_executor"
+_THREAD_EXECUTOR_MODULE = "torch.distributed.checkpoint._async_thread_executor"
 
 
 def install(peers: Peers | None, world_size: int) -> Callable[[], None]:
     """Have other ranks' shards be there where some ranks are only assumed; returns the undo."""
     patches = Patches()
     if (len(peers.ranks) if peers is not None else 1) < world_size:
-        plans = after_import("torch.distributed.checkpoint.default_planner", functools.partial(_plans, patches))
+        plans = after_import(
+            "torch.distributed.checkpoint.default_planner", functools.partial(_patch_plan_creation, patches)
+        )
         states = after_import("torch.distributed.fsdp._optim_utils", functools.partial(_states, patches))
         patches.on_undo(plans)
         patches.on_undo(states)
     return patches.undo
 
 
-def _plans(patches: Patches, module: ModuleType) -> None:
+def _patch_plan_creation(patches: Patches, module: ModuleType) -> None:
     """A plan of shards is taken as it is, where PyTorch would find it short of some."""
     owner: Any = module.DefaultSavePlanner
     create = owner.create_global_plan
@@ -46,9 +48,9 @@ def _plans(patches: Patches, module: ModuleType) -> None:
         try:
             return create(planner, all_plans)
         except ValueError:
-            known = _each_once(all_plans)
+            known = _deduplicate_plans(all_plans)
         unchecked = Patches()
-        unchecked.set(module, "_validate_global_plan", _taken_as_valid(module))
+        unchecked.set(module, "_validate_global_plan", _accept_plan(module))
         try:
             return create(planner, known)
         finally:
@@ -57,13 +59,13 @@ def _plans(patches: Patches, module: ModuleType) -> None:
     patches.set(owner, "create_global_plan", create_global_plan)
 
 
-def _taken_as_valid(module: ModuleType) -> Callable[..., Any]:
+def _accept_plan(module: ModuleType) -> Callable[..., Any]:
     """In the words of the release: True, or a list of no errors."""
     validate: Any = module._validate_global_plan
     return lambda *args: True if isinstance(validate(*args), bool) else []
 
 
-def _each_once(plans: list[Any]) -> list[Any]:
+def _deduplicate_plans(plans: list[Any]) -> list[Any]:
     """The plans, one a rank; what is the same as an earlier rank's holds nothing."""
     known: list[Any] = []
     for plan in plans:
@@ -120,12 +122,12 @@ def install_staging() -> Callable[[], None]:
     Have virtual tensors copied as tensors, and the save made in place; returns the undo.
     """
     patches = Patches()
-    patches.on_undo(after_import(_MODULE, functools.partial(_stage, patches)))
-    patches.on_undo(after_import(_IN_A_THREAD, functools.partial(_save_in_place, patches)))
+    patches.on_undo(after_import(_MODULE, functools.partial(_patch_stager, patches)))
+    patches.on_undo(after_import(_THREAD_EXECUTOR_MODULE, functools.partial(_use_inline_executor, patches)))
     return patches.undo
 
 
-class _InPlace(Executor):
+class _InlineExecutor(Executor):
     """Runs what it is given at once."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -138,7 +140,7 @@ class _InPlace(Executor):
         return future
 
 
-def _save_in_place(patches: Patches, module: ModuleType) -> None:
+def _use_inline_executor(patches: Patches, module: ModuleType) -> None:
     owner: Any = getattr(module, "_ThreadBasedAsyncCheckpointExecutor", None)
     if owner is None:
         return
@@ -149,12 +151,12 @@ def _save_in_place(patches: Patches, module: ModuleType) -> None:
         make(executor, *args, **kwargs)
         if isinstance(getattr(executor, "_executor", None), Executor):
             executor._executor.shutdown(wait=False)
-            executor._executor = _InPlace()
+            executor._executor = _InlineExecutor()
 
     patches.set(owner, "__init__", made)
 
 
-def _stage(patches: Patches, module: ModuleType) -> None:
+def _patch_stager(patches: Patches, module: ModuleType) -> None:
     owner: Any = module.StateDictStager
     original = getattr(owner, "_offload_tensor", None)
     if original is None:

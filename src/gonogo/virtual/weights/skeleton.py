@@ -20,11 +20,11 @@ import torch
 
 from gonogo.virtual import private
 from gonogo.virtual.reentrancy import InternalWork
-from gonogo.virtual.weights.places import read_json
+from gonogo.virtual.weights.model_folders import read_json
 
 
 @contextlib.contextmanager
-def own_build() -> Iterator[None]:
+def isolated_model_build() -> Iterator[None]:
     """No dispatch mode, no ``zero.Init``, no ZeRO-3 for transformers; the random states are put back."""
     zero = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
     integration = sys.modules.get("transformers.integrations.deepspeed")
@@ -41,7 +41,7 @@ def own_build() -> Iterator[None]:
         for module in (integration, sys.modules.get("transformers.modeling_utils")):
             if hasattr(module, "is_deepspeed_zero3_enabled"):  # axolotl replaces it by one that always says yes
                 stack.enter_context(mock.patch.object(module, "is_deepspeed_zero3_enabled", return_value=False))
-        stack.enter_context(_quiet())
+        stack.enter_context(_quiet_transformers_logging())
         stack.enter_context(private.modes_off())
         stack.enter_context(torch.no_grad())
         InternalWork.now = True
@@ -55,7 +55,7 @@ def own_build() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet_transformers_logging() -> Iterator[None]:
     """The program's log tells of the program's own loading and saving only."""
     from transformers.utils import logging
 
@@ -70,18 +70,20 @@ def _quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def stored_class_and_config(model_class: Any, folder: str, given: Any, trust_remote_code: bool) -> tuple[Any, Any]:
+def stored_class_and_config(
+    model_class: Any, folder: str, passed_config: Any, trust_remote_code: bool
+) -> tuple[Any, Any]:
     """The class and config that the checkpoint in ``folder`` was saved with: what its config.json says, where it can.
 
-    ``given`` is the config that the program passed, or None.
+    ``passed_config`` is the config that the program passed, or None.
     """
     import transformers
 
     if not os.path.isfile(os.path.join(folder, "config.json")):
-        return model_class, given
+        return model_class, passed_config
     raw = read_json(os.path.join(folder, "config.json"))
-    config_class = _config_class(model_class, raw, given)
-    config = config_class.from_pretrained(folder) if config_class is not None else given
+    config_class = _config_class(model_class, raw, passed_config)
+    config = config_class.from_pretrained(folder) if config_class is not None else passed_config
     name = next(iter(raw.get("architectures") or ()), None)
     if name is None or name == model_class.__name__:
         return model_class, config
@@ -93,17 +95,17 @@ def stored_class_and_config(model_class: Any, folder: str, given: Any, trust_rem
     return model_class, config
 
 
-def _config_class(model_class: Any, raw: dict[str, Any], given: Any) -> Any:
+def _config_class(model_class: Any, raw: dict[str, Any], passed_config: Any) -> Any:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     own = model_class.config_class
     if own is not None and getattr(own, "model_type", None) == raw.get("model_type"):
         return own
-    if given is not None and getattr(given, "model_type", None) == raw.get("model_type"):
-        return type(given)
+    if passed_config is not None and getattr(passed_config, "model_type", None) == raw.get("model_type"):
+        return type(passed_config)
     if raw.get("model_type") in CONFIG_MAPPING:
         return CONFIG_MAPPING[raw["model_type"]]
-    return own or (type(given) if given is not None else None)
+    return own or (type(passed_config) if passed_config is not None else None)
 
 
 def _remote_class(raw: dict[str, Any], name: str, folder: str) -> Any:
@@ -179,10 +181,10 @@ def write(model: Any, folder: str) -> None:
     if hasattr(modeling, "revert_weight_conversion"):
         inspect.unwrap(type(model).save_pretrained)(model, folder, max_shard_size="5GB")  # not the program's saving
     else:
-        _write_plainly(model, folder)
+        _write_with_safetensors(model, folder)
 
 
-def _write_plainly(model: Any, folder: str) -> None:
+def _write_with_safetensors(model: Any, folder: str) -> None:
     """For transformers before 5, whose ``save_pretrained`` takes all meta tensors for one."""
     import json
 
@@ -197,7 +199,7 @@ def _write_plainly(model: Any, folder: str) -> None:
         identities.setdefault(id(holders.get(name, state[name])), []).append(name)
     kept = {sorted(names, key=lambda name: (name in tied, names.index(name)))[0] for names in identities.values()}
     state = {name: tensor for name, tensor in state.items() if name in kept}
-    shards, index = _in_shards(state)
+    shards, index = _split_into_shards(state)
     for shard, names in shards.items():
         save_file({name: state[name] for name in names}, os.path.join(folder, shard), metadata={"format": "pt"})
     if index is not None:
@@ -205,7 +207,7 @@ def _write_plainly(model: Any, folder: str) -> None:
             json.dump(index, file)
 
 
-def _in_shards(state: dict[str, torch.Tensor]) -> tuple[dict[str, list[str]], dict[str, Any] | None]:
+def _split_into_shards(state: dict[str, torch.Tensor]) -> tuple[dict[str, list[str]], dict[str, Any] | None]:
     """The names of tensors by the file that holds them, and the index, where there are several files."""
     try:
         from huggingface_hub import split_torch_state_dict_into_shards  # since 0.23

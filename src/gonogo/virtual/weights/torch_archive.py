@@ -14,11 +14,11 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-UNREAD_AT = "gonogo-unread:"
+UNREAD_LOCATION_PREFIX = "gonogo-unread:"
 """Put before the location of a storage without values."""
-_OMITTED = "gonogo-omitted"
+_OMITTED_RECORD = "gonogo-omitted"
 _ALIGNMENT = 64
-_FOUR_GIB = 0xFFFFFFFF
+_ZIP64_LIMIT = 0xFFFFFFFF
 
 
 class Record(NamedTuple):
@@ -29,29 +29,29 @@ class Record(NamedTuple):
     data: bytes | None
 
 
-def _local_header(name: bytes, nbytes: int, crc: int, at: int) -> bytes:
+def _local_header(name: bytes, nbytes: int, crc: int, offset: int) -> bytes:
     """A record's header, padded so that its data begins at a multiple of 64."""
-    large = nbytes >= _FOUR_GIB
+    large = nbytes >= _ZIP64_LIMIT
     extra = struct.pack("<HHQQ", 1, 16, nbytes, nbytes) if large else b""
     length = 30 + len(name) + len(extra) + 4
-    padding = -(at + length) % _ALIGNMENT
+    padding = -(offset + length) % _ALIGNMENT
     extra += struct.pack("<HH", 0x4246, padding) + b"Z" * padding
-    size = _FOUR_GIB if large else nbytes
+    size = _ZIP64_LIMIT if large else nbytes
     version = 45 if large else 20
     return struct.pack("<IHHHHHIIIHH", 0x04034B50, version, 0x800, 0, 0, 33, crc, size, size, len(name), len(extra)) + (
         name + extra
     )
 
 
-def _directory_entry(name: bytes, nbytes: int, crc: int, at: int) -> bytes:
+def _directory_entry(name: bytes, nbytes: int, crc: int, header_offset: int) -> bytes:
     wide = b""
-    size, offset = nbytes, at
-    if nbytes >= _FOUR_GIB:
+    size, offset = nbytes, header_offset
+    if nbytes >= _ZIP64_LIMIT:
         wide += struct.pack("<QQ", nbytes, nbytes)
-        size = _FOUR_GIB
-    if at >= _FOUR_GIB:
-        wide += struct.pack("<Q", at)
-        offset = _FOUR_GIB
+        size = _ZIP64_LIMIT
+    if header_offset >= _ZIP64_LIMIT:
+        wide += struct.pack("<Q", header_offset)
+        offset = _ZIP64_LIMIT
     extra = struct.pack("<HH", 1, len(wide)) + wide if wide else b""
     return (
         struct.pack(
@@ -63,19 +63,19 @@ def _directory_entry(name: bytes, nbytes: int, crc: int, at: int) -> bytes:
     )  # fmt: skip
 
 
-def write_archive(file: Any, prefix: str, records: Iterable[Record], *, holes: bool) -> int:
-    """Write the records to a binary file; returns the archive's length (with ``holes``, mostly not on the disk).
+def write_archive(file: Any, prefix: str, records: Iterable[Record], *, sparse: bool) -> int:
+    """Write the records to a binary file; returns the archive's length (with ``sparse``, mostly not on the disk).
 
-    Without ``holes`` (a stream), records without data are left out and listed.
+    Without ``sparse`` (a stream), records without data are left out and listed.
     """
     records = list(records)
-    if not holes:
+    if not sparse:
         left_out = {record.name: record.nbytes for record in records if record.data is None}
         records = [record for record in records if record.data is not None]
         if left_out:
             listed = json.dumps(left_out).encode()
-            records.append(Record(_OMITTED, len(listed), listed))
-    start = file.tell() if holes else 0
+            records.append(Record(_OMITTED_RECORD, len(listed), listed))
+    start = file.tell() if sparse else 0
     at = 0
     directory = []
     for record in records:
@@ -96,30 +96,30 @@ def write_archive(file: Any, prefix: str, records: Iterable[Record], *, holes: b
         "<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, len(directory), len(directory), len(entries), at
     ) + struct.pack("<IIQI", 0x07064B50, 0, at + len(entries), 1)
     count = min(len(directory), 0xFFFF)
-    wide = at >= _FOUR_GIB or len(directory) >= 0xFFFF
+    wide = at >= _ZIP64_LIMIT or len(directory) >= 0xFFFF
     end = struct.pack(
-        "<IHHHHIIH", 0x06054B50, 0, 0, count, count, min(len(entries), _FOUR_GIB), min(at, _FOUR_GIB), 0
+        "<IHHHHIIH", 0x06054B50, 0, 0, count, count, min(len(entries), _ZIP64_LIMIT), min(at, _ZIP64_LIMIT), 0
     )  # fmt: skip
     tail = entries + (end64 if wide else b"") + end
     file.write(tail)
     return at + len(tail)
 
 
-def omitted_in(source: Any) -> dict[str, int]:
+def omitted_records(source: Any) -> dict[str, int]:
     """Records, by name, that were left out of an archive (a path or a binary file), and their lengths."""
     with zipfile.ZipFile(source) as archive:
-        listed = next((name for name in archive.namelist() if name.endswith("/" + _OMITTED)), None)
+        listed = next((name for name in archive.namelist() if name.endswith("/" + _OMITTED_RECORD)), None)
         return {} if listed is None else dict(json.loads(archive.read(listed)))
 
 
-def expand(source: Any, target: str, omitted: dict[str, int]) -> None:
+def expand(source: Any, target: str, omitted_sizes: dict[str, int]) -> None:
     """Write an archive anew to the path ``target``, with what was left out as holes."""
     with zipfile.ZipFile(source) as archive:
-        names = [name for name in archive.namelist() if not name.endswith("/" + _OMITTED)]
+        names = [name for name in archive.namelist() if not name.endswith("/" + _OMITTED_RECORD)]
         prefix = names[0].partition("/")[0]
         records = [
             Record(name.partition("/")[2], archive.getinfo(name).file_size, archive.read(name)) for name in names
         ]
-    records += [Record(name, nbytes, None) for name, nbytes in omitted.items()]
+    records += [Record(name, nbytes, None) for name, nbytes in omitted_sizes.items()]
     with open(target, "wb") as file:
-        write_archive(file, prefix, records, holes=True)
+        write_archive(file, prefix, records, sparse=True)

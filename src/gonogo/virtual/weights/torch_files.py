@@ -20,12 +20,12 @@ import torch
 
 from gonogo.virtual import private
 from gonogo.virtual.generators import check_rng_state
-from gonogo.virtual.origins import from_location, was_read
+from gonogo.virtual.origins import record_read, split_location
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.weights import private_serialization
-from gonogo.virtual.weights.stored import VALUES_LIMIT, with_values, without_values
-from gonogo.virtual.weights.torch_archive import UNREAD_AT, expand, omitted_in
+from gonogo.virtual.weights.file_tensors import VALUES_LIMIT_BYTES, tensor_with_values, tensor_without_values
+from gonogo.virtual.weights.torch_archive import UNREAD_LOCATION_PREFIX, expand, omitted_records
 
 
 class _File:
@@ -53,13 +53,13 @@ class _File:
         return torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8, device="cpu")
 
 
-class _Loading:
+class _LoadState:
     """One running ``torch.load``: where each storage belongs, and the tensor that stands for it."""
 
-    def __init__(self, map_location: Any, mapped: bool, file: _File | None, path: str) -> None:
+    def __init__(self, map_location: Any, memory_mapped: bool, file: _File | None, path: str) -> None:
         self.map_location = map_location
         self.path = path
-        self.mapped = mapped
+        self.mapped = memory_mapped
         self.file = file
         self.places: dict[int, tuple[Any, Any, bool]] = {}
         self.bases: dict[int, torch.Tensor] = {}
@@ -67,16 +67,16 @@ class _Loading:
 
     def note(self, storage: Any, location: Any) -> Any:
         """What torch is given as ``map_location``: the storage stays; where it belongs is kept."""
-        location, self.origins[storage._cdata] = from_location(location)
-        unread = location.startswith(UNREAD_AT)
-        location = location.removeprefix(UNREAD_AT)
+        location, self.origins[storage._cdata] = split_location(location)
+        unread = location.startswith(UNREAD_LOCATION_PREFIX)
+        location = location.removeprefix(UNREAD_LOCATION_PREFIX)
         self.places[storage._cdata] = (storage, self._device(storage, location), unread)
         return storage
 
     def _device(self, storage: Any, location: str) -> Any:
         wanted = self.map_location
         if callable(wanted):
-            answer = wanted(_Proxy(torch.device(location)), location)
+            answer = wanted(_StorageProxy(torch.device(location)), location)
             return location if answer is None else answer.device
         if isinstance(wanted, dict):
             location = wanted.get(location, location)
@@ -93,7 +93,7 @@ class _Loading:
         base = self.bases.get(untyped._cdata)
         if base is None:
             base = self.bases[untyped._cdata] = self._whole(untyped, device, dtype, unread)
-            was_read(base, self.origins.get(untyped._cdata), self.path)
+            record_read(base, self.origins.get(untyped._cdata), self.path)
         if base.device.type == "meta":
             with private.modes_off():
                 return torch.empty_strided(size, stride, dtype=dtype, device="meta")
@@ -102,41 +102,41 @@ class _Loading:
                 base = base.view(dtype)
             return base.detach().as_strided(size, stride, offset)
 
-    def _whole(self, untyped: Any, device: Any, dtype: torch.dtype, unread: bool) -> torch.Tensor:
-        nbytes = untyped.nbytes()
-        in_file = self.file is not None and hasattr(untyped, "gonogo_place")
-        if unread or nbytes > VALUES_LIMIT or (untyped.device.type == "meta" and not in_file):
-            return without_values((nbytes // dtype.itemsize,), dtype, device, mapped=self.mapped)
+    def _whole(self, untyped_storage: Any, device: Any, dtype: torch.dtype, is_unread: bool) -> torch.Tensor:
+        nbytes = untyped_storage.nbytes()
+        in_file = self.file is not None and hasattr(untyped_storage, "gonogo_place")
+        if is_unread or nbytes > VALUES_LIMIT_BYTES or (untyped_storage.device.type == "meta" and not in_file):
+            return tensor_without_values((nbytes // dtype.itemsize,), dtype, device, mapped=self.mapped)
         with private.modes_off():
             if in_file and self.file is not None:
-                value = self.file.read(untyped).view(dtype)
+                value = self.file.read(untyped_storage).view(dtype)
             else:
-                value = torch.empty(0, dtype=dtype, device="cpu").set_(untyped)
-        return with_values(value, device, mapped=self.mapped)
+                value = torch.empty(0, dtype=dtype, device="cpu").set_(untyped_storage)
+        return tensor_with_values(value, device, mapped=self.mapped)
 
 
-class _Proxy:
+class _StorageProxy:
     """The storage that a program's own ``map_location`` function is given: it is asked where it should go."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
-    def cpu(self) -> _Proxy:
-        return _Proxy(torch.device("cpu"))
+    def cpu(self) -> _StorageProxy:
+        return _StorageProxy(torch.device("cpu"))
 
-    def cuda(self, device: Any = None, non_blocking: bool = False) -> _Proxy:
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> _StorageProxy:
         where = torch.device("cuda") if device is None else device
-        return _Proxy(torch.device("cuda", where) if isinstance(where, int) else torch.device(where))
+        return _StorageProxy(torch.device("cuda", where) if isinstance(where, int) else torch.device(where))
 
-    def npu(self, device: Any = None, non_blocking: bool = False) -> _Proxy:
+    def npu(self, device: Any = None, non_blocking: bool = False) -> _StorageProxy:
         where = "npu" if device is None else device
-        return _Proxy(torch.device("npu", where) if isinstance(where, int) else torch.device(where))
+        return _StorageProxy(torch.device("npu", where) if isinstance(where, int) else torch.device(where))
 
-    def to(self, *, device: Any, non_blocking: bool = False) -> _Proxy:
-        return _Proxy(torch.device(device))
+    def to(self, *, device: Any, non_blocking: bool = False) -> _StorageProxy:
+        return _StorageProxy(torch.device(device))
 
 
-_current = threading.local()
+_current_load = threading.local()
 
 
 def install(patches: Patches, on_open: Callable[[str], None]) -> None:
@@ -163,9 +163,9 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
             mapped = bool(mmap)
             use_map = True if is_archive and isinstance(source, str) else mmap
             file = _File(source) if is_archive and isinstance(source, str) else None
-            loading = _Loading(map_location, mapped, file, os.fsdecode(path) if path is not None else "")
-            before = getattr(_current, "loading", None)
-            _current.loading = loading
+            loading = _LoadState(map_location, mapped, file, os.fsdecode(path) if path is not None else "")
+            before = getattr(_current_load, "loading", None)
+            _current_load.loading = loading
             try:
                 with private.modes_off():
                     result = original(
@@ -175,13 +175,13 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
                 error.filename = f
                 raise
             finally:
-                _current.loading = before
+                _current_load.loading = before
         if path is not None:
             on_open(path)
         return result
 
     def rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> torch.Tensor:
-        loading: _Loading | None = getattr(_current, "loading", None)
+        loading: _LoadState | None = getattr(_current_load, "loading", None)
         if loading is None:
             plain: torch.Tensor = rebuild(storage, storage_offset, size, stride)
             return plain
@@ -191,7 +191,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
         storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, hooks: Any, dtype: Any,
         metadata: Any = None,
     ) -> torch.Tensor:  # fmt: skip
-        loading: _Loading | None = getattr(_current, "loading", None)
+        loading: _LoadState | None = getattr(_current_load, "loading", None)
         if loading is None:
             plain: torch.Tensor = rebuild_v3(
                 storage, storage_offset, size, stride, requires_grad, hooks, dtype, metadata
@@ -202,7 +202,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
     from_file = torch.UntypedStorage.from_file
 
     def mapped_file(filename: Any, *args: Any, **kwargs: Any) -> Any:
-        loading: _Loading | None = getattr(_current, "loading", None)
+        loading: _LoadState | None = getattr(_current_load, "loading", None)
         if loading is not None and loading.file is not None and loading.file.path == filename:
             return loading.file
         return from_file(filename, *args, **kwargs)
@@ -224,7 +224,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
         set_state(new_state)
 
     patches.set(torch.random, "set_rng_state", set_rng_state)
-    patches.everywhere([(original, load), (set_state, set_rng_state)], but=[torch.random])
+    patches.everywhere([(original, load), (set_state, set_rng_state)], excluded_modules=[torch.random])
 
 
 def _path_of(f: Any) -> str | None:
@@ -259,7 +259,7 @@ def _source(f: Any, path: str | None) -> Iterator[tuple[Any, bool]]:
         return
     try:
         is_archive = zipfile.is_zipfile(source)
-        omitted = omitted_in(source) if is_archive else {}
+        omitted = omitted_records(source) if is_archive else {}
     except (OSError, zipfile.BadZipFile):
         is_archive, omitted = False, {}
     if path is None and hasattr(source, "seek"):

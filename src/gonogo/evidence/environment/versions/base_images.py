@@ -8,7 +8,7 @@ from gonogo.evidence.environment.versions.listing import PackageListing, exact
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place
 
-_PACKAGE_OF_TAG = {
+_PACKAGE_BY_TAG_WORD = {
     "torch": "torch",
     "tf": "tensorflow",
     "vllm": "vllm",
@@ -40,7 +40,7 @@ def add_base_image(listing: PackageListing, image: str, place: Place) -> None:
     elif re.search(r"(?:^|/)nvidia/pytorch$", name):
         listing.add("torch", "", place)  # a build of NVIDIA's own, which the tag does not tell
     elif "modelscope" in name or "axolotl" in name:
-        _by_words(listing, tag, place)
+        _add_tag_words(listing, tag, place)
 
 
 def _toolkit(listing: PackageListing, cuda: str, tag: str, place: Place) -> None:
@@ -50,7 +50,7 @@ def _toolkit(listing: PackageListing, cuda: str, tag: str, place: Place) -> None
         listing.facts.setdefault("toolkit", Field.missing())
 
 
-def _by_words(listing: PackageListing, tag: str, place: Place) -> None:
+def _add_tag_words(listing: PackageListing, tag: str, place: Place) -> None:
     """``ubuntu22.04-cuda12.4.0-py311-torch2.6.0-1.26.0`` and ``main-py3.11-cu124-2.5.1``."""
     words = tag.split("-")
     for word in words:
@@ -59,8 +59,8 @@ def _by_words(listing: PackageListing, tag: str, place: Place) -> None:
             listing.fact("cuda", cuda, place)
         elif match := re.fullmatch(r"py(\d)\.?(\d+)", word):
             listing.fact("python", f"{match[1]}.{match[2]}", place)
-        elif (match := re.fullmatch(r"([a-z]+)(\d+\.\d[\w.]*)", word)) and match[1] in _PACKAGE_OF_TAG:
-            listing.add(_PACKAGE_OF_TAG[match[1]], exact(match[2]), place)
+        elif (match := re.fullmatch(r"([a-z]+)(\d+\.\d[\w.]*)", word)) and match[1] in _PACKAGE_BY_TAG_WORD:
+            listing.add(_PACKAGE_BY_TAG_WORD[match[1]], exact(match[2]), place)
     if re.search(r"(?:^|-)py3\.\d+-cu\d{3}-\d+\.\d+\.\d+$", tag):
         listing.add("torch", exact(words[-1]), place)
     elif re.fullmatch(r"\d+\.\d+\.\d+", words[-1]) and "torch" in tag:

@@ -6,15 +6,15 @@ import re
 from typing import Any
 
 from gonogo.evidence.environment.versions.listing import PackageListing, exact, valid
-from gonogo.evidence.environment.versions.requirements import WHERE_FROM, read_index, read_requirement
+from gonogo.evidence.environment.versions.requirements import INDEX_OPTION_PATTERN, read_index, read_requirement
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
 
 _NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "pytorch-lightning": "pytorch-lightning"}
 """Packages that conda names otherwise than PyPI does."""
-_SPEC = r"(?:[\w./-]{1,100}::)?([A-Za-z0-9_][\w.-]{0,100})\s*(?:\[[^\]]{0,200}\])?\s*(.{0,200})$"
+_SPEC_PATTERN = r"(?:[\w./-]{1,100}::)?([A-Za-z0-9_][\w.-]{0,100})\s*(?:\[[^\]]{0,200}\])?\s*(.{0,200})$"
 
-_BUILD_STRING = re.compile(r"h[0-9a-f]{7}_\w+|main|\d+(?:_\w+)?")
+_BUILD_STRING_PATTERN = re.compile(r"h[0-9a-f]{7}_\w+|main|\d+(?:_\w+)?")
 """Builds of what is no Python package: `h5eee18b_0`, and not `py310h6a678d5_0` or `pyhd8ed1ab_0`."""
 
 
@@ -29,17 +29,17 @@ def read_conda(listing: PackageListing) -> None:
         return
     listing.pypi = False
     builds = 0
-    for entry in _items(root, "dependencies"):
+    for entry in _mapping_items(root, "dependencies"):
         if isinstance(entry, yaml.MappingNode):
-            for line in _items(entry, "pip"):
+            for line in _mapping_items(entry, "pip"):
                 if isinstance(line, yaml.ScalarNode):
-                    _add_of_pip(listing, line)
+                    _add_pip_requirement(listing, line)
         elif isinstance(entry, yaml.ScalarNode):
             builds += add_conda_dependency(listing, entry.value, _place(listing.source, entry))
     listing.complete = builds >= 20  # `conda env export` tells the build of everything that is there
 
 
-def _items(node: Any, key: str) -> list[Any]:
+def _mapping_items(node: Any, key: str) -> list[Any]:
     import yaml
 
     if isinstance(node, yaml.MappingNode):
@@ -57,10 +57,10 @@ def _place(source: SourceFile, node: Any) -> Place | None:
     return place if source.data[place.start : place.end] == written else None
 
 
-def _add_of_pip(listing: PackageListing, node: Any) -> None:
+def _add_pip_requirement(listing: PackageListing, node: Any) -> None:
     place = _place(listing.source, node)
     text = node.value.encode().decode("latin-1")
-    if WHERE_FROM.match(text):
+    if INDEX_OPTION_PATTERN.match(text):
         if place is not None:
             listing.index_lines.append(place)
         read_index(listing, text)
@@ -71,7 +71,7 @@ def _add_of_pip(listing: PackageListing, node: Any) -> None:
 
 def add_conda_dependency(listing: PackageListing, text: str, place: Place | None) -> bool:
     """One dependency; whether its build is told."""
-    match = re.match(_SPEC, text.strip())
+    match = re.match(_SPEC_PATTERN, text.strip())
     if match is None:
         return False
     name, constraint = match[1].lower(), match[2].strip()
@@ -86,13 +86,13 @@ def add_conda_dependency(listing: PackageListing, text: str, place: Place | None
         listing.fact("toolkit", version, place)
     if re.fullmatch(r"(?:gcc|gxx)(?:_linux-64)?", name) and version is not None:
         listing.fact("gcc" if name.startswith("gcc") else "gxx", version, place)
-    if built and _BUILD_STRING.fullmatch(re.split(r"[=\s]", constraint)[-1]):
+    if built and _BUILD_STRING_PATTERN.fullmatch(re.split(r"[=\s]", constraint)[-1]):
         return built
     at = None
     if place is not None:
         start = place.end - len(constraint.encode()) if constraint else place.end
         at = place.source.place(start, place.end)
-    listing.add(_NAMES.get(name, name), specifier, place, written="requirement", specifier_place=at)
+    listing.add(_NAMES.get(name, name), specifier, place, notation="requirement", specifier_place=at)
     if name in ("pytorch-cpu", "cpuonly"):
         listing.facts["cuda"] = Field.missing()
     return built

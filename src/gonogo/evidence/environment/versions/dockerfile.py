@@ -7,18 +7,18 @@ from itertools import islice
 
 from gonogo.evidence.environment.versions.base_images import add_base_image
 from gonogo.evidence.environment.versions.conda import add_conda_dependency
-from gonogo.evidence.environment.versions.listing import PackageListing, bytes_as_text, decoded, path_inside
+from gonogo.evidence.environment.versions.listing import PackageListing, decoded, latin1_text, resolve_included_path
 from gonogo.evidence.environment.versions.requirements import read_index, read_requirement, read_requirements
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
 
-_INSTALL = (
+_INSTALL_COMMAND_PATTERN = (
     r"\b(?:pip[\d.]*|uv[ \t]+pip|python[\d.]*[ \t]+-m[ \t]+pip|(?:conda|mamba|micromamba))[ \t]+"
     r"(?:-[\w-]+[ \t]+)*install\b([^&;|\n]*)"
 )
 _WORD = r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+"
-_TAKE_A_VALUE = frozenset(
+_OPTIONS_WITH_VALUE = frozenset(
     (
         *("-t", "--target", "--prefix", "--root", "--progress-bar", "--timeout", "--trusted-host", "--platform"),
         *(
@@ -41,7 +41,7 @@ _INDEX = frozenset(("-i", "--index-url", "--extra-index-url", "-f", "--find-link
 
 def read_dockerfile(listing: PackageListing) -> None:
     """What the last stage of the listing's file, and those that it builds on, come to."""
-    text = re.sub(r"(?m)^[ \t]*#.*$", lambda match: " " * len(match[0]), bytes_as_text(listing.source))
+    text = re.sub(r"(?m)^[ \t]*#.*$", lambda match: " " * len(match[0]), latin1_text(listing.source))
     text = re.sub(r"[\\`][ \t]*(\r?\n)(?:[ \t]*\r?\n)*", lambda match: " " * len(match[0]), text)
     values: dict[str, str] = {}
     stages: dict[str, PackageListing] = {}
@@ -59,9 +59,9 @@ def read_dockerfile(listing: PackageListing) -> None:
 
 def read_installs(listing: PackageListing, text: str, start: int, values: dict[str, str]) -> None:
     """What a shell's commands install, in order; ``text`` begins at byte ``start`` of the file."""
-    for command in re.finditer(_INSTALL, text):
+    for command in re.finditer(_INSTALL_COMMAND_PATTERN, text):
         is_conda = "conda" in command[0][: command.start(1) - command.start()] or "mamba" in command[0][:11]
-        _install(listing, command[1], start + command.start(1), values, conda=is_conda)
+        _add_installed(listing, command[1], start + command.start(1), values, conda=is_conda)
 
 
 def _begin_stage(
@@ -79,20 +79,20 @@ def _begin_stage(
     listing.packages, listing.facts = fresh.packages, fresh.facts
     listing.pypi = True
     if name:
-        stages[name] = listing_view(listing)
+        stages[name] = snapshot_listing(listing)
     if parent is None:
         place = listing.source.place(start + match.start(1), start + match.end(1))
-        add_base_image(listing, substituted(image, values) or "", place)
+        add_base_image(listing, substitute_variables(image, values) or "", place)
 
 
-def listing_view(listing: PackageListing) -> PackageListing:
+def snapshot_listing(listing: PackageListing) -> PackageListing:
     """A listing that shares the packages and facts of another as they are now."""
     view = PackageListing(listing.source)
     view.packages, view.facts = listing.packages, listing.facts
     return view
 
 
-def substituted(word: str, values: dict[str, str]) -> str | None:
+def substitute_variables(word: str, values: dict[str, str]) -> str | None:
     """The word with the variables in it replaced; None where one has no value that is certain."""
     missing = False
 
@@ -106,7 +106,7 @@ def substituted(word: str, values: dict[str, str]) -> str | None:
     return None if missing or "$" in found or "`" in found else found
 
 
-def _install(listing: PackageListing, text: str, start: int, values: dict[str, str], *, conda: bool) -> None:
+def _add_installed(listing: PackageListing, text: str, start: int, values: dict[str, str], *, conda: bool) -> None:
     words = list(islice(re.finditer(_WORD, text), _MAX_WORDS))
     torch, cuda = listing.packages.get("torch"), listing.facts.get("cuda")
     indexes: list[str] = []
@@ -122,7 +122,7 @@ def _install(listing: PackageListing, text: str, start: int, values: dict[str, s
                 value = words[index][0].strip("\"'")
                 index += 1
             if option == "-c" and not conda:
-                _include(listing, value, constraint=True)
+                _include_requirements(listing, value, constraint=True)
             else:
                 indexes.append(f"{option or word} {value}")
                 listing.index_lines.append(listing.source.place(at, start + words[index - 1].end()))
@@ -130,8 +130,8 @@ def _install(listing: PackageListing, text: str, start: int, values: dict[str, s
             if not equals and index < len(words):
                 value = words[index][0].strip("\"'")
                 index += 1
-            _include(listing, value, constraint=option == "--constraint")
-        elif word in _TAKE_A_VALUE:
+            _include_requirements(listing, value, constraint=option == "--constraint")
+        elif word in _OPTIONS_WITH_VALUE:
             index += 1
         elif not word.startswith("-"):
             _add_word(listing, word, at, values, conda=conda)
@@ -144,28 +144,28 @@ def _install(listing: PackageListing, text: str, start: int, values: dict[str, s
         read_index(listing, one)
 
 
-def _add_word(listing: PackageListing, word: str, at: int, values: dict[str, str], *, conda: bool) -> None:
+def _add_word(listing: PackageListing, word: str, offset: int, values: dict[str, str], *, conda: bool) -> None:
     if conda:
-        add_conda_dependency(listing, word, listing.source.place(at, at + len(word)))
+        add_conda_dependency(listing, word, listing.source.place(offset, offset + len(word)))
         return
     if "$" not in word:
-        read_requirement(listing, listing.source, word, at, written="shell", replace=True)
+        read_requirement(listing, listing.source, word, offset, notation="shell", replace=True)
         return
-    filled = substituted(word, values)
+    filled = substitute_variables(word, values)
     name = re.match(r"[A-Za-z0-9][\w.-]*", word)
     if filled is not None:
         listed = PackageListing(listing.source)
-        read_requirement(listed, listing.source, filled, at)
+        read_requirement(listed, listing.source, filled, offset)
         for package in listed.packages.values():
-            place = listing.source.place(at, at + len(word))
+            place = listing.source.place(offset, offset + len(word))
             listing.add(package.name, package.specifier, place, replace=True, address=package.address)
     elif name is not None:
         listing.packages.pop(name[0].lower(), None)
-        listing.add(name[0], "", listing.source.place(at, at + len(word)))
+        listing.add(name[0], "", listing.source.place(offset, offset + len(word)))
 
 
-def _include(listing: PackageListing, name: str, *, constraint: bool) -> None:
-    path = path_inside(listing.source, listing.source, decoded(name).removeprefix("/workspace/").lstrip("/"))
+def _include_requirements(listing: PackageListing, name: str, *, constraint: bool) -> None:
+    path = resolve_included_path(listing.source, listing.source, decoded(name).removeprefix("/workspace/").lstrip("/"))
     if path is None:
         return
     try:

@@ -13,7 +13,7 @@ from gonogo.finding.environment import Card, EnvironmentFacts
 
 
 def environment_facts(environment: Environment) -> EnvironmentFacts:
-    """The environment as a report tells it; its ``to_json`` is what :func:`read_saved` reads."""
+    """The environment as a report tells it; its ``to_json`` is what :func:`read_environment_json` reads."""
     machine: dict[str, str | int | float | Text | None] = {}
     for name in field_names():
         value: Field = getattr(environment, name)
@@ -35,7 +35,7 @@ def environment_facts(environment: Environment) -> EnvironmentFacts:
     )
 
 
-def read_saved(listing: PackageListing, content: Mapping[str, Any]) -> None:
+def read_environment_json(listing: PackageListing, content: Mapping[str, Any]) -> None:
     """Everything but the packages, from such an object."""
     listing.complete = content.get("complete") is True
     for name in field_names():
@@ -57,14 +57,16 @@ def read_saved(listing: PackageListing, content: Mapping[str, Any]) -> None:
     gpus = content.get("gpus")
     if isinstance(gpus, list):
         listing.gpus_known = True
-        listing.gpus += [_gpu(one) for one in gpus if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
+        listing.gpus += [
+            _parse_gpu(one) for one in gpus if isinstance(one, Mapping) and isinstance(one.get("name"), str)
+        ]
     variables = content.get("variables")
     if isinstance(variables, Mapping):
         listing.variables_known = True
         listing.variables.update({str(k): Field(v) for k, v in variables.items() if isinstance(v, str)})
 
 
-def _gpu(entry: Mapping[str, Any]) -> Gpu:
+def _parse_gpu(entry: Mapping[str, Any]) -> Gpu:
     memory, capability = entry.get("memory_bytes"), entry.get("compute_capability")
     pair = (
         (int(capability[0]), int(capability[1]))

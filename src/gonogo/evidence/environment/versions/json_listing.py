@@ -9,16 +9,16 @@ from typing import Any
 
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.environment.versions.environment_json import read_saved
+from gonogo.evidence.environment.versions.environment_json import read_environment_json
 from gonogo.evidence.environment.versions.listing import (
     NAME,
     PackageListing,
-    bytes_as_text,
     exact,
+    latin1_text,
     repository_address,
     valid,
 )
-from gonogo.evidence.environment.versions.pyproject import address_in
+from gonogo.evidence.environment.versions.pyproject import dependency_url
 from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
 
@@ -26,7 +26,7 @@ _NOT_JSON = translated("{where}: not valid JSON: {why}")
 _NO_VERSION = translated('{path}: {name}: {version} is not a version: write {{"deepspeed": "0.14.2", …}}')
 
 
-_MAX_NOT_FOUND = 1000
+_MAX_FAILED_SEARCHES = 1000
 """Packages that are looked for in the whole text: those written with escapes, or in another order than they are met."""
 
 
@@ -49,7 +49,7 @@ def read_json(listing: PackageListing) -> Environment:
             if isinstance(markers.get("python_full_version"), str):
                 listing.fact("python", markers["python_full_version"])
     if isinstance(content, Mapping) and isinstance(content.get("packages"), (dict, list)):
-        read_saved(listing, content)
+        read_environment_json(listing, content)
         content = content["packages"]
     elif isinstance(content, Mapping) and isinstance(content.get("installed"), list):
         listing.complete = True
@@ -63,26 +63,26 @@ def read_json(listing: PackageListing) -> Environment:
         listing.complete = True
     elif isinstance(content, list):
         listing.complete = True
-    text = bytes_as_text(listing.source)
+    text = latin1_text(listing.source)
     if isinstance(content, list):
         for entry in content:
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
-                _add(listing, text, entry["name"], entry.get("version"), in_list=True, address=_direct(entry))
+                _add(listing, text, entry["name"], entry.get("version"), in_list=True, address=_direct_url(entry))
             else:
-                _skip(listing, entry, None, None)
+                _skip_entry(listing, entry, None, None)
     elif isinstance(content, Mapping):
         for name, version in content.items():
             stated = version.get("version") if isinstance(version, Mapping) else version
             if isinstance(version, (list, bool)) or (
                 isinstance(version, Mapping) and not isinstance(stated, (str, type(None)))
             ):
-                _skip(listing, name, version, None)
+                _skip_entry(listing, name, version, None)
             elif not isinstance(version, Mapping) or "version" in version or "git" in version:
-                _add(listing, text, name, stated, in_list=False, address=address_in(version))
+                _add(listing, text, name, stated, in_list=False, address=dependency_url(version))
     return listing.environment()
 
 
-def _skip(listing: PackageListing, name: Any, version: Any, place: Place | None) -> None:
+def _skip_entry(listing: PackageListing, name: Any, version: Any, place: Place | None) -> None:
     reason = _NO_VERSION.format(path=listing.source.path, name=repr(name)[:80], version=repr(version)[:80])
     listing.skip(place or listing.source.place(0, 0), reason)
 
@@ -91,7 +91,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _direct(entry: Mapping[str, Any]) -> str:
+def _direct_url(entry: Mapping[str, Any]) -> str:
     """What ``pip inspect`` says of a package that was not installed from an index (PEP 610)."""
     told = _mapping(entry.get("direct_url"))
     url, vcs = told.get("url"), _mapping(told.get("vcs_info"))
@@ -109,12 +109,12 @@ def _add(listing: PackageListing, text: str, name: str, version: Any, *, in_list
     operator = re.match(r"\s*(?:[~=!<>])", stated)
     specifier = valid(stated) if operator else exact(stated)
     if not in_list and stated and (not specifier or specifier.startswith("===")):
-        _skip(listing, name, version, version_place)
+        _skip_entry(listing, name, version, version_place)
     listing.add(
         name,
         specifier,
         place,
-        written="" if in_list else ("requirement" if operator else "bare") if stated else "",
+        notation="" if in_list else ("requirement" if operator else "bare") if stated else "",
         specifier_place=version_place,
         replace=canonical(name) in listing.packages,
         address=address,
@@ -130,7 +130,7 @@ def _places(
     key = json.dumps(name)
     quoted = json.dumps(version)[1:-1]
     position = text.find(key, listing.searched_to)
-    if position < 0 and listing.not_found < _MAX_NOT_FOUND:
+    if position < 0 and listing.not_found < _MAX_FAILED_SEARCHES:
         listing.not_found += 1
         position = text.find(key)
     while position >= 0:

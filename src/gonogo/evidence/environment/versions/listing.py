@@ -9,24 +9,24 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.environment.compatibility import cuda_of_torch_on_pypi
-from gonogo.evidence.environment.environment import Environment, Gpu, Package, Unread
+from gonogo.evidence.environment.compatibility import pypi_torch_cuda
+from gonogo.evidence.environment.environment import Environment, Gpu, Package, UnreadableLine
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.environment.version_range import parse_version, versions_in
+from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text, translated
 
 NAME = r"[A-Za-z0-9](?:[\w.-]{0,100}[A-Za-z0-9])?"
 
-_PYPI_CUDA = translated("PyPI's wheel of torch {version} for Linux is built for CUDA {cuda}")
-_LOCAL_CUDA = translated("torch's local version {local}")
+_FROM_PYPI_WHEEL = translated("PyPI's wheel of torch {version} for Linux is built for CUDA {cuda}")
+_FROM_LOCAL_VERSION = translated("torch's local version {local}")
 
 
 class PackageListing:
     """Packages and facts, as they are met in one file and those that it includes.
 
-    Offsets are bytes: readers search the file's :func:`bytes_as_text`.
+    Offsets are bytes: readers search the file's :func:`latin1_text`.
     """
 
     def __init__(self, source: SourceFile) -> None:
@@ -39,7 +39,7 @@ class PackageListing:
         self.torch: dict[str, Any] = {}
         self.variables: dict[str, Field] = {}
         self.variables_known = False
-        self.unread: list[Unread] = []
+        self.unread: list[UnreadableLine] = []
         self.lines = 0
         """Lines that were read, of the file and those that it includes."""
         self.searched_to = 0
@@ -57,7 +57,7 @@ class PackageListing:
         specifier: str,
         place: Place | None = None,
         *,
-        written: str = "",
+        notation: str = "",
         specifier_place: Place | None = None,
         replace: bool = False,
         extras: str = "",
@@ -66,12 +66,12 @@ class PackageListing:
         """A package. Where it is there already both specifiers hold; with ``replace`` the later does."""
         where = f"{place.source.path}:{place.line}" if place is not None else self.source.path
         source = Text(where, where)
-        found = Package(canonical(name), specifier.strip(), place, source, written, specifier_place, extras, address)
+        found = Package(canonical(name), specifier.strip(), place, source, notation, specifier_place, extras, address)
         known = self.packages.get(found.name)
         if known is not None and replace and not found.specifier and not address:
             return
         if known is not None and not replace:
-            found = intersected(known, found)
+            found = intersect_packages(known, found)
         self.packages[found.name] = found
 
     def fact(self, name: str, value: Any, place: Place | None = None, reason: Text | None = None) -> None:
@@ -82,11 +82,11 @@ class PackageListing:
         """What was found."""
         for constraint in self.constraints:
             if constraint.name in self.packages:
-                self.packages[constraint.name] = intersected(self.packages[constraint.name], constraint)
+                self.packages[constraint.name] = intersect_packages(self.packages[constraint.name], constraint)
         torch = self.packages.get("torch")
         version = torch.version if torch is not None else None
         if version is not None and torch is not None and "cuda" not in self.facts:
-            self._cuda_of(version.local, version.public, torch.place)
+            self._add_cuda_of_torch(version.local, version.public, torch.place)
         nccl = next((p for n, p in self.packages.items() if re.fullmatch(r"nvidia-nccl-cu\d+", n)), None)
         if nccl is not None and nccl.version_text and "nccl" not in self.facts:
             self.fact("nccl", nccl.version_text, nccl.place)
@@ -108,13 +108,13 @@ class PackageListing:
     def __bool__(self) -> bool:
         return bool(self.packages or self.facts or self.gpus)
 
-    def _cuda_of(self, local: str | None, public: str, place: Place | None) -> None:
-        reason = _LOCAL_CUDA.format(local=f"+{local}")
-        if local is not None:
-            cuda = cuda_of_tag(local)
+    def _add_cuda_of_torch(self, local_label: str | None, public_version: str, place: Place | None) -> None:
+        reason = _FROM_LOCAL_VERSION.format(local=f"+{local_label}")
+        if local_label is not None:
+            cuda = cuda_version_of_tag(local_label)
             if cuda is not None:
                 self.fact("cuda", cuda, place, reason)
-            elif re.match(r"cpu|rocm|xpu", local):
+            elif re.match(r"cpu|rocm|xpu", local_label):
                 self.facts["cuda"] = Field.missing()
             return
         for name, package in self.packages.items():
@@ -123,19 +123,19 @@ class PackageListing:
                 self.fact("cuda", f"{release[0]}.{release[1] if len(release) > 1 else 0}", package.place)
                 return
         if self.pypi:
-            cuda = cuda_of_torch_on_pypi(public)
+            cuda = pypi_torch_cuda(public_version)
             if cuda is not None:
-                self.fact("cuda", cuda, place, _PYPI_CUDA.format(version=public, cuda=cuda))
+                self.fact("cuda", cuda, place, _FROM_PYPI_WHEEL.format(version=public_version, cuda=cuda))
 
     def skip(self, place: Place, reason: Text) -> None:
         """Something that can't be understood."""
-        self.unread.append(Unread(place, reason))
+        self.unread.append(UnreadableLine(place, reason))
 
 
-def intersected(one: Package, other: Package) -> Package:
+def intersect_packages(left: Package, other: Package) -> Package:
     """A package that both specifiers hold for; its place is the one that tells its exact version."""
-    first, second = (one, other) if one.version_text or not other.specifier else (other, one)
-    address = one.address or other.address
+    first, second = (left, other) if left.version_text or not other.specifier else (other, left)
+    address = left.address or other.address
     if first.version_text or not second.specifier or second.specifier == first.specifier:
         return first if first.address == address else msgspec.structs.replace(first, address=address)
     joined = f"{first.specifier},{second.specifier}" if first.specifier else second.specifier
@@ -144,7 +144,7 @@ def intersected(one: Package, other: Package) -> Package:
     return Package(first.name, joined, first.place, first.source, written, None, extras, address)
 
 
-def cuda_of_tag(tag: str) -> str | None:
+def cuda_version_of_tag(tag: str) -> str | None:
     """``12.1`` of ``cu121`` or ``cuda12.1``; None where a tag names no CUDA."""
     match = re.match(r"cu(?:da)?-?(\d{1,2})\.(\d)", tag) or re.match(r"cu(\d{1,2})(\d)(?!\d)", tag)
     return f"{match[1]}.{match[2]}" if match else None
@@ -159,14 +159,14 @@ def repository_address(url: str, revision: str) -> str:
     return f"git+{address}" + (f"@{revision}" if revision else "")
 
 
-def bytes_as_text(source: SourceFile) -> str:
+def latin1_text(source: SourceFile) -> str:
     """The file as text with one character a byte, so that positions in it are the file's."""
     text = source.data.decode("latin-1")
     return " " * source.start + text[source.start :] if source.start else text
 
 
 def decoded(text: str) -> str:
-    """A piece of :func:`bytes_as_text` as the text that it is."""
+    """A piece of :func:`latin1_text` as the text that it is."""
     return text.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
@@ -181,15 +181,15 @@ def exact(version: str) -> str:
 def valid(specifier: str) -> str:
     """The specifier without spaces, or nothing where it is none."""
     text = re.sub(r"\s+", "", specifier)
-    return text if text and versions_in(text) is not None else ""
+    return text if text and parse_specifier(text) is not None else ""
 
 
-def path_inside(base: SourceFile, top: SourceFile, name: str) -> str | None:
-    """The path of a file that ``base`` names, where it lies in the folder of ``top`` or in the current one."""
+def resolve_included_path(base: SourceFile, base_file: SourceFile, name: str) -> str | None:
+    """The path of a file that ``base`` names, where it lies in the folder of ``base_file`` or in the current one."""
     if not base.writable or "\0" in name:
         return None
     path = os.path.normpath(os.path.join(os.path.dirname(base.path), name))
     real = os.path.realpath(path)
-    roots: Iterable[str] = (os.path.dirname(os.path.abspath(top.path)), os.getcwd())
+    roots: Iterable[str] = (os.path.dirname(os.path.abspath(base_file.path)), os.getcwd())
     inside = any(os.path.commonpath([os.path.realpath(root), real]) == os.path.realpath(root) for root in roots)
     return path if inside and os.path.isfile(path) else None

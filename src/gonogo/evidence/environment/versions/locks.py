@@ -11,9 +11,9 @@ import re
 from gonogo.evidence.environment.versions.listing import (
     NAME,
     PackageListing,
-    bytes_as_text,
     decoded,
     exact,
+    latin1_text,
     repository_address,
 )
 from gonogo.evidence.source_file import Place
@@ -21,14 +21,14 @@ from gonogo.evidence.source_file import Place
 
 def read_lock(listing: PackageListing) -> None:
     """All packages of the listing's file."""
-    text = bytes_as_text(listing.source)
+    text = latin1_text(listing.source)
     found: dict[str, tuple[set[str], Place, str]] = {}
     for block in re.finditer(r"^\[\[packages?\]\][ \t]*\r?\n((?:(?!\[).*(?:\n|\Z))*)", text, re.MULTILINE):
         name = re.search(rf"^name[ \t]*=[ \t]*[\"']({NAME})[\"']", block[1], re.MULTILINE)
         version = re.search(r"^version[ \t]*=[ \t]*[\"']([^\"'\n]{1,100})[\"']", block[1], re.MULTILINE)
         if name is None or re.search(r"^source[ \t]*=[ \t]*\{[ \t]*(?:virtual|editable)\b", block[1], re.MULTILINE):
             continue
-        address = _address(text, block)
+        address = _source_url(text, block)
         start = block.start(1)
         end = start + (version.end(1) if version else name.end(1))
         place = listing.source.place(start + name.start(1), end)
@@ -42,17 +42,17 @@ def read_lock(listing: PackageListing) -> None:
 _TABLE = re.compile(
     r"^\[(?:package\.source|packages\.(?:vcs|archive|directory))\][ \t]*\r?\n((?:(?!\[).*(?:\n|\Z))*)", re.MULTILINE
 )
-_INLINE = re.compile(r"^(?:source|vcs|archive|directory)[ \t]*=[ \t]*\{([^}\n]*)\}", re.MULTILINE)
-_KEY = re.compile(r"(?:^|[,\s])([\w-]+)[ \t]*=[ \t]*[\"']([^\"'\n]{1,500})[\"']")
+_INLINE_SOURCE_PATTERN = re.compile(r"^(?:source|vcs|archive|directory)[ \t]*=[ \t]*\{([^}\n]*)\}", re.MULTILINE)
+_KEY_VALUE_PATTERN = re.compile(r"(?:^|[,\s])([\w-]+)[ \t]*=[ \t]*[\"']([^\"'\n]{1,500})[\"']")
 
 
-def _address(text: str, block: re.Match[str]) -> str:
+def _source_url(text: str, block: re.Match[str]) -> str:
     """Where a lock has a package from, where that is no index: as uv, Poetry, PDM and PEP 751 write it."""
     end = text.find("\n[[", block.end() - 1)
     tables = _TABLE.findall(text, block.end(), end + 1 if end >= 0 else len(text))
     of_pdm = re.search(r"^(?:git|url|path)[ \t]*=.*$(?:\n^(?:ref|revision)[ \t]*=.*$)*", block[1], re.MULTILINE)
-    for written in (*tables, *_INLINE.findall(block[1]), *([of_pdm[0]] if of_pdm is not None else [])):
-        told = dict(_KEY.findall(written))
+    for written in (*tables, *_INLINE_SOURCE_PATTERN.findall(block[1]), *([of_pdm[0]] if of_pdm is not None else [])):
+        told = dict(_KEY_VALUE_PATTERN.findall(written))
         kind = told.get("type", "")
         if kind in ("legacy", "pypi") or "registry" in told:
             continue

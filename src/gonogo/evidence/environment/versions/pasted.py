@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from gonogo.evidence.environment.environment import Gpu
 from gonogo.evidence.environment.versions.conda import read_conda_list
-from gonogo.evidence.environment.versions.listing import NAME, PackageListing, bytes_as_text, decoded, exact
+from gonogo.evidence.environment.versions.listing import NAME, PackageListing, decoded, exact, latin1_text
 from gonogo.evidence.field import Field
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.source_file import Place
 
 MARKS = (
@@ -32,18 +32,18 @@ MARKS = (
 """Words by which a file is known to be such a report."""
 
 _VERSION = r"(\d[\w.!+-]{0,80})"
-_BULLET = compiled_when_used(
+_BULLET_VERSION_PATTERN = lazy_compile(
     rf"^[ \t>]*[-*][ \t]+`?({NAME})`?[ \t]+version(?:[ \t]*\([^)\n]*\))?[ \t]*:[ \t]*{_VERSION}", re.MULTILINE
 )
-_DOTTED = compiled_when_used(
+_DOTTED_VERSION_PATTERN = lazy_compile(
     rf"^[ \t>]*(torch|deepspeed)[ \t]+(?:version|info)[ \t]*\.{{3,}}[ \t]*{_VERSION}", re.MULTILINE
 )
-_LISTED = compiled_when_used(rf"^[ \t>]*\[(?:pip3?|conda)\][ \t]+({NAME})(?:==|[ \t]+){_VERSION}", re.MULTILINE)
-_COLUMN = compiled_when_used(rf"^({NAME})[ \t]{{1,120}}{_VERSION}[ \t]*(?:/\S+|[a-z]\w*)?[ \t]*\r?$", re.MULTILINE)
+_PIP_VERSION_PATTERN = lazy_compile(rf"^[ \t>]*\[(?:pip3?|conda)\][ \t]+({NAME})(?:==|[ \t]+){_VERSION}", re.MULTILINE)
+_TABLE_ROW_PATTERN = lazy_compile(rf"^({NAME})[ \t]{{1,120}}{_VERSION}[ \t]*(?:/\S+|[a-z]\w*)?[ \t]*\r?$", re.MULTILINE)
 _NAMES = {"pytorch": "torch", "huggingface-hub": "huggingface-hub", "bitsandbytes": "bitsandbytes", "python": "python"}
-_NOT_PACKAGES = frozenset({"cuda", "cmake", "clang", "gcc", "glibc", "libc", "cudnn", "os", "platform", "hip"})
+_NON_PACKAGE_NAMES = frozenset({"cuda", "cmake", "clang", "gcc", "glibc", "libc", "cudnn", "os", "platform", "hip"})
 
-_FACTS: tuple[tuple[str, str], ...] = (
+_FACT_PATTERNS: tuple[tuple[str, str], ...] = (
     ("python", r"Python version[ \t]*:[ \t]*(\d+\.\d+\.\d+)"),
     ("cuda", r"CUDA used to build PyTorch[ \t]*:[ \t]*(\d+\.\d+|None|Could not collect|N/A)"),
     ("cuda", r"torch cuda version[ \t]*\.{3,}[ \t]*(\d+\.\d+|None)"),
@@ -57,24 +57,24 @@ _FACTS: tuple[tuple[str, str], ...] = (
     ("dev_shm", r"shared memory \(/dev/shm\) size[ \t]*\.{3,}[ \t]*([\d.]+[ \t]*[KMGT]B)"),
     ("platform", r"^[ \t>]*[-*]?[ \t]*(?:OS|Platform)[ \t]*:[ \t]*([^\n]{1,100}?)[ \t]*\r?$"),
 )
-_ABSENT = frozenset({"None", "No CUDA"})
+_ABSENT_VALUES = frozenset({"None", "No CUDA"})
 _UNKNOWN = frozenset({"Could not collect", "N/A"})
 
 
 def read_pasted(listing: PackageListing) -> None:
     """All that the listing's file tells in the words of such reports."""
-    text = bytes_as_text(listing.source)
-    for match in _BULLET.finditer(text):
+    text = latin1_text(listing.source)
+    for match in _BULLET_VERSION_PATTERN.finditer(text):
         _add(listing, match[1], match[2], _place(listing, match, 1, 2))
-    for pattern in (_DOTTED, _LISTED):
+    for pattern in (_DOTTED_VERSION_PATTERN, _PIP_VERSION_PATTERN):
         for match in pattern.finditer(text):
             _add(listing, match[1], match[2], _place(listing, match, 1, 2))
     _add_torch(listing, text)
-    for name, pattern_text in _FACTS:
+    for name, pattern_text in _FACT_PATTERNS:
         found = re.search(pattern_text, text, re.MULTILINE)
         if found is None or found[1] in _UNKNOWN or name in listing.facts:
             continue
-        if found[1] in _ABSENT:
+        if found[1] in _ABSENT_VALUES:
             listing.facts[name] = Field.missing()
         else:
             value: str | int = decoded(found[1])
@@ -83,20 +83,20 @@ def read_pasted(listing: PackageListing) -> None:
     if "# packages in environment at" in text:
         read_conda_list(listing, text)
     elif columns := re.search(r"^Package[ \t]+Version[^\n]*\r?\n-+[ \t]+-+[^\n]*\r?\n", text, re.MULTILINE):
-        for match in _COLUMN.finditer(text, columns.end()):
+        for match in _TABLE_ROW_PATTERN.finditer(text, columns.end()):
             _add(listing, match[1], match[2], _place(listing, match, 1, 2))
         listing.complete = True
 
 
-def _place(listing: PackageListing, match: re.Match[str], first: int, last: int) -> Place:
-    return listing.source.place(match.start(first), match.end(last))
+def _place(listing: PackageListing, match: re.Match[str], first_group: int, last_group: int) -> Place:
+    return listing.source.place(match.start(first_group), match.end(last_group))
 
 
 def _add(listing: PackageListing, name: str, version: str, place: Place) -> None:
     name = name.lower()
     if name == "python":
         listing.fact("python", version, place)
-    elif name not in _NOT_PACKAGES and _NAMES.get(name, name) not in listing.packages:
+    elif name not in _NON_PACKAGE_NAMES and _NAMES.get(name, name) not in listing.packages:
         listing.add(_NAMES.get(name, name), exact(version.rstrip(".,")), place)
 
 
@@ -127,8 +127,8 @@ def _bytes(text: str) -> int:
     return _number(text.strip()[:-2], lambda number: int(number * 1024**power)) or 0
 
 
-def _number(text: str, change: Callable[[float], int]) -> int | None:
+def _number(text: str, convert: Callable[[float], int]) -> int | None:
     try:
-        return change(float(text))
+        return convert(float(text))
     except (ValueError, OverflowError):
         return None

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.environment.versions.listing import NAME, PackageListing, bytes_as_text, repository_address, valid
+from gonogo.evidence.environment.versions.listing import NAME, PackageListing, latin1_text, repository_address, valid
 from gonogo.evidence.environment.versions.requirements import read_requirement
 
 if sys.version_info >= (3, 11):
@@ -32,9 +32,9 @@ def read_pyproject(listing: PackageListing) -> None:
         content = tomllib.loads(listing.source.text)
     except (ValueError, RecursionError):
         return
-    text = bytes_as_text(listing.source)
+    text = latin1_text(listing.source)
     position = 0
-    for requirement in _standard(content):
+    for requirement in _pep621_requirements(content):
         written = requirement.encode().decode("latin-1")
         at = _find_string(text, written, position)
         if at < 0 and listing.not_found < _MAX_NOT_FOUND:
@@ -46,21 +46,21 @@ def read_pyproject(listing: PackageListing) -> None:
     sources = _mapping(_mapping(_mapping(content.get("tool")).get("uv")).get("sources"))
     for name, source in sources.items():
         package = listing.packages.get(canonical(name))
-        if package is not None and (address := address_in(source)):
+        if package is not None and (address := dependency_url(source)):
             listing.packages[package.name] = msgspec.structs.replace(package, address=address, written="")
-    for header, table in _tables(content):
+    for header, table in _dependency_tables(content):
         start = re.search(rf"^[ \t]*\[[ \t]*{re.escape(header)}[ \t]*\]", text, re.MULTILINE)
         for name, dependency in table.items():
-            _add_of_table(listing, text, start.end() if start else 0, name, dependency)
+            _add_table_dependency(listing, text, start.end() if start else 0, name, dependency)
 
 
-def _find_string(text: str, written: str, start: int) -> int:
+def _find_string(text: str, literal: str, start: int) -> int:
     """Where a string begins in the text, behind its opening quote; -1 where it doesn't stand there."""
-    found = [text.find(f"{quote}{written}{quote}", start) for quote in "\"'"]
+    found = [text.find(f"{quote}{literal}{quote}", start) for quote in "\"'"]
     return min((at + 1 for at in found if at >= 0), default=-1)
 
 
-def _standard(content: Mapping[str, Any]) -> Iterator[str]:
+def _pep621_requirements(content: Mapping[str, Any]) -> Iterator[str]:
     project = _mapping(content.get("project"))
     lists = [project.get("dependencies")]
     lists += _common_requirements(_mapping(project.get("optional-dependencies")))
@@ -79,16 +79,16 @@ def _common_requirements(extras: Mapping[str, Any]) -> list[list[str]]:
     asked: dict[str, set[str]] = {}
     for one in lists:
         for entry in one:
-            asked.setdefault(_name_of(entry), set()).add(entry)
-    return [[entry for entry in one if len(asked[_name_of(entry)]) == 1] for one in lists]
+            asked.setdefault(_requirement_name(entry), set()).add(entry)
+    return [[entry for entry in one if len(asked[_requirement_name(entry)]) == 1] for one in lists]
 
 
-def _name_of(requirement: str) -> str:
+def _requirement_name(requirement: str) -> str:
     match = re.match(NAME, requirement.strip())
     return re.sub(r"[-_.]+", "-", match[0]).lower() if match else requirement
 
 
-def _tables(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _dependency_tables(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for name in ("packages", "dev-packages"):
         yield name, _mapping(content.get(name))
     poetry = _mapping(_mapping(content.get("tool")).get("poetry"))
@@ -102,11 +102,11 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _add_of_table(listing: PackageListing, text: str, start: int, name: str, dependency: Any) -> None:
+def _add_table_dependency(listing: PackageListing, text: str, start: int, name: str, dependency: Any) -> None:
     version = dependency.get("version") if isinstance(dependency, Mapping) else dependency
     if not re.fullmatch(NAME, name) or (version is not None and not isinstance(version, str)):
         return
-    address = address_in(dependency)
+    address = dependency_url(dependency)
     written = (version or "").encode().decode("latin-1")
     line = re.compile(
         rf"^[ \t]*[\"']?{re.escape(name)}[\"']?[ \t]*=[^\n]*?[\"']({re.escape(written)})[\"']", re.MULTILINE
@@ -120,13 +120,13 @@ def _add_of_table(listing: PackageListing, text: str, start: int, name: str, dep
         name,
         poetry_specifier(version or ""),
         whole,
-        written="requirement" if not address else "",
+        notation="requirement" if not address else "",
         specifier_place=place,
         address=address,
     )
 
 
-def address_in(dependency: Any) -> str:
+def dependency_url(dependency: Any) -> str:
     """Where a table of Poetry, Pipenv or uv has a package from; empty where that is an index."""
     told = _mapping(dependency)
     git = told.get("git")

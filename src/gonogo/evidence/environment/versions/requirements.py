@@ -10,11 +10,11 @@ from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.versions.listing import (
     NAME,
     PackageListing,
-    bytes_as_text,
-    cuda_of_tag,
+    cuda_version_of_tag,
     decoded,
     exact,
-    path_inside,
+    latin1_text,
+    resolve_included_path,
     valid,
 )
 from gonogo.evidence.field import Field
@@ -27,22 +27,26 @@ _MAX_LINE_LENGTH = 20_000
 _MAX_LINES = 10_000
 """Lines of all files together that are read; a file that includes others over and over is read so far."""
 _TOO_LONG = translated("{where}: not read from this line on: version lists are read up to {limit} lines")
-_MAX_UNREAD = 100
+_MAX_UNREADABLE_LINES = 100
 """Lines that are told of; a file with more is no list of requirements."""
-_NO_REQUIREMENT = translated("{where}: {line!r} is not a requirement: give a requirements file, a pip freeze, or JSON")
-_NOT_INCLUDED = translated(
+_NOT_A_REQUIREMENT = translated(
+    "{where}: {line!r} is not a requirement: give a requirements file, a pip freeze, or JSON"
+)
+_CANNOT_INCLUDE = translated(
     "{where}: can't read {path}: it does not exist, or is outside this file's folder and the current folder"
 )
-_TOO_DEEP = translated("{where}: {line!r} ({depth} files deep)")
-_REQUIREMENT = rf"({NAME})[ \t]*(\[[\w\s,.-]{{0,200}}\])?[ \t]*(\([^()]{{0,300}}\)|[~=!<>][^;@#]{{0,300}})?"
-_WHEEL = rf"(?:^|[/\\=])({NAME}?)-(\d[\w.!+%]{{0,80}}?)(?:-\d\w{{0,20}})?-[\w.]+-[\w.]+-[\w.]+\.whl(?:[#?].*)?$"
-_ARCHIVE = rf"(?:^|/)({NAME}?)-(\d[\w.!+]{{0,80}}?)\.(?:tar\.gz|tar\.bz2|zip)(?:[#?].*)?$"
+_INCLUDES_TOO_DEEP = translated("{where}: {line!r} ({depth} files deep)")
+_REQUIREMENT_PATTERN = rf"({NAME})[ \t]*(\[[\w\s,.-]{{0,200}}\])?[ \t]*(\([^()]{{0,300}}\)|[~=!<>][^;@#]{{0,300}})?"
+_WHEEL_NAME_PATTERN = (
+    rf"(?:^|[/\\=])({NAME}?)-(\d[\w.!+%]{{0,80}}?)(?:-\d\w{{0,20}})?-[\w.]+-[\w.]+-[\w.]+\.whl(?:[#?].*)?$"
+)
+_ARCHIVE_NAME_PATTERN = rf"(?:^|/)({NAME}?)-(\d[\w.!+]{{0,80}}?)\.(?:tar\.gz|tar\.bz2|zip)(?:[#?].*)?$"
 _CONDA_BUILD_PATH = re.compile(
     r"file:///(?:\S*/)?(?:feedstock_root|croot|conda-bld|ci_py\d+|build/80754af9|ktietz/\w+/ci)"
 )
 """What ``pip freeze`` says of conda's own packages: the folder in which they were once built, which is nowhere else."""
 _GITHUB_ARCHIVE = rf"://[^/\s]+/[^/\s]+/({NAME})/(?:archive|zipball|tarball|releases/download)/"
-_FROZEN_FROM = 20
+_MIN_FROZEN_PACKAGES = 20
 """Lines from which a sorted file of exact versions is taken for a listing of all that is installed."""
 
 
@@ -57,11 +61,11 @@ def _looks_frozen(listing: PackageListing) -> bool:
     names = [name for name, package in listing.packages.items() if not package.specifier.startswith("~")]
     exact_ones = [p for p in listing.packages.values() if p.version_text or not p.written]
     pinned = sum(1 for p in listing.packages.values() if p.version_text)
-    return pinned >= _FROZEN_FROM and len(exact_ones) == len(listing.packages) and names == sorted(names)
+    return pinned >= _MIN_FROZEN_PACKAGES and len(exact_ones) == len(listing.packages) and names == sorted(names)
 
 
 def _read_file(listing: PackageListing, source: SourceFile, *, depth: int, constraint: bool, seen: set[str]) -> None:
-    text = re.sub(r"\\(\r?\n)", lambda match: " " * len(match[0]), bytes_as_text(source))
+    text = re.sub(r"\\(\r?\n)", lambda match: " " * len(match[0]), latin1_text(source))
     position = 0
     for raw in re.split(r"(?<=\n)", text):
         start, position = position, position + len(raw)
@@ -82,17 +86,17 @@ def _read_file(listing: PackageListing, source: SourceFile, *, depth: int, const
         include = re.match(r"(-r|-c|--requirement|--constraint)(?:\s*=\s*|\s+|(?<=-[rc]))(.+)$", line)
         if include:
             _include(listing, source, line, start, include, depth=depth, constraint=constraint, seen=seen)
-        elif WHERE_FROM.match(line):
+        elif INDEX_OPTION_PATTERN.match(line):
             listing.index_lines.append(source.place(start, start + len(line)))
             read_index(listing, line)
         elif (
             not read_requirement(listing, source, line, start, constraint=constraint)
             and not line.startswith("--")
-            and len(listing.unread) < _MAX_UNREAD
+            and len(listing.unread) < _MAX_UNREADABLE_LINES
         ):
             place = source.place(start, start + len(line))
             where = f"{source.path}:{place.line}"
-            listing.skip(place, _NO_REQUIREMENT.format(where=where, line=decoded(line)[:120].replace("\n", " ")))
+            listing.skip(place, _NOT_A_REQUIREMENT.format(where=where, line=decoded(line)[:120].replace("\n", " ")))
 
 
 def _include(
@@ -100,7 +104,7 @@ def _include(
     source: SourceFile,
     line: str,
     start: int,
-    include: re.Match[str],
+    include_match: re.Match[str],
     *,
     depth: int,
     constraint: bool,
@@ -108,13 +112,13 @@ def _include(
 ) -> None:
     place = source.place(start, start + len(line))
     where = f"{source.path}:{place.line}"
-    name = decoded(include[2].strip("\"' "))
-    path = path_inside(source, listing.source, name)
+    name = decoded(include_match[2].strip("\"' "))
+    path = resolve_included_path(source, listing.source, name)
     if path is None:
-        listing.skip(place, _NOT_INCLUDED.format(where=where, path=name[:200]))
+        listing.skip(place, _CANNOT_INCLUDE.format(where=where, path=name[:200]))
         return
     if depth >= _MAX_DEPTH:
-        listing.skip(place, _TOO_DEEP.format(where=where, line=decoded(line)[:120], depth=_MAX_DEPTH))
+        listing.skip(place, _INCLUDES_TOO_DEEP.format(where=where, line=decoded(line)[:120], depth=_MAX_DEPTH))
         return
     if path in seen:
         return
@@ -124,11 +128,11 @@ def _include(
     except UserError as error:
         listing.skip(place, error.text)
         return
-    constraint = constraint or include[1] in ("-c", "--constraint")
+    constraint = constraint or include_match[1] in ("-c", "--constraint")
     _read_file(listing, included, depth=depth + 1, constraint=constraint, seen=seen)
 
 
-WHERE_FROM = re.compile(
+INDEX_OPTION_PATTERN = re.compile(
     r"(?:-i|-f|--(?:index-url|extra-index-url|pypi-url|find-links|trusted-host|no-index|pre|no-binary|only-binary"
     r"|prefer-binary))(?![\w-])|-[if](?=\S)"
 )
@@ -140,7 +144,7 @@ def read_index(listing: PackageListing, words: str) -> None:
     index = re.search(r"download\.pytorch\.org/whl/(?:nightly/|test/)?(cu\d+|cpu|rocm[\d.]+)", words)
     if index is not None:
         listing.pypi = False
-        cuda = cuda_of_tag(index[1])
+        cuda = cuda_version_of_tag(index[1])
         if cuda is not None:
             listing.facts["cuda"] = Field(cuda, reason=Text(index[0], index[0]))
     elif re.search(r"(-i|--index-url)\b", words):
@@ -153,7 +157,7 @@ def read_requirement(
     text: str,
     start: int,
     *,
-    written: str = "requirement",
+    notation: str = "requirement",
     constraint: bool = False,
     replace: bool = False,
 ) -> bool:
@@ -174,11 +178,11 @@ def read_requirement(
         listing.add(url[1], version, place, replace=replace, extras=extras, address=address)
         return True
     if editable or re.match(r"(?:git|hg|svn|bzr)\+|[a-z]+://|\.{0,2}/|[\w./-]+\.(?:whl|tar\.gz|zip)$", text):
-        named = _name_of_url(text)
+        named = _package_of_url(text)
         if named is not None:
             listing.add(named[0], named[1], place, replace=replace, address=decoded(text.split(" ;")[0].strip()))
         return True
-    match = re.match(_REQUIREMENT, text)
+    match = re.match(_REQUIREMENT_PATTERN, text)
     if match is None:
         return False
     rest = text[match.end() :].strip()
@@ -193,26 +197,26 @@ def read_requirement(
     if specifier and not bare:
         return False
     at = source.place(start + begin, start + end)
-    how = "" if hashed else written
+    how = "" if hashed else notation
     if constraint:
         where = f"{source.path}:{place.line}"
         listing.constraints.append(Package(canonical(match[1]), bare, place, Text(where, where), how, at))
     else:
         shown = source.place(start, start + max(end, match.end(1)))
         extras = re.sub(r"[\s\[\]]", "", match[2] or "")
-        listing.add(match[1], bare, shown, written=how, specifier_place=at, replace=replace, extras=extras)
+        listing.add(match[1], bare, shown, notation=how, specifier_place=at, replace=replace, extras=extras)
     return True
 
 
 def _version_of_url(url: str, name: str) -> str:
-    found = _name_of_url(url)
+    found = _package_of_url(url)
     return found[1] if found is not None and canonical(found[0]) == canonical(name) else ""
 
 
-def _name_of_url(url: str) -> tuple[str, str] | None:
+def _package_of_url(url: str) -> tuple[str, str] | None:
     """Name and specifier that a path or URL tells: a wheel's by its name, a repository's by its last folder."""
     url = url[:2000]
-    wheel = re.search(_WHEEL, url) or re.search(_ARCHIVE, url)
+    wheel = re.search(_WHEEL_NAME_PATTERN, url) or re.search(_ARCHIVE_NAME_PATTERN, url)
     if wheel is not None:
         return wheel[1], exact(wheel[2].replace("%2B", "+").replace("%2b", "+"))
     egg = re.search(rf"[#&]egg=({NAME})", url)

@@ -9,12 +9,12 @@ import msgspec
 
 from gonogo.evidence.environment.own_package import setup_requirements
 from gonogo.evidence.environment.versions.dockerfile import read_installs
-from gonogo.evidence.environment.versions.listing import PackageListing, bytes_as_text, path_inside
+from gonogo.evidence.environment.versions.listing import PackageListing, latin1_text, resolve_included_path
 from gonogo.evidence.environment.versions.requirements import read_requirement, read_requirements
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
 
-_BRANCHES = re.compile(r"(?m)^[ \t]*(?:if|case|for|while|until)\b")
+_CONTROL_FLOW_PATTERN = re.compile(r"(?m)^[ \t]*(?:if|case|for|while|until)\b")
 """In a script with one of these, it is not settled which of its lines run."""
 
 
@@ -23,7 +23,7 @@ def read_setup_py(listing: PackageListing) -> None:
     found = setup_requirements(listing.source.text)
     if found is None:
         return
-    text = bytes_as_text(listing.source)
+    text = latin1_text(listing.source)
     position = 0
     for requirement in found.requires:
         written = requirement.encode().decode("latin-1")
@@ -33,18 +33,18 @@ def read_setup_py(listing: PackageListing) -> None:
         if at >= 0:
             read_requirement(listing, listing.source, written, at)
         else:  # put together of several texts
-            read_requirement(listing, SourceFile.of_text(listing.source.path, requirement), written, 0)
+            read_requirement(listing, SourceFile.from_text(listing.source.path, requirement), written, 0)
     for name in found.files:
         _include(listing, name)
 
 
-def _written(text: str, written: str, start: int) -> int:
-    places = [text.find(f"{quote}{written}{quote}", start) for quote in "\"'"]
+def _written(text: str, literal: str, start: int) -> int:
+    places = [text.find(f"{quote}{literal}{quote}", start) for quote in "\"'"]
     return min((at + 1 for at in places if at >= 0), default=-1)
 
 
 def _include(listing: PackageListing, name: str) -> None:
-    path = path_inside(listing.source, listing.source, name)
+    path = resolve_included_path(listing.source, listing.source, name)
     if path is None:
         return
     try:
@@ -64,7 +64,7 @@ def read_setup_cfg(listing: PackageListing) -> None:
         lines = parser.get("options", "install_requires", fallback="").splitlines()
     except configparser.Error:
         return
-    text = bytes_as_text(listing.source)
+    text = latin1_text(listing.source)
     for line in (each.strip() for each in lines):
         if line.startswith("file:"):
             for name in line.removeprefix("file:").split(","):
@@ -76,11 +76,11 @@ def read_setup_cfg(listing: PackageListing) -> None:
 
 def read_setup_script(listing: PackageListing) -> None:
     """``pip install`` and ``conda install`` of a shell script that sets a project up."""
-    text = bytes_as_text(listing.source)
+    text = latin1_text(listing.source)
     text = re.sub(r"(?m)^[ \t]*#.*$", lambda match: " " * len(match[0]), text)
     text = re.sub(r"\\[ \t]*\r?\n", lambda match: " " * len(match[0]), text)
     read_installs(listing, text, 0, {})
-    if _BRANCHES.search(text):
+    if _CONTROL_FLOW_PATTERN.search(text):
         listing.packages = {
             name: msgspec.structs.replace(package, specifier="") for name, package in listing.packages.items()
         }

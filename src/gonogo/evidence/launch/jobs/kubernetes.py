@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import msgspec
 import yaml
 
-from gonogo.evidence.launch.jobs.pod import gpus_of, of_pod, replicas_of
+from gonogo.evidence.launch.jobs.pod import gpus_of, total_replicas, workload_of_pod
 from gonogo.evidence.launch.jobs.workload import Workload
 from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
 
-_STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
-_CHANGES_OF_PODS = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
+_TRAINJOB_STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
+_POD_OVERRIDE_KEYS = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
 """How a TrainJob lays volumes over its runtime's pods, by releases of Kubeflow Trainer."""
 _INDEX = {"JOB_COMPLETION_INDEX": "0"}
 
@@ -20,14 +20,14 @@ _INDEX = {"JOB_COMPLETION_INDEX": "0"}
 def kubernetes_jobs(node: YamlNode) -> Iterator[Workload]:
     """The jobs that one object is, or holds."""
     if node["kind"].text == "Job" and (node["apiVersion"].text or "").startswith("batch.volcano.sh/"):
-        yield from _volcano(node)
+        yield from _volcano_job(node)
         return
-    maker = _MAKERS.get(node["kind"].text or "")
+    maker = _WORKLOADS_BY_KIND.get(node["kind"].text or "")
     if maker is not None and node["apiVersion"].text:
         yield from maker(node)
 
 
-def _torch(nodes: YamlNode | int, per_node: YamlNode, resources: YamlNode) -> dict[str, str]:
+def _torchrun_variables(nodes: YamlNode | int, per_node: YamlNode, resources: YamlNode) -> dict[str, str]:
     """What the operators of PyTorch jobs tell torchrun, of the first node."""
     gpus, count = gpus_of(resources).number, nodes if isinstance(nodes, int) else nodes.number or 1
     asked = per_node.text or ""
@@ -45,24 +45,24 @@ def _first_resources(spec: YamlNode) -> YamlNode:
     return next((one for one in containers if gpus_of(one).node is not None), YamlNode(None, spec.source))
 
 
-def _pytorch(node: YamlNode) -> Iterator[Workload]:
+def _pytorch_job(node: YamlNode) -> Iterator[Workload]:
     replicas = dict(node["spec"]["pytorchReplicaSpecs"].items())
     first = replicas.get("Master") or replicas.get("Worker")
     if first is not None:
-        yield _of_torch("PyTorchJob", node, first, list(replicas.values()))
+        yield _torch_workload("PyTorchJob", node, first, list(replicas.values()))
 
 
-def _hyperpod(node: YamlNode) -> Iterator[Workload]:
+def _hyperpod_job(node: YamlNode) -> Iterator[Workload]:
     groups = list(node["spec"]["replicaSpecs"])
     if groups:
-        yield _of_torch("HyperPodPyTorchJob", node, groups[0], groups)
+        yield _torch_workload("HyperPodPyTorchJob", node, groups[0], groups)
 
 
-def _of_torch(kind: str, node: YamlNode, first: YamlNode, groups: list[YamlNode]) -> Workload:
-    pod, nodes = first["template"]["spec"], replicas_of(groups)
-    added = _torch(nodes, node["spec"]["nprocPerNode"], _first_resources(pod))
+def _torch_workload(kind: str, node: YamlNode, first: YamlNode, groups: list[YamlNode]) -> Workload:
+    pod, nodes = first["template"]["spec"], total_replicas(groups)
+    added = _torchrun_variables(nodes, node["spec"]["nprocPerNode"], _first_resources(pod))
     world = {"MASTER_ADDR": "localhost", "MASTER_PORT": "23456", "RANK": "0", "WORLD_SIZE": added["PET_NNODES"]}
-    return of_pod(kind, pod, nodes, {**added, **world})
+    return workload_of_pod(kind, pod, nodes, {**added, **world})
 
 
 def _train_job(node: YamlNode) -> Iterator[Workload]:
@@ -74,16 +74,16 @@ def _train_job(node: YamlNode) -> Iterator[Workload]:
         if one["kind"].text in kinds and one["metadata"]["name"].text == reference["name"].text:
             runtime = one["spec"]
     jobs = list(runtime["template"]["spec"]["replicatedJobs"])
-    steps = [one for one in jobs if one["template"]["metadata"]["labels"][_STEP].text == "trainer"]
+    steps = [one for one in jobs if one["template"]["metadata"]["labels"][_TRAINJOB_STEP_LABEL].text == "trainer"]
     chosen = next(iter(steps or [one for one in jobs if one["name"].text == "node"]), None)
     pod = runtime if chosen is None else chosen["template"]["spec"]["template"]["spec"]
     policy, resources = runtime["mlPolicy"], trainer["resourcesPerNode"]
     nodes = next((one for one in (trainer["numNodes"], policy["numNodes"]) if one.node is not None), 1)
     asked = (trainer["numProcPerNode"], policy["torch"]["numProcPerNode"])
     per_node = next((one for one in asked if one.text), YamlNode(None, node.source))
-    added = _torch(nodes, per_node, resources if resources.node is not None else _first_resources(pod))
-    work = of_pod("TrainJob", pod, nodes, {} if policy["mpi"].node is not None else added, given=trainer)
-    changed = any(node["spec"][name].node is not None for name in _CHANGES_OF_PODS)
+    added = _torchrun_variables(nodes, per_node, resources if resources.node is not None else _first_resources(pod))
+    work = workload_of_pod("TrainJob", pod, nodes, {} if policy["mpi"].node is not None else added, given=trainer)
+    changed = any(node["spec"][name].node is not None for name in _POD_OVERRIDE_KEYS)
     work = msgspec.structs.replace(work, shm_bytes=None) if changed else work
     if work.words:
         yield work
@@ -96,27 +96,27 @@ def _job_set(node: YamlNode) -> Iterator[Workload]:
         counts = (job["parallelism"], replicated["replicas"])
         unknown = next((one for one in counts if one.node is not None and one.number is None), None)
         nodes = (counts[0].number or 1) * (counts[1].number or 1) if unknown is None else unknown
-        found.append(of_pod("JobSet", job["template"]["spec"], nodes, _INDEX))
-    yield from [work for work in found if _with_gpus(work)] or found[:1]
+        found.append(workload_of_pod("JobSet", job["template"]["spec"], nodes, _INDEX))
+    yield from [work for work in found if _requests_gpus(work)] or found[:1]
 
 
-def _with_gpus(work: Workload) -> bool:
-    return work.gpus is not None or len(work.numbers) > 0
+def _requests_gpus(workload: Workload) -> bool:
+    return workload.gpus is not None or len(workload.numbers) > 0
 
 
 def _job(node: YamlNode) -> Iterator[Workload]:
     spec = node["spec"]
-    yield of_pod(node["kind"].text or "", spec["template"]["spec"], spec["parallelism"], _INDEX)
+    yield workload_of_pod(node["kind"].text or "", spec["template"]["spec"], spec["parallelism"], _INDEX)
 
 
 def _pod(node: YamlNode) -> Iterator[Workload]:
     """Pods of all kinds serve; those with accelerators may train."""
-    work = of_pod("Pod", node["spec"], 1, {})
-    if _with_gpus(work):
+    work = workload_of_pod("Pod", node["spec"], 1, {})
+    if _requests_gpus(work):
         yield work
 
 
-def _mpi(node: YamlNode) -> Iterator[Workload]:
+def _mpi_job(node: YamlNode) -> Iterator[Workload]:
     """The launcher's command, on the workers."""
     replicas = dict(node["spec"]["mpiReplicaSpecs"].items())
     launcher, worker = replicas.get("Launcher"), replicas.get("Worker")
@@ -124,16 +124,16 @@ def _mpi(node: YamlNode) -> Iterator[Workload]:
         return
     workers = launcher if worker is None else worker
     pod = workers["template"]["spec"]
-    yield of_pod("MPIJob", launcher["template"]["spec"], replicas_of([workers]), {}, works_on=pod)
+    yield workload_of_pod("MPIJob", launcher["template"]["spec"], total_replicas([workers]), {}, works_on=pod)
 
 
-def _volcano(node: YamlNode) -> Iterator[Workload]:
+def _volcano_job(node: YamlNode) -> Iterator[Workload]:
     """The first task with accelerators; with Volcano's plugin for PyTorch, the world that it tells."""
     tasks = list(node["spec"]["tasks"])
     working = [one for one in tasks if gpus_of(_first_resources(one["template"]["spec"])).node is not None] or tasks
     if not working:
         return
-    nodes, added = replicas_of(working), {"VC_TASK_INDEX": "0"}
+    nodes, added = total_replicas(working), {"VC_TASK_INDEX": "0"}
     if node["spec"]["plugins"]["pytorch"].node is not None:
         port = next((one.text or "" for one in node["spec"]["plugins"]["pytorch"] if "--port=" in (one.text or "")), "")
         added |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port.partition("=")[2] or "23456", "RANK": "0"}
@@ -141,9 +141,9 @@ def _volcano(node: YamlNode) -> Iterator[Workload]:
     launcher = next((one for one in tasks if one["name"].text in ("mpimaster", "launcher")), None)
     pod = working[0]["template"]["spec"]
     if launcher is not None and launcher not in working:
-        yield of_pod("Volcano Job", launcher["template"]["spec"], nodes, {}, works_on=pod)
+        yield workload_of_pod("Volcano Job", launcher["template"]["spec"], nodes, {}, works_on=pod)
     else:
-        yield of_pod("Volcano Job", pod, nodes, added)
+        yield workload_of_pod("Volcano Job", pod, nodes, added)
 
 
 def _wrapped_workloads(node: YamlNode) -> Iterator[Workload]:
@@ -159,14 +159,14 @@ def _ray_job(node: YamlNode) -> Iterator[Workload]:
     spec, entry = node["spec"], node["spec"]["entrypoint"]
     cluster = spec["rayClusterSpec"]
     head, groups = cluster["headGroupSpec"], [*cluster["workerGroupSpecs"], cluster["headGroupSpec"]]
-    working = [one for one in groups if _has_gpus(one)]
+    working = [one for one in groups if _group_has_gpus(one)]
     if not entry.text:
         return
     first = working[0] if working else head
-    nodes = replicas_of(working or [head])
-    work = of_pod("RayJob", head["template"]["spec"], nodes, {}, works_on=first["template"]["spec"])
+    nodes = total_replicas(working or [head])
+    work = workload_of_pod("RayJob", head["template"]["spec"], nodes, {}, works_on=first["template"]["spec"])
     here, there = entry.place, spec["runtimeEnvYAML"].place
-    asked = _run_time(spec["runtimeEnvYAML"])
+    asked = _parse_runtime_env(spec["runtimeEnvYAML"])
     yield msgspec.structs.replace(
         work,
         words=(PlacedText("bash", here), PlacedText("-c", here), entry.word()),
@@ -177,7 +177,7 @@ def _ray_job(node: YamlNode) -> Iterator[Workload]:
     )
 
 
-def _has_gpus(group: YamlNode) -> bool:
+def _group_has_gpus(group: YamlNode) -> bool:
     return any(gpus_of(one["resources"]).node is not None for one in group["template"]["spec"]["containers"])
 
 
@@ -187,7 +187,7 @@ def _packages(pip: YamlNode) -> Iterator[YamlNode]:
     yield from pip["packages"]
 
 
-def _run_time(block: YamlNode) -> YamlNode:
+def _parse_runtime_env(block: YamlNode) -> YamlNode:
     """The environment that the job is run in: YAML in a scalar of YAML."""
     try:
         return YamlNode(yaml.compose(block.text or "", yaml.SafeLoader), block.source)
@@ -195,17 +195,17 @@ def _run_time(block: YamlNode) -> YamlNode:
         return YamlNode(None, block.source)
 
 
-_MAKERS: dict[str, Callable[[YamlNode], Iterator[Workload]]] = {
-    "PyTorchJob": _pytorch,
-    "HyperPodPyTorchJob": _hyperpod,
+_WORKLOADS_BY_KIND: dict[str, Callable[[YamlNode], Iterator[Workload]]] = {
+    "PyTorchJob": _pytorch_job,
+    "HyperPodPyTorchJob": _hyperpod_job,
     "TrainJob": _train_job,
     "JobSet": _job_set,
     "Job": _job,
     "RunaiJob": _job,
-    "MPIJob": _mpi,
+    "MPIJob": _mpi_job,
     "RayJob": _ray_job,
     "Pod": _pod,
     "AppWrapper": _wrapped_workloads,
     "List": _wrapped_workloads,
 }
-KINDS = tuple(_MAKERS)
+KINDS = tuple(_WORKLOADS_BY_KIND)

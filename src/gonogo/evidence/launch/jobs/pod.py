@@ -5,34 +5,35 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gonogo.evidence.launch.jobs.workload import Workload, size_in_bytes
+from gonogo.evidence.launch.jobs.workload import Workload, parse_size_bytes
 from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
 
-_GPU = re.compile(r"(?:nvidia\.com/gpu|huawei\.com/[Aa]scend\w*)$")
-_SHM = "/dev/shm"
-SHM_OF_A_POD = 64 << 20
+_GPU_RESOURCE_PATTERN = re.compile(r"(?:nvidia\.com/gpu|huawei\.com/[Aa]scend\w*)$")
+_SHM_PATH = "/dev/shm"
+DEFAULT_POD_SHM_BYTES = 64 << 20
 """What container runtimes (containerd, CRI-O) mount at /dev/shm of a pod that asks for nothing, in bytes."""
-_LABELS = ("node.kubernetes.io/instance-type", "sagemaker.amazonaws.com/instance-type", "nvidia.com/gpu.product",
+_GPU_TYPE_LABELS = (
+    "node.kubernetes.io/instance-type", "sagemaker.amazonaws.com/instance-type", "nvidia.com/gpu.product",
            "cloud.google.com/gke-accelerator", "run.ai/type")  # fmt: skip
 
 
-def of_pod(
+def workload_of_pod(
     kind: str,
     spec: YamlNode,
     nodes: YamlNode | int,
-    added: dict[str, str],
+    operator_variables: dict[str, str],
     *,
     given: YamlNode | None = None,
     works_on: YamlNode | None = None,
 ) -> Workload:
-    """A job of ``nodes`` such pods. ``added``: the variables that an operator gives to the first.
+    """A job of ``nodes`` such pods. ``operator_variables``: the variables that an operator gives to the first.
 
     ``given``: what a TrainJob lays over its container. ``works_on``: the pod that has the accelerators, where the
     command runs in another.
     """
     nothing = YamlNode(None, spec.source)
-    container, over = _container(spec), given or nothing
-    asking = container if works_on is None else _container(works_on)
+    container, over = _training_container(spec), given or nothing
+    asking = container if works_on is None else _training_container(works_on)
     resources = over["resourcesPerNode"] if over["resourcesPerNode"].node is not None else asking["resources"]
     words = [*(over["command"] if over["command"].node is not None else container["command"])]
     words += [*(over["args"] if over["args"].node is not None else container["args"])]
@@ -41,7 +42,7 @@ def of_pod(
         for holder in (container, over)
         for one in holder["env"]
     }
-    environment = {**{name: PlacedText(value, spec.place) for name, value in added.items()}, **environment}
+    environment = {**{name: PlacedText(value, spec.place) for name, value in operator_variables.items()}, **environment}
     limits, pod = resources["limits"], works_on or spec
     count = nodes if isinstance(nodes, YamlNode) else nothing
     return Workload(
@@ -51,8 +52,8 @@ def of_pod(
         nodes if isinstance(nodes, int) else 1 if count.node is None else count.number,
         gpus_of(resources).number,
         _accelerator(pod),
-        size_in_bytes(limits["memory"].text or resources["requests"]["memory"].text),
-        _shm(pod, asking) if asking.node is not None else None,
+        parse_size_bytes(limits["memory"].text or resources["requests"]["memory"].text),
+        _shm_bytes(pod, asking) if asking.node is not None else None,
         (container if container.node is not None else over).place,
         next((one["image"].word() for one in (over, container) if one["image"].text), None),
         container["workingDir"].text,
@@ -61,7 +62,7 @@ def of_pod(
     )
 
 
-def _container(spec: YamlNode) -> YamlNode:
+def _training_container(spec: YamlNode) -> YamlNode:
     """The one with accelerators, else the first."""
     containers = list(spec["containers"])
     with_gpus = (one for one in containers if gpus_of(one["resources"]).node is not None)
@@ -72,12 +73,12 @@ def gpus_of(resources: YamlNode) -> YamlNode:
     """How many accelerators a container asks for, as it is written; nothing where it asks for none."""
     for holder in (resources["limits"], resources["requests"]):
         for name, count in holder.items():
-            if _GPU.match(name):
+            if _GPU_RESOURCE_PATTERN.match(name):
                 return count
     return YamlNode(None, resources.source)
 
 
-def replicas_of(groups: Sequence[YamlNode]) -> YamlNode | int:
+def total_replicas(groups: Sequence[YamlNode]) -> YamlNode | int:
     """How many pods groups come to; the number that is still to be filled in, where one is."""
     counts = [one["replicas"] for one in groups]
     open_ones = [one for one in counts if one.node is not None and one.number is None]
@@ -93,21 +94,21 @@ def _accelerator(spec: YamlNode) -> str | None:
             values = [value.text for value in one["values"]]
             if one["operator"].text == "In" and len(values) == 1:
                 labels.setdefault(one["key"].text or "", values[0])
-    return next((labels[name] for name in _LABELS if labels.get(name)), None)
+    return next((labels[name] for name in _GPU_TYPE_LABELS if labels.get(name)), None)
 
 
-def _shm(spec: YamlNode, container: YamlNode) -> int | None:
+def _shm_bytes(spec: YamlNode, container: YamlNode) -> int | None:
     """The size of the container's /dev/shm; None where memory alone bounds it, or where a volume of another kind is."""
     if spec["hostIPC"].text == "true":
         return None
     mounted = {
-        one["name"].text for one in container["volumeMounts"] if (one["mountPath"].text or "").rstrip("/") == _SHM
+        one["name"].text for one in container["volumeMounts"] if (one["mountPath"].text or "").rstrip("/") == _SHM_PATH
     }
     if not mounted:
-        return SHM_OF_A_POD
+        return DEFAULT_POD_SHM_BYTES
     for volume in spec["volumes"]:
         if volume["name"].text in mounted and volume["emptyDir"]["medium"].text == "Memory":
-            return size_in_bytes(volume["emptyDir"]["sizeLimit"].text)
+            return parse_size_bytes(volume["emptyDir"]["sizeLimit"].text)
     return None
 
 

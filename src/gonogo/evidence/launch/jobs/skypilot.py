@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gonogo.evidence.launch.jobs.workload import Workload, size_in_bytes
+from gonogo.evidence.launch.jobs.workload import Workload, parse_size_bytes
 from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
 
 _WORKDIR = "~/sky_workdir"
@@ -44,10 +44,10 @@ def skypilot_task(node: YamlNode) -> Workload:
         nodes,
         gpus,
         instance or name or None,
-        int(float(memory) * 2**30) if re.fullmatch(r"\d+(\.\d+)?", memory) else size_in_bytes(memory),
+        int(float(memory) * 2**30) if re.fullmatch(r"\d+(\.\d+)?", memory) else parse_size_bytes(memory),
         None,
         here,
-        next((image for one in choices if (image := _container_of(one["image_id"])) is not None), None),
+        next((image for one in choices if (image := _container_image(one["image_id"])) is not None), None),
         folder,
         node["setup"].word() if node["setup"].text else None,
         mounts=mounts,
@@ -55,16 +55,16 @@ def skypilot_task(node: YamlNode) -> Workload:
     )
 
 
-def _accelerators(offered: YamlNode) -> tuple[str, str]:
+def _accelerators(accelerators: YamlNode) -> tuple[str, str]:
     """The first that will do, and how many: ``H100:8``, ``{H100: 8}``, ``[H100:8, A100-80GB:8]``."""
-    said = offered.text or next((one.text for one in offered if one.text), None)
+    said = accelerators.text or next((one.text for one in accelerators if one.text), None)
     if said is None:
-        said = next((f"{name}:{count.text or 1}" for name, count in offered.items()), "")
+        said = next((f"{name}:{count.text or 1}" for name, count in accelerators.items()), "")
     name, _, count = said.partition(":")
     return name, count
 
 
-def _container_of(image: YamlNode) -> PlacedText | None:
+def _container_image(image: YamlNode) -> PlacedText | None:
     """``docker:IMAGE``; other images are machines', whose names tell no versions."""
     if not (image.text or "").startswith("docker:"):
         return None

@@ -13,7 +13,7 @@ from gonogo.evidence.source_file import Place
 
 _SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash")
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-_UNFILLED = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+_VARIABLE_PATTERN = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -48,36 +48,40 @@ class Workload(msgspec.Struct, frozen=True):
     """How many nodes and accelerators, as they are written."""
 
 
-def script_of(work: Workload) -> PlacedText | None:
+def script_of(workload: Workload) -> PlacedText | None:
     """The code of ``bash -c CODE``, where the job's command is that, also behind an image's entry point."""
-    *_before, shell, option, code = (None, None, *work.words) if len(work.words) > 2 else (None, None, None)
+    *_before, shell, option, code = (None, None, *workload.words) if len(workload.words) > 2 else (None, None, None)
     if shell is None or option is None or code is None:
         return None
     is_shell = shell.text in _SHELLS and re.fullmatch("-[a-z]*c", option.text or "")
     return code if is_shell else None
 
 
-def unfilled(work: Workload) -> list[str]:
+def unfilled_variables(workload: Workload) -> list[str]:
     """The names that ``envsubst`` or the like is to fill in before the file is given to its queue.
 
     No queue replaces ``$NAME`` where it reads a number, nor in a command that no shell runs.
     """
-    script = script_of(work)
-    own = [word for word in work.words if word is not script and work.kind != "SkyPilot"]
-    found = [match[1] or match[2] for word in (*work.numbers, *own) for match in _UNFILLED.finditer(word.text or "")]
+    script = script_of(workload)
+    own = [word for word in workload.words if word is not script and workload.kind != "SkyPilot"]
+    found = [
+        match[1] or match[2]
+        for word in (*workload.numbers, *own)
+        for match in _VARIABLE_PATTERN.finditer(word.text or "")
+    ]
     return list(dict.fromkeys(found))
 
 
-def brought(work: Workload, path: str, folder: Path) -> str | None:
+def brought(workload: Workload, path: str, folder: Path) -> str | None:
     """Where what is at a path there is here; None where the job brings nothing to it."""
-    for mount in sorted(work.mounts, key=len, reverse=True):
+    for mount in sorted(workload.mounts, key=len, reverse=True):
         for there in (mount.rstrip("/"), os.path.expanduser(mount.rstrip("/"))):
             if path == there or path.startswith(f"{there}/"):
-                return str(folder / work.mounts[mount] / path[len(there) :].lstrip("/"))
+                return str(folder / workload.mounts[mount] / path[len(there) :].lstrip("/"))
     return None
 
 
-def size_in_bytes(text: str | None) -> int | None:
+def parse_size_bytes(text: str | None) -> int | None:
     """``512Gi``, ``1T``, ``512+``; None for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?\+?", text or "")
     return int(float(match[1]) * _SIZES[match[2] or ""]) if match else None

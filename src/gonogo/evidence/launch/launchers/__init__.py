@@ -27,7 +27,7 @@ LAUNCHERS = {launcher.name: launcher for launcher in _ALL}
 """By name, in which ms-swift over Megatron is ms-swift."""
 
 
-def launcher_called(words: Sequence[str]) -> tuple[LauncherDescription, int] | None:
+def find_called_launcher(words: Sequence[str]) -> tuple[LauncherDescription, int] | None:
     """The launcher that ``words`` call, and how many of them are the call; None where they call none."""
     name = PurePath(words[0]).name if words else ""
     at = 1
@@ -46,4 +46,4 @@ def launcher_called(words: Sequence[str]) -> tuple[LauncherDescription, int] | N
     return None
 
 
-__all__ = ["LAUNCHERS", "LauncherDescription", "launcher_called"]
+__all__ = ["LAUNCHERS", "LauncherDescription", "find_called_launcher"]

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import OptionTable, names
-from gonogo.evidence.launch.launchers.counts import UNEVEN, LaunchSettings, LaunchSize, count, one_per_gpu, world
+from gonogo.evidence.launch.launchers.counts import (
+    UNEVEN_PROCESSES,
+    LaunchSettings,
+    LaunchSize,
+    count,
+    one_per_gpu,
+    world,
+)
 from gonogo.evidence.launch.launchers.description import LauncherDescription
-from gonogo.evidence.launch.launchers.hostfile import numbers_in
+from gonogo.evidence.launch.launchers.hostfile import parse_number_ranges
 
 _OPTIONS = OptionTable(
     names(
@@ -54,7 +61,7 @@ _OPTIONS = OptionTable(
 """From accelerate 1.15.0."""
 
 
-def processes_of_accelerate(settings: LaunchSettings) -> LaunchSize:
+def accelerate_launch_size(settings: LaunchSettings) -> LaunchSize:
     """What accelerate's options, or those that are handed on to it, and its config come to."""
     options, config = settings.options, settings.accelerate
     total = options.get("num_processes")
@@ -66,7 +73,9 @@ def processes_of_accelerate(settings: LaunchSettings) -> LaunchSize:
         gpu_ids = config("gpu_ids") if gpu_ids.absent else gpu_ids
     machines = count(nodes, 1)
     if total.absent or total.value in (-1, "-1"):
-        chosen = numbers_in(str(gpu_ids.value)) if gpu_ids.known and gpu_ids.value not in ("all", None) else None
+        chosen = (
+            parse_number_ranges(str(gpu_ids.value)) if gpu_ids.known and gpu_ids.value not in ("all", None) else None
+        )
         gpus = Field.of(len(chosen), gpu_ids.place) if chosen else one_per_gpu(settings.variables)
         return world(machines, gpus)
     processes = count(total)
@@ -74,14 +83,14 @@ def processes_of_accelerate(settings: LaunchSettings) -> LaunchSize:
         unknown = processes if not processes.known else machines
         return LaunchSize(machines, Field.not_known(unknown.place, unknown.reason), processes)
     if processes.value % machines.value:
-        reason = UNEVEN.format(total=processes.value, nodes=machines.value)
+        reason = UNEVEN_PROCESSES.format(total=processes.value, nodes=machines.value)
         return LaunchSize(machines, Field.not_known(processes.place, reason), processes)
     return LaunchSize(machines, Field.of(processes.value // machines.value, processes.place), processes)
 
 
 ACCELERATE = LauncherDescription(
     "accelerate",
-    processes_of_accelerate,
+    accelerate_launch_size,
     commands=("accelerate launch", "accelerate-launch"),
     modules=("accelerate.commands.launch", "accelerate.commands.accelerate_cli launch"),
     options=_OPTIONS,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gonogo.evidence.launch.launchers.accelerate import processes_of_accelerate
+from gonogo.evidence.launch.launchers.accelerate import accelerate_launch_size
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 
 AXOLOTL = LauncherDescription(
     "axolotl",
-    processes_of_accelerate,
+    accelerate_launch_size,
     commands=("axolotl",),
     modules=("axolotl.cli.main",),
     subcommands=frozenset({"train"}),

@@ -13,11 +13,11 @@ from gonogo.finding import translated
 
 DEFAULT = translated("the launcher's default")
 ALL_GPUS = translated("it starts one process for each GPU of the machine")
-_NO_NUMBER = translated("`{value}` is not a number of processes")
-_VISIBLE = translated("the GPUs in CUDA_VISIBLE_DEVICES")
+_NOT_A_PROCESS_COUNT = translated("`{value}` is not a number of processes")
+_VISIBLE_GPUS = translated("the GPUs in CUDA_VISIBLE_DEVICES")
 ALONE = translated("no launcher: one process")
 UNSETTLED = translated("the files don't say how many processes are started")
-UNEVEN = translated("{total} processes can't be divided evenly over {nodes} nodes")
+UNEVEN_PROCESSES = translated("{total} processes can't be divided evenly over {nodes} nodes")
 
 
 class LaunchSize(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ def count(field: Field, default: int | None = None) -> Field:
     number = field.number
     if isinstance(number, int) and number > 0:
         return Field.of(number, field.place, field.reason)
-    return Field.not_known(field.place, _NO_NUMBER.format(value=str(field.value)[:40]))
+    return Field.not_known(field.place, _NOT_A_PROCESS_COUNT.format(value=str(field.value)[:40]))
 
 
 def visible_gpu_count(variables: Mapping[str, Field]) -> Field:
@@ -72,7 +72,7 @@ def visible_gpu_count(variables: Mapping[str, Field]) -> Field:
     if not field.known:
         return field
     devices = [part for part in str(field.value).split(",") if part.strip()]
-    return Field.of(len(devices), field.place, _VISIBLE)
+    return Field.of(len(devices), field.place, _VISIBLE_GPUS)
 
 
 def one_per_gpu(variables: Mapping[str, Field]) -> Field:

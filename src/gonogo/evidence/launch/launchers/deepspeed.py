@@ -11,7 +11,7 @@ from gonogo.evidence.launch.command_line import OptionTable, names
 from gonogo.evidence.launch.launchers.counts import (
     ALL_GPUS,
     DEFAULT,
-    UNEVEN,
+    UNEVEN_PROCESSES,
     LaunchSettings,
     LaunchSize,
     count,
@@ -19,13 +19,13 @@ from gonogo.evidence.launch.launchers.counts import (
     world,
 )
 from gonogo.evidence.launch.launchers.description import LauncherDescription
-from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE, filtered, hosts_of, included
+from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE_BYTES, filter_hosts, included, parse_hostfile
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-_HOSTFILE = translated("from the hostfile {path}")
-_NO_HOSTFILE = translated("the hostfile {path} can't be read here")
+_FROM_HOSTFILE = translated("from the hostfile {path}")
+_HOSTFILE_UNREADABLE = translated("the hostfile {path} can't be read here")
 _DEFAULT_HOSTFILE = "/job/hostfile"
 _OPTIONS = OptionTable(
     names(
@@ -44,7 +44,7 @@ _OPTIONS = OptionTable(
 """From deepspeed 0.19.8."""
 
 
-def _processes(settings: LaunchSettings) -> LaunchSize:
+def _launch_size(settings: LaunchSettings) -> LaunchSize:
     options, variables, cwd = settings.options, settings.variables, settings.cwd
     hostfile = options.get("hostfile")
     asked_nodes, asked_gpus = options.get("num_nodes"), options.get("num_gpus", "num_accelerators")
@@ -56,17 +56,17 @@ def _processes(settings: LaunchSettings) -> LaunchSize:
     if named.known:
         hosts = _read_hosts(cwd / str(named.value))
         if hosts is None and hostfile.known:
-            return _without_hostfile(asked_nodes, asked_gpus, include, hostfile)
+            return _size_without_hostfile(asked_nodes, asked_gpus, include, hostfile)
     elif named.unknown:
-        return _without_hostfile(asked_nodes, asked_gpus, include, hostfile)
+        return _size_without_hostfile(asked_nodes, asked_gpus, include, hostfile)
     if include.unknown or exclude.unknown:
         unknown = include if include.unknown else exclude
         return LaunchSize(Field.of(1, None) if hosts is None else unknown, unknown, unknown, hostfile)
     if hosts is None:
-        return _one_node(asked_gpus, include, exclude, variables, hostfile)
-    slots = filtered(hosts, include.string or "", exclude.string or "")
+        return _single_node_size(asked_gpus, include, exclude, variables, hostfile)
+    slots = filter_hosts(hosts, include.string or "", exclude.string or "")
     place = include.place or exclude.place or named.place
-    reason = _HOSTFILE.format(path=str(named.value))
+    reason = _FROM_HOSTFILE.format(path=str(named.value))
     if slots is None or asked_nodes.unknown or asked_gpus.unknown:
         unknown = Field.not_known(place, reason)
         return LaunchSize(unknown, unknown, unknown, hostfile)
@@ -79,20 +79,20 @@ def _processes(settings: LaunchSettings) -> LaunchSize:
     per_node = (
         Field.of(counts[0], place, reason)
         if len(set(counts)) == 1
-        else Field.not_known(place, UNEVEN.format(total=sum(counts), nodes=len(counts)))
+        else Field.not_known(place, UNEVEN_PROCESSES.format(total=sum(counts), nodes=len(counts)))
     )
     return LaunchSize(Field.of(len(counts), place, reason), per_node, Field.of(sum(counts), place, reason), hostfile)
 
 
 def _read_hosts(path: Path) -> dict[str, int] | None:
     try:
-        return hosts_of(SourceFile.read(path, limit=MAX_HOSTFILE).text)
+        return parse_hostfile(SourceFile.read(path, limit=MAX_HOSTFILE_BYTES).text)
     except UserError:
         return None
 
 
-def _without_hostfile(nodes: Field, gpus: Field, include: Field, hostfile: Field) -> LaunchSize:
-    reason = _NO_HOSTFILE.format(path=str(hostfile.value)) if hostfile.known else hostfile.reason
+def _size_without_hostfile(nodes: Field, gpus: Field, include: Field, hostfile: Field) -> LaunchSize:
+    reason = _HOSTFILE_UNREADABLE.format(path=str(hostfile.value)) if hostfile.known else hostfile.reason
     unknown = Field.not_known(hostfile.place, reason)
     hosts = included(include.value) if include.string else None
     if hosts is not None:
@@ -104,7 +104,7 @@ def _without_hostfile(nodes: Field, gpus: Field, include: Field, hostfile: Field
     return world(count(nodes) if not nodes.absent else unknown, count(gpus) if not gpus.absent else unknown, hostfile)
 
 
-def _one_node(
+def _single_node_size(
     gpus: Field, include: Field, exclude: Field, variables: Mapping[str, Field], hostfile: Field
 ) -> LaunchSize:
     one = Field.of(1, None, DEFAULT)
@@ -126,7 +126,7 @@ def _one_node(
 
 DEEPSPEED = LauncherDescription(
     "deepspeed",
-    _processes,
+    _launch_size,
     commands=("deepspeed", "deepspeed.pt", "ds"),
     modules=("deepspeed.launcher.runner",),
     options=_OPTIONS,

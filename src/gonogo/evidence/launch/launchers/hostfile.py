@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-MAX_HOSTFILE = 1 << 20
+MAX_HOSTFILE_BYTES = 1 << 20
 """Bytes: the lines of some fifty thousand nodes."""
 _MAX_SLOTS = 1 << 20
 """Of all hosts together; they are counted one by one where a filter leaves some of them out."""
 
 
-def hosts_of(text: str) -> dict[str, int] | None:
+def parse_hostfile(text: str) -> dict[str, int] | None:
     """The hosts and their slots, in order; None where a line can't be read, or there are more than any cluster has."""
     hosts: dict[str, int] = {}
     for line in text.splitlines():
@@ -23,7 +23,7 @@ def hosts_of(text: str) -> dict[str, int] | None:
     return hosts if hosts and sum(hosts.values()) <= _MAX_SLOTS else None
 
 
-def filtered(hosts: dict[str, int], include: str, exclude: str) -> dict[str, list[int]] | None:
+def filter_hosts(hosts: dict[str, int], include: str, exclude: str) -> dict[str, list[int]] | None:
     """The slots that a filter such as ``worker-0@worker-1:0,2`` leaves; None where it can't be applied."""
     slots = {name: list(range(count)) for name, count in hosts.items()}
     text = include or exclude
@@ -34,7 +34,7 @@ def filtered(hosts: dict[str, int], include: str, exclude: str) -> dict[str, lis
     left: dict[str, list[int]] = {} if include else {name: list(numbers) for name, numbers in slots.items()}
     for part in text.split("@"):
         name, colon, numbers = part.partition(":")
-        chosen = numbers_in(numbers) if colon else list(slots.get(name, []))
+        chosen = parse_number_ranges(numbers) if colon else list(slots.get(name, []))
         if name not in slots or chosen is None:
             return None
         if include:
@@ -49,14 +49,14 @@ def included(include: str) -> dict[str, list[int] | None] | None:
     hosts: dict[str, list[int] | None] = {}
     for part in include.split("@"):
         name, colon, numbers = part.partition(":")
-        chosen = numbers_in(numbers) if colon else None
+        chosen = parse_number_ranges(numbers) if colon else None
         if not name or (colon and chosen is None):
             return None
         hosts[name] = chosen
     return hosts
 
 
-def numbers_in(text: str) -> list[int] | None:
+def parse_number_ranges(text: str) -> list[int] | None:
     """The numbers of ``0,2,5-7``; None where it is none such."""
     numbers: set[int] = set()
     for part in text.split(","):

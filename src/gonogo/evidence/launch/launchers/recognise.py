@@ -10,14 +10,14 @@ import msgspec
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import CommandOptions, names
-from gonogo.evidence.launch.command_words import ProgramKind, PythonCommand, is_python, python_command, without_prefix
-from gonogo.evidence.launch.launchers import LauncherDescription, launcher_called, runners
+from gonogo.evidence.launch.command_words import ProgramKind, PythonCommand, is_python, python_command, strip_prefix
+from gonogo.evidence.launch.launchers import LauncherDescription, find_called_launcher, runners
 from gonogo.evidence.launch.launchers.slurm import SRUN
-from gonogo.evidence.launch.option_parsing import parse_known, parse_options
+from gonogo.evidence.launch.option_parsing import parse_known_options, parse_options
 from gonogo.evidence.shell.text import ShellWord
 from gonogo.evidence.source_file import Place
 
-_NO_PROGRAM = names(
+_NON_TRAINING_MODULES = names(
     """
     pip venv http.server json.tool site ensurepip zipfile timeit cProfile compileall ipykernel build
     torch.utils.collect_env deepspeed.env_report bitsandbytes huggingface_hub tensorboard.main
@@ -56,7 +56,7 @@ class LauncherCall(msgspec.Struct, frozen=True):
     """``python -``: the program stands in a heredoc."""
 
 
-def launcher_call_in(words: Sequence[ShellWord]) -> LauncherCall | None:
+def parse_launcher_call(words: Sequence[ShellWord]) -> LauncherCall | None:
     """What a command calls; None where it starts no program that could train."""
     rest = list(words)
     environment: dict[str, tuple[str | None, ShellWord]] = {}
@@ -66,7 +66,7 @@ def launcher_call_in(words: Sequence[ShellWord]) -> LauncherCall | None:
     chdir = None
     for _ in range(12):
         texts = [_known_text(word) for word in rest]
-        plain = without_prefix(texts)
+        plain = strip_prefix(texts)
         taken = len(rest) - len(plain.words)
         for word in rest[:taken]:
             text = _known_text(word)
@@ -80,10 +80,10 @@ def launcher_call_in(words: Sequence[ShellWord]) -> LauncherCall | None:
             return None
         name = PurePath(rest[0].value or "").name
         if name == "srun":
-            slurm, left = parse_known(rest[1:], SRUN)
+            slurm, left = parse_known_options(rest[1:], SRUN)
         elif name in ("mpirun", "mpiexec"):
             mpirun, left = runners.mpirun(rest[1:])
-        elif (inner := runners.run_by(name, rest[1:])) is not None:
+        elif (inner := runners.wrapped_command(name, rest[1:])) is not None:
             left, in_container, image = inner.words, in_container or inner.in_container, inner.image or image
         else:
             break
@@ -124,44 +124,44 @@ def _launcher_call(words: list[ShellWord]) -> LauncherCall | None:
     if name.endswith((".sh", ".slurm", ".sbatch")):
         return script_call(words)
     as_python = is_python(name) or name in ("pythonw", "ipython", "pypy3")
-    found = launcher_called(["python" if as_python else name, *map(_known_text, words[1:])])
+    found = find_called_launcher(["python" if as_python else name, *map(_known_text, words[1:])])
     if found is not None:
         launcher, at = found
-        return _call_of_launcher(launcher, words[at:]) if len(words) > at or not as_python else None
+        return _parse_launcher(launcher, words[at:]) if len(words) > at or not as_python else None
     if as_python:
-        return _python(words[1:])
+        return _parse_python_call(words[1:])
     if name.endswith(".py"):
-        return _call_of_program("python", CommandOptions(), "script", words)
+        return _program_call("python", CommandOptions(), "script", words)
     return None
 
 
 def _shell_script(name: str, words: list[ShellWord]) -> LauncherCall | None:
     rest = list(words)
     if name == "sbatch":
-        slurm, left = parse_known(rest, SRUN)
+        slurm, left = parse_known_options(rest, SRUN)
         if not left:
             return None
-        return _script(script=left[0], script_arguments=left[1:], slurm=slurm)
+        return _shell_launcher_call(script=left[0], script_arguments=left[1:], slurm=slurm)
     while rest and rest[0].value is not None and rest[0].value.startswith("-"):
         option = rest.pop(0).value or ""
         if "c" in option and not option.startswith("--"):
             if not rest:
                 return None
-            return _script(code=rest[0], script_arguments=tuple(rest[2:]))
+            return _shell_launcher_call(code=rest[0], script_arguments=tuple(rest[2:]))
         if option in ("-o", "-O", "--rcfile", "--init-file") and rest:
             rest.pop(0)
     if not rest or rest[0].value == "-":
-        return _script(from_input=True)
-    return _script(script=rest[0], script_arguments=tuple(rest[1:]))
+        return _shell_launcher_call(from_input=True)
+    return _shell_launcher_call(script=rest[0], script_arguments=tuple(rest[1:]))
 
 
-def _script(**what: Any) -> LauncherCall:
+def _shell_launcher_call(**what: Any) -> LauncherCall:
     return LauncherCall("shell", CommandOptions(), CommandOptions(), Field.missing(), "script", **what)
 
 
 def script_call(words: Sequence[ShellWord]) -> LauncherCall:
     """A command whose first word is a shell script."""
-    return _script(script=words[0], script_arguments=tuple(words[1:]))
+    return _shell_launcher_call(script=words[0], script_arguments=tuple(words[1:]))
 
 
 def _unknown_launcher(words: list[ShellWord]) -> LauncherCall | None:
@@ -170,32 +170,32 @@ def _unknown_launcher(words: list[ShellWord]) -> LauncherCall | None:
         if word.value is not None and word.value.endswith(".py"):
             own = parse_options(words[:index])
             hidden = CommandOptions(own.options, own.positional, complete=False, end=own.end, words=words[:index])
-            return _call_of_program("unknown", hidden, "script", words[index:])
+            return _program_call("unknown", hidden, "script", words[index:])
     return None
 
 
-def _python(words: list[ShellWord]) -> LauncherCall | None:
+def _parse_python_call(words: list[ShellWord]) -> LauncherCall | None:
     texts = [_known_text(word) for word in words]
     command: PythonCommand = python_command(texts)
     rest = words[len(words) - len(command.arguments) :] if command.arguments else []
     if command.kind == "module":
-        if command.target.partition(".")[0] in _NO_PROGRAM or command.target in _NO_PROGRAM:
+        if command.target.partition(".")[0] in _NON_TRAINING_MODULES or command.target in _NON_TRAINING_MODULES:
             return None
         at = len(words) - len(command.arguments) - 1
-        return _call_of_program("python", CommandOptions(), "module", [words[at], *rest], command.target)
+        return _program_call("python", CommandOptions(), "module", [words[at], *rest], command.target)
     if command.kind == "script":
         at = len(words) - len(command.arguments) - 1
-        return _call_of_program("python", CommandOptions(), "script", words[at:])
+        return _program_call("python", CommandOptions(), "script", words[at:])
     if command.kind == "stdin":
         return LauncherCall("python", CommandOptions(), parse_options(rest), Field.missing(), "script", from_input=True)
     return None
 
 
-def _call_of_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
+def _parse_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
     if launcher.options is None:
-        return _call_of_framework(launcher, words)
-    own, rest = parse_known(words, launcher.options)
-    rest = _unread_options(own, rest)
+        return _framework_call(launcher, words)
+    own, rest = parse_known_options(words, launcher.options)
+    rest = _skip_unknown_words(own, rest)
     if rest != tuple(words[len(own.words) :]):
         skipped = words[: len(words) - len(rest)]
         own = CommandOptions(own.options, own.positional, complete=False, end=own.end, words=skipped)
@@ -208,14 +208,14 @@ def _call_of_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> 
         inner = _launcher_call(list(rest))
         if inner is not None:
             return msgspec.structs.replace(inner, launcher=launcher.name, launcher_options=own)
-    call = _call_of_program(launcher.name, own, kind, rest)
+    call = _program_call(launcher.name, own, kind, rest)
     name = rest[0].value or ""
     if own.get("no_python").known and name and "/" not in name and not PurePath(name).suffix:
         return msgspec.structs.replace(call, console_script=name)  # looked for on PATH, as by `which`
     return call
 
 
-def _unread_options(own: CommandOptions, rest: tuple[ShellWord, ...]) -> tuple[ShellWord, ...]:
+def _skip_unknown_words(launcher_options: CommandOptions, rest: tuple[ShellWord, ...]) -> tuple[ShellWord, ...]:
     """Past words such as ``$DISTRIBUTED_ARGS`` that can't be told and stand where the launcher's options do."""
     index = 0
     while index < len(rest) and rest[index].value is None and not rest[index].quoted:
@@ -229,8 +229,12 @@ def _unread_options(own: CommandOptions, rest: tuple[ShellWord, ...]) -> tuple[S
     return rest[index:]
 
 
-def _call_of_program(
-    launcher: str, own: CommandOptions, kind: ProgramKind, words: Sequence[ShellWord], target: str | None = None
+def _program_call(
+    launcher: str,
+    launcher_options: CommandOptions,
+    kind: ProgramKind,
+    words: Sequence[ShellWord],
+    target: str | None = None,
 ) -> LauncherCall:
     word = words[0]
     if word.value is None:
@@ -239,22 +243,22 @@ def _call_of_program(
         program = Field.of(target if target is not None else word.value, word.place, word.reason)
     end = word.place
     options = parse_options(words[1:], None if len(words) > 1 else Place(end.source, end.end, end.end))
-    return LauncherCall(launcher, own, options, program, kind, console_script=word.program)
+    return LauncherCall(launcher, launcher_options, options, program, kind, console_script=word.program)
 
 
-def call_of_module(words: Sequence[ShellWord], module: str) -> LauncherCall:
+def console_script_call(words: Sequence[ShellWord], module: str) -> LauncherCall:
     """A command whose first word is a console script: it runs a module."""
-    return _call_of_program("python", CommandOptions(), "module", words, module)
+    return _program_call("python", CommandOptions(), "module", words, module)
 
 
-def _call_of_framework(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
+def _framework_call(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
     """``swift sft …``, ``llamafactory-cli train …``: the subcommand is the program."""
     if not words:
         return None
     command = words[0].value
     if command is not None and command not in launcher.subcommands:
         return None
-    answer = _call_of_program(launcher.name, CommandOptions(), "framework", words)
+    answer = _program_call(launcher.name, CommandOptions(), "framework", words)
     if launcher.accelerate_config:
         # They hand the launcher's own options on; both readings are of the same words.
         return msgspec.structs.replace(answer, launcher_options=answer.options)

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import msgspec
 
 from gonogo.evidence.launch.command_line import CommandOptions, OptionTable, names
-from gonogo.evidence.launch.option_parsing import parse_known
+from gonogo.evidence.launch.option_parsing import parse_known_options
 from gonogo.evidence.shell.text import ShellWord
 
-_MPIRUN = OptionTable(
+_MPIRUN_OPTIONS = OptionTable(
     names("np n c N npernode map_by bind_to host H hostfile machinefile x mca ppn hosts f wdir"),
     names("allow_run_as_root oversubscribe tag_output report_bindings quiet v verbose"),
     {name: name for name in ("np", "n", "c", "N", "npernode", "H", "x", "mca", "ppn", "hosts", "f", "v")},
     abbreviations=False,
 )
 """Open MPI's and MPICH's ``mpirun``; ``-mca`` takes two words, the second of which is skipped by its launcher."""
-_DOCKER_RUN = OptionTable(
+_DOCKER_RUN_OPTIONS = OptionTable(
     names(
         """
         gpus name volume env env_file workdir user network net ipc pid shm_size memory memory_swap cpus cpuset_cpus
@@ -42,7 +42,7 @@ _DOCKER_RUN = OptionTable(
 )
 """``docker run`` (27)."""
 # Programs of the form `NAME SUBCOMMAND [options] COMMAND`, with the options that take a word.
-_RUNNERS: dict[tuple[str, str], frozenset[str]] = {
+_RUNNER_OPTIONS: dict[tuple[str, str], frozenset[str]] = {
     ("uv", "run"): names("--with --python -p --extra --group --project --env-file --directory"),
     ("poetry", "run"): frozenset(),
     ("pdm", "run"): frozenset(),
@@ -51,7 +51,7 @@ _RUNNERS: dict[tuple[str, str], frozenset[str]] = {
     ("mamba", "run"): frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
     ("nsys", "profile"): frozenset({"-o", "--output", "-t", "--trace", "-s", "--sample", "-c", "--capture-range"}),
 }
-_CONTAINER = frozenset({"-B", "--bind", "--env", "-H", "--pwd"})
+_APPTAINER_OPTIONS = frozenset({"-B", "--bind", "--env", "-H", "--pwd"})
 _PLAIN_WRAPPERS = {"sudo": frozenset({"-u", "--user", "-g"}), "unbuffer": frozenset(), "chrt": frozenset()}
 
 
@@ -75,38 +75,38 @@ def mpirun(words: Sequence[ShellWord]) -> tuple[CommandOptions, tuple[ShellWord,
             del rest[: 1 if name == "x" else 2]
             continue
         kept.append(option)
-        if _MPIRUN.name_of(f"--{name}") in _MPIRUN.with_value and rest:
+        if _MPIRUN_OPTIONS.name_of(f"--{name}") in _MPIRUN_OPTIONS.with_value and rest:
             kept.append(rest.pop(0))
     double = [msgspec.structs.replace(word) for word in kept]
-    options, _left = parse_known(double, _MPIRUN)
+    options, _left = parse_known_options(double, _MPIRUN_OPTIONS)
     return options, tuple(rest)
 
 
-def run_by(name: str, words: Sequence[ShellWord]) -> Inner | None:
+def wrapped_command(name: str, words: Sequence[ShellWord]) -> Inner | None:
     """The command that the program ``name`` runs; None where it is none of these.
 
     ``words`` are those behind the name.
     """
     following = words[0].value if words else None
     if name in ("docker", "podman", "nvidia-docker") and following in ("run", "exec"):
-        _options, after = parse_known(words[1:], _DOCKER_RUN)
+        _options, after = parse_known_options(words[1:], _DOCKER_RUN_OPTIONS)
         return Inner(after[1:], True, after[0] if after and following == "run" else None)
     if name in ("singularity", "apptainer") and following in ("exec", "run"):
-        after = tuple(_after_options(words[1:], _CONTAINER))
+        after = tuple(_skip_options(words[1:], _APPTAINER_OPTIONS))
         return Inner(after[1:], True, after[0] if after else None)
-    if (name, following or "") in _RUNNERS:
-        return Inner(tuple(_after_options(words[1:], _RUNNERS[name, following or ""])))
+    if (name, following or "") in _RUNNER_OPTIONS:
+        return Inner(tuple(_skip_options(words[1:], _RUNNER_OPTIONS[name, following or ""])))
     if name in _PLAIN_WRAPPERS:
-        return Inner(tuple(_after_options(words, _PLAIN_WRAPPERS[name])))
+        return Inner(tuple(_skip_options(words, _PLAIN_WRAPPERS[name])))
     return None
 
 
-def _after_options(words: Sequence[ShellWord], with_value: frozenset[str]) -> list[ShellWord]:
+def _skip_options(words: Sequence[ShellWord], options_with_value: frozenset[str]) -> list[ShellWord]:
     rest = list(words)
     while rest and rest[0].value is not None and rest[0].value.startswith("-"):
         option = rest.pop(0).value
         if option == "--":
             break
-        if option in with_value and rest:
+        if option in options_with_value and rest:
             rest.pop(0)
     return rest

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from gonogo.evidence.field import Field, whole_number
 from gonogo.evidence.launch.command_line import CommandOptions, OptionTable, names
 from gonogo.evidence.launch.launchers.counts import LaunchSize, count, world
-from gonogo.evidence.launch.option_parsing import parse_known
+from gonogo.evidence.launch.option_parsing import parse_known_options
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import translated
@@ -16,7 +16,7 @@ _MAX_WORDS = 200
 _MAX_BYTES = 512 << 10
 """No longer script is read."""
 """Words of one ``#SBATCH`` line that are read; each of them that is no option is met anew with all behind it."""
-_BY_SLURM = translated("slurm starts them")
+_STARTED_BY_SLURM = translated("slurm starts them")
 SRUN = OptionTable(
     names(
         """
@@ -74,7 +74,7 @@ SRUN = OptionTable(
 """slurm's ``srun`` and ``sbatch`` (23.11)."""
 
 
-def directives(source: SourceFile) -> dict[str, Field]:
+def sbatch_directives(source: SourceFile) -> dict[str, Field]:
     """The ``#SBATCH`` lines, by option name as slurm writes it (``ntasks-per-node``), up to the first command."""
     offset = source.start
     if b"#SBATCH" not in source.data:
@@ -86,18 +86,18 @@ def directives(source: SourceFile) -> dict[str, Field]:
             break
         if line.startswith(b"#SBATCH"):
             words = _words(source, offset + len(b"#SBATCH"), offset + len(line))
-            found.update(_options_of(words[:_MAX_WORDS]))
+            found.update(_directive_options(words[:_MAX_WORDS]))
         offset += len(line)
     return with_gpus_per_node(found)
 
 
-def _options_of(words: Sequence[ShellWord]) -> dict[str, Field]:
+def _directive_options(words: Sequence[ShellWord]) -> dict[str, Field]:
     """The options of one line, which holds nothing else: what is no option ends nothing."""
     found: dict[str, Field] = {}
     rest = tuple(words)
     while rest:
-        options, left = parse_known(rest, SRUN)
-        found.update(as_mapping(options))
+        options, left = parse_known_options(rest, SRUN)
+        found.update(slurm_options(options))
         rest = left[1:]
     return found
 
@@ -118,34 +118,34 @@ def _words(source: SourceFile, start: int, end: int) -> list[ShellWord]:
     return words
 
 
-def as_mapping(options: CommandOptions) -> dict[str, Field]:
+def slurm_options(options: CommandOptions) -> dict[str, Field]:
     """slurm's options by name as slurm writes them."""
     return {name.replace("_", "-"): options.get(name) for name in options.names()}
 
 
-def with_gpus_per_node(found: dict[str, Field]) -> dict[str, Field]:
+def with_gpus_per_node(options: dict[str, Field]) -> dict[str, Field]:
     """Name the GPUs of a node however they are asked for: ``--gres=gpu:a100:8``, ``--gpus-per-node=a100:8``."""
     for name in ("gpus-per-node", "gres"):
-        field = found.get(name)
+        field = options.get(name)
         if field is None or not isinstance(field.value, str):
             continue
         parts = [part for part in field.value.split(",") if name != "gres" or part.startswith("gpu")]
         count = parts[0].partition("(")[0].rpartition(":")[2] if parts else ""
         if count.isdigit():
-            found["gpus-per-node"] = Field.of(int(count), field.place, field.reason)
+            options["gpus-per-node"] = Field.of(int(count), field.place, field.reason)
             break
         if parts and name == "gres":
-            found["gpus-per-node"] = Field.of(1, field.place, field.reason)
-    return found
+            options["gpus-per-node"] = Field.of(1, field.place, field.reason)
+    return options
 
 
-def variables(found: Mapping[str, Field]) -> dict[str, str]:
+def variables(options: Mapping[str, Field]) -> dict[str, str]:
     """The variables that slurm sets in a job that asks for this."""
-    nodes = whole_number(found.get("nodes"))
-    per_node = whole_number(found.get("ntasks-per-node"))
-    tasks = whole_number(found.get("ntasks"))
-    gpus = whole_number(found.get("gpus-per-node"))
-    if nodes is None and "nodes" not in found and found and tasks is None:
+    nodes = whole_number(options.get("nodes"))
+    per_node = whole_number(options.get("ntasks-per-node"))
+    tasks = whole_number(options.get("ntasks"))
+    gpus = whole_number(options.get("gpus-per-node"))
+    if nodes is None and "nodes" not in options and options and tasks is None:
         nodes = 1
     if tasks is None and nodes is not None and per_node is not None:
         tasks = nodes * per_node
@@ -158,12 +158,12 @@ def variables(found: Mapping[str, Field]) -> dict[str, str]:
         "SLURM_NPROCS": tasks,
         "SLURM_GPUS_ON_NODE": gpus,
         "SLURM_GPUS_PER_NODE": gpus,
-        "SLURM_CPUS_PER_TASK": whole_number(found.get("cpus-per-task")),
+        "SLURM_CPUS_PER_TASK": whole_number(options.get("cpus-per-task")),
     }
     return {name: str(value) for name, value in values.items() if value is not None}
 
 
-def processes_of_srun(slurm: Mapping[str, Field]) -> LaunchSize:
+def srun_launch_size(slurm: Mapping[str, Field]) -> LaunchSize:
     """How many processes slurm itself starts, by its options."""
     absent = Field.missing()
     nodes, tasks = slurm.get("nodes", absent), slurm.get("ntasks", absent)
@@ -171,9 +171,9 @@ def processes_of_srun(slurm: Mapping[str, Field]) -> LaunchSize:
     if not per_node.absent:
         return world(count(nodes, 1), count(per_node))
     if tasks.absent:
-        return world(count(nodes, 1), Field.of(1, None, _BY_SLURM))
+        return world(count(nodes, 1), Field.of(1, None, _STARTED_BY_SLURM))
     total = count(tasks)
-    machines = count(nodes) if not nodes.absent else Field.not_known(tasks.place, _BY_SLURM)
+    machines = count(nodes) if not nodes.absent else Field.not_known(tasks.place, _STARTED_BY_SLURM)
     if total.known and machines.known and total.value % machines.value == 0:
         return LaunchSize(machines, Field.of(total.value // machines.value, tasks.place), total)
-    return LaunchSize(machines, Field.not_known(tasks.place, _BY_SLURM), total)
+    return LaunchSize(machines, Field.not_known(tasks.place, _STARTED_BY_SLURM), total)

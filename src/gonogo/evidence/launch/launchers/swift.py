@@ -16,20 +16,20 @@ def _processes(settings: LaunchSettings) -> LaunchSize:
     return world(count(nodes, 1), count(per_node, 1))
 
 
-_TRAINING = frozenset({"sft", "pt", "rlhf"})
+_TRAINING_SUBCOMMANDS = frozenset({"sft", "pt", "rlhf"})
 
 SWIFT = LauncherDescription(
     "swift",
     _processes,
     commands=("swift",),
     modules=("swift.cli.main",),
-    subcommands=_TRAINING,
+    subcommands=_TRAINING_SUBCOMMANDS,
     framework="ms-swift",
     programs=("swift.cli.sft", "swift.cli.pt", "swift.cli.rlhf"),
     package="ms-swift",
     example="NPROC_PER_NODE=8 swift sft --model model --deepspeed zero3",
 )
 MEGATRON_SWIFT = LauncherDescription(
-    "swift", _processes, commands=("megatron",), subcommands=_TRAINING, framework="ms-swift"
+    "swift", _processes, commands=("megatron",), subcommands=_TRAINING_SUBCOMMANDS, framework="ms-swift"
 )
 """ms-swift over Megatron, which is not rehearsed."""

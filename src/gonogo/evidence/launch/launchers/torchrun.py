@@ -10,7 +10,7 @@ from gonogo.evidence.launch.launchers.counts import LaunchSettings, LaunchSize, 
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 from gonogo.finding import translated
 
-_ELASTIC = translated("`{value}` nodes: the number is decided at launch")
+_ELASTIC_NODE_COUNT = translated("`{value}` nodes: the number is decided at launch")
 _OPTIONS = OptionTable(
     names(
         """
@@ -40,7 +40,7 @@ def _processes(settings: LaunchSettings) -> LaunchSize:
         nodes = (
             Field.of(most, nodes.place)
             if least == most
-            else Field.not_known(nodes.place, _ELASTIC.format(value=nodes.value[:40]))
+            else Field.not_known(nodes.place, _ELASTIC_NODE_COUNT.format(value=nodes.value[:40]))
         )
     per_node = options.get("nproc_per_node")
     if per_node.absent:

@@ -15,13 +15,13 @@ from gonogo.evidence.script.identifiers import last_name, words
 
 Loop = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_SAVES = frozenset({"save", "saving", "checkpoint", "export", "dump"})
-_EVALUATES = frozenset(
+_SAVE_WORDS = frozenset({"save", "saving", "checkpoint", "export", "dump"})
+_EVALUATE_WORDS = frozenset(
     {"eval", "evaluate", "evaluation", "validate", "validation", "val", "test", "sample", "generate"}
 )
-_CALLED_TWICE_REMOVED = 3
-_WHOLE_NUMBERS = frozenset({"len", "int", "max", "min"})
-_SAFE = (
+_MAX_CALL_DEPTH = 3
+_INTEGER_FUNCTIONS = frozenset({"len", "int", "max", "min"})
+_ARITHMETIC_NODES = (
     *(ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Constant, ast.Name, ast.Attribute, ast.Load),
     *(ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.expr_context),
 )
@@ -36,45 +36,49 @@ class LoopTest(msgspec.Struct, frozen=True, eq=False):
     """The loops that hold both, innermost first."""
 
 
-def tests_behind(tree: ast.Module, line: int) -> Iterator[LoopTest]:
+def loop_tests_after(tree: ast.Module, line: int) -> Iterator[LoopTest]:
     """The tests that the code at a line comes to in its loops, in the order of the lines."""
     scope = _function_at(tree, line)
-    around = [node for node in _own(scope) if isinstance(node, Loop) and _holds(node, line)]
+    around = [node for node in _own_nodes(scope) if isinstance(node, Loop) and _holds(node, line)]
     around.sort(key=lambda loop: -loop.lineno)
     found: dict[ast.If, LoopTest] = {}
     for number, loop in enumerate(around):
-        for node in _own(loop):
+        for node in _own_nodes(loop):
             if isinstance(node, ast.If) and node.lineno > line and node not in found:
-                kind = _kind(tree, node.body, _CALLED_TWICE_REMOVED)
+                kind = _block_purpose(tree, node.body, _MAX_CALL_DEPTH)
                 if kind is not None:
                     found[node] = LoopTest(node, kind, tuple(around[number:]))
     # Of a test within another the outer one leads to both.
     yield from sorted(found.values(), key=lambda one: one.node.lineno)
 
 
-def counters_of(loops: Sequence[Loop]) -> set[str]:
+def counter_names(loops: Sequence[Loop]) -> set[str]:
     """The names that count in loops: what they go over, and what is added to."""
     found: set[str] = set()
     for loop in loops:
-        found |= counters_over(loop)
-        for node in _own(loop):
-            if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and _step_of(node) is not None:
+        found |= loop_target_names(loop)
+        for node in _own_nodes(loop):
+            if (
+                isinstance(node, ast.AugAssign)
+                and isinstance(node.op, ast.Add)
+                and _constant_increment(node) is not None
+            ):
                 found.add(dotted(node.target) or "")
     return found - {""}
 
 
-def counters_over(loop: Loop) -> set[str]:
+def loop_target_names(loop: Loop) -> set[str]:
     """The names that a loop gives values to as it goes over something."""
-    targets = [] if isinstance(loop, ast.While) else _leaves(loop.target)
+    targets = [] if isinstance(loop, ast.While) else _flatten_target(loop.target)
     return {name for name in map(dotted, targets) if name is not None}
 
 
-def added_between(loops: Sequence[Loop], counter: str, line: int, test: ast.If) -> int:
+def counter_increment_between(loops: Sequence[Loop], counter: str, line: int, test: ast.If) -> int:
     """How much is added to a counter on the way from a line to a test."""
     added = {
-        node.lineno: _step_of(node) or 0
+        node.lineno: _constant_increment(node) or 0
         for loop in loops
-        for node in _own(loop)
+        for node in _own_nodes(loop)
         if isinstance(node, ast.AugAssign)
         and isinstance(node.op, ast.Add)
         and dotted(node.target) == counter
@@ -102,9 +106,9 @@ def is_arithmetic(node: ast.expr) -> bool:
     """Whether an expression can be computed without calling anything of the program's."""
     for one in ast.walk(node):
         if isinstance(one, ast.Call):
-            if not isinstance(one.func, ast.Name) or one.func.id not in _WHOLE_NUMBERS or one.keywords:
+            if not isinstance(one.func, ast.Name) or one.func.id not in _INTEGER_FUNCTIONS or one.keywords:
                 return False
-        elif not isinstance(one, _SAFE):
+        elif not isinstance(one, _ARITHMETIC_NODES):
             return False
     return True
 
@@ -119,36 +123,36 @@ def dotted(node: ast.expr) -> str | None:
     return None
 
 
-def _step_of(node: ast.AugAssign) -> int | None:
+def _constant_increment(node: ast.AugAssign) -> int | None:
     value = node.value.value if isinstance(node.value, ast.Constant) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _kind(tree: ast.Module, body: Sequence[ast.stmt], deep: int) -> Literal["save", "evaluate"] | None:
+def _block_purpose(tree: ast.Module, body: Sequence[ast.stmt], max_depth: int) -> Literal["save", "evaluate"] | None:
     """What a block does, by the names of what it calls, and of what the file's own functions call."""
     called = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Call)]
     names = [last_name(call.func) for call in called]
-    for kind, told in (("save", _SAVES), ("evaluate", _EVALUATES)):
+    for kind, told in (("save", _SAVE_WORDS), ("evaluate", _EVALUATE_WORDS)):
         if any(told & set(words(name)) for name in names if not name.startswith("is_")):
             return kind  # type: ignore[return-value]
-    if deep:
+    if max_depth:
         for function in tree.body:
             if isinstance(function, ast.FunctionDef) and function.name in names:
-                found = _kind(tree, function.body, deep - 1)
+                found = _block_purpose(tree, function.body, max_depth - 1)
                 if found is not None:
                     return found
     return None
 
 
-def _leaves(target: ast.expr) -> Iterator[ast.expr]:
+def _flatten_target(target: ast.expr) -> Iterator[ast.expr]:
     if isinstance(target, ast.Tuple | ast.List):
         for one in target.elts:
-            yield from _leaves(one)
+            yield from _flatten_target(one)
     else:
         yield target
 
 
-def _own(scope: ast.AST) -> Iterator[ast.AST]:
+def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a function, a module or a loop, without those of functions in it."""
     pending = list(ast.iter_child_nodes(scope))
     while pending:

@@ -10,47 +10,47 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_GIVE_LOSSES = frozenset({"compute_loss", "training_step"})
+_LOSS_METHODS = frozenset({"compute_loss", "training_step"})
 """Methods of a user's by which a library's loop gets the loss that it calls backward on."""
 _MAX_STATEMENTS = 200
 
-Lines = tuple[str, int, int]
+LineRange = tuple[str, int, int]
 """A file's name, and the first and the last line of a statement."""
 
 
-def made_backward_of(trees: Mapping[str, ast.Module], path: str, line: int) -> list[Lines]:
+def statements_behind_backward(trees: Mapping[str, ast.Module], path: str, line: int) -> list[LineRange]:
     """The statements that make what the ``backward`` at that line is called on or with; none where there is none."""
     tree = trees.get(path)
     statement = _statement_at(tree, line) if tree is not None else None
-    values = [] if statement is None else list(_given_to_backward(statement))
-    return _Followed(trees).of(path, line, values) if values else []
+    values = [] if statement is None else list(_backward_inputs(statement))
+    return _BackwardSlice(trees).of(path, line, values) if values else []
 
 
-def made_by_methods(trees: Mapping[str, ast.Module]) -> list[Lines]:
+def statements_behind_losses(trees: Mapping[str, ast.Module]) -> list[LineRange]:
     """The same of the losses that a library's loop gets of the user's own methods."""
-    followed = _Followed(trees)
+    followed = _BackwardSlice(trees)
     for path, function in _functions(trees):
-        if function.name in _GIVE_LOSSES:
+        if function.name in _LOSS_METHODS:
             followed.returned(path, function)
     return followed.found
 
 
-def _given_to_backward(statement: ast.stmt) -> Iterator[ast.expr]:
+def _backward_inputs(statement: ast.stmt) -> Iterator[ast.expr]:
     """``loss`` of ``loss.backward()``, ``engine.backward(loss)`` and ``scaler.scale(loss).backward()``."""
     for node in ast.walk(statement):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
             yield from node.args or [node.func.value]
 
 
-class _Followed:
+class _BackwardSlice:
     """Statements that were come to, each once."""
 
     def __init__(self, trees: Mapping[str, ast.Module]) -> None:
-        self.found: list[Lines] = []
+        self.found: list[LineRange] = []
         self._trees = trees
         self._seen: set[ast.AST] = set()
 
-    def of(self, path: str, line: int, values: Sequence[ast.expr]) -> list[Lines]:
+    def of(self, path: str, line: int, values: Sequence[ast.expr]) -> list[LineRange]:
         """What makes values that are used at a line."""
         scope = _function_at(self._trees[path], line)
         for value in values:
@@ -97,11 +97,11 @@ def _bindings(scope: ast.AST, name: str, line: int) -> Iterator[Binding]:
     ]
     for node in sorted(nodes, key=lambda one: -one.lineno):
         yield node
-        if not isinstance(node, ast.AugAssign) and _is_passed(scope, node, line):
+        if not isinstance(node, ast.AugAssign) and _shares_block_with(scope, node, line):
             return
 
 
-def _is_passed(scope: ast.AST, node: ast.stmt, line: int) -> bool:
+def _shares_block_with(scope: ast.AST, node: ast.stmt, line: int) -> bool:
     """Whether whatever comes to a line has passed a statement: it stands in a block around the line."""
     for owner in ast.walk(scope):
         blocks = [getattr(owner, field, None) for field in ("body", "orelse", "finalbody")]

@@ -19,11 +19,11 @@ from typing import ClassVar
 
 import msgspec
 
-from gonogo.evidence.launch.launchers import LauncherDescription, launcher_called
-from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, Surroundings
+from gonogo.evidence.launch.launchers import LauncherDescription, find_called_launcher
+from gonogo.rehearse.launch.launch import LaunchedProcess, LaunchMachine, ProgramKind
 
 
-class Started(msgspec.Struct, frozen=True):
+class StartedProgram(msgspec.Struct, frozen=True):
     """What a launcher starts: one program, as these processes."""
 
     program_kind: ProgramKind
@@ -34,7 +34,7 @@ class Started(msgspec.Struct, frozen=True):
     """Facts worth telling about how the command was understood, in English and Chinese."""
 
 
-class LauncherRefused(Exception):
+class LauncherError(Exception):
     """The launcher's own word on why it would not start: an unknown option, a host that is not in the hostfile …"""
 
 
@@ -53,15 +53,15 @@ class Launcher(ABC):
 
     def arguments(self, words: Sequence[str]) -> list[str] | None:
         """The launcher's own arguments, where ``words`` are a call of it; else None."""
-        found = launcher_called(words)
+        found = find_called_launcher(words)
         return list(words[found[1] :]) if found is not None and found[0] is self.described else None
 
     @abstractmethod
-    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+    def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
         """Run the launcher's own code up to where it would start its processes.
 
         Called in a process of its own, with the launch's environment and folder. May import torch. Raises
-        :class:`LauncherRefused` with the launcher's own message where it would not start, and ImportError where it is
+        :class:`LauncherError` with the launcher's own message where it would not start, and ImportError where it is
         not installed.
         """
 
@@ -78,7 +78,7 @@ def all_launchers() -> tuple[Launcher, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def launcher_of(words: Sequence[str]) -> tuple[Launcher, list[str]] | None:
+def find_launcher(words: Sequence[str]) -> tuple[Launcher, list[str]] | None:
     """The launcher that ``words`` call, with its arguments; None where they call no launcher that gonogo knows."""
     for launcher in all_launchers():
         arguments = launcher.arguments(words)

@@ -15,9 +15,9 @@ from unittest.mock import patch
 import msgspec
 
 from gonogo.evidence.launch.launchers.accelerate import ACCELERATE
-from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started
-from gonogo.rehearse.launch.launchers.captured_processes import Spawn, started
+from gonogo.rehearse.launch.launch import LaunchMachine
+from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram
+from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, started
 from gonogo.rehearse.launch.launchers.deepspeed import DeepSpeed
 from gonogo.rehearse.launch.launchers.torchrun import processes_of
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
@@ -28,15 +28,15 @@ class Accelerate(Launcher):
 
     described = ACCELERATE
 
-    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+    def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
         """What accelerate starts with those arguments."""
         launch = importlib.import_module("accelerate.commands.launch")
-        return started_through_accelerate(
+        return capture_accelerate_launch(
             lambda: launch.launch_command(launch.launch_command_parser().parse_args(arguments)), surroundings
         )
 
 
-def started_through_accelerate(call: Callable[[], object], surroundings: Surroundings) -> Started:
+def capture_accelerate_launch(call: Callable[[], object], surroundings: LaunchMachine) -> StartedProgram:
     """What is started by a call that ends in accelerate's ``launch_command`` or torchrun: its own, or a framework's."""
     launch = importlib.import_module("accelerate.commands.launch")
     run = importlib.import_module("torch.distributed.run")
@@ -56,24 +56,24 @@ def started_through_accelerate(call: Callable[[], object], surroundings: Surroun
         stack.enter_context(patch.object(launch, "launch_command", launch_command))
         try:
             call()
-        except _ByTorchrun as found:
+        except _TorchrunCalled as found:
             with patch.dict(os.environ, found.environment, clear=True):
                 notes = _notes(parsed[-1], launch) if parsed else ()
                 return processes_of(found.arguments, base, surroundings, notes)
-        except _ByCommand as found:
+        except _CommandCalled as found:
             nodes = max(surroundings.nodes or 1, parsed[-1].num_machines or 1)
             several = msgspec.structs.replace(surroundings, nodes=nodes)
-            return _by_command(found, base, several, _notes(parsed[-1], launch))
+            return _start_by_command(found, base, several, _notes(parsed[-1], launch))
         except ModuleNotFoundError as error:
             if not parsed:
                 raise
-            raise LauncherRefused(str(error)) from error
+            raise LauncherError(str(error)) from error
         except (ValueError, AssertionError, KeyError, OSError, NotImplementedError, ImportError) as error:
-            raise LauncherRefused(str(error) or type(error).__name__) from error
-    raise LauncherRefused("it ended without starting anything")
+            raise LauncherError(str(error) or type(error).__name__) from error
+    raise LauncherError("it ended without starting anything")
 
 
-class _ByTorchrun(Exception):
+class _TorchrunCalled(Exception):
     """Carries torchrun's arguments out of accelerate."""
 
     def __init__(self, arguments: Any) -> None:
@@ -82,7 +82,7 @@ class _ByTorchrun(Exception):
         self.environment = dict(os.environ)
 
 
-class _ByCommand(Exception):
+class _CommandCalled(Exception):
     """Carries a command out of accelerate, at the place where it would be run."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
@@ -92,14 +92,14 @@ class _ByCommand(Exception):
 
 
 def _raise_torchrun(arguments: Any) -> None:
-    raise _ByTorchrun(arguments)
+    raise _TorchrunCalled(arguments)
 
 
 def _raise_command(command: list[str], env: Mapping[str, str], **_options: Any) -> Any:
-    raise _ByCommand(command, env)
+    raise _CommandCalled(command, env)
 
 
-def _patch_accelerate(stack: ExitStack, launch: Any, surroundings: Surroundings) -> None:
+def _patch_accelerate(stack: ExitStack, launch: Any, surroundings: LaunchMachine) -> None:
     """Keep accelerate from starting processes, writing ``.deepspeed_env`` and asking for this machine's ports."""
     utilities = importlib.import_module("accelerate.utils.launch")
     stack.enter_context(patch.object(launch, "subprocess", SimpleNamespace(Popen=_raise_command)))
@@ -112,18 +112,18 @@ def _patch_accelerate(stack: ExitStack, launch: Any, surroundings: Surroundings)
             stack.enter_context(patch.object(module, "is_npu_available", lambda *_args: True))
 
 
-def _by_command(
-    found: _ByCommand, base: Mapping[str, str], surroundings: Surroundings, notes: tuple[tuple[str, str], ...]
-) -> Started:
+def _start_by_command(
+    resolved: _CommandCalled, base: Mapping[str, str], surroundings: LaunchMachine, notes: tuple[tuple[str, str], ...]
+) -> StartedProgram:
     """Several nodes go through ``deepspeed``; a single process is started as it is."""
-    if found.command[0] == "deepspeed":
-        with patch.dict(os.environ, found.environment, clear=True):
-            arguments = found.command[1:]
+    if resolved.command[0] == "deepspeed":
+        with patch.dict(os.environ, resolved.environment, clear=True):
+            arguments = resolved.command[1:]
             if arguments[:2] == ["--hostfile", "None"]:  # none was said
                 arguments = arguments[2:]
             across = DeepSpeed().start(arguments, surroundings)
         spawned = [
-            Spawn(
+            CapturedProcess(
                 command=[
                     "python",
                     *(["-m"] if across.program_kind == "module" else []),
@@ -131,7 +131,7 @@ def _by_command(
                     *own.arguments,
                 ],
                 environment={
-                    **{name: value for name, value in found.environment.items() if name not in own.removed},
+                    **{name: value for name, value in resolved.environment.items() if name not in own.removed},
                     **own.environment,
                 },
                 rank=own.rank,
@@ -143,13 +143,15 @@ def _by_command(
             for own in across.processes
         ]
         return started(spawned, base, across.nodes, (*notes, *across.notes))
-    alone = Spawn(found.command, found.environment, rank=0, local_rank=0, world_size=1, local_world_size=1, node=0)
+    alone = CapturedProcess(
+        resolved.command, resolved.environment, rank=0, local_rank=0, world_size=1, local_world_size=1, node=0
+    )
     return started([alone], base, 1, notes)
 
 
-def _notes(parsed: Any, launch: Any) -> tuple[tuple[str, str], ...]:
+def _notes(args: Any, launch: Any) -> tuple[tuple[str, str], ...]:
     default = launch.default_config_file
-    if parsed.config_file is not None or not (os.path.isfile(default) and not parsed.cpu):
+    if args.config_file is not None or not (os.path.isfile(default) and not args.cpu):
         return ()
     path = shlex.quote(str(default))
     return (

@@ -12,10 +12,10 @@ from typing import Any
 from unittest.mock import patch
 
 from gonogo.evidence.launch.launchers.axolotl import AXOLOTL
-from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, folders_of
-from gonogo.rehearse.launch.launchers.accelerate import started_through_accelerate
-from gonogo.rehearse.launch.launchers.captured_processes import Spawn, started
+from gonogo.rehearse.launch.launch import LaunchMachine
+from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, folders_of
+from gonogo.rehearse.launch.launchers.accelerate import capture_accelerate_launch
+from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, started
 
 _TRAINING = "axolotl.cli.train"
 """The module that each process runs, and ``--launcher python`` calls in its own process."""
@@ -26,7 +26,7 @@ class Axolotl(Launcher):
 
     described = AXOLOTL
 
-    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+    def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
         """What axolotl starts with those arguments."""
         folders_of("axolotl", self.described.package)
         base = dict(os.environ)
@@ -37,15 +37,15 @@ class Axolotl(Launcher):
                 _run_command_line(stack, arguments)
 
         try:
-            return started_through_accelerate(call, surroundings)
-        except _InThisProcess as found:
-            alone = Spawn(
+            return capture_accelerate_launch(call, surroundings)
+        except _RunsWithoutLauncher as found:
+            alone = CapturedProcess(
                 found.command, dict(os.environ), rank=0, local_rank=0, world_size=1, local_world_size=1, node=0
             )
             return started([alone], base, 1)
 
 
-class _InThisProcess(Exception):
+class _RunsWithoutLauncher(Exception):
     """Says that the training would have been run without a launcher, and by which command one runs the same."""
 
     def __init__(self, command: list[str]) -> None:
@@ -60,17 +60,17 @@ def _run_command_line(stack: ExitStack, arguments: list[str]) -> None:
     cloud = ModuleType("axolotl.cli.cloud")  # whose own imports are of a provider's package
     vars(cloud)["do_cli_train"] = _refuse_cloud
     stack.enter_context(patch.dict(sys.modules, {cloud.__name__: cloud}))
-    stack.enter_context(patch.object(training, "do_cli", _train_here))
-    stack.enter_context(patch.object(trains, "subprocess", _SeveralRuns))
+    stack.enter_context(patch.object(training, "do_cli", _record_direct_training))
+    stack.enter_context(patch.object(trains, "subprocess", _SweepSubprocess))
     command_line: Any = importlib.import_module("axolotl.cli.main")
     command = arguments[0] if arguments else ""
     if not command:
-        raise LauncherRefused("it is given no command")
+        raise LauncherError("it is given no command")
     if command != "train" and command in command_line.cli.commands:
-        raise LauncherRefused(f"axolotl {command} starts no training")
+        raise LauncherError(f"axolotl {command} starts no training")
     sys.argv = ["axolotl", *arguments]
     command_line.cli()
-    raise LauncherRefused("it ended without starting a training")
+    raise LauncherError("it ended without starting a training")
 
 
 def _launch(_program: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -84,18 +84,18 @@ def _launch(_program: str, words: Sequence[str], environment: Mapping[str, str])
             launch.launch_command(launch.launch_command_parser().parse_args(list(words[2:])))
 
 
-def _train_here(config: str, **options: Any) -> None:
+def _record_direct_training(config: str, **options: Any) -> None:
     if options.get("use_ray"):
-        raise LauncherRefused("use_ray has Ray start its processes; rehearse it without, with --launcher torchrun")
+        raise LauncherError("use_ray has Ray start its processes; rehearse it without, with --launcher torchrun")
     named = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-    raise _InThisProcess([sys.executable, "-m", _TRAINING, config, *named])
+    raise _RunsWithoutLauncher([sys.executable, "-m", _TRAINING, config, *named])
 
 
 def _refuse_cloud(*_args: Any, **_options: Any) -> None:
-    raise LauncherRefused("--cloud trains on a provider's machines; rehearse the command without it")
+    raise LauncherError("--cloud trains on a provider's machines; rehearse the command without it")
 
 
-class _SeveralRuns:
+class _SweepSubprocess:
     """``subprocess`` as axolotl has it for a sweep of several configurations, each a training of its own."""
 
     class CalledProcessError(Exception):
@@ -103,4 +103,4 @@ class _SeveralRuns:
 
     @staticmethod
     def run(*_args: Any, **_options: Any) -> None:
-        raise LauncherRefused("--sweep starts several trainings; rehearse each configuration by itself")
+        raise LauncherError("--sweep starts several trainings; rehearse each configuration by itself")

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from gonogo.evidence.launch.command_words import is_python, python_command, shortened
 from gonogo.evidence.paths import opened
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind
-from gonogo.rehearse.launch.launchers import LauncherRefused, Started
+from gonogo.rehearse.launch.launchers import LauncherError, StartedProgram
 
 
 @dataclass(frozen=True)
-class Spawn:
+class CapturedProcess:
     """One process as a launcher hands it to the operating system."""
 
     command: Sequence[str]
@@ -27,18 +27,21 @@ class Spawn:
 
 
 def started(
-    spawns: Sequence[Spawn], base: Mapping[str, str], nodes: int, notes: tuple[tuple[str, str], ...] = ()
-) -> Started:
+    spawned_processes: Sequence[CapturedProcess],
+    base: Mapping[str, str],
+    nodes: int,
+    notes: tuple[tuple[str, str], ...] = (),
+) -> StartedProgram:
     """The program that all of the processes run, and how each differs from the environment ``base``.
 
     Raises Refused where they don't run a Python program, or not all the same one.
     """
-    kind, program, _ = program_of(spawns[0].command)
+    kind, program, _ = parse_python_program(spawned_processes[0].command)
     processes = []
-    for spawn in sorted(spawns, key=lambda spawn: spawn.rank):
-        own_kind, own_program, arguments = program_of(spawn.command)
+    for spawn in sorted(spawned_processes, key=lambda spawn: spawn.rank):
+        own_kind, own_program, arguments = parse_python_program(spawn.command)
         if (own_kind, own_program) != (kind, program):
-            raise LauncherRefused(f"its processes run different programs: {program} and {own_program}")
+            raise LauncherError(f"its processes run different programs: {program} and {own_program}")
         changed = {name: value for name, value in spawn.environment.items() if base.get(name) != value}
         processes.append(
             LaunchedProcess(
@@ -52,10 +55,10 @@ def started(
                 removed=tuple(sorted(name for name in base if name not in spawn.environment)),
             )
         )
-    return Started(kind, program, nodes, tuple(processes), notes)
+    return StartedProgram(kind, program, nodes, tuple(processes), notes)
 
 
-def program_of(command: Sequence[str]) -> tuple[ProgramKind, str, tuple[str, ...]]:
+def parse_python_program(command: Sequence[str]) -> tuple[ProgramKind, str, tuple[str, ...]]:
     """The Python program that a process's command line runs, and its arguments.
 
     A program that is no interpreter (``--no_python``) has to be a script for Python itself, by its first line.
@@ -64,11 +67,11 @@ def program_of(command: Sequence[str]) -> tuple[ProgramKind, str, tuple[str, ...
         python = python_command(command[1:])
         if python.kind == "script" or python.kind == "module":
             return python.kind, python.target, python.arguments
-        raise LauncherRefused(f"it starts Python without a program: {shortened(command)}")
+        raise LauncherError(f"it starts Python without a program: {shortened(command)}")
     path = command[0] if os.sep in command[0] else shutil.which(command[0])
     if path is not None and is_python_script(path):
         return "script", path, tuple(command[1:])
-    raise LauncherRefused(f"it starts {command[0]}, which is no Python program; only Python programs can be rehearsed")
+    raise LauncherError(f"it starts {command[0]}, which is no Python program; only Python programs can be rehearsed")
 
 
 def is_python_script(path: str) -> bool:

@@ -14,9 +14,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from gonogo.evidence.launch.launchers.deepspeed import DEEPSPEED
-from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, folders_of
-from gonogo.rehearse.launch.launchers.captured_processes import Spawn, started
+from gonogo.rehearse.launch.launch import LaunchMachine
+from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, folders_of
+from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, started
 
 
 class DeepSpeed(Launcher):
@@ -24,25 +24,25 @@ class DeepSpeed(Launcher):
 
     described = DEEPSPEED
 
-    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+    def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
         """What DeepSpeed starts with those arguments."""
         runner, launch = _launcher_modules(_Accelerator(surroundings))
         base = dict(os.environ)
         notes: list[tuple[str, str]] = []
-        node_command = _command_of_a_node(runner, arguments, surroundings, notes)
+        node_command = _capture_node_command(runner, arguments, surroundings, notes)
         os.environ.clear()
         os.environ.update(node_command.environment)
-        spawns: list[Spawn] = []
+        spawns: list[CapturedProcess] = []
         nodes = len(node_command.world)
         for node in range(nodes):
-            spawns += _processes_of_node(launch, node_command, node, surroundings)
+            spawns += _capture_node_processes(launch, node_command, node, surroundings)
         return started(spawns, base, nodes, tuple(notes))
 
 
 class _Accelerator:
     """What the launchers ask ``get_accelerator()``, answered for the virtual machine; no torch is imported."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: LaunchMachine) -> None:
         self._surroundings = surroundings
 
     def visible_devices_envs(self) -> list[str]:
@@ -58,7 +58,7 @@ class _Accelerator:
         return ["NCCL"] if self._surroundings.device_type == "cuda" else ["ASCEND", "HCCL"]
 
 
-class _EndedProcess:
+class _FakeProcess:
     """What stands for a process that was not started."""
 
     pid = 0
@@ -68,7 +68,7 @@ class _EndedProcess:
         return 0
 
 
-class _NodeCommand(Exception):
+class _NodeCommandCaptured(Exception):
     """Carries a command out of DeepSpeed's ``main``, at the place where it would be run."""
 
     def __init__(self, words: list[str], environment: Mapping[str, str]) -> None:
@@ -119,9 +119,9 @@ def _import_launcher() -> tuple[ModuleType, ModuleType]:
     return importlib.import_module("deepspeed.launcher.runner"), importlib.import_module("deepspeed.launcher.launch")
 
 
-def _command_of_a_node(
-    runner: Any, arguments: list[str], surroundings: Surroundings, notes: list[tuple[str, str]]
-) -> _NodeCommand:
+def _capture_node_command(
+    runner: Any, arguments: list[str], surroundings: LaunchMachine, notes: list[tuple[str, str]]
+) -> _NodeCommandCaptured:
     """What the runner would execute on each node. Runs the runner's ``main`` up to there."""
     parsed_by_deepspeed = runner.parse_args
     fetched_by_deepspeed = runner.fetch_hostfile
@@ -131,7 +131,7 @@ def _command_of_a_node(
         nonlocal nodes
         parsed = parsed_by_deepspeed(args)
         if parsed.autotuning:
-            raise LauncherRefused("--autotuning runs many experiments on the GPUs; rehearse the command without it")
+            raise LauncherError("--autotuning runs many experiments on the GPUs; rehearse the command without it")
         # These write files, or bind to cores that are not the machine's.
         parsed.enable_each_rank_log, parsed.save_pid = "None", False
         parsed.bind_cores_to_rank, parsed.bind_core_list = False, None
@@ -153,16 +153,16 @@ def _command_of_a_node(
         return OrderedDict((f"node-{index}", surroundings.count) for index in range(nodes))
 
     def several_nodes(launcher: str) -> Any:
-        def build(parsed: Any, world_info: str, *_pool: Any) -> Any:
+        def build(args: Any, world_info: str, *_pool: Any) -> Any:
             if launcher != "PDSHRunner":
                 name = launcher.removesuffix("Runner")
-                raise LauncherRefused(f"its processes would be started by {name}; gonogo knows --launcher pdsh")
-            raise _NodeCommand(_node_command(parsed, world_info), os.environ)
+                raise LauncherError(f"its processes would be started by {name}; gonogo knows --launcher pdsh")
+            raise _NodeCommandCaptured(_format_node_command(args, world_info), os.environ)
 
         return build
 
     def one_node(command: list[str], env: Mapping[str, str], **_options: Any) -> Any:
-        raise _NodeCommand(command[command.index("deepspeed.launcher.launch") + 1 :], env)
+        raise _NodeCommandCaptured(command[command.index("deepspeed.launcher.launch") + 1 :], env)
 
     runner.parse_args, runner.fetch_hostfile = parse_args, fetch_hostfile
     for name in ("PDSHRunner", "OpenMPIRunner", "MVAPICHRunner", "SlurmRunner", "MPICHRunner", "IMPIRunner"):
@@ -177,29 +177,31 @@ def _command_of_a_node(
     )
     try:
         runner.main(arguments)
-    except _NodeCommand as found:
+    except _NodeCommandCaptured as found:
         return found
     except (ValueError, RuntimeError, AssertionError, NotImplementedError) as error:
-        raise LauncherRefused(str(error)) from error
-    raise LauncherRefused("it ended without starting anything")
+        raise LauncherError(str(error)) from error
+    raise LauncherError("it ended without starting anything")
 
 
-def _node_command(parsed: Any, world_info: str) -> list[str]:
+def _format_node_command(args: Any, world_info: str) -> list[str]:
     """The launcher's arguments as PDSHRunner.get_cmd writes them."""
-    words = [f"--world_info={world_info}", f"--master_addr={parsed.master_addr}", f"--master_port={parsed.master_port}"]
-    words += [f"--{flag}" for flag in ("no_python", "module", "no_local_rank") if getattr(parsed, flag)]
-    return [*words, parsed.user_script, *parsed.user_args]
+    words = [f"--world_info={world_info}", f"--master_addr={args.master_addr}", f"--master_port={args.master_port}"]
+    words += [f"--{flag}" for flag in ("no_python", "module", "no_local_rank") if getattr(args, flag)]
+    return [*words, args.user_script, *args.user_args]
 
 
-def _processes_of_node(launch: Any, node_command: _NodeCommand, node: int, surroundings: Surroundings) -> list[Spawn]:
+def _capture_node_processes(
+    launch: Any, node_command: _NodeCommandCaptured, node: int, surroundings: LaunchMachine
+) -> list[CapturedProcess]:
     """What DeepSpeed's launcher starts on one node. Runs the launcher's ``main``, where nothing is really started."""
-    spawns: list[Spawn] = []
+    spawns: list[CapturedProcess] = []
     local_size = len(list(node_command.world.values())[node])
     world_size = sum(len(ids) for ids in node_command.world.values())
 
     def take_down(command: list[str], env: Mapping[str, str], **_options: Any) -> Any:
         spawns.append(
-            Spawn(
+            CapturedProcess(
                 command=list(command),
                 environment=dict(env),
                 rank=int(env["RANK"]),
@@ -209,7 +211,7 @@ def _processes_of_node(launch: Any, node_command: _NodeCommand, node: int, surro
                 node=node,
             )
         )
-        return _EndedProcess()
+        return _FakeProcess()
 
     launch.subprocess = SimpleNamespace(Popen=take_down)
     launch.time = SimpleNamespace(sleep=lambda _seconds: None)
@@ -223,7 +225,7 @@ def _processes_of_node(launch: Any, node_command: _NodeCommand, node: int, surro
     try:
         launch.main()
     except (ValueError, AssertionError) as error:
-        raise LauncherRefused(str(error)) from error
+        raise LauncherError(str(error)) from error
     finally:
         sys.argv = argv
     return spawns

@@ -10,9 +10,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from gonogo.evidence.launch.launchers.swift import SWIFT
-from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, folders_of
-from gonogo.rehearse.launch.launchers.captured_processes import Spawn, started
+from gonogo.rehearse.launch.launch import LaunchMachine
+from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, folders_of
+from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, started
 from gonogo.rehearse.launch.launchers.torchrun import processes_of
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
@@ -22,7 +22,7 @@ class Swift(Launcher):
 
     described = SWIFT
 
-    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+    def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
         """What ms-swift starts with those arguments."""
         base = dict(os.environ)
         command = _command(arguments)
@@ -31,7 +31,9 @@ class Swift(Launcher):
             run = importlib.import_module("torch.distributed.run")
             with with_virtual_devices(surroundings):
                 return processes_of(run.parse_args(words[2:]), base, surroundings)
-        alone = Spawn(command, dict(os.environ), rank=0, local_rank=0, world_size=1, local_world_size=1, node=0)
+        alone = CapturedProcess(
+            command, dict(os.environ), rank=0, local_rank=0, world_size=1, local_world_size=1, node=0
+        )
         return started([alone], base, 1)
 
 
@@ -45,7 +47,7 @@ class _Command(Exception):
 
 def _command(arguments: list[str]) -> list[str]:
     """What ``swift`` would run. Sets in ``os.environ`` what it would."""
-    main = _main_module()
+    main = _import_cli_main()
 
     def run(words: list[str], **_options: Any) -> Any:
         raise _Command(list(words))
@@ -57,13 +59,13 @@ def _command(arguments: list[str]) -> list[str]:
     except _Command as found:
         return found.words
     except KeyError as error:
-        raise LauncherRefused(f"it has no command {error}") from error
+        raise LauncherError(f"it has no command {error}") from error
     except (IndexError, OSError, ValueError) as error:
-        raise LauncherRefused(str(error) or "it is given no command") from error
-    raise LauncherRefused("it ended without starting anything")
+        raise LauncherError(str(error) or "it is given no command") from error
+    raise LauncherError("it ended without starting anything")
 
 
-def _main_module() -> Any:
+def _import_cli_main() -> Any:
     """ms-swift's ``cli.main``, without the rest of ms-swift, whose import takes many seconds."""
     package = ModuleType("swift")
     package.__path__ = folders_of("swift", SWIFT.package)

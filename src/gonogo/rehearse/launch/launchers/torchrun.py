@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gonogo.evidence.launch.launchers.torchrun import TORCH_DISTRIBUTED_LAUNCH, TORCHRUN
-from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started
-from gonogo.rehearse.launch.launchers.captured_processes import Spawn, started
+from gonogo.rehearse.launch.launch import LaunchMachine
+from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram
+from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, started
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
 
@@ -19,7 +19,7 @@ class Torchrun(Launcher):
 
     described = TORCHRUN
 
-    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+    def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
         """What torchrun starts with those arguments."""
         run = importlib.import_module("torch.distributed.run")
         base = dict(os.environ)
@@ -32,7 +32,7 @@ class TorchDistributedLaunch(Launcher):
 
     described = TORCH_DISTRIBUTED_LAUNCH
 
-    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+    def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
         """What it starts with those arguments."""
         launch: Any = importlib.import_module("torch.distributed.launch")
         base = dict(os.environ)
@@ -44,8 +44,8 @@ class TorchDistributedLaunch(Launcher):
 
 
 def processes_of(
-    run_arguments: Any, base: Mapping[str, str], surroundings: Surroundings, notes: tuple[tuple[str, str], ...] = ()
-) -> Started:
+    run_arguments: Any, base: Mapping[str, str], surroundings: LaunchMachine, notes: tuple[tuple[str, str], ...] = ()
+) -> StartedProgram:
     """What torchrun starts with parsed arguments; ``os.environ`` is what its processes inherit."""
     run = importlib.import_module("torch.distributed.run")
     macros = importlib.import_module("torch.distributed.elastic.utils").macros
@@ -65,7 +65,7 @@ def processes_of(
     nodes = _nodes(config.min_nodes, config.max_nodes, surroundings.nodes)
     per_node = int(config.nproc_per_node)
     if per_node < 1:
-        raise LauncherRefused(f"--nproc_per_node={run_arguments.nproc_per_node} starts no process")
+        raise LauncherError(f"--nproc_per_node={run_arguments.nproc_per_node} starts no process")
     virtual_local_rank = bool(getattr(config, "virtual_local_rank", False))
     inherited = dict(os.environ)
     visible = inherited.get(surroundings.visible_devices_variable)
@@ -79,7 +79,7 @@ def processes_of(
             own["LOCAL_RANK"] = "0"
             own[surroundings.visible_devices_variable] = devices[local_rank] if local_rank < len(devices) else ""
         spawns.append(
-            Spawn(
+            CapturedProcess(
                 command=[entrypoint, *macros.substitute(program_arguments, str(local_rank))],
                 environment={**inherited, **own},
                 rank=rank,
@@ -92,11 +92,11 @@ def processes_of(
     return started(spawns, base, nodes, notes)
 
 
-def _nodes(least: int, most: int, asked: int | None) -> int:
+def _nodes(min_nodes: int, max_nodes: int, requested_nodes: int | None) -> int:
     """Nodes within ``--nnodes MIN:MAX``: as many as were asked for, else the most."""
-    if asked is not None and least <= asked <= most:
-        return asked
-    return most
+    if requested_nodes is not None and min_nodes <= requested_nodes <= max_nodes:
+        return requested_nodes
+    return max_nodes
 
 
 def _master(run_arguments: Any) -> tuple[str, str]:

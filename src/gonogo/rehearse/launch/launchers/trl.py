@@ -7,9 +7,9 @@ import sys
 from typing import Any
 
 from gonogo.evidence.launch.launchers.trl import TRL
-from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, folders_of
-from gonogo.rehearse.launch.launchers.accelerate import started_through_accelerate
+from gonogo.rehearse.launch.launch import LaunchMachine
+from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, folders_of
+from gonogo.rehearse.launch.launchers.accelerate import capture_accelerate_launch
 
 
 class Trl(Launcher):
@@ -17,7 +17,7 @@ class Trl(Launcher):
 
     described = TRL
 
-    def start(self, arguments: list[str], surroundings: Surroundings) -> Started:
+    def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
         """What TRL starts with those arguments."""
         folders_of("trl", self.described.package)
 
@@ -27,5 +27,5 @@ class Trl(Launcher):
             command_line.main()
 
         if not arguments:
-            raise LauncherRefused("it is given no command")
-        return started_through_accelerate(call, surroundings)
+            raise LauncherError("it is given no command")
+        return capture_accelerate_launch(call, surroundings)

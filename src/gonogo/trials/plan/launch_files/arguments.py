@@ -7,7 +7,7 @@ from typing import Any
 
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.strategy import Strategy
-from gonogo.trials.plan.task.kinds import ON_POLICY
+from gonogo.trials.plan.task.kinds import ON_POLICY_SHARE
 
 CONFIG = "ds_config.json"
 SWIFT_CONFIG = "ds_config_swift.json"
@@ -57,7 +57,7 @@ def task_arguments(strategy: Strategy, request: PlanRequest) -> dict[str, Any]:
     if task.task in ("dpo", "kto", "rm", "gkd"):
         arguments["max_length"] = request.seq_len
     if task.task == "gkd":
-        return arguments | {"max_new_tokens": task.completion_len, "lmbda": ON_POLICY}
+        return arguments | {"max_new_tokens": task.completion_len, "lmbda": ON_POLICY_SHARE}
     if task.kind.beta or task.kind.rolls_out:
         arguments["beta"] = task.beta
     if strategy.reference == "precomputed":

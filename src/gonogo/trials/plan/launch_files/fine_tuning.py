@@ -14,7 +14,7 @@ from gonogo.trials.plan.launch_files.arguments import CONFIG, SWIFT_CONFIG, opti
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.virtual.measuring.jobs import Facts
 
-_SWIFT_TUNES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
+_SWIFT_TUNER_TYPES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
 _DATASET_INFO = {
     "data": {
         "file_name": "data.jsonl",
@@ -24,39 +24,44 @@ _DATASET_INFO = {
     }
 }
 """What LLaMA-Factory has to know of data.jsonl."""
-_FACTORY_TUNES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
+_LLAMAFACTORY_FINETUNING_TYPES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
 
 
 def launch_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: dict[str, Any]) -> dict[str, str]:
     """Name and text of each file. ``arguments``: transformers' TrainingArguments."""
-    program = [*_program(request), *options(arguments)]
+    program = [*_training_command(request), *options(arguments)]
     return {
         **({"hostfile": hostfile(request)} if request.machine.nodes > 1 else {}),
-        "launch_deepspeed.sh": script(choice, request, by_deepspeed(request), program),
-        "launch_torchrun.sh": script(choice, request, by_torchrun(request), program),
+        "launch_deepspeed.sh": script(choice, request, deepspeed_launcher(request), program),
+        "launch_torchrun.sh": script(choice, request, torchrun_launcher(request), program),
         "accelerate.yaml": accelerate_yaml(request),
         "launch_accelerate.sh": script(
             choice,
             request,
-            ["accelerate", "launch", "--config_file", "accelerate.yaml", *accelerate_rank(request)],
+            ["accelerate", "launch", "--config_file", "accelerate.yaml", *accelerate_node_options(request)],
             program,
         ),
         "launch_swift.sh": script(
             choice,
             request,
             ["swift", "sft"],
-            [*swift_model(request, facts), *_swift(choice, request, arguments)],
-            swift_world(request),
+            [*swift_model_options(request, facts), *_swift_options(choice, request, arguments)],
+            swift_environment(request),
         ),
         "llamafactory.yaml": _llamafactory_yaml(choice, request, arguments),
         "dataset_info.json": json.dumps(_DATASET_INFO, indent=2) + "\n",
         "launch_llamafactory.sh": script(
-            choice, request, ["llamafactory-cli", "train", "llamafactory.yaml"], [], _factory_world(request), data=False
+            choice,
+            request,
+            ["llamafactory-cli", "train", "llamafactory.yaml"],
+            [],
+            _llamafactory_environment(request),
+            data=False,
         ),
     }
 
 
-def _program(request: PlanRequest) -> list[str]:
+def _training_command(request: PlanRequest) -> list[str]:
     return [
         "train.py", "--model", "$MODEL", "--data", "$DATA", "--seq_len", str(request.seq_len),
         "--tune", request.tune, "--lora_rank", str(request.lora_rank), "--output_dir", "output",
@@ -68,16 +73,16 @@ def script(
     request: PlanRequest,
     launcher: list[str],
     arguments: list[str],
-    exports: tuple[str, ...] = (),
+    export_lines: tuple[str, ...] = (),
     *,
-    said: str = 'a line each: {"messages": [...]} or {"text": "..."}',
+    data_comment: str = 'a line each: {"messages": [...]} or {"text": "..."}',
     data: bool = True,
 ) -> str:
-    """A shell script that runs a launcher. ``said``: of the data; with neither, none is read."""
+    """A shell script that runs a launcher. ``data_comment``: of the data; with neither, none is read."""
     lines = ["#!/usr/bin/env bash", "set -euo pipefail", 'cd "$(dirname "$0")"']
     if data:
         lines.append(f"MODEL=${{MODEL:-{shlex.quote(_model(request))}}}")
-        lines += [f"DATA=${{DATA:-data.jsonl}}   # {said}"] if said else []
+        lines += [f"DATA=${{DATA:-data.jsonl}}   # {data_comment}"] if data_comment else []
     if request.machine.nodes > 1:
         lines += [
             "NODE_RANK=${NODE_RANK:-0}",
@@ -88,9 +93,9 @@ def script(
         count = request.machine.count
         lines.append(f"THREADS=$(($(nproc) / {count}))   # cores a rank: the optimizer runs on them")
         lines.append("export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((THREADS > 0 ? THREADS : 1))}")
-    lines += exports
+    lines += export_lines
     words = " ".join(_word(word) for word in launcher)
-    pairs = _in_pairs(arguments)
+    pairs = _option_lines(arguments)
     lines.append(" \\\n    ".join([words, *pairs]))
     return "\n".join(lines) + "\n"
 
@@ -106,7 +111,7 @@ def hostfile(request: PlanRequest) -> str:
     return "\n".join(["# The nodes' names, the first one's first.", *names, ""])
 
 
-def _in_pairs(arguments: list[str]) -> list[str]:
+def _option_lines(arguments: list[str]) -> list[str]:
     """Each option with its value, for a line of its own."""
     lines: list[str] = []
     for word in arguments:
@@ -121,7 +126,7 @@ def _word(word: str) -> str:
     return f'"{word}"' if word.startswith("$") else shlex.quote(word)
 
 
-def by_deepspeed(request: PlanRequest) -> list[str]:
+def deepspeed_launcher(request: PlanRequest) -> list[str]:
     """DeepSpeed's launcher."""
     machine = request.machine
     if machine.nodes == 1:
@@ -132,7 +137,7 @@ def by_deepspeed(request: PlanRequest) -> list[str]:
     ]  # fmt: skip
 
 
-def by_torchrun(request: PlanRequest) -> list[str]:
+def torchrun_launcher(request: PlanRequest) -> list[str]:
     """torchrun."""
     machine = request.machine
     if machine.nodes == 1:
@@ -143,7 +148,7 @@ def by_torchrun(request: PlanRequest) -> list[str]:
     ]  # fmt: skip
 
 
-def accelerate_rank(request: PlanRequest) -> list[str]:
+def accelerate_node_options(request: PlanRequest) -> list[str]:
     """What accelerate is told of the node it runs on."""
     if request.machine.nodes == 1:
         return []
@@ -169,7 +174,7 @@ def accelerate_yaml(request: PlanRequest) -> str:
     )
 
 
-def swift_world(request: PlanRequest) -> tuple[str, ...]:
+def swift_environment(request: PlanRequest) -> tuple[str, ...]:
     """The variables by which ms-swift learns of nodes and GPUs."""
     machine = request.machine
     lines = [f"export NPROC_PER_NODE={machine.count}"]
@@ -178,19 +183,24 @@ def swift_world(request: PlanRequest) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def swift_model(request: PlanRequest, facts: Facts) -> list[str]:
+def swift_model_options(request: PlanRequest, facts: Facts) -> list[str]:
     """The model for ms-swift, and of its kind and template what ms-swift can't tell from the folder."""
-    return ["--model", "$MODEL", *swift_words(swift_kind(request.name, request.model, facts.model_class))]
+    return ["--model", "$MODEL", *swift_kind_options(swift_kind(request.name, request.model, facts.model_class))]
 
 
-def swift_words(found: SwiftKind, kind: str = "--model_type", template: str = "--template") -> list[str]:
+def swift_kind_options(
+    model_kind: SwiftKind, kind: str = "--model_type", template_option: str = "--template"
+) -> list[str]:
     """What has to be named, as options."""
-    return [*([kind, found.kind] if found.kind else []), *([template, found.template] if found.template else [])]
+    return [
+        *([kind, model_kind.kind] if model_kind.kind else []),
+        *([template_option, model_kind.template] if model_kind.template else []),
+    ]
 
 
-def _swift(choice: Choice, request: PlanRequest, arguments: dict[str, Any]) -> list[str]:
+def _swift_options(choice: Choice, request: PlanRequest, arguments: dict[str, Any]) -> list[str]:
     words = [
-        "--dataset", "$DATA", "--tuner_type", _SWIFT_TUNES[request.tune],
+        "--dataset", "$DATA", "--tuner_type", _SWIFT_TUNER_TYPES[request.tune],
         "--torch_dtype", torch_dtype(request),
         "--max_length", str(request.seq_len), "--output_dir", "output",
     ]  # fmt: skip
@@ -216,7 +226,7 @@ def torch_dtype(request: PlanRequest) -> str:
     return "bfloat16" if request.dtype == "bf16" else "float16"
 
 
-def _factory_world(request: PlanRequest) -> tuple[str, ...]:
+def _llamafactory_environment(request: PlanRequest) -> tuple[str, ...]:
     machine = request.machine
     lines = ["export FORCE_TORCHRUN=1"]
     if machine.nodes > 1:
@@ -229,7 +239,7 @@ def _llamafactory_yaml(choice: Choice, request: PlanRequest, arguments: dict[str
         "model_name_or_path": _model(request),
         "stage": "sft",
         "do_train": True,
-        "finetuning_type": _FACTORY_TUNES[request.tune],
+        "finetuning_type": _LLAMAFACTORY_FINETUNING_TYPES[request.tune],
         "dataset_dir": ".",
         "dataset": "data",
         "cutoff_len": request.seq_len,

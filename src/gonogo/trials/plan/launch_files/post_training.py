@@ -8,27 +8,27 @@ from gonogo.evidence.published.swift_kind import swift_kind
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.launch_files.arguments import options, task_arguments
 from gonogo.trials.plan.launch_files.fine_tuning import (
-    accelerate_rank,
+    accelerate_node_options,
     accelerate_yaml,
-    by_deepspeed,
-    by_torchrun,
+    deepspeed_launcher,
     hostfile,
     script,
     swift_arguments,
-    swift_model,
-    swift_words,
-    swift_world,
+    swift_environment,
+    swift_kind_options,
+    swift_model_options,
     torch_dtype,
+    torchrun_launcher,
 )
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.trials.plan.task.rollout import SERVER_SHARE
+from gonogo.trials.plan.task.rollout import SERVER_MEMORY_SHARE
 from gonogo.trials.plan.task.script import SCRIPT, lines_of
 from gonogo.trials.plan.task.settings import TaskSettings
 from gonogo.virtual.measuring.jobs import Facts
 
 SERVER = "launch_server.sh"
-_SWIFT_TYPES = {"rloo": "grpo"}
-_SWIFT_LINES = {
+_SWIFT_RLHF_TYPES = {"rloo": "grpo"}
+_SWIFT_DATA_EXAMPLES = {
     "dpo": '{"messages": [...], "rejected_response": "..."}',
     "kto": '{"messages": [...], "label": true}',
     "rm": '{"messages": [...], "rejected_response": "..."}',
@@ -44,24 +44,26 @@ def task_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: di
     assert task is not None
     left = request.without(strategy.rollout.gpus)
     settings = arguments | task_arguments(strategy, left)
-    program = [*_program(request, task), *_reaching(choice, request), *options(settings)]
+    program = [*_program(request, task), *_server_address_options(choice, request), *options(settings)]
     exports = _devices(choice, request)
     said = f"a line each: {lines_of(task.task)}"
-    accelerated = ["accelerate", "launch", "--config_file", "accelerate.yaml", *accelerate_rank(left)]
+    accelerated = ["accelerate", "launch", "--config_file", "accelerate.yaml", *accelerate_node_options(left)]
     files = {
         **({"hostfile": hostfile(left)} if left.machine.nodes > 1 else {}),
-        "launch_deepspeed.sh": script(choice, left, _deepspeed(choice, request), program, exports, said=said),
-        "launch_torchrun.sh": script(choice, left, by_torchrun(left), program, exports, said=said),
+        "launch_deepspeed.sh": script(
+            choice, left, _deepspeed_launch_words(choice, request), program, exports, data_comment=said
+        ),
+        "launch_torchrun.sh": script(choice, left, torchrun_launcher(left), program, exports, data_comment=said),
         "accelerate.yaml": accelerate_yaml(left),
-        "launch_accelerate.sh": script(choice, left, accelerated, program, exports, said=said),
+        "launch_accelerate.sh": script(choice, left, accelerated, program, exports, data_comment=said),
     }
     if strategy.rollout.engine == "server":
-        files[SERVER] = _server(choice, request)
+        files[SERVER] = _server_script(choice, request)
     if strategy.reference != "precomputed":  # ms-swift keeps a reference model
-        words = [*swift_model(request, facts), *_swift(choice, request, task, settings)]
-        said = f"a line each: {_SWIFT_LINES[task.task]}"
+        words = [*swift_model_options(request, facts), *_swift(choice, request, task, settings)]
+        said = f"a line each: {_SWIFT_DATA_EXAMPLES[task.task]}"
         files["launch_swift.sh"] = script(
-            choice, left, ["swift", "rlhf"], words, (*exports, *swift_world(left)), said=said
+            choice, left, ["swift", "rlhf"], words, (*exports, *swift_environment(left)), data_comment=said
         )
     return files
 
@@ -74,50 +76,50 @@ def _program(request: PlanRequest, task: TaskSettings) -> list[str]:
     return [*words, "--output_dir", "output"]
 
 
-def _of_one_node(choice: Choice, request: PlanRequest) -> bool:
+def _has_server_on_same_node(choice: Choice, request: PlanRequest) -> bool:
     return choice.strategy.rollout.engine == "server" and request.machine.nodes == 1
 
 
 def _devices(choice: Choice, request: PlanRequest) -> tuple[str, ...]:
     """The trainer's GPUs, where a server has the others of the node."""
-    if not _of_one_node(choice, request):
+    if not _has_server_on_same_node(choice, request):
         return ()
     left = request.without(choice.strategy.rollout.gpus).machine.count
     return (f"export CUDA_VISIBLE_DEVICES={','.join(str(number) for number in range(left))}",)
 
 
-def _deepspeed(choice: Choice, request: PlanRequest) -> list[str]:
+def _deepspeed_launch_words(choice: Choice, request: PlanRequest) -> list[str]:
     """DeepSpeed's launcher takes no CUDA_VISIBLE_DEVICES beside a number of GPUs: it is given their names."""
     left = request.without(choice.strategy.rollout.gpus)
-    if not _of_one_node(choice, request):
-        return by_deepspeed(left)
+    if not _has_server_on_same_node(choice, request):
+        return deepspeed_launcher(left)
     return ["deepspeed", "--include", f"localhost:{','.join(str(number) for number in range(left.machine.count))}"]
 
 
-def _reaching(choice: Choice, request: PlanRequest) -> list[str]:
+def _server_address_options(choice: Choice, request: PlanRequest) -> list[str]:
     if choice.strategy.rollout.engine != "server":
         return []
     return ["--vllm_server_host", "$SERVER_ADDR" if request.machine.nodes > 1 else "127.0.0.1"]
 
 
-def _server(choice: Choice, request: PlanRequest) -> str:
+def _server_script(choice: Choice, request: PlanRequest) -> str:
     """TRL's own command: it starts vLLM with what weight synchronisation needs."""
     rollout, machine = choice.strategy.rollout, request.machine
     left = request.without(rollout.gpus).machine.count
     mine = range(machine.count) if machine.nodes > 1 else range(left, machine.count)
     words = [
         "--model", "$MODEL", "--tensor_parallel_size", str(rollout.tp),
-        "--data_parallel_size", str(rollout.gpus // rollout.tp), "--gpu_memory_utilization", f"{SERVER_SHARE:g}",
+        "--data_parallel_size", str(rollout.gpus // rollout.tp), "--gpu_memory_utilization", f"{SERVER_MEMORY_SHARE:g}",
         "--max_model_len", str(request.seq_len),
     ]  # fmt: skip
     devices = f"export CUDA_VISIBLE_DEVICES={','.join(str(number) for number in mine)}"
     one = request.without(machine.count * (machine.nodes - 1))
-    return script(None, one, ["trl", "vllm-serve"], words, (devices,), said="")
+    return script(None, one, ["trl", "vllm-serve"], words, (devices,), data_comment="")
 
 
 def _swift(choice: Choice, request: PlanRequest, task: TaskSettings, settings: dict[str, Any]) -> list[str]:
     words = [
-        "--rlhf_type", _SWIFT_TYPES.get(task.task, task.task), "--dataset", "$DATA",
+        "--rlhf_type", _SWIFT_RLHF_TYPES.get(task.task, task.task), "--dataset", "$DATA",
         "--tuner_type", request.tune, "--torch_dtype", torch_dtype(request), "--max_length", str(request.seq_len),
         "--output_dir", "output", *(["--advantage_estimator", "rloo"] if task.task == "rloo" else []),
     ]  # fmt: skip
@@ -136,7 +138,7 @@ def _swift(choice: Choice, request: PlanRequest, task: TaskSettings, settings: d
     if kept.pop("vllm_enable_sleep_mode", False):
         kept["sleep_level"] = 1
     if choice.strategy.rollout.engine == "server":
-        words += [*_reaching(choice, request), "--vllm_server_port", "8000"]
+        words += [*_server_address_options(choice, request), "--vllm_server_port", "8000"]
     return [*words, *options(kept)]
 
 
@@ -144,7 +146,7 @@ def _beside(option: str, task: TaskSettings) -> list[str]:
     """The reward model or the teacher, and its kind where ms-swift can't tell it from the folder."""
     assert task.beside is not None
     found = swift_kind(task.beside_name, task.beside)
-    words = swift_words(found, "--reward_model_type", "--reward_template")
+    words = swift_kind_options(found, "--reward_model_type", "--reward_template")
     if task.task == "gkd":  # the teacher reads what the student's template makes
         words = ["--teacher_model_type", found.kind] if found.kind else []
     return [option, task.beside_name, *words]

@@ -25,7 +25,7 @@ def generations(request: PlanRequest) -> int:
     return 1 if request.task is None else request.task.generations
 
 
-def least_micro_batch(request: PlanRequest) -> int:
+def min_micro_batch(request: PlanRequest) -> int:
     """KTO compares each sample with its neighbour's completion: TRL takes no micro-batch of one."""
     return 2 if request.task is not None and request.task.task == "kto" else 1
 
@@ -43,12 +43,12 @@ def measured_accumulation(request: PlanRequest, strategy: Strategy) -> int:
     return 2 if alone else min(strategy.accumulation, 2)
 
 
-def measured_generations(samples: int) -> int:
+def measured_generations(samples_per_step: int) -> int:
     """Completions of a prompt in a rehearsal's step of so many samples: the fewest that make it up.
 
     How many of them have one prompt decides nothing that is measured: each is trained, and scored, by itself.
     """
-    return next(count for count in range(2, samples + 1) if samples % count == 0)
+    return next(count for count in range(2, samples_per_step + 1) if samples_per_step % count == 0)
 
 
 def check_completions(request: PlanRequest) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from gonogo.evidence.environment.hardware import Speed
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.trials.plan.roofline import LINK_SHARE, MEMORY_SHARE, NETWORK_BYTES
+from gonogo.trials.plan.roofline import LINK_SHARE, MEMORY_SHARE, NETWORK_BYTES_PER_SECOND
 from gonogo.trials.plan.sizing.engine_layouts import served
 from gonogo.trials.plan.strategy import Strategy
 from gonogo.trials.plan.task.rollout import EngineMemory, memory_of
 from gonogo.virtual.measuring.jobs import EngineFacts, Facts
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS
 
-_KERNELS_OF_LAYER = 10
+_KERNELS_PER_LAYER = 10
 """Norms, projections, rotation, attention, activation: launched one by one, or replayed as a graph."""
 _MIN_REDUCE_SECONDS = 15e-6
 """An all-reduce of a few KiB within a node: its latency, as nccl-tests shows it over NVLink."""
-_REDUCED_OF_LAYER = 2
+_ALL_REDUCES_PER_LAYER = 2
 """All-reduces of a layer under tensor parallelism, behind attention and behind the MLP (Megatron-LM, §3)."""
 
 
@@ -57,21 +57,21 @@ def seconds(request: PlanRequest, facts: Facts, strategy: Strategy) -> float:
         cache, engines = served(request, known).cache, rollout.gpus // known.tp
         completions = -(-samples * request.world_size // engines)
         over_network = request.machine.nodes > 1
-        link = (request.network_bytes_per_second or NETWORK_BYTES) * LINK_SHARE
-        bringing = known.weights * known.tp / link if over_network else sync_seconds(known, speed, server=True)
+        link = (request.network_bytes_per_second or NETWORK_BYTES_PER_SECOND) * LINK_SHARE
+        bringing = known.weights * known.tp / link if over_network else weight_sync_seconds(known, speed, server=True)
     else:
         engine = beside(request, facts, strategy)
         cache, completions = 0.0 if engine is None else engine.cache, samples * known.tp
-        bringing = sync_seconds(known, speed, server=False)
+        bringing = weight_sync_seconds(known, speed, server=False)
     return bringing + generation_seconds(
         facts, known, speed, cache=cache, completions=completions, generations=task.generations,
-        prompt=task.prompt_len, completion=task.completion_len,
+        prompt=task.prompt_len, completion_tokens=task.completion_len,
     )  # fmt: skip
 
 
 def generation_seconds(
     facts: Facts, engine: EngineFacts, speed: Speed, *, cache: float, completions: int, generations: int, prompt: int,
-    completion: int,
+    completion_tokens: int,
 ) -> float:  # fmt: skip
     """Seconds in which ``engine.tp`` GPUs write so many completions, ``generations`` for each prompt, to their limit.
 
@@ -84,25 +84,25 @@ def generation_seconds(
 
     ``cache``: bytes of one rank's. As many sequences run at once as it holds whole; the rest wait for their turn.
     """
-    of_sequence = max((prompt + completion) * engine.cache_of_token, 1)
+    of_sequence = max((prompt + completion_tokens) * engine.cache_of_token, 1)
     at_once = max(min(completions, int(cache // of_sequence)), 1)
     turns = -(-completions // at_once)
     memory, matmul = speed.memory_bytes * MEMORY_SHARE, speed.matmul_flops * speed.matmul_share
     weights = 2.0 * facts.parameters
-    read = (engine.weights + at_once * (prompt + completion / 2) * engine.cache_of_token) / memory
+    read = (engine.weights + at_once * (prompt + completion_tokens / 2) * engine.cache_of_token) / memory
     multiplied = weights * at_once / (engine.tp * matmul)
-    launched = facts.depth * _KERNELS_OF_LAYER * LAUNCH_SECONDS
+    launched = facts.depth * _KERNELS_PER_LAYER * LAUNCH_SECONDS
     reduced = 0.0
     if engine.tp > 1:
         moved = 2.0 * at_once * facts.hidden_size * 2 * (engine.tp - 1) / engine.tp
         once = max(moved / (speed.link_bytes * LINK_SHARE), _MIN_REDUCE_SECONDS)
-        reduced = facts.depth * _REDUCED_OF_LAYER * once
-    decoding = turns * completion * (max(read, multiplied, launched) + reduced)
+        reduced = facts.depth * _ALL_REDUCES_PER_LAYER * once
+    decoding = turns * completion_tokens * (max(read, multiplied, launched) + reduced)
     prompts = -(-completions // generations)
     return decoding + weights * prompts * prompt / (engine.tp * matmul)
 
 
-def sync_seconds(engine: EngineFacts, speed: Speed, *, server: bool) -> float:
+def weight_sync_seconds(engine: EngineFacts, speed: Speed, *, server: bool) -> float:
     """Seconds of the weights' way into the engine: within the GPU's memory, or over a link to the server's GPUs."""
     if server:
         return engine.weights * engine.tp / (speed.link_bytes * LINK_SHARE)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.sizing.batches import global_batch
-from gonogo.trials.plan.task.rollout import SERVER_SHARE, EngineMemory, RolloutChoice, Where, memory_of, shares
+from gonogo.trials.plan.task.rollout import SERVER_MEMORY_SHARE, EngineMemory, RolloutChoice, Where, memory_of, shares
 from gonogo.virtual.measuring.jobs import EngineFacts, Facts
 
-_SERVED_AT_ONCE = 256
+_MAX_CONCURRENT_SEQUENCES = 256
 """Sequences at once of a server: vLLM's default ``max_num_seqs`` of one on GPUs below 70 GiB, and enough for any."""
 
 
@@ -18,12 +18,12 @@ def engines(request: PlanRequest, facts: Facts) -> Iterator[tuple[Where, int]]:
     assert request.task is not None
     for engine in request.task.engines:
         if engine == "server":
-            yield from ((engine, gpus) for gpus in _splits(request) if serving(request, facts, gpus))
+            yield from ((engine, gpus) for gpus in _server_gpu_counts(request) if serving(request, facts, gpus))
         else:
             yield engine, 0
 
 
-def _splits(request: PlanRequest) -> Iterator[int]:
+def _server_gpu_counts(request: PlanRequest) -> Iterator[int]:
     """A node of several, or of one node 1, 2, 4 … GPUs, up to half; those that leave GPUs which divide the batch."""
     machine = request.machine
     counts = [machine.count] if machine.nodes > 1 else [1 << power for power in range(8) if 2 << power <= machine.count]
@@ -48,8 +48,8 @@ def _serves(request: PlanRequest, engine: EngineFacts) -> bool:
 
 def served(request: PlanRequest, engine: EngineFacts) -> EngineMemory:
     """What a server's rank takes of its GPU."""
-    asked = RolloutChoice("server", engine.tp, SERVER_SHARE)
-    return memory_of(engine, asked, _SERVED_AT_ONCE, request.machine.accelerator.total_bytes)
+    asked = RolloutChoice("server", engine.tp, SERVER_MEMORY_SHARE)
+    return memory_of(engine, asked, _MAX_CONCURRENT_SEQUENCES, request.machine.accelerator.total_bytes)
 
 
 def rollouts(
@@ -84,7 +84,7 @@ def holding(request: PlanRequest, facts: Facts, samples: int) -> RolloutChoice |
     return min(found, key=lambda one: (one.share, one.tp), default=None)
 
 
-def leanest(request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int) -> RolloutChoice:
+def smallest_rollout(request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int) -> RolloutChoice:
     """What takes the least memory beside the trainer, of those that :func:`rollouts` has."""
     if engine not in ("colocate", "server"):
         return RolloutChoice(engine)

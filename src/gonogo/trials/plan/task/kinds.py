@@ -36,5 +36,5 @@ KINDS: dict[Task, TaskKind] = {
     "rloo": TaskKind(rolls_out=True, beta=0.05),
     "gkd": TaskKind(generates=True),
 }
-ON_POLICY = 0.5
+ON_POLICY_SHARE = 0.5
 """TRL's ``lmbda`` of GKD: in so large a part of the steps the student generates what it is trained on."""

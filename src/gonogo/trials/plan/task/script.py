@@ -5,7 +5,7 @@ from __future__ import annotations
 from gonogo.trials.plan.task.kinds import Task
 
 SCRIPT = "train.py"
-_LINES = {
+_DATA_EXAMPLES = {
     "dpo": '{"prompt": [...], "chosen": [...], "rejected": [...]}',
     "kto": '{"prompt": [...], "completion": [...], "label": true}',
     "rm": '{"chosen": [...], "rejected": [...]}',
@@ -32,7 +32,7 @@ from datasets import load_dataset
 {more}from transformers import HfArgumentParser
 from {package} import {name}Config, {name}Trainer
 '''
-_REWARD = '''
+_REWARD_FUNCTION = '''
 
 def reward(completions, answer=None, **columns):
     """1 for a completion that contains the answer; without answers, 1 for one that ends before the limit. Yours."""
@@ -49,7 +49,7 @@ class Settings:
     tune: str = field(default="full", metadata={{"help": "full or lora"}})
     lora_rank: int = 16
 """
-_MAIN = """
+_MAIN_TEMPLATE = """
 
 def main():
     settings, arguments = HfArgumentParser((Settings, {name}Config)).parse_args_into_dataclasses()
@@ -64,7 +64,7 @@ def main():
         )
     data = load_dataset("json", data_files=settings.data, split="train")
 """
-_TRAIN = """    trainer.train()
+_TRAIN_AND_SAVE = """    trainer.train()
     trainer.save_model()
 
 
@@ -106,16 +106,16 @@ def script_of(task: Task) -> str:
     return "".join(
         [
             _HEAD.format(title=_TITLES[task], name=name, package=package, more=more),
-            _REWARD if making == "rewarded" else "",
-            _SETTINGS.format(lines=_LINES[task]),
+            _REWARD_FUNCTION if making == "rewarded" else "",
+            _SETTINGS.format(lines=_DATA_EXAMPLES[task]),
             _OPTIONS.get(task, ""),
-            _MAIN.format(name=name, kind=_KINDS.get(task, "CAUSAL_LM")),
+            _MAIN_TEMPLATE.format(name=name, kind=_KINDS.get(task, "CAUSAL_LM")),
             _MAKING[making].format(name=name),
-            _TRAIN,
+            _TRAIN_AND_SAVE,
         ]
     )
 
 
 def lines_of(task: Task) -> str:
     """What a line of the task's data is."""
-    return _LINES[task]
+    return _DATA_EXAMPLES[task]

@@ -14,7 +14,7 @@ from gonogo.trials.plan.task.rollout import ENGINES, Where
 
 _PROMPT, _COMPLETION, _GENERATIONS = 512, 1024, 8
 _ROLLOUT_OPTIONS = ("generations", "engine", "reward_model")
-_TUNES = ("full", "lora")
+_TUNING_METHODS = ("full", "lora")
 
 
 class TaskOptions(msgspec.Struct, frozen=True):
@@ -67,55 +67,59 @@ class TaskSettings(msgspec.Struct, frozen=True):
         return ("model", "precomputed") if self.kind.precomputes else ("model",)
 
 
-def merged(options: TaskOptions, said: TaskOptions) -> TaskOptions:
+def merged(options: TaskOptions, command_options: TaskOptions) -> TaskOptions:
     """The options, and what a command says besides. Raises UserError where it trains by what no plan knows."""
-    if options.task is None and said.task is not None and said.task not in TASKS:
+    if options.task is None and command_options.task is not None and command_options.task not in TASKS:
         raise UserError(
             translated(
                 "the command trains with {name}, which can't be planned: choose the nearest of {known} with --task"
-            ).format(name=said.task, known=", ".join(TASKS))
+            ).format(name=command_options.task, known=", ".join(TASKS))
         )
-    if options.task not in (None, said.task):
+    if options.task not in (None, command_options.task):
         return options
     given = msgspec.structs.asdict(options)
-    return TaskOptions(**{name: getattr(said, name) if value is None else value for name, value in given.items()})
+    return TaskOptions(
+        **{name: getattr(command_options, name) if value is None else value for name, value in given.items()}
+    )
 
 
 def settings_of(
-    asked: TaskOptions, seq_len: int | None, tune: str, folder_of: Callable[[str], Path]
+    task_options: TaskOptions, seq_len: int | None, tune: str, find_model_folder: Callable[[str], Path]
 ) -> TaskSettings | None:
-    """What is asked; None for plain fine-tuning. ``folder_of`` finds a model's folder. Raises UserError."""
-    task = _known_task(asked.task or "sft")
+    """What is asked; None for plain fine-tuning. ``find_model_folder`` finds a model's folder. Raises UserError."""
+    task = _known_task(task_options.task or "sft")
     kind = KINDS[task]
-    _refuse_what_it_has_not(asked, task)
+    _reject_useless_options(task_options, task)
     if task == "sft":
         return None
-    if tune not in _TUNES:
+    if tune not in _TUNING_METHODS:
         raise UserError(
             translated("--tune {tune} with --task {task}: only {known} can be planned").format(
-                tune=tune, task=task, known=", ".join(_TUNES)
+                tune=tune, task=task, known=", ".join(_TUNING_METHODS)
             )
         )
-    if task == "gkd" and asked.teacher is None:
+    if task == "gkd" and task_options.teacher is None:
         raise UserError(translated("--task gkd distils from a teacher: give it, for example --teacher Qwen2.5-32B/"))
-    prompt, completion = _lengths(asked, seq_len, rolls_out=kind.rolls_out or kind.generates)
-    generations = asked.generations or (_GENERATIONS if kind.rolls_out else 1)
+    prompt, completion = _prompt_and_completion_lengths(
+        task_options, seq_len, has_rollouts=kind.rolls_out or kind.generates
+    )
+    generations = task_options.generations or (_GENERATIONS if kind.rolls_out else 1)
     if kind.rolls_out and generations < 2:
         raise UserError(
             translated(
                 "--generations {count}: {task} compares completions of the same prompt, so it needs at least 2"
             ).format(count=generations, task=task)
         )
-    name = asked.teacher or asked.reward_model
+    name = task_options.teacher or task_options.reward_model
     return TaskSettings(
         task=task,
         prompt_len=prompt,
         completion_len=completion,
         generations=generations,
-        beta=kind.beta if asked.beta is None else asked.beta,
-        beside=None if name is None else folder_of(name),
+        beta=kind.beta if task_options.beta is None else task_options.beta,
+        beside=None if name is None else find_model_folder(name),
         beside_name=name or "",
-        engine=_known_engine(asked.engine),
+        engine=_known_engine(task_options.engine),
     )
 
 
@@ -135,14 +139,14 @@ def _known_engine(name: str | None) -> Where:
     raise UserError(translated("--engine {name}: must be one of {known}").format(name=name, known=", ".join(ENGINES)))
 
 
-def _refuse_what_it_has_not(asked: TaskOptions, task: Task) -> None:
+def _reject_useless_options(task_options: TaskOptions, task: Task) -> None:
     """Options that a task has no use for are a mistake, rather than being passed over."""
     kind = KINDS[task]
-    useless = [] if kind.rolls_out else [name for name in _ROLLOUT_OPTIONS if getattr(asked, name) is not None]
-    useless += [] if task == "gkd" or asked.teacher is None else ["teacher"]
-    useless += [] if kind.beta or kind.rolls_out or asked.beta is None else ["beta"]
+    useless = [] if kind.rolls_out else [name for name in _ROLLOUT_OPTIONS if getattr(task_options, name) is not None]
+    useless += [] if task == "gkd" or task_options.teacher is None else ["teacher"]
+    useless += [] if kind.beta or kind.rolls_out or task_options.beta is None else ["beta"]
     if task == "sft":
-        useless += [name for name in ("prompt_len", "completion_len") if getattr(asked, name) is not None]
+        useless += [name for name in ("prompt_len", "completion_len") if getattr(task_options, name) is not None]
     if not useless:
         return
     option = f"--{useless[0].replace('_', '-')}"
@@ -165,11 +169,13 @@ def _is_useless(option: str, task: Task) -> bool:
     return task == "sft"
 
 
-def _lengths(asked: TaskOptions, seq_len: int | None, *, rolls_out: bool) -> tuple[int, int]:
+def _prompt_and_completion_lengths(
+    task_options: TaskOptions, seq_len: int | None, *, has_rollouts: bool
+) -> tuple[int, int]:
     """Tokens of a prompt and of a completion: what is given, the rest of ``--seq-len``, else what is usual."""
-    prompt, completion = asked.prompt_len, asked.completion_len
+    prompt, completion = task_options.prompt_len, task_options.completion_len
     if seq_len is None:
-        usual = _COMPLETION if rolls_out else 4096 - _PROMPT
+        usual = _COMPLETION if has_rollouts else 4096 - _PROMPT
         return prompt or _PROMPT, completion or usual
     if prompt is None:
         prompt = min(_PROMPT, seq_len // 2) if completion is None else seq_len - completion

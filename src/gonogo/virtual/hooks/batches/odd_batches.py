@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-MAX_ODD = 4
+MAX_ODD_BATCHES = 4
 """Batches that are run for what makes them odd."""
-_MAX_LEAVES = 64
+_MAX_TENSORS = 64
 
 Measure = tuple[str, str]
 
@@ -23,7 +23,7 @@ def measures_of(batch: Any) -> dict[Measure, int]:
     """By tensor and kind: how many elements it has, at most and at least, and its largest and least whole number."""
     found: dict[Measure, int] = {}
     for place, (name, tensor) in enumerate(_tensors_in(batch, "")):
-        if place >= _MAX_LEAVES:
+        if place >= _MAX_TENSORS:
             break
         found[name, "most"], found[name, "fewest"] = tensor.numel(), -tensor.numel()
         if tensor.numel() and not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool):
@@ -63,4 +63,4 @@ class OddBatches:
                 if value > self._most.get(measure, value - 1):
                     self._most[measure], holders[measure] = value, place
         counted = Counter(holders.values())
-        return [place for place, _ in counted.most_common(MAX_ODD)]
+        return [place for place, _ in counted.most_common(MAX_ODD_BATCHES)]

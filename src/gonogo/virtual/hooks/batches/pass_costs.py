@@ -10,8 +10,8 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle, affordable
 class PassCosts:
     """The seconds that each batch takes, its forward included. All passes of a program share what may be spent."""
 
-    def __init__(self, life: Lifecycle) -> None:
-        self._life = life
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._life = lifecycle
         self._first: tuple[float, float] | None = None
         """When the first batch had been read, in processor time and by the clock."""
 
@@ -20,12 +20,12 @@ class PassCosts:
         if self._first is None:
             self._first = time.process_time(), time.monotonic()
 
-    def affordable(self, given: int, left: int) -> bool:
-        """Whether ``left`` batches more cost little, after ``given`` of them."""
-        if self._first is None or given < 2:
+    def affordable(self, batch_count: int, left: int) -> bool:
+        """Whether ``left`` batches more cost little, after ``batch_count`` of them."""
+        if self._first is None or batch_count < 2:
             return False
         processor, clock = self._first
-        each = (time.process_time() - processor) / (given - 1), (time.monotonic() - clock) / (given - 1)
+        each = (time.process_time() - processor) / (batch_count - 1), (time.monotonic() - clock) / (batch_count - 1)
         if left > affordable(*each, self._life.spent_on_passes):
             return False
         spent = self._life.spent_on_passes

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from gonogo.finding import Text
-from gonogo.virtual.kernels.flops import Computed, not_counted
+from gonogo.virtual.kernels.flops import Computed, ignore_flops
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import ASSUMED
 from gonogo.virtual.kernels.transformer_engine.module import NAME, make_module
 from gonogo.virtual.kernels.transformer_engine.quantized import memory_of
@@ -31,7 +31,7 @@ from gonogo.virtual.patching.after_import import after_import, import_within
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor, meta_device
 
-_CHOICE = "transformer_engine.pytorch.attention.dot_product_attention.utils"
+_BACKEND_SELECTION_MODULE = "transformer_engine.pytorch.attention.dot_product_attention.utils"
 _WRAPPERS = ("transformer_engine.pytorch.quantized_tensor", "transformer_engine.pytorch.tensor.quantized_tensor")
 """Where the class of tensors in FP8 is, in newer releases and older."""
 _BUILDING, _RELEASE = "NVTE_PROJECT_BUILDING", "NVTE_RELEASE_BUILD"
@@ -42,11 +42,11 @@ def install(
     written: Callable[[torch.Tensor], object],
     assume: Callable[[Text], object],
     compute_capability: tuple[int, int],
-    computed: Computed = not_counted,
+    count_flops: Computed = ignore_flops,
 ) -> None:
     """Have Transformer Engine's Python find its compiled module once the program imports it."""
-    patches.on_undo(import_within("transformer_engine.common", _without_libraries))
-    module = make_module(written, assume, compute_capability, computed)
+    patches.on_undo(import_within("transformer_engine.common", _library_loading_disabled))
+    module = make_module(written, assume, compute_capability, count_flops)
 
     def replace_loader(common: ModuleType) -> None:
         def load_framework_extension(framework: str) -> None:
@@ -59,11 +59,11 @@ def install(
 
     patches.on_undo(after_import("transformer_engine.common", replace_loader))
     for name in _WRAPPERS:
-        patches.on_undo(after_import(name, functools.partial(_keep_off_the_device, patches)))
-    patches.on_undo(after_import(_CHOICE, functools.partial(_show_plain_tensors, patches)))
+        patches.on_undo(after_import(name, functools.partial(_use_meta_device, patches)))
+    patches.on_undo(after_import(_BACKEND_SELECTION_MODULE, functools.partial(_report_plain_tensor_type, patches)))
 
 
-def _keep_off_the_device(patches: Patches, module: ModuleType) -> None:
+def _use_meta_device(patches: Patches, module: ModuleType) -> None:
     """A tensor in FP8 wraps its bytes, and tells C++ a device: of virtual ones that is what C++ is told of the bytes.
 
     An accelerator that this build of torch may not know would end the process in autograd.
@@ -84,7 +84,7 @@ def _keep_off_the_device(patches: Patches, module: ModuleType) -> None:
         patches.set(kind, name, of_bytes(name))
 
 
-def _show_plain_tensors(patches: Patches, module: ModuleType) -> None:
+def _report_plain_tensor_type(patches: Patches, module: ModuleType) -> None:
     """Attention is chosen by the very class of the queries: a virtual tensor's is as good as ``torch.Tensor``."""
     parameters = getattr(module, "AttentionParams", None)
     if parameters is None or "qkv_type" not in getattr(parameters, "__dataclass_fields__", {}):
@@ -101,7 +101,7 @@ def _show_plain_tensors(patches: Patches, module: ModuleType) -> None:
 
 
 @contextlib.contextmanager
-def _without_libraries() -> Iterator[None]:
+def _library_loading_disabled() -> Iterator[None]:
     """As while it is being built: no library of CUDA's or of its own is loaded, and none is missed."""
     before = {name: os.environ.pop(name, None) for name in (_BUILDING, _RELEASE)}
     os.environ[_BUILDING] = "1"

@@ -15,8 +15,12 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
-from gonogo.virtual.kernels.flops import CAUSAL, lengths_of, of_attention
-from gonogo.virtual.kernels.transformer_engine.compiled_functions import ATTENTION, CUDNN, CompiledFunctions
+from gonogo.virtual.kernels.flops import CAUSAL_SHARE, attention_flops, lengths_by_sequence
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import (
+    ATTENTION_ASSUMPTION,
+    CUDNN_VERSION,
+    CompiledFunctions,
+)
 from gonogo.virtual.kernels.transformer_engine.constants import (
     BiasType,
     DType,
@@ -32,8 +36,8 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 _HALF = (torch.float16, torch.bfloat16)
 _TILE = 64
 _NO_BACKEND = FusedAttentionBackend["NVTE_No_Backend"]
-_CAUSAL_ALIGNED_LAST = ("CAUSAL_BOTTOM_RIGHT_MASK", "PADDING_CAUSAL_BOTTOM_RIGHT_MASK")
-_PADDED = ("PADDING_MASK", "PADDING_CAUSAL_MASK", "PADDING_CAUSAL_BOTTOM_RIGHT_MASK")
+_BOTTOM_RIGHT_CAUSAL_MASKS = ("CAUSAL_BOTTOM_RIGHT_MASK", "PADDING_CAUSAL_BOTTOM_RIGHT_MASK")
+_PADDING_MASKS = ("PADDING_MASK", "PADDING_CAUSAL_MASK", "PADDING_CAUSAL_BOTTOM_RIGHT_MASK")
 
 
 class Attention(CompiledFunctions):
@@ -41,7 +45,7 @@ class Attention(CompiledFunctions):
 
     def get_cudnn_version(self) -> int:
         """The one that is assumed."""
-        return CUDNN
+        return CUDNN_VERSION
 
     def get_fused_attn_backend(self, *arguments: Any) -> Any:
         """``nvte_get_fused_attn_backend`` for a cuDNN of 9.13.1 or newer. In FP8 it isn't covered."""
@@ -61,31 +65,35 @@ class Attention(CompiledFunctions):
             and self._capability >= (8, 0)
             and size_qk % 8 == 0
             and size_v % 8 == 0
-            and self._takes_heads(is_training, size_qk, size_v)
+            and self._supports_head_sizes(is_training, size_qk, size_v)
             and bias in ("NO_BIAS", "POST_SCALE_BIAS", "ALIBI")
-            and not (bias == "ALIBI" and (mask in ("NO_MASK", *_PADDED) or major < 9))
+            and not (bias == "ALIBI" and (mask in ("NO_MASK", *_PADDING_MASKS) or major < 9))
             and not (bias == "POST_SCALE_BIAS" and mask in ("PADDING_MASK", "PADDING_CAUSAL_MASK"))
-            and not (mask in _PADDED and (bias != "NO_BIAS" or dropout))
-            and not (mask in _CAUSAL_ALIGNED_LAST and length_q > length_kv)
+            and not (mask in _PADDING_MASKS and (bias != "NO_BIAS" or dropout))
+            and not (mask in _BOTTOM_RIGHT_CAUSAL_MASKS and length_q > length_kv)
             and not ("THD" in layout and major < 9)
             and not (left >= 0 and (length_q > length_kv or bias != "NO_BIAS" or dropout))
             and not (major >= 10 and is_training and deterministic and (dropout or bias != "NO_BIAS"))
         )
         return FusedAttentionBackend["NVTE_F16_arbitrary_seqlen"] if fits else _NO_BACKEND
 
-    def _takes_heads(self, is_training: bool, size_qk: int, size_v: int) -> bool:
-        if size_qk <= 128 and size_v <= 128:
+    def _supports_head_sizes(self, is_training: bool, head_dim_qk: int, head_dim_v: int) -> bool:
+        if head_dim_qk <= 128 and head_dim_v <= 128:
             return True
         if not is_training:
             return True
         if self._capability[0] == 9:
-            alike = size_qk == size_v or (size_qk, size_v) == (192, 128) or min(size_qk, size_v) < 128
-            return size_qk <= 256 and size_v <= 256 and alike
-        return self._capability[0] >= 10 and (size_qk, size_v) == (192, 128)
+            alike = (
+                head_dim_qk == head_dim_v
+                or (head_dim_qk, head_dim_v) == (192, 128)
+                or min(head_dim_qk, head_dim_v) < 128
+            )
+            return head_dim_qk <= 256 and head_dim_v <= 256 and alike
+        return self._capability[0] >= 10 and (head_dim_qk, head_dim_v) == (192, 128)
 
     def fused_attn_fwd(self, *arguments: Any) -> list[torch.Tensor]:
         """[output, softmax statistics, (largest logits,) state of the random numbers, (bias, softmax offset)]."""
-        self._assume(ATTENTION)
+        self._assume(ATTENTION_ASSUMPTION)
         length_q = arguments[0]
         layout = _of(arguments, QkvLayout).name
         formats = [value for value in arguments if isinstance(value, QkvFormat)]
@@ -94,7 +102,7 @@ class Attention(CompiledFunctions):
         _refuse_quantized(arguments[start + 5 :])
         self._takes(lengths_q, lengths_kv, q, k, v)
         check(q.dtype in _HALF, "Fused attention only supports FP8 and BF16/FP16 data types.")
-        format_q = _format_of_queries(layout)
+        format_q = _query_format(layout)
         format_out = formats[0].name.removeprefix("NVTE_") if formats else format_q
         dimensions = dict(zip(format_q, q.shape, strict=True)) | {"D": v.shape[-1]}
         out = self._new([dimensions[letter] for letter in format_out], q.dtype, q)
@@ -127,7 +135,7 @@ class Attention(CompiledFunctions):
         _refuse_quantized(arguments[start + 7 :])
         self._takes(lengths_q, lengths_kv, q, k, v, out, dout)
         deterministic = arguments[start - 1] is True
-        format_q, format_kv = _format_of_queries(layouts[0]), _format_of_keys(layouts[0])
+        format_q, format_kv = _query_format(layouts[0]), _key_format(layouts[0])
         of_gradients = layouts[-1]
         dq, dk, dv = self._gradients(q, k, v, format_q, format_kv, of_gradients)
         query, key = (dict(zip(letters, one.shape, strict=True)) for letters, one in ((format_q, q), (format_kv, k)))
@@ -155,25 +163,25 @@ class Attention(CompiledFunctions):
 
     def _count(
         self,
-        lengths_q: torch.Tensor,
-        lengths_kv: torch.Tensor,
+        cu_seqlens_q: torch.Tensor,
+        cu_seqlens_kv: torch.Tensor,
         arguments: Sequence[Any],
-        heads: int,
+        num_heads: int,
         moved: Sequence[torch.Tensor],
         backward: bool = False,
     ) -> None:
-        lengths = lengths_of(lengths_q, lengths_kv, *arguments[:2])
-        flops = of_attention(heads, lengths, moved[0].shape[-1], moved[2].shape[-1], backward=backward)
-        done = CAUSAL if "CAUSAL" in _of(arguments, MaskType).name else 1.0
+        lengths = lengths_by_sequence(cu_seqlens_q, cu_seqlens_kv, *arguments[:2])
+        flops = attention_flops(num_heads, lengths, moved[0].shape[-1], moved[2].shape[-1], backward=backward)
+        done = CAUSAL_SHARE if "CAUSAL" in _of(arguments, MaskType).name else 1.0
         self._computed(flops, *moved, kind="attention", done=done)
 
     def _gradients(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, format_q: str, format_kv: str, layout: str
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """In one memory or in several, as the layout of the gradients has queries, keys and values."""
-        to_q, to_kv = _format_of_queries(layout), _format_of_keys(layout)
+        to_q, to_kv = _query_format(layout), _key_format(layout)
         shape_q, shape_k, shape_v = (
-            _as_format(tensor.shape, letters, wanted)
+            _permute_shape(tensor.shape, letters, wanted)
             for tensor, letters, wanted in ((q, format_q, to_q), (k, format_kv, to_kv), (v, format_kv, to_kv))
         )
         name = layout.removeprefix("NVTE_").removeprefix("Paged_KV_")
@@ -211,7 +219,7 @@ class Attention(CompiledFunctions):
                 found.append(None)
                 continue
             self._takes(tensor)
-            shape = _as_format(tensor.contiguous().shape, original_format.upper(), "BHSD")
+            shape = _permute_shape(tensor.contiguous().shape, original_format.upper(), "BHSD")
             given = outputs[number] if outputs else None
             found.append(self._new(shape, tensor.dtype, tensor) if given is None else given)
         return found
@@ -261,12 +269,12 @@ def _refuse_quantized(arguments: Sequence[Any]) -> None:
             raise UnsupportedOperator(type(value).__name__, NOT_COVERED)
 
 
-def _format_of_queries(layout: str) -> str:
+def _query_format(layout: str) -> str:
     """The letters of the queries' dimensions in a layout: ``SBHD`` of ``NVTE_SBHD_SB2HD`` or ``NVTE_SB3HD``."""
     return _letters(layout.removeprefix("NVTE_").removeprefix("Paged_KV_").split("_")[0])
 
 
-def _format_of_keys(layout: str) -> str:
+def _key_format(layout: str) -> str:
     return _letters(layout.removeprefix("NVTE_").removeprefix("Paged_KV_").split("_")[-1])
 
 
@@ -274,9 +282,9 @@ def _letters(part: str) -> str:
     return part.replace("2", "").replace("3", "")
 
 
-def _as_format(shape: Sequence[int], letters: str, wanted: str) -> tuple[int, ...]:
+def _permute_shape(shape: Sequence[int], letters: str, target_format: str) -> tuple[int, ...]:
     sizes = dict(zip(letters, shape, strict=True))
-    return tuple(sizes[letter] for letter in wanted)
+    return tuple(sizes[letter] for letter in target_format)
 
 
 def _with(shape: Sequence[int], place: int, size: int) -> list[int]:

@@ -9,7 +9,7 @@ import torch
 
 from gonogo.finding import Text, translated
 from gonogo.virtual.kernels.checks import check, on_accelerator
-from gonogo.virtual.kernels.flops import Computed, not_counted
+from gonogo.virtual.kernels.flops import Computed, ignore_flops
 from gonogo.virtual.kernels.transformer_engine.quantized import (
     NOT_COVERED,
     fill_quantized,
@@ -21,8 +21,8 @@ from gonogo.virtual.kernels.transformer_engine.quantized import (
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 ASSUMED = translated("Transformer Engine's compiled library and cuDNN {cudnn} load on the machine").format(cudnn="9.20")
-ATTENTION = translated("cuDNN's attention runs on the machine")
-CUDNN = 92000
+ATTENTION_ASSUMPTION = translated("cuDNN's attention runs on the machine")
+CUDNN_VERSION = 92000
 """The cuDNN that is taken to be there: what it can do decides which attention is used."""
 
 
@@ -31,15 +31,15 @@ class CompiledFunctions:
 
     def __init__(
         self,
-        written: Callable[[torch.Tensor], object],
+        mark_written: Callable[[torch.Tensor], object],
         assume: Callable[[Text], object],
         compute_capability: tuple[int, int],
-        computed: Computed = not_counted,
+        count_flops: Computed = ignore_flops,
     ) -> None:
-        self._written = written
+        self._written = mark_written
         self._assume = assume
         self._capability = compute_capability
-        self._computed = computed
+        self._computed = count_flops
 
     def _new(self, shape: Sequence[int], dtype: torch.dtype, like: torch.Tensor) -> Any:
         """Memory with unknown content, on the device of a tensor."""

@@ -49,30 +49,32 @@ def _enumeration(name: str, members: Mapping[str, int]) -> type[IntEnum]:
     return made
 
 
-def _numbered(name: str, words: Sequence[str], prefix: str = "NVTE_") -> type[IntEnum]:
+def _numbered_enumeration(name: str, words: Sequence[str], prefix: str = "NVTE_") -> type[IntEnum]:
     return _enumeration(name, {f"{prefix}{word}": number for number, word in enumerate(words)})
 
 
 DType = _enumeration("DType", _DTYPES)
-QkvLayout = _numbered("NVTE_QKV_Layout", _layouts())
-QkvFormat = _numbered("NVTE_QKV_Format", _FORMATS)
-BiasType = _numbered("NVTE_Bias_Type", ("NO_BIAS", "PRE_SCALE_BIAS", "POST_SCALE_BIAS", "ALIBI"))
-MaskType = _numbered("NVTE_Mask_Type", _MASKS)
-SoftmaxType = _numbered("NVTE_Softmax_Type", ("VANILLA_SOFTMAX", "OFF_BY_ONE_SOFTMAX", "LEARNABLE_SOFTMAX"))
+QkvLayout = _numbered_enumeration("NVTE_QKV_Layout", _layouts())
+QkvFormat = _numbered_enumeration("NVTE_QKV_Format", _FORMATS)
+BiasType = _numbered_enumeration("NVTE_Bias_Type", ("NO_BIAS", "PRE_SCALE_BIAS", "POST_SCALE_BIAS", "ALIBI"))
+MaskType = _numbered_enumeration("NVTE_Mask_Type", _MASKS)
+SoftmaxType = _numbered_enumeration("NVTE_Softmax_Type", ("VANILLA_SOFTMAX", "OFF_BY_ONE_SOFTMAX", "LEARNABLE_SOFTMAX"))
 FusedAttentionBackend = _enumeration(
     "NVTE_Fused_Attn_Backend",
     {"NVTE_No_Backend": -1, "NVTE_F16_max512_seqlen": 0, "NVTE_F16_arbitrary_seqlen": 1, "NVTE_FP8": 2},
 )
-RoutingMapFormat = _numbered("NVTERoutingMapFormat", ("BYTEMAP", "BITMAP_U8"), "")
+RoutingMapFormat = _numbered_enumeration("NVTERoutingMapFormat", ("BYTEMAP", "BITMAP_U8"), "")
 ENUMERATIONS: dict[str, type[IntEnum]] = {
     one.__name__: one
     for one in (
         *(DType, QkvLayout, QkvFormat, BiasType, MaskType, SoftmaxType, FusedAttentionBackend, RoutingMapFormat),
-        _numbered("Float8BlockScaleTensorFormat", ("GEMM_READY", "COMPACT", "INVALID"), ""),
-        _numbered("CommOverlapType", ("RS", "AG"), ""),
-        _numbered("CommOverlapAlgo", _OVERLAPS, ""),
-        _numbered("FP8FwdTensors", [f"GEMM{n}_{of}" for n in _GEMMS for of in ("INPUT", "WEIGHT", "OUTPUT")], ""),
-        _numbered("FP8BwdTensors", [f"GRAD_{of}{n}" for n in _GEMMS for of in ("OUTPUT", "INPUT")], ""),
+        _numbered_enumeration("Float8BlockScaleTensorFormat", ("GEMM_READY", "COMPACT", "INVALID"), ""),
+        _numbered_enumeration("CommOverlapType", ("RS", "AG"), ""),
+        _numbered_enumeration("CommOverlapAlgo", _OVERLAPS, ""),
+        _numbered_enumeration(
+            "FP8FwdTensors", [f"GEMM{n}_{of}" for n in _GEMMS for of in ("INPUT", "WEIGHT", "OUTPUT")], ""
+        ),
+        _numbered_enumeration("FP8BwdTensors", [f"GRAD_{of}{n}" for n in _GEMMS for of in ("OUTPUT", "INPUT")], ""),
     )
 }
 """By the name that each has in the module."""

@@ -14,15 +14,15 @@ from gonogo.virtual.kernels.transformer_engine.constants import QkvFormat, torch
 from gonogo.virtual.kernels.transformer_engine.quantized import DELAYED, MXFP8, fill_quantized, kind_of, memory_of
 
 _HALF = (torch.float16, torch.bfloat16)
-_GATED = ("glu", "geglu", "qgeglu", "reglu", "sreglu", "swiglu", "clamped_swiglu", "situglu")
+_GATED_ACTIVATIONS = ("glu", "geglu", "qgeglu", "reglu", "sreglu", "swiglu", "clamped_swiglu", "situglu")
 _PLAIN = ("gelu", "qgelu", "relu", "srelu", "silu")
 _BACKWARD = (
     *("dglu", "dgelu", "dgeglu", "dqgelu", "dqgeglu", "drelu", "dreglu", "dsrelu", "dsreglu", "dsilu", "dswiglu"),
     *("clamped_dswiglu", "dsituglu"),
 )
-_IN_THE_KERNEL = (DELAYED, MXFP8)
+_FUSED_RECIPES = (DELAYED, MXFP8)
 """Recipes in which an activation's kernel writes FP8 itself."""
-_WITH_BIAS = ("dbias_dgelu", "dbias_dsilu", "dbias_drelu", "dbias_dqgelu", "dbias_dsrelu")
+_BIAS_GRADIENT_FUNCTIONS = ("dbias_dgelu", "dbias_dsilu", "dbias_drelu", "dbias_dqgelu", "dbias_dsrelu")
 
 
 class Norms(CompiledFunctions):
@@ -97,13 +97,15 @@ class Norms(CompiledFunctions):
         """[dx plus what is added, dgamma]."""
         return [self._backward(1, dz, x, add, rsigma, gamma), torch.empty_like(gamma)]
 
-    def _backward(self, partial_sums: int, dz: torch.Tensor, x: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+    def _backward(
+        self, partial_sum_count: int, dz: torch.Tensor, x: torch.Tensor, *others: torch.Tensor
+    ) -> torch.Tensor:
         """The gradient; on the way, sums of the weights' gradients in float32, a row for each multiprocessor."""
         self._takes(dz, x, *others)
         whole = [tensor.contiguous() for tensor in (dz, x, *others)]
         dx = torch.empty_like(whole[1])
         rows = torch.cuda.get_device_properties(x.device).multi_processor_count
-        torch.empty((partial_sums, rows, x.shape[-1]), dtype=torch.float32, device=x.device)
+        torch.empty((partial_sum_count, rows, x.shape[-1]), dtype=torch.float32, device=x.device)
         self._written(dx)
         return dx
 
@@ -114,20 +116,22 @@ class Activations(CompiledFunctions):
     def functions(self) -> dict[str, Callable[..., Any]]:
         """All of them by name."""
         found: dict[str, Callable[..., Any]] = {}
-        for names, halves in ((_GATED, 2), (_PLAIN, 1)):
+        for names, halves in ((_GATED_ACTIVATIONS, 2), (_PLAIN, 1)):
             found |= {name: functools.partial(self._forward, halves) for name in names}
         found |= dict.fromkeys(_BACKWARD, self._backward)
-        return found | dict.fromkeys(_WITH_BIAS, self._backward_with_bias)
+        return found | dict.fromkeys(_BIAS_GRADIENT_FUNCTIONS, self._backward_with_bias)
 
-    def _forward(self, halves: int, input: torch.Tensor, quantizer: Any, *settings: Any, **named: Any) -> Any:
+    def _forward(
+        self, input_width_factor: int, input: torch.Tensor, quantizer: Any, *settings: Any, **named: Any
+    ) -> Any:
         self._takes(input)
         *rows, last = input.contiguous().shape
-        return self._output((*rows, last // halves), input.dtype, input, quantizer, _IN_THE_KERNEL)
+        return self._output((*rows, last // input_width_factor), input.dtype, input, quantizer, _FUSED_RECIPES)
 
     def _backward(self, grad: torch.Tensor, fwd_input: torch.Tensor, quantizer: Any, *rest: Any, **named: Any) -> Any:
         self._takes(grad, fwd_input)
         kept = [grad.contiguous(), fwd_input.contiguous()]
-        return self._output(kept[1].shape, fwd_input.dtype, fwd_input, quantizer, _IN_THE_KERNEL)
+        return self._output(kept[1].shape, fwd_input.dtype, fwd_input, quantizer, _FUSED_RECIPES)
 
     def _backward_with_bias(self, grad: torch.Tensor, fwd_input: torch.Tensor, quantizer: Any) -> list[Any]:
         gradient = self._backward(grad, fwd_input, quantizer)

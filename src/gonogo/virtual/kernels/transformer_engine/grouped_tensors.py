@@ -14,7 +14,7 @@ from gonogo.virtual.kernels.transformer_engine.compiled_functions import Compile
 from gonogo.virtual.kernels.transformer_engine.quantized import NOT_COVERED
 from gonogo.virtual.unsupported import UnsupportedOperator
 
-_DATA = ("rowwise_data", "columnwise_data")
+_DATA_ATTRIBUTES = ("rowwise_data", "columnwise_data")
 _ALIGNMENT = 16
 
 
@@ -94,7 +94,7 @@ class GroupedTensors(CompiledFunctions):
 def _memory_of(group: Any) -> list[torch.Tensor]:
     if isinstance(group, list | tuple):
         return list(group)
-    found = [getattr(group, name, None) for name in _DATA]
+    found = [getattr(group, name, None) for name in _DATA_ATTRIBUTES]
     return [tensor for tensor in found if isinstance(tensor, torch.Tensor)]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gonogo.finding import Text
-from gonogo.virtual.kernels.flops import Computed, not_counted
+from gonogo.virtual.kernels.flops import Computed, ignore_flops
 from gonogo.virtual.kernels.transformer_engine.attention import Attention
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
 from gonogo.virtual.kernels.transformer_engine.constants import ENUMERATIONS
@@ -28,7 +28,7 @@ _PARTS = (
     *(Products, GroupedTensors, Norms, Activations, Rotary, Softmax, Dropout, Attention, Router, Permutation),
     *(Optimizers, Sequences, Recipes),
 )
-_QUANTIZING = """
+_QUANTIZATION_FUNCTIONS = """
 bgrad_group_quantize get_device_pointer_for_data_and_scales group_dequantize group_quantize group_requantize_inplace
 grouped_swizzle_for_gemm multi_tensor_compute_scale_and_scale_inv multi_tensor_compute_scale_inv_e8m0
 multi_tensor_swizzle_scales_for_gemm_ multi_tensor_swizzle_scales_for_gemm_unchecked_ nvfp4_2d_compute_partial_amax
@@ -58,18 +58,18 @@ class _FP8TensorMeta:
 
 
 def make_module(
-    written: Callable[[torch.Tensor], object],
+    mark_written: Callable[[torch.Tensor], object],
     assume: Callable[[Text], object],
     compute_capability: tuple[int, int],
-    computed: Computed = not_counted,
+    count_flops: Computed = ignore_flops,
 ) -> ModuleType:
     """The module, for devices of a compute capability."""
     module = ModuleType(NAME, __doc__)
-    names: dict[str, Any] = {**ENUMERATIONS, "FP8TensorMeta": _FP8TensorMeta, **_about_the_machine()}
-    names |= {name: _unwritten(name) for name in (*_QUANTIZING.split(), *_OTHERS.split())}
-    names |= {name: type(name, (_Unwritten,), {}) for name in _CLASSES.split()}
+    names: dict[str, Any] = {**ENUMERATIONS, "FP8TensorMeta": _FP8TensorMeta, **_machine_queries()}
+    names |= {name: _unsupported_function(name) for name in (*_QUANTIZATION_FUNCTIONS.split(), *_OTHERS.split())}
+    names |= {name: type(name, (_UnsupportedClass,), {}) for name in _CLASSES.split()}
     for part in _PARTS:
-        names |= _functions_of(part(written, assume, compute_capability, computed))
+        names |= _functions_of(part(mark_written, assume, compute_capability, count_flops))
     for name, value in names.items():
         setattr(module, name, value)
     return module
@@ -80,7 +80,7 @@ def _functions_of(part: CompiledFunctions) -> dict[str, Callable[..., Any]]:
     return found | (part.functions() if hasattr(part, "functions") else {})
 
 
-def _about_the_machine() -> dict[str, Callable[..., Any]]:
+def _machine_queries() -> dict[str, Callable[..., Any]]:
     return {
         "device_supports_multicast": lambda device=-1: False,
         "ubuf_built_with_mpi": lambda: False,
@@ -89,7 +89,7 @@ def _about_the_machine() -> dict[str, Callable[..., Any]]:
     }
 
 
-def _unwritten(name: str) -> Callable[..., Any]:
+def _unsupported_function(name: str) -> Callable[..., Any]:
     def unwritten(*args: Any, **kwargs: Any) -> Any:
         raise UnsupportedOperator(f"transformer_engine_torch.{name}", NOT_COVERED)
 
@@ -97,7 +97,7 @@ def _unwritten(name: str) -> Callable[..., Any]:
     return unwritten
 
 
-class _Unwritten:
+class _UnsupportedClass:
     """A class whose name is all there is."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -11,7 +11,7 @@ from gonogo.virtual.kernels.checks import check
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
 
 _BLOCKS = 320
-_READ_FIRST = {
+_READ_ONLY_LIST_COUNTS = {
     **dict.fromkeys(
         ("multi_tensor_adam", "multi_tensor_adam_fp8", "multi_tensor_adam_param_remainder", "multi_tensor_sgd"), 1
     ),
@@ -26,14 +26,14 @@ class Optimizers(CompiledFunctions):
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """Those that only write into lists."""
-        return {name: self._writing(read) for name, read in _READ_FIRST.items()}
+        return {name: self._writing(read) for name, read in _READ_ONLY_LIST_COUNTS.items()}
 
-    def _writing(self, read: int) -> Callable[..., Any]:
+    def _writing(self, input_count: int) -> Callable[..., Any]:
         def run(
-            chunk_size: int, flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]], *numbers: Any
+            chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]], *numbers: Any
         ) -> None:
-            self._check(flag, tensor_lists)
-            for tensors in tensor_lists[read:]:
+            self._check(noop_flag, tensor_lists)
+            for tensors in tensor_lists[input_count:]:
                 for tensor in tensors:
                     self._written(tensor)
 
@@ -62,10 +62,10 @@ class Optimizers(CompiledFunctions):
         self._takes(inv_scale)
         return self.multi_tensor_l2norm(chunk_size, noop_flag, tensor_lists, per_tensor)
 
-    def _check(self, flag: torch.Tensor, lists: Sequence[Sequence[torch.Tensor]]) -> None:
-        self._takes(flag, *(tensor for tensors in lists for tensor in tensors))
-        check(len(lists) > 0 and len(lists[0]) > 0, "tensor_lists[0].size() is not > 0")
-        for tensors in lists:
-            check(len(tensors) == len(lists[0]), "Size mismatch among tensor lists")
-            for tensor, other in zip(tensors, lists[0], strict=True):
+    def _check(self, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]]) -> None:
+        self._takes(noop_flag, *(tensor for tensors in tensor_lists for tensor in tensors))
+        check(len(tensor_lists) > 0 and len(tensor_lists[0]) > 0, "tensor_lists[0].size() is not > 0")
+        for tensors in tensor_lists:
+            check(len(tensors) == len(tensor_lists[0]), "Size mismatch among tensor lists")
+            for tensor, other in zip(tensors, tensor_lists[0], strict=True):
                 check(tensor.numel() == other.numel(), "Size mismatch")

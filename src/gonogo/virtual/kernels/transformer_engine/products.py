@@ -8,17 +8,17 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
-from gonogo.virtual.kernels.flops import of_product
+from gonogo.virtual.kernels.flops import product_flops
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions, two_dimensional
 from gonogo.virtual.kernels.transformer_engine.constants import torch_dtype
 from gonogo.virtual.kernels.transformer_engine.quantized import (
     DELAYED,
     NOT_COVERED,
-    has_layouts,
     is_quantized,
     memory_of,
     scales_of,
     shape_of,
+    supports_non_tn_fp8,
 )
 from gonogo.virtual.unsupported import UnsupportedOperator
 
@@ -143,15 +143,15 @@ class Products(CompiledFunctions):
         self._written(out)
         return out
 
-    def _check_layouts(self, operand: Any, by_columns: bool, name: str) -> None:
+    def _check_layouts(self, operand: Any, columnwise: bool, name: str) -> None:
         """``CanonicalizeGemmInput``: a tensor in FP8 has to be there in the order in which it is read."""
         if not is_quantized(operand):
             return
-        if hasattr(operand, "_transpose") and has_layouts(self._capability):
+        if hasattr(operand, "_transpose") and supports_non_tn_fp8(self._capability):
             return
-        data = ("_transpose", "_columnwise_data") if by_columns else ("_data", "_rowwise_data")
+        data = ("_transpose", "_columnwise_data") if columnwise else ("_data", "_rowwise_data")
         there = any(getattr(operand, one, None) is not None for one in data)
-        check(there, f"Input {name} is missing {'column' if by_columns else 'row'}-wise usage")
+        check(there, f"Input {name} is missing {'column' if columnwise else 'row'}-wise usage")
 
     def _reorder_scales(self, *operands: Any) -> None:
         """MXFP8's scales are brought into the product's order beside the old, on Blackwell those of blocks as well."""
@@ -167,7 +167,7 @@ class Products(CompiledFunctions):
         rows, columns = two_dimensional(shape)
         inner = two_dimensional(shape_of(A))[1 if transa else 0]
         moved = [part for one in operands for part in (memory_of(one) or [one])]
-        self._computed(of_product(rows, inner, columns), *moved, kind="product")
+        self._computed(product_flops(rows, inner, columns), *moved, kind="product")
 
 
 def _output_shape(a: Sequence[int], transa: bool, b: Sequence[int], transb: bool) -> tuple[int, ...]:

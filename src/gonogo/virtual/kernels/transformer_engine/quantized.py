@@ -29,9 +29,9 @@ DELAYED, CURRENT, BLOCKS, MXFP8 = (
 _TENSORS = {DELAYED: "Float8Tensor", CURRENT: "Float8Tensor", BLOCKS: "Float8BlockwiseQTensor", MXFP8: "MXFP8Tensor"}
 """By the quantizer's class: the class of its tensors."""
 _DATA = ("_data", "_transpose", "_rowwise_data", "_columnwise_data")
-_SCALES = ("_scale_inv", "_rowwise_scale_inv", "_columnwise_scale_inv")
+_SCALE_ATTRIBUTES = ("_scale_inv", "_rowwise_scale_inv", "_columnwise_scale_inv")
 _OF_32, _OF_128 = 32, 128
-New = Callable[[Sequence[int], torch.dtype], torch.Tensor]
+AllocateFunction = Callable[[Sequence[int], torch.dtype], torch.Tensor]
 """Makes memory with unknown content on the device."""
 
 
@@ -51,7 +51,7 @@ def is_quantized(value: Any) -> bool:
 
 def memory_of(tensor: Any) -> list[torch.Tensor]:
     """The data and the scales of one."""
-    found = [getattr(tensor, name, None) for name in (*_DATA, *_SCALES)]
+    found = [getattr(tensor, name, None) for name in (*_DATA, *_SCALE_ATTRIBUTES)]
     return [one for one in found if isinstance(one, torch.Tensor)]
 
 
@@ -70,33 +70,33 @@ def shape_of(tensor: Any) -> tuple[int, ...]:
 
 def scales_of(tensor: Any) -> list[torch.Tensor]:
     """Its scales."""
-    found = [getattr(tensor, name, None) for name in _SCALES]
+    found = [getattr(tensor, name, None) for name in _SCALE_ATTRIBUTES]
     return [one for one in found if isinstance(one, torch.Tensor)]
 
 
-def has_layouts(capability: tuple[int, int]) -> bool:
+def supports_non_tn_fp8(capability: tuple[int, int]) -> bool:
     """``nvte_is_non_tn_fp8_gemm_supported``: whether products take FP8 by columns without a transpose."""
     return (10, 0) <= capability < (12, 0) or capability >= (13, 0)
 
 
 def make_quantized(
-    quantizer: Any, shape: Sequence[int], dtype: torch.dtype, capability: tuple[int, int], new: New
+    quantizer: Any, shape: Sequence[int], dtype: torch.dtype, capability: tuple[int, int], allocate: AllocateFunction
 ) -> Any:
     """``create_tensor``: a tensor of the quantizer's class, internal or whole, that stands for one of ``dtype``."""
     kind = kind_of(quantizer)
     by_rows, by_columns = _wanted(quantizer, kind, capability)
     parts: dict[str, Any] = {"fp8_dtype": quantizer.dtype, "quantizer": quantizer}
     if kind in (DELAYED, CURRENT):
-        parts["data"] = new(shape, torch.uint8) if by_rows else None
-        parts["data_transpose"] = new(_transposed(shape), torch.uint8) if by_columns else None
-        parts["fp8_scale_inv"] = new((1,), torch.float32)
+        parts["data"] = allocate(shape, torch.uint8) if by_rows else None
+        parts["data_transpose"] = allocate(_transposed_shape(shape), torch.uint8) if by_columns else None
+        parts["fp8_scale_inv"] = allocate((1,), torch.float32)
     else:
         of_scales = torch.uint8 if kind == MXFP8 else torch.float32
         for name, wanted, columns in (("rowwise", by_rows, False), ("columnwise", by_columns, True)):
-            of_data = _transposed(shape) if columns and kind == BLOCKS else shape
-            parts[f"{name}_data"] = new(of_data, torch.uint8) if wanted else None
-            of_one = _shape_of_scales(quantizer, kind, shape, columns)
-            parts[f"{name}_scale_inv"] = new(of_one, of_scales) if wanted else None
+            of_data = _transposed_shape(shape) if columns and kind == BLOCKS else shape
+            parts[f"{name}_data"] = allocate(of_data, torch.uint8) if wanted else None
+            of_one = _scale_shape(quantizer, kind, shape, columns)
+            parts[f"{name}_scale_inv"] = allocate(of_one, of_scales) if wanted else None
         if kind == BLOCKS:
             parts["is_2D_scaled"] = quantizer.block_scaling_dim == 2
         else:
@@ -110,33 +110,33 @@ def make_quantized(
     return _made(whole, given)
 
 
-def update_quantized(quantizer: Any, tensor: Any, capability: tuple[int, int], new: New) -> None:
+def update_quantized(quantizer: Any, tensor: Any, capability: tuple[int, int], allocate: AllocateFunction) -> None:
     """``convert_and_update_tensor``: what the quantizer wants is there, what it doesn't want is let go."""
     kind = kind_of(quantizer)
     shape = shape_of(tensor)
     by_rows, by_columns = _wanted(quantizer, kind, capability)
     check(by_rows or by_columns, f"Invalid usages for {kind}.")
     if kind in (DELAYED, CURRENT):
-        for place, wanted, of_data in (("_data", by_rows, shape), ("_transpose", by_columns, _transposed(shape))):
+        for place, wanted, of_data in (("_data", by_rows, shape), ("_transpose", by_columns, _transposed_shape(shape))):
             there = getattr(tensor, place) if wanted else None
-            setattr(tensor, place, new(of_data, torch.uint8) if wanted and there is None else there)
+            setattr(tensor, place, allocate(of_data, torch.uint8) if wanted and there is None else there)
         tensor._transpose_invalid = not by_columns
         return
     of_scales = torch.uint8 if kind == MXFP8 else torch.float32
     for name, wanted, columns in (("rowwise", by_rows, False), ("columnwise", by_columns, True)):
-        of_data = _transposed(shape) if columns and kind == BLOCKS else shape
-        of_one = _shape_of_scales(quantizer, kind, shape, columns)
+        of_data = _transposed_shape(shape) if columns and kind == BLOCKS else shape
+        of_one = _scale_shape(quantizer, kind, shape, columns)
         for part, of_part, dtype in (("data", of_data, torch.uint8), ("scale_inv", of_one, of_scales)):
             place = f"_{name}_{part}"
             there = getattr(tensor, place) if wanted else None
-            setattr(tensor, place, new(of_part, dtype) if wanted and there is None else there)
+            setattr(tensor, place, allocate(of_part, dtype) if wanted and there is None else there)
 
 
-def fill_quantized(quantizer: Any, new: New) -> None:
+def fill_quantized(quantizer: Any, allocate: AllocateFunction) -> None:
     """``quantize``: what is allocated meanwhile, and the largest value agreed on between ranks."""
     if kind_of(quantizer) != CURRENT:
         return
-    largest = new((2,), torch.float32)[:1]
+    largest = allocate((2,), torch.float32)[:1]
     if getattr(quantizer, "with_amax_reduction", False):
         group = quantizer.amax_reduction_group
         torch.distributed.all_reduce(largest, op=torch.distributed.ReduceOp.MAX, group=group)
@@ -144,16 +144,16 @@ def fill_quantized(quantizer: Any, new: New) -> None:
 
 def _wanted(quantizer: Any, kind: str, capability: tuple[int, int]) -> tuple[bool, bool]:
     by_rows, by_columns = bool(quantizer.rowwise_usage), bool(quantizer.columnwise_usage)
-    if kind in (DELAYED, CURRENT) and has_layouts(capability):
+    if kind in (DELAYED, CURRENT) and supports_non_tn_fp8(capability):
         return True, False
     return by_rows, by_columns
 
 
-def _transposed(shape: Sequence[int]) -> tuple[int, ...]:
+def _transposed_shape(shape: Sequence[int]) -> tuple[int, ...]:
     return (shape[-1], *shape[:-1]) if len(shape) else ()
 
 
-def _shape_of_scales(quantizer: Any, kind: str, shape: Sequence[int], columns: bool) -> tuple[int, int]:
+def _scale_shape(quantizer: Any, kind: str, shape: Sequence[int], columns: bool) -> tuple[int, int]:
     last = shape[-1] if len(shape) else 1
     rows = 1
     for size in shape[:-1]:
@@ -164,23 +164,23 @@ def _shape_of_scales(quantizer: Any, kind: str, shape: Sequence[int], columns: b
             f"MXFP8 requires tensor dims that are divisible by 32 (got shape=({','.join(map(str, shape))}))",
         )
         if columns:
-            return _up(rows // _OF_32, 4), _up(last, _OF_128)
-        return _up(rows, _OF_128), _up(last // _OF_32, 4)
+            return _round_up(rows // _OF_32, 4), _round_up(last, _OF_128)
+        return _round_up(rows, _OF_128), _round_up(last // _OF_32, 4)
     inner, outer = (rows, last) if columns else (last, rows)
     if quantizer.block_scaling_dim == 2:
-        return -(-outer // _OF_128), _up(-(-inner // _OF_128), 4)
-    return -(-inner // _OF_128), _up(outer, 4)
+        return -(-outer // _OF_128), _round_up(-(-inner // _OF_128), 4)
+    return -(-inner // _OF_128), _round_up(outer, 4)
 
 
-def _up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple
+def _round_up(number: int, alignment: int) -> int:
+    return -(-number // alignment) * alignment
 
 
-def _made(kind: Any, given: dict[str, Any]) -> Any:
+def _made(kind: Any, attributes: dict[str, Any]) -> Any:
     """An instance; releases differ in what they want to be told beside the data."""
     known = {name for one in kind.__mro__ if "__new__" in vars(one) and one is not object for name in _names(one)}
     optional = ("fake_dtype", "stride", "device", "with_gemm_swizzled_scales")
-    return kind(**{name: value for name, value in given.items() if name in known or name not in optional})
+    return kind(**{name: value for name, value in attributes.items() if name in known or name not in optional})
 
 
 def _names(kind: Any) -> list[str]:

@@ -26,7 +26,7 @@ def zero3(log: FailureLog) -> bool | None:
     return False if stage is not None or log.find(_LOWER_STAGE) else None
 
 
-def started_singly(log: FailureLog) -> bool | None:
+def is_single_process(log: FailureLog) -> bool | None:
     """True where one process was started without a distributed launcher, False where there was one, None if untold."""
     setup = log.setup
     if any(line.rank for line in log.lines) or log.passes("elastic/multiprocessing", "torch/distributed/run.py"):
@@ -50,7 +50,7 @@ def first_match(log: FailureLog, says: Pattern, *types: str) -> LoggedError | Li
     return next(log.errors_of(*types, says=says), None) or log.find(says)
 
 
-def cut_at(log: FailureLog, path: str, *functions: str, code: Pattern | None = None) -> LoggedError | None:
+def find_cut_traceback(log: FailureLog, path: str, *functions: str, code: Pattern | None = None) -> LoggedError | None:
     """A traceback that lost its last line and whose innermost frame is in a file, in a function, and says ``code``."""
     for error in log.cut:
         last = error.innermost

@@ -12,7 +12,7 @@ from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, OPERATOR_SECOND
 
 _SAMPLE_PHASES = {"forward", "backward", "score"}
 """Phases in which activations, and what is temporary beside them, grow with the micro-batch."""
-_GROWS_WITH_BATCH = ("activations", "temporary")
+_BATCH_DEPENDENT_CATEGORIES = ("activations", "temporary")
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -72,11 +72,11 @@ class Peak(msgspec.Struct, frozen=True):
         return self.highest.allocated
 
     @property
-    def of_samples(self) -> float:
+    def sample_bytes(self) -> float:
         """The most that what grows with the micro-batch takes in a phase, whichever phase takes most in all."""
         return max(
             (
-                sum(phase.by_category.get(category, 0.0) for category in _GROWS_WITH_BATCH)
+                sum(phase.by_category.get(category, 0.0) for category in _BATCH_DEPENDENT_CATEGORIES)
                 for name, phase in self.phases.items()
                 if name in _SAMPLE_PHASES
             ),
@@ -100,26 +100,28 @@ class Peak(msgspec.Struct, frozen=True):
 
 
 def _scale_phase(phase: PhasePeak, ratio: float) -> PhasePeak:
-    parts = {name: size * (ratio if name in _GROWS_WITH_BATCH else 1.0) for name, size in phase.by_category.items()}
+    parts = {
+        name: size * (ratio if name in _BATCH_DEPENDENT_CATEGORIES else 1.0) for name, size in phase.by_category.items()
+    }
     grown = sum(parts.values()) - sum(phase.by_category.values())
     return PhasePeak(phase.allocated + grown, parts)
 
 
-def peak_of(measured: Measured, accumulation: int) -> Peak:
+def peak_of(measurement: Measured, accumulation: int) -> Peak:
     """The figures of one rehearsal whose steps have ``accumulation`` micro-batches. The last step is the steady one."""
-    record = measured.record
+    record = measurement.record
     device = next((one for one in record.devices if one.device == record.device), None)
     host = record.host
     assert device is not None
     assert host is not None
-    last = max((work.step for work in measured.work if work.phase == "step"), default=0)
+    last = max((work.step for work in measurement.work if work.phase == "step"), default=0)
 
-    def work(phases: str | tuple[str, ...], times: int) -> Work:
+    def work(phases: str | tuple[str, ...], repetitions: int) -> Work:
         named = (phases,) if isinstance(phases, str) else phases
-        return work_of([one for one in measured.work if one.step == last and one.phase in named], times)
+        return work_of([one for one in measurement.work if one.step == last and one.phase in named], repetitions)
 
     return Peak(
-        phases=measured.peaks,
+        phases=measurement.peaks,
         reserved=device.peak_reserved_bytes,
         host=host.peak_bytes,
         pinned=host.peak_pinned_bytes,
@@ -131,34 +133,40 @@ def peak_of(measured: Measured, accumulation: int) -> Peak:
     )
 
 
-def work_of(parts: Sequence[PhaseWork], times: int = 1) -> Work:
+def work_of(parts: Sequence[PhaseWork], repetitions: int = 1) -> Work:
     """All of these parts together, divided by how many times they were run."""
     sent: dict[str, float] = {}
     for part in parts:
         for name, (_, nbytes) in part.collectives.items():
-            sent[name] = sent.get(name, 0.0) + nbytes / times
+            sent[name] = sent.get(name, 0.0) + nbytes / repetitions
     return Work(
-        long_seconds=sum(part.long_seconds for part in parts) / times,
-        short_seconds=sum(part.short_seconds for part in parts) / times,
-        short_operators=sum(part.short_operators for part in parts) / times,
-        flops=sum(part.flops for part in parts) / times,
-        to_host=sum(part.to_host_bytes for part in parts) / times,
-        from_host=sum(part.from_host_bytes for part in parts) / times,
+        long_seconds=sum(part.long_seconds for part in parts) / repetitions,
+        short_seconds=sum(part.short_seconds for part in parts) / repetitions,
+        short_operators=sum(part.short_operators for part in parts) / repetitions,
+        flops=sum(part.flops for part in parts) / repetitions,
+        to_host=sum(part.to_host_bytes for part in parts) / repetitions,
+        from_host=sum(part.from_host_bytes for part in parts) / repetitions,
         sent=sent,
-        operators=sum(part.operators for part in parts) / times,
+        operators=sum(part.operators for part in parts) / repetitions,
     )
 
 
-def extended(
-    first: Peak, second: Peak, at: tuple[float, float], to: float, *, same_batch: bool = True, of_layers: bool = True
+def extrapolate(
+    first: Peak,
+    second: Peak,
+    sizes: tuple[float, float],
+    target_size: float,
+    *,
+    same_batch: bool = True,
+    unused_scales_with_depth: bool = True,
 ) -> Peak:
     """The line through two sizes (depths, say), at a third. Beyond the second, no figure falls below its own.
 
     What is reserved is no line: segments fit now better, now worse. With the same batch, it is taken to be no smaller a
     part above what is allocated than in either measurement; no fewer bytes, where what is left unused is not
-    ``of_layers``, but of logits, which are as large at any depth.
+    ``unused_scales_with_depth``, but of logits, which are as large at any depth.
     """
-    share = (to - at[0]) / (at[1] - at[0])
+    share = (target_size - sizes[0]) / (sizes[1] - sizes[0])
 
     def line(a: float, b: float) -> float:
         told = max(0.0, a + (b - a) * share)
@@ -186,8 +194,8 @@ def extended(
     allocated = max(phase.allocated for phase in phases.values())
     over = max(peak.reserved / peak.allocated if peak.allocated else 1.0 for peak in (first, second))
     unused = max(peak.reserved - peak.allocated for peak in (first, second))
-    least = allocated * (over if same_batch and of_layers else 1.0)
-    if same_batch and not of_layers:
+    least = allocated * (over if same_batch and unused_scales_with_depth else 1.0)
+    if same_batch and not unused_scales_with_depth:
         least = allocated + unused
     return Peak(
         phases=phases,

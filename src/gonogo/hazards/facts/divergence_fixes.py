@@ -19,14 +19,14 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.frame import Frame
 from gonogo.hazards.hazard import Hazard
 
-_ON_ALL = translated("Let all ranks make the call, outside of `{test}`")
+_CALL_ON_ALL_RANKS = translated("Let all ranks make the call, outside of `{test}`")
 _TOGETHER = translated("Let the ranks decide `{test}` together, so that it is true on all as soon as it is true on one")
-_TIMES_ZERO = translated("Compute the term on all ranks, times zero where `{test}` does not hold")
-_EMPTY_TOO = translated("Run the module in every case: leave out `if {test}`")
+_MULTIPLY_BY_ZERO = translated("Compute the term on all ranks, times zero where `{test}` does not hold")
+_REMOVE_CONDITION = translated("Run the module in every case: leave out `if {test}`")
 _PAD_TO_LONGEST = translated("Let all ranks read as many batches as the longest loader has: the others start over")
-_SORTED = translated("Go over the entries in sorted order, the same on every rank")
-_AT_ONCE = translated("Send and receive at once: batch_isend_irecv")
-_ALL_GROUPS = translated("Make all groups on every rank: new_subgroups_by_enumeration")
+_ITERATE_SORTED = translated("Go over the entries in sorted order, the same on every rank")
+_BATCH_SEND_RECV = translated("Send and receive at once: batch_isend_irecv")
+_CREATE_ALL_GROUPS = translated("Make all groups on every rank: new_subgroups_by_enumeration")
 
 
 def script_at(run: Run, path: str) -> Script | None:
@@ -43,12 +43,12 @@ def script_at(run: Run, path: str) -> Script | None:
     return script if script.tree is not None else None
 
 
-def outside_of_rank_test(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+def fix_rank_conditional_call(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """What one rank alone does becomes what all do."""
     if divergence.rank_test is None:
         return
     side, guard = divergence.rank_test
-    found = _branch(run, guard)
+    found = _find_if_statement(run, guard)
     if found is None:
         return
     script, branch = found
@@ -59,12 +59,12 @@ def outside_of_rank_test(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     own = getattr(statement, "value", None)
     if call is not None and isinstance(statement, (ast.Expr, ast.Assign)) and own is not call:
         name = f"{last_name(call)}_on_all_ranks"
-        edits = rewriting.bound_before(script, branch, call, name)
-    edits = edits or rewriting.out_of_branch(script, branch, statement)
-    yield from _fix(_ON_ALL.format(test=_test(script, branch)), edits)
+        edits = rewriting.hoist_call(script, branch, call, name)
+    edits = edits or rewriting.hoist_from_branch(script, branch, statement)
+    yield from _fix(_CALL_ON_ALL_RANKS.format(test=_test(script, branch)), edits)
 
 
-def same_way(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """A branch that not all ranks take: computed on all, or taken by all, or no branch any more."""
     gathers = divergence.gathers
     own = any(divergence.own_guards(side) for side, _ in divergence.calls)
@@ -72,23 +72,23 @@ def same_way(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
         # In a loop the ranks may part at one and the same test, in different rounds.
         shared = [guard for guard in reversed(side.guards) if guard.kind in ("if", "else")]
         for guard in divergence.own_guards(side) if own else shared:
-            found = _branch(run, guard)
+            found = _find_if_statement(run, guard)
             if found is None:
                 continue
             script, branch = found
             test = _test(script, branch)
             if gathers or guard.function == "forward":
-                yield from _fix(_TIMES_ZERO.format(test=test), rewriting.times_test(script, branch))
-                if _only(branch.body, ast.Continue, ast.Pass):
+                yield from _fix(_MULTIPLY_BY_ZERO.format(test=test), rewriting.multiply_by_test(script, branch))
+                if _contains_only(branch.body, ast.Continue, ast.Pass):
                     edit = script.removing_statement(branch)
-                    yield from _fix(_EMPTY_TOO.format(test=test), (edit,) if edit is not None else None)
+                    yield from _fix(_REMOVE_CONDITION.format(test=test), (edit,) if edit is not None else None)
             else:
                 yield from _fix(
-                    _TOGETHER.format(test=test), rewriting.decided_together(script, branch, _device(script, branch))
+                    _TOGETHER.format(test=test), rewriting.synchronize_test(script, branch, _device(script, branch))
                 )
 
 
-def equally_often(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+def fix_divergent_loop(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """A loop that ranks leave, or go on with, by their own data: they decide together, or have as many batches."""
     for _, loop in _loops(divergence, run):
         script, node = loop
@@ -96,21 +96,21 @@ def equally_often(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
             if branch.body and isinstance(branch.body[-1], (ast.Break, ast.Continue)):
                 yield from _fix(
                     _TOGETHER.format(test=_test(script, branch)),
-                    rewriting.decided_together(script, branch, _device(script, branch)),
+                    rewriting.synchronize_test(script, branch, _device(script, branch)),
                 )
     for _, (script, node) in _loops(divergence, run):
         if isinstance(node, ast.For):
-            yield from _fix(_PAD_TO_LONGEST, rewriting.as_long_as_the_longest(script, node, _device(script, node)))
+            yield from _fix(_PAD_TO_LONGEST, rewriting.cycle_to_longest_loader(script, node, _device(script, node)))
 
 
-def in_same_order(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+def fix_dict_order(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """A loop over a dictionary whose order each rank has of its own."""
     for _, (script, node) in _loops(divergence, run):
         if isinstance(node, ast.For):
-            yield from _fix(_SORTED, rewriting.in_sorted_order(script, node))
+            yield from _fix(_ITERATE_SORTED, rewriting.sort_iteration(script, node))
 
 
-def sent_and_received_at_once(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+def fix_recv_before_send(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """Ranks that all receive before they send."""
     for _, call in divergence.calls[:1]:
         frame = call.innermost("user")
@@ -122,10 +122,10 @@ def sent_and_received_at_once(divergence: RankDivergence, run: Run) -> Iterator[
                 block, _ = script.index.block(node) or ([], "")
                 at = next((number for number, each in enumerate(block) if each is node), len(block))
                 for second in block[at + 1 : at + 2]:
-                    yield from _fix(_AT_ONCE, rewriting.exchanged_at_once(script, node, second))
+                    yield from _fix(_BATCH_SEND_RECV, rewriting.batch_send_recv(script, node, second))
 
 
-def groups_of_all(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
+def fix_new_group_membership(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """``new_group`` of a rank's own members: all groups are made on every rank."""
     for _, call in divergence.calls[:1]:
         frame = call.innermost("user")
@@ -139,10 +139,10 @@ def groups_of_all(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
                 continue
             groups = [script.place(one).text for one in _leaves(choice)]
             if all(isinstance(one, ast.List) for one in _leaves(choice)):
-                name = rewriting.name_of_distributed(script)
+                name = rewriting.torch_distributed_name(script)
                 text = f"{name}.new_subgroups_by_enumeration([{', '.join(groups)}])[0]"
                 edit = script.replacing(made.node, text) if name is not None else None
-                yield from _fix(_ALL_GROUPS, (edit,) if edit is not None else None)
+                yield from _fix(_CREATE_ALL_GROUPS, (edit,) if edit is not None else None)
 
 
 def _leaves(choice: ast.expr) -> list[ast.expr]:
@@ -166,7 +166,7 @@ def _loops(
                     yield guard, (script, node)
 
 
-def _branch(run: Run, guard: EnclosingCondition) -> tuple[Script, ast.If] | None:
+def _find_if_statement(run: Run, guard: EnclosingCondition) -> tuple[Script, ast.If] | None:
     script = script_at(run, guard.path)
     if script is None:
         return None
@@ -190,11 +190,11 @@ def _find_reaching_statement(
     statement = next((each for each in after if each.lineno <= line <= (each.end_lineno or each.lineno)), None)
     if statement is None:
         return None, None
-    return statement, _call_of(statement, line, frames[at + 1 :])
+    return statement, _find_call(statement, line, frames[at + 1 :])
 
 
-def _call_of(statement: ast.stmt, line: int, inner: tuple[Frame, ...]) -> ast.Call | None:
-    names = {frame.function for frame in inner}
+def _find_call(statement: ast.stmt, line: int, inner_frames: tuple[Frame, ...]) -> ast.Call | None:
+    names = {frame.function for frame in inner_frames}
     calls = [
         node
         for node in ast.walk(statement)
@@ -203,7 +203,7 @@ def _call_of(statement: ast.stmt, line: int, inner: tuple[Frame, ...]) -> ast.Ca
     return next((call for call in calls if last_name(call.func) in names), None)
 
 
-def _only(body: list[ast.stmt], *kinds: type[ast.stmt]) -> bool:
+def _contains_only(body: list[ast.stmt], *kinds: type[ast.stmt]) -> bool:
     return all(isinstance(each, kinds) for each in body)
 
 

@@ -11,10 +11,15 @@ from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.virtual.lookups.failed_lookups import is_folder_here, looked_for
 
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+WEIGHT_FILE_NAMES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
 ADAPTER_CONFIG = "adapter_config.json"
-ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
-_POINTER = b"version https://git-lfs"
+ADAPTER_WEIGHT_FILE_NAMES = ("adapter_model.safetensors", "adapter_model.bin")
+_LFS_POINTER_PREFIX = b"version https://git-lfs"
 
 NOT_CACHED = translated(
     "the model {name} is not in the Hugging Face cache, and a rehearsal does not use the network: gonogo prepare "
@@ -31,7 +36,7 @@ NO_CONFIG = translated(
 BAD_CONFIG = translated("{path} is not readable as JSON: {why}")
 
 
-class NotFetched(OSError):
+class ModelNotDownloaded(OSError):
     """A model of the hub that this machine doesn't have: the machine that trains may well fetch it."""
 
     def __init__(self, name: str) -> None:
@@ -40,11 +45,11 @@ class NotFetched(OSError):
         super().__init__(self.text.en)
 
 
-class ModelNotHere(UserError, OSError):
+class MissingModelError(UserError, OSError):
     """A model that can't be loaded on this machine. An OSError too, as transformers' own would be."""
 
 
-def as_folder(name: str, **where: Any) -> str | None:
+def find_model_folder(name: str, **where: Any) -> str | None:
     """The folder of a model: the name itself, or the snapshot in the cache; None where there is neither."""
     if is_folder_here(name):
         return os.path.join(name, where.get("subfolder") or "")
@@ -66,10 +71,10 @@ def as_folder(name: str, **where: Any) -> str | None:
     return None
 
 
-def not_here(name: str) -> OSError:
+def missing_model_error(name: str) -> OSError:
     """The error for a model of which this machine has nothing: of the user's to cure where it is a folder's path."""
     is_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
-    return ModelNotHere(NO_FOLDER.format(name=name)) if is_path else NotFetched(name)
+    return MissingModelError(NO_FOLDER.format(name=name)) if is_path else ModelNotDownloaded(name)
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -77,9 +82,9 @@ def read_json(path: str) -> dict[str, Any]:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError) as error:
-        raise ModelNotHere(BAD_CONFIG.format(path=path, why=str(error))) from None
+        raise MissingModelError(BAD_CONFIG.format(path=path, why=str(error))) from None
     if not isinstance(content, dict):
-        raise ModelNotHere(BAD_CONFIG.format(path=path, why="not an object"))
+        raise MissingModelError(BAD_CONFIG.format(path=path, why="not an object"))
     return content
 
 
@@ -87,14 +92,14 @@ def is_there(path: str) -> bool:
     """Whether a file of weights is there, and not just git-lfs's pointer to it."""
     try:
         with open(path, "rb") as file:
-            return file.read(len(_POINTER)) != _POINTER
+            return file.read(len(_LFS_POINTER_PREFIX)) != _LFS_POINTER_PREFIX
     except OSError:
         return False
 
 
 def has_weights(folder: str, config: dict[str, Any], variant: str | None) -> bool:
     """Whether all the weights of a model are in its folder, shards included."""
-    names = [with_variant(name, variant) for name in WEIGHTS]
+    names = [with_variant(name, variant) for name in WEIGHT_FILE_NAMES]
     explicit = config.get("transformers_weights")
     for name in [explicit, *names] if explicit else names:
         path = os.path.join(folder, name)
@@ -110,7 +115,7 @@ def has_weights(folder: str, config: dict[str, Any], variant: str | None) -> boo
 
 def with_variant(name: str, variant: str | None) -> str:
     """The name that transformers looks for when ``variant=`` is given; shards keep theirs, which the index names."""
-    if not variant or name not in WEIGHTS:
+    if not variant or name not in WEIGHT_FILE_NAMES:
         return name
     stem, dot, rest = name.partition(".")
     if rest.endswith("index.json"):

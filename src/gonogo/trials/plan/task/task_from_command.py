@@ -20,7 +20,7 @@ _OTHER_NAMES = {"reward": "rm", "pt": "sft", "sft": "sft"}
 _TRL_COMMANDS = ("sft", "dpo", "kto", "reward", "grpo", "rloo", "distillation")
 
 
-def task_in(run: Run) -> TaskOptions:
+def task_options_from(run: Run) -> TaskOptions:
     """The task with what the command says of it; None where it does not say."""
     name = _name(run)
     if name is None or name == "sft":
@@ -47,11 +47,11 @@ def task_in(run: Run) -> TaskOptions:
 
 def _name(run: Run) -> str | None:
     if run.framework == "trl" and run.launch is not None and run.launch.program.value in _TRL_COMMANDS:
-        return _known(str(run.launch.program.value))
+        return _canonical_name(str(run.launch.program.value))
     for argument in ("rlhf_type", "stage"):
         said = run.arguments.get(argument)
         if said.known and isinstance(said.value, str):
-            return _known(said.value)
+            return _canonical_name(said.value)
     for script in run.scripts:
         for call in script.calls("trl.*Trainer"):
             task = _TRAINERS.get((call.name or "").rpartition(".")[2])
@@ -60,7 +60,7 @@ def _name(run: Run) -> str | None:
     return None
 
 
-def _known(name: str) -> str:
+def _canonical_name(name: str) -> str:
     return _OTHER_NAMES.get(name, name)
 
 

@@ -19,7 +19,7 @@ def called(report: Report, call: Invocation) -> Report:
     report = replace(report, call=call)
     if not call.command:
         return report
-    filled = _filler(shlex.join(call.command))
+    filled = _make_filler(shlex.join(call.command))
     return replace(
         report,
         findings=tuple(_finding(one, filled) for one in report.findings),
@@ -28,7 +28,7 @@ def called(report: Report, call: Invocation) -> Report:
     )
 
 
-def _filler(command: str) -> Callable[[Text], Text]:
+def _make_filler(command: str) -> Callable[[Text], Text]:
     def filled(text: Text) -> Text:
         if _PLACEHOLDER not in text.en and _PLACEHOLDER not in text.zh:
             return text
@@ -37,10 +37,10 @@ def _filler(command: str) -> Callable[[Text], Text]:
     return filled
 
 
-def _finding(finding: Finding, filled: Callable[[Text], Text]) -> Finding:
+def _finding(finding: Finding, fill_text: Callable[[Text], Text]) -> Finding:
     said = {
-        "cause": filled(finding.cause),
-        "cure": tuple(map(filled, finding.cure)),
-        "confirm": tuple(map(filled, finding.confirm)),
+        "cause": fill_text(finding.cause),
+        "cure": tuple(map(fill_text, finding.cure)),
+        "confirm": tuple(map(fill_text, finding.confirm)),
     }
     return replace(finding, **said) if any(getattr(finding, name) != text for name, text in said.items()) else finding

@@ -102,7 +102,7 @@ def _all_or_none(tensors: list[torch.Tensor | None]) -> list[torch.Tensor | None
     return None if any(tensor is None for tensor in tensors) else tensors
 
 
-def _part(tensor: torch.Tensor, splits: Sequence[int], count: int, which: int) -> Any:
+def _part(tensor: torch.Tensor, splits: Sequence[int], count: int, member_index: int) -> Any:
     """The rows of a tensor that go to one member, flat."""
     parts: Any = torch.split(tensor, list(splits)) if splits else tensor.chunk(count)
-    return parts[which].reshape(-1)
+    return parts[member_index].reshape(-1)

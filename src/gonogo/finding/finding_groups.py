@@ -12,15 +12,15 @@ import msgspec
 
 from gonogo.finding import Finding, Report, Severity, Skipped, Text, translated
 
-_FEW = 3
+_MAX_SHOWN_SEPARATELY = 3
 """So many of a kind are each shown in full."""
 _MAX_SHOWN = 20
 """Places of a list that are shown."""
-_ALSO = translated("The same at {count} more locations")
-_REST = translated("and {count} more: gonogo check --format json lists all")
+_SAME_AT_MORE_LOCATIONS = translated("The same at {count} more locations")
+_MORE_LOCATIONS = translated("and {count} more: gonogo check --format json lists all")
 
 
-class Alike(msgspec.Struct, frozen=True):
+class FindingGroup(msgspec.Struct, frozen=True):
     """A finding, and the others of its kind that are told with it."""
 
     finding: Finding
@@ -28,67 +28,67 @@ class Alike(msgspec.Struct, frozen=True):
 
     def heading(self, language: str) -> str:
         """What stands above the list of the other places."""
-        return _ALSO.format(count=len(self.others)).in_language(language)
+        return _SAME_AT_MORE_LOCATIONS.format(count=len(self.others)).in_language(language)
 
     def places(self, language: str) -> list[str]:
         """Where the others stand, and how many are not shown."""
         found = [f"{one.spans[0].path}:{one.spans[0].line}" for one in self.others[:_MAX_SHOWN]]
         rest = len(self.others) - len(found)
-        return [*found, _REST.format(count=rest).in_language(language)] if rest else found
+        return [*found, _MORE_LOCATIONS.format(count=rest).in_language(language)] if rest else found
 
 
-def group_alike(findings: Sequence[Finding]) -> list[Alike]:
+def group_findings(findings: Sequence[Finding]) -> list[FindingGroup]:
     """The findings in their order; of more than three of a hazard, equally sure and with a place, one with a list."""
     kinds: dict[object, list[Finding]] = {}
     for number, finding in enumerate(findings):
         alone = not finding.spans or finding.ranks or finding.module
         key = number if alone else (finding.hazard, finding.severity, finding.certainty)
         kinds.setdefault(key, []).append(finding)
-    whole = {id(one) for kind in kinds.values() for one in (kind if len(kind) <= _FEW else kind[:1])}
-    first = {id(kind[0]): tuple(kind[1:]) for kind in kinds.values() if len(kind) > _FEW}
-    return [Alike(one, first.get(id(one), ())) for one in findings if id(one) in whole]
+    whole = {id(one) for kind in kinds.values() for one in (kind if len(kind) <= _MAX_SHOWN_SEPARATELY else kind[:1])}
+    first = {id(kind[0]): tuple(kind[1:]) for kind in kinds.values() if len(kind) > _MAX_SHOWN_SEPARATELY}
+    return [FindingGroup(one, first.get(id(one), ())) for one in findings if id(one) in whole]
 
 
-MAX_REMARKS = 5
+MAX_SHOWN_NOTES = 5
 """Kinds of notes, and kinds of warnings and notes among the findings, that are shown."""
 _MAX_NAMED = 3
 """Of what was not covered for one reason, those that are named."""
-_VARIES = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|\S*[/\\]\S*|\S*\d\S*|\w+\.\w+\S*")
+_VARIABLE_PART_PATTERN = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|\S*[/\\]\S*|\S*\d\S*|\w+\.\w+\S*")
 """What differs in a sentence from case to case: what is quoted, paths, numbers, names of files."""
-_AND_ALIKE = translated("{note} (and {count} more like it)")
+_AND_SIMILAR_NOTES = translated("{note} (and {count} more like it)")
 _MORE_NOTES = translated("{count} more notes: --format json has all")
 _MORE_FINDINGS = translated("{count} more warnings and notes ({names}): --format json has all")
-_NAMES_AND = translated("{names} and {count} more")
+_NAMES_AND_MORE = translated("{names} and {count} more")
 
 
-def notes_of(report: Report) -> list[Text]:
+def grouped_notes(report: Report) -> list[Text]:
     """The notes of a report, one of each kind, counted."""
     kinds: dict[str, list[Text]] = {}
     for note in report.notes:
-        kinds.setdefault(_VARIES.sub("…", note.en), []).append(note)
+        kinds.setdefault(_VARIABLE_PART_PATTERN.sub("…", note.en), []).append(note)
     lines = [
-        alike[0] if len(alike) == 1 else _AND_ALIKE.format(note=alike[0], count=len(alike) - 1)
+        alike[0] if len(alike) == 1 else _AND_SIMILAR_NOTES.format(note=alike[0], count=len(alike) - 1)
         for alike in kinds.values()
     ]
-    if len(lines) <= MAX_REMARKS:
+    if len(lines) <= MAX_SHOWN_NOTES:
         return lines
-    return [*lines[: MAX_REMARKS - 1], _MORE_NOTES.format(count=len(lines) - MAX_REMARKS + 1)]
+    return [*lines[: MAX_SHOWN_NOTES - 1], _MORE_NOTES.format(count=len(lines) - MAX_SHOWN_NOTES + 1)]
 
 
-def findings_of(report: Report) -> tuple[list[Alike], Text | None]:
+def shown_findings(report: Report) -> tuple[list[FindingGroup], Text | None]:
     """The findings to show: all errors and risks, the first few warnings and notes; and what is said of the others."""
-    found = group_alike(report.findings)
+    found = group_findings(report.findings)
     remarks = [one for one in found if one.finding.severity is not Severity.ERROR]
-    left = {id(one) for one in remarks[MAX_REMARKS:]}
+    left = {id(one) for one in remarks[MAX_SHOWN_NOTES:]}
     if not left:
         return found, None
-    others = [one.finding for one in remarks[MAX_REMARKS:]]
-    count = sum(1 + len(one.others) for one in remarks[MAX_REMARKS:])
+    others = [one.finding for one in remarks[MAX_SHOWN_NOTES:]]
+    count = sum(1 + len(one.others) for one in remarks[MAX_SHOWN_NOTES:])
     names = ", ".join(dict.fromkeys(one.hazard for one in others))
     return [one for one in found if id(one) not in left], _MORE_FINDINGS.format(count=count, names=names)
 
 
-def skipped_of(report: Report) -> list[Skipped]:
+def grouped_skipped(report: Report) -> list[Skipped]:
     """What was not covered, in its order: for one reason one line, with the first few that it is about."""
     reasons: dict[Text, list[Text]] = {}
     for one in report.skipped:
@@ -96,10 +96,10 @@ def skipped_of(report: Report) -> list[Skipped]:
     return [Skipped(_named(whats), why) for why, whats in reasons.items()]
 
 
-def _named(whats: Sequence[Text]) -> Text:
-    if len(whats) <= _MAX_NAMED:
-        return _joined(whats)
-    return _NAMES_AND.format(names=_joined(whats[:_MAX_NAMED]), count=len(whats) - _MAX_NAMED)
+def _named(subjects: Sequence[Text]) -> Text:
+    if len(subjects) <= _MAX_NAMED:
+        return _joined(subjects)
+    return _NAMES_AND_MORE.format(names=_joined(subjects[:_MAX_NAMED]), count=len(subjects) - _MAX_NAMED)
 
 
 def _joined(texts: Iterable[Text]) -> Text:

@@ -14,21 +14,21 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 
-class Sent(NamedTuple):
+class PickledObject(NamedTuple):
     """An object on its way. ``kept`` are tensors, references and handles, which need no bytes."""
 
     data: bytes
     kept: list[Any]
 
 
-class _Place:
+class _ReceiveContext:
     """Where the receiver looks while it reads."""
 
     kept: list[Any]
 
 
 def _receive(index: int) -> Any:
-    value = _Place.kept[index]
+    value = _ReceiveContext.kept[index]
     if not isinstance(value, tuple):
         return value
     tensor, device, needs_gradient, is_parameter = value
@@ -43,7 +43,7 @@ def _receive(index: int) -> Any:
     return torch.nn.Parameter(copy, needs_gradient) if is_parameter else copy.requires_grad_(needs_gradient)
 
 
-def pack(value: Any, passed: tuple[type, ...]) -> Sent:
+def pack(value: Any, passed: tuple[type, ...]) -> PickledObject:
     """Pickle a value; objects of the types ``passed`` are handed over as they are. Raises what pickling raises."""
     pickler: Any = importlib.import_module("ray.cloudpickle").CloudPickler
     kept: list[Any] = []
@@ -67,10 +67,10 @@ def pack(value: Any, passed: tuple[type, ...]) -> Sent:
     stream = io.BytesIO()
     made: Any = Pickler
     made(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
-    return Sent(stream.getvalue(), kept)
+    return PickledObject(stream.getvalue(), kept)
 
 
-def own_copy(kind: type, passed: tuple[type, ...]) -> type:
+def process_local_class(kind: type, passed: tuple[type, ...]) -> type:
     """An actor's class as its process has it: one that was made in a function comes with copies of all it refers to.
 
     Ray pickles such a class by value for each process, so that what a worker changes there is its own. A class that
@@ -91,14 +91,14 @@ def own_copy(kind: type, passed: tuple[type, ...]) -> type:
     return copy if isinstance(copy, type) else kind
 
 
-def unpack(sent: Sent) -> Any:
+def unpack(packed: PickledObject) -> Any:
     """The receiver's copy."""
-    before = getattr(_Place, "kept", [])
-    _Place.kept = sent.kept
+    before = getattr(_ReceiveContext, "kept", [])
+    _ReceiveContext.kept = packed.kept
     try:
-        return pickle.loads(sent.data)
+        return pickle.loads(packed.data)
     finally:
-        _Place.kept = before
+        _ReceiveContext.kept = before
 
 
 _shared: Any = weakref.WeakValueDictionary()

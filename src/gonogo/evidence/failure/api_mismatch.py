@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gonogo.evidence.failure.message import parsed_message
 from gonogo.evidence.log.code_owner import code_place, distribution_of
 from gonogo.evidence.log.failure_log import LoggedError
-from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.failure import CodePlace, FailureFacts, RaisedException
 
 FORMS = (
@@ -19,8 +19,8 @@ PLAIN_TYPES = frozenset(
     ("dict", "list", "tuple", "set", "str", "int", "float", "bool", "bytes", "function", "method", "generator", "type")
 )
 """Python's own types: no package has another release of them."""
-FORMS_OF_CALLS = ("unexpected_keyword", "missing_arguments", "argument_count")
-_DECORATE_OTHERS = (
+CALL_MISMATCH_FORMS = ("unexpected_keyword", "missing_arguments", "argument_count")
+_GENERIC_DECORATOR_MODULES = (
     "torch.distributed.elastic",
     "torch.nn",
     "torch._dynamo",
@@ -30,8 +30,8 @@ _DECORATE_OTHERS = (
     "hydra.",
 )
 """Modules whose decorators stand around users' and other packages' functions."""
-_OF_CLASS = tuple(
-    (compiled_when_used(rf"^(?:{names})\b"), package)
+_PACKAGE_BY_CLASS = tuple(
+    (lazy_compile(rf"^(?:{names})\b"), package)
     for package, names in (
         (
             "trl",
@@ -67,13 +67,13 @@ _OF_CLASS = tuple(
     )
 )
 """Classes that are known by their names alone, and the distribution that they are of."""
-_ON_TOP_OF = compiled_when_used(
+_DERIVED_TRAINER_PATTERN = lazy_compile(
     r"^\w+(?:SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO)\w*Trainer$|^(?:SFT|DPO|GRPO|KTO)\w+Trainer$"
 )
 """Classes that users and frameworks derive from trl's, by the name that they keep of it."""
 
 
-class Misfit(NamedTuple):
+class ApiMismatch(NamedTuple):
     """``asks`` wants ``name`` of ``lacks``. Packages are empty where it is not told whose code it is.
 
     ``by_user``: it is the user's own line that asks.
@@ -90,15 +90,15 @@ class Misfit(NamedTuple):
     at: CodePlace | None
 
 
-def misfit_in(facts: FailureFacts, versions: Mapping[str, str]) -> Misfit | None:
+def find_api_mismatch(facts: FailureFacts, versions: Mapping[str, str]) -> ApiMismatch | None:
     """The misfit that the failure's own words tell of, or None: of its first exception that has such words."""
     for raised in facts.chain:
-        if raised.message.form in FORMS and (found := _misfit(raised, versions)) is not None:
+        if raised.message.form in FORMS and (found := _parse_api_mismatch(raised, versions)) is not None:
             return found
     return None
 
 
-def misfit_of(error: LoggedError, versions: Mapping[str, str]) -> Misfit | None:
+def api_mismatch_of_error(error: LoggedError, versions: Mapping[str, str]) -> ApiMismatch | None:
     """The misfit that one exception of a log tells of, or None."""
     raised = RaisedException(
         type=error.type,
@@ -107,19 +107,19 @@ def misfit_of(error: LoggedError, versions: Mapping[str, str]) -> Misfit | None:
         log=error.raised.at.path,
         line=error.raised.at.number,
     )
-    return _misfit(raised, versions) if raised.message.form in FORMS else None
+    return _parse_api_mismatch(raised, versions) if raised.message.form in FORMS else None
 
 
-def _misfit(raised: RaisedException, versions: Mapping[str, str]) -> Misfit | None:
-    message, frames = raised.message, raised.frames
+def _parse_api_mismatch(exception: RaisedException, versions: Mapping[str, str]) -> ApiMismatch | None:
+    message, frames = exception.message, exception.frames
     if message.subject == "NoneType":
         return None
-    at = _asking(frames, message.form)
-    lacks = _lacking(message.form, message.subject, frames)
+    at = _requesting_frame(frames, message.form)
+    lacks = _lacking_package(message.form, message.subject, frames)
     asks = at.package if at is not None and at.package != lacks else ""
-    if not asks and message.form == "no_module" and (found := _WRAPPED.search(message.text)):
+    if not asks and message.form == "no_module" and (found := _WRAPPED_IMPORT_PATTERN.search(message.text)):
         asks = distribution_of(found.group(1))
-    return Misfit(
+    return ApiMismatch(
         form=message.form,
         lacks=lacks,
         lacks_version=versions.get(lacks, ""),
@@ -132,18 +132,18 @@ def _misfit(raised: RaisedException, versions: Mapping[str, str]) -> Misfit | No
     )
 
 
-_WRAPPED = compiled_when_used(r"Failed to import ([A-Za-z_]\w{0,60})[\w.]* because of the following error")
+_WRAPPED_IMPORT_PATTERN = lazy_compile(r"Failed to import ([A-Za-z_]\w{0,60})[\w.]* because of the following error")
 """transformers, trl and diffusers load their modules late, and say so around the error."""
 
-HANDS_ON = ("_call_impl", "_wrapped_call_impl", "inner", "__call__", "wrapper", "wrapped_fn", "_fn")
+FORWARDING_FUNCTIONS = ("_call_impl", "_wrapped_call_impl", "inner", "__call__", "wrapper", "wrapped_fn", "_fn")
 """Functions that call another with the arguments that they were given."""
 
 
-def _asking(frames: Sequence[CodePlace], form: str) -> CodePlace | None:
+def _requesting_frame(frames: Sequence[CodePlace], form: str) -> CodePlace | None:
     """The frame that asks: Python's importer, and decorators of the standard library, only stand in between."""
     own = [frame for frame in frames if frame.owner != "python" and not frame.path.startswith("<")]
-    while form in FORMS_OF_CALLS and len(own) > 1:
-        if own[-1].function not in HANDS_ON:
+    while form in CALL_MISMATCH_FORMS and len(own) > 1:
+        if own[-1].function not in FORWARDING_FUNCTIONS:
             break
         own.pop()
     if form in ("no_attribute", "not_importable") and own and own[-1].function == "__getattr__":
@@ -151,7 +151,7 @@ def _asking(frames: Sequence[CodePlace], form: str) -> CodePlace | None:
     return own[-1] if own else None
 
 
-def _lacking(form: str, subject: str, frames: Sequence[CodePlace]) -> str:
+def _lacking_package(form: str, subject: str, frames: Sequence[CodePlace]) -> str:
     """The distribution that has not what is asked for."""
     if form == "undefined_symbol":
         return library_package(subject)
@@ -161,31 +161,31 @@ def _lacking(form: str, subject: str, frames: Sequence[CodePlace]) -> str:
         return ""
     if form == "no_attribute" and ("." in subject or subject.islower()):
         return distribution_of(subject)
-    for pattern, package in _OF_CLASS:
+    for pattern, package in _PACKAGE_BY_CLASS:
         if pattern.search(subject):
             return package
-    if form == "no_attribute" and _ON_TOP_OF.search(subject):
+    if form == "no_attribute" and _DERIVED_TRAINER_PATTERN.search(subject):
         return "trl"
     if frames and frames[-1].function == subject.rpartition(".")[2] and frames[-1].package:
         return frames[-1].package
-    return _decorating(frames) if form in FORMS_OF_CALLS else ""
+    return _decorating_package(frames) if form in CALL_MISMATCH_FORMS else ""
 
 
-def _decorating(frames: Sequence[CodePlace]) -> str:
+def _decorating_package(frames: Sequence[CodePlace]) -> str:
     """The package whose decorator stands around what was called, which is mostly a function of the same package."""
     last = frames[-1] if frames else None
-    if last is None or last.function != "wrapper" or last.module.startswith(_DECORATE_OTHERS):
+    if last is None or last.function != "wrapper" or last.module.startswith(_GENERIC_DECORATOR_MODULES):
         return ""
-    caller = next((frame for frame in reversed(frames) if frame.function not in HANDS_ON), None)
+    caller = next((frame for frame in reversed(frames) if frame.function not in FORWARDING_FUNCTIONS), None)
     return last.package if caller is not None and caller.package != last.package else ""
 
 
-_TRAINER = compiled_when_used(r"^(SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO|GKD|Reward|AsyncGRPO)Trainer\b")
+_TRAINER_PATTERN = lazy_compile(r"^(SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO|GKD|Reward|AsyncGRPO)Trainer\b")
 
 
-def config_of_trainer(subject: str) -> str:
+def trainer_config_class(subject: str) -> str:
     """The class that takes the settings of a trainer: trl moved one after another from the trainer there."""
-    if found := _TRAINER.match(subject):
+    if found := _TRAINER_PATTERN.match(subject):
         return f"{found.group(1)}Config"
     return "TrainingArguments" if subject.startswith(("Trainer.", "Seq2SeqTrainer.")) else ""
 

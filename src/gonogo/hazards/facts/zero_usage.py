@@ -8,14 +8,14 @@ from gonogo.evidence.script.identifiers import has_option, identifiers, last_nam
 from gonogo.evidence.script.nodes import dotted
 from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Span, translated
-from gonogo.hazards.facts.rank_tests import names_rank
+from gonogo.hazards.facts.rank_tests import contains_rank_name
 
-_PARTITIONED = {
+_STAGE_LABELS = {
     1: translated("ZeRO-1 partitions the optimizer states among the ranks"),
     2: translated("ZeRO-2 partitions optimizer states and gradients among the ranks"),
     3: translated("ZeRO-3 partitions each parameter among the ranks"),
 }
-_OF_ZERO = ("zero_3", "zero_stage", "z_3", "stage_2", "stage_3", "deepspeed")
+_ZERO_WORDS = ("zero_3", "zero_stage", "z_3", "stage_2", "stage_3", "deepspeed")
 TRAINERS = (
     *("transformers.Trainer", "transformers.Seq2SeqTrainer", "*.SFTTrainer", "*.DPOTrainer", "*.GRPOTrainer"),
     *("*.PPOTrainer", "*.RLOOTrainer", "*.KTOTrainer", "*.ORPOTrainer", "*.CPOTrainer", "*.RewardTrainer"),
@@ -28,7 +28,7 @@ def stage_span(run: Run) -> Span | None:
     """Where a run sets ZeRO's stage, or names the preset that does, labelled with what that stage partitions."""
     if run.config is None:
         return None
-    label = _PARTITIONED.get(run.zero_stage) if run.zero_stage is not None else None
+    label = _STAGE_LABELS.get(run.zero_stage) if run.zero_stage is not None else None
     return run.config.raw("zero_optimization", "stage").span(label) or run.config_field.span(label)
 
 
@@ -40,15 +40,15 @@ def has_peft(run: Run) -> bool:
     return any(word in script.source.data for script in run.scripts for word in words)
 
 
-def tests_the_stage(script: Script, node: ast.AST) -> bool:
+def is_under_zero_condition(script: Script, node: ast.AST) -> bool:
     """Whether code stands under a test of the stage or of DeepSpeed: its author has thought of it."""
-    return any(map(_tests_the_stage, script.guarded_by(node)))
+    return any(map(_mentions_zero, script.guarded_by(node)))
 
 
-def _tests_the_stage(test: ast.expr) -> bool:
+def _mentions_zero(test: ast.expr) -> bool:
     parts = list(ast.walk(test))
     texts = [each.value for each in parts if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-    if any(says(text, *_OF_ZERO) for text in (*identifiers(test), *texts)):
+    if any(says(text, *_ZERO_WORDS) for text in (*identifiers(test), *texts)):
         return True
     # A stage that is compared with a name (`stage == "sft"`) is one of training.
     of_training = {id(inner) for each in parts if _is_called_by_name(each) for inner in ast.walk(each)}
@@ -65,9 +65,9 @@ def _is_called_by_name(node: ast.AST) -> bool:
     )
 
 
-def is_optional(script: Script, node: ast.AST) -> bool:
+def is_behind_option(script: Script, node: ast.AST) -> bool:
     """Whether an option of the run's decides if a node runs, so that it need not."""
-    return any(has_option(test) and not names_rank(test) for test in script.guarded_by(node))
+    return any(has_option(test) and not contains_rank_name(test) for test in script.guarded_by(node))
 
 
 def gathered(script: Script, node: ast.AST) -> bool:
@@ -91,7 +91,7 @@ def is_engine(script: Script, node: ast.expr | None) -> bool:
 _MODULES = ("torch.nn.Module", "*PreTrainedModel", "transformers.*Model", "transformers.*For*", "*LightningModule")
 
 
-def in_module(script: Script, node: ast.AST) -> bool:
+def is_inside_module_class(script: Script, node: ast.AST) -> bool:
     """Whether a node stands in a class of modules: there DeepSpeed gathers a single weight that is asked for."""
     info = script.enclosing_class(node)
     return info is not None and info.is_subclass(*_MODULES)
@@ -108,7 +108,7 @@ def is_trained(script: Script, name: str) -> bool:
     return False
 
 
-def before_initialize(script: Script, node: ast.AST) -> bool:
+def is_before_deepspeed_initialize(script: Script, node: ast.AST) -> bool:
     """Whether a script of its own builds the engine only after a node, in the same function."""
     function = script.enclosing_function(node)
     if script.enclosing_loop(node) is not None:
@@ -155,7 +155,7 @@ def text_of(script: Script, node: ast.AST, length: int = 70) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def names_self(node: ast.AST) -> bool:
+def mentions_self(node: ast.AST) -> bool:
     """Whether an expression has to do with the object itself: ``self.layers``."""
     return any(isinstance(each, ast.Name) and each.id == "self" for each in ast.walk(node))
 

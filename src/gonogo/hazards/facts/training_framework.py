@@ -22,7 +22,7 @@ def trainer_calls(run: Run) -> Iterator[Call]:
 
 
 @lru_cache(maxsize=16)
-def with_trainer(run: Run) -> bool | None:
+def uses_trainer(run: Run) -> bool | None:
     """Whether transformers' Trainer trains, so that TrainingArguments count; None where no script is at hand."""
     if run.framework or (run.launch is not None and run.launch.framework):
         return True
@@ -33,7 +33,7 @@ def with_trainer(run: Run) -> bool | None:
 
 
 @lru_cache(maxsize=16)
-def with_plain_arguments(run: Run) -> bool:
+def uses_stock_training_arguments(run: Run) -> bool:
     """Whether the arguments are surely transformers' own, with its own defaults: no subclass, no framework, no
     trl."""
     if run.framework or (run.launch is not None and run.launch.framework) or not run.scripts:
@@ -43,10 +43,10 @@ def with_plain_arguments(run: Run) -> bool:
     names = {call.name for script in run.scripts for call in script.calls(*_ARGUMENTS)}
     if names:
         return names <= set(_ARGUMENTS)
-    return any(_parses(call) for script in run.scripts for call in script.calls(*_PARSERS))
+    return any(_parses_training_arguments(call) for script in run.scripts for call in script.calls(*_PARSERS))
 
 
-def _parses(call: Call) -> bool:
+def _parses_training_arguments(call: Call) -> bool:
     """Whether a parser is given TrainingArguments itself."""
     import ast
 
@@ -58,23 +58,23 @@ def _parses(call: Call) -> bool:
 
 
 @lru_cache(maxsize=16)
-def with_accelerate(run: Run) -> bool | None:
+def uses_accelerate(run: Run) -> bool | None:
     """Whether accelerate prepares the model, by itself or under the Trainer; None where no script is at hand."""
-    trainer = with_trainer(run)
+    trainer = uses_trainer(run)
     if trainer or not run.scripts:
         return trainer
     return any(next(script.calls("accelerate.Accelerator"), None) is not None for script in run.scripts)
 
 
 @lru_cache(maxsize=16)
-def in_own_loop(run: Run) -> bool:
+def uses_deepspeed_directly(run: Run) -> bool:
     """Whether the scripts call ``deepspeed.initialize`` themselves, and nothing of transformers' or accelerate's."""
-    if not run.scripts or with_accelerate(run):
+    if not run.scripts or uses_accelerate(run):
         return False
     return any(next(script.calls("deepspeed.initialize"), None) is not None for script in run.scripts)
 
 
-def from_accelerate_yaml(run: Run) -> bool:
+def is_config_from_accelerate_yaml(run: Run) -> bool:
     """Whether the DeepSpeed config is the one that accelerate makes of its YAML: no JSON is given."""
     yaml = run.accelerate
     return yaml is not None and run.config is not None and run.config.name == yaml.source.path
@@ -85,18 +85,18 @@ def mentions(run: Run, *words: str) -> bool:
     return run.says(*(word.encode() for word in words))
 
 
-def edit_of(make: Callable[[], Edit | None]) -> Edit | None:
+def try_edit(make_edit: Callable[[], Edit | None]) -> Edit | None:
     """The edit, or None where the value stands in no file that can be changed."""
     try:
-        edit = make()
+        edit = make_edit()
     except KeyError:
         return None
     return edit if edit is not None and edit.before != edit.after else None
 
 
-def fix_of(title: Text, *makers: Callable[[], Edit | None], safe: bool = True) -> tuple[Fix, ...]:
+def fix_with_edits(title: Text, *makers: Callable[[], Edit | None], safe: bool = True) -> tuple[Fix, ...]:
     """A fix of all the edits, or none where one of them can't be made."""
-    edits = [edit_of(make) for make in makers]
+    edits = [try_edit(make) for make in makers]
     if not edits or any(edit is None for edit in edits):
         return ()
     return (Hazard.fix(title, *(edit for edit in edits if edit is not None), safe=safe),)

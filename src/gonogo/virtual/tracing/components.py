@@ -22,7 +22,7 @@ from gonogo.virtual.tracing.recorder import COLLECTIVES, OPERATORS, Recorder
 _serve = VirtualMode.__torch_dispatch__
 
 
-class Parts(NamedTuple):
+class ComponentFactories(NamedTuple):
     """How a session makes its parts. ``allocator`` is given the device's name, its capacity and the settings."""
 
     mode: Callable[..., VirtualMode]
@@ -31,17 +31,17 @@ class Parts(NamedTuple):
     allocator: Callable[[str, int, AllocatorSettings], CachingAllocator]
 
 
-def traced_components(recorder: Recorder) -> Parts:
+def traced_components(recorder: Recorder) -> ComponentFactories:
     """Parts that tell the recorder what they do."""
-    return Parts(
-        functools.partial(_Mode, recorder),
-        functools.partial(_Modules, recorder),
-        functools.partial(_Life, recorder),
-        functools.partial(_Allocator, recorder),
+    return ComponentFactories(
+        functools.partial(_TracedMode, recorder),
+        functools.partial(_TracedModules, recorder),
+        functools.partial(_TracedLifecycle, recorder),
+        functools.partial(_TracedAllocator, recorder),
     )
 
 
-class _Mode(VirtualMode):  # type: ignore[no-untyped-call]
+class _TracedMode(VirtualMode):  # type: ignore[no-untyped-call]
     """Each operator is a span; a collective has its bytes and ranks."""
 
     def __init__(self, recorder: Recorder, *args: Any) -> None:
@@ -78,39 +78,39 @@ def _detail_of(recorder: Recorder, func: Any, args: Any) -> int:
     return recorder.detail(bytes=nbytes, ranks=", ".join(map(str, operation.members)))
 
 
-class _Modules(ModuleTracker):
+class _TracedModules(ModuleTracker):
     def __init__(self, recorder: Recorder, *args: Any) -> None:
         super().__init__(*args)
         self._recorder = recorder
 
     def _enter(self, module: nn.Module, inputs: Any) -> None:
         super()._enter(module, inputs)
-        if not self._recorder.is_elsewhere:
+        if not self._recorder.is_other_thread:
             self._recorder.enter(self.current or "")
 
     def _leave(self, module: nn.Module, inputs: Any, output: Any) -> None:
         super()._leave(module, inputs, output)
-        if not self._recorder.is_elsewhere:
+        if not self._recorder.is_other_thread:
             self._recorder.leave(len(self.stack))
 
     def _in_backward(self, path: str) -> None:
         super()._in_backward(path)
-        if not self.stack and not self._recorder.is_elsewhere:
+        if not self.stack and not self._recorder.is_other_thread:
             self._recorder.backward(path)
 
 
-class _Life(Lifecycle):
+class _TracedLifecycle(Lifecycle):
     def __init__(self, recorder: Recorder, *args: Any) -> None:
         super().__init__(*args)
         self._recorder = recorder
 
     def _switch(self, phase: Phase) -> None:
         super()._switch(phase)
-        if not self._recorder.is_elsewhere:
+        if not self._recorder.is_other_thread:
             self._recorder.phase(phase, self.step)
 
 
-class _Allocator(CachingAllocator):
+class _TracedAllocator(CachingAllocator):
     """Tells of each block and each segment, with the stack that asked for a block."""
 
     def __init__(self, recorder: Recorder, device: str, capacity_bytes: int, settings: AllocatorSettings) -> None:
@@ -144,5 +144,5 @@ def plain_allocator(_device: str, capacity_bytes: int, settings: AllocatorSettin
     return CachingAllocator(capacity_bytes, settings)
 
 
-PLAIN = Parts(VirtualMode, ModuleTracker, Lifecycle, plain_allocator)
+PLAIN = ComponentFactories(VirtualMode, ModuleTracker, Lifecycle, plain_allocator)
 """The parts of a rank that is not followed."""

@@ -11,7 +11,7 @@ from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import VirtualTensor
 
 _serve = VirtualMode.__torch_dispatch__
-Rule = Callable[[Any, Any, Any, Any], None]
+OriginRule = Callable[[Any, Any, Any, Any], None]
 """(operator, arguments, keyword arguments, result)."""
 BATCH = "batch"
 """The first word of the label of what was read from the training data."""
@@ -26,13 +26,13 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
         """Told of the batch that the next operator with something of a batch takes in; once."""
         self.mixes = False
         """Whether what is computed of states has them as origins: where weights are merged, not where they train."""
-        self._rules: dict[int, Rule | None] = {}
+        self._rules: dict[int, OriginRule | None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """As the mode that doesn't follow."""
         if self.on_batch_used is not None:
-            self._look_for_batch(args)
-        sent = _before(func, args) if func.namespace == "c10d" else None
+            self._detect_batch_use(args)
+        sent = _pieces_before_collective(func, args) if func.namespace == "c10d" else None
         out = _serve(self, func, types, args, kwargs)
         if out is NotImplemented:
             return out
@@ -49,8 +49,8 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
             _computed(func, args, kwargs or {}, out)
         return out
 
-    def _look_for_batch(self, args: Any) -> None:
-        for tensor in _virtual(args):
+    def _detect_batch_use(self, args: Any) -> None:
+        for tensor in _virtual_tensors(args):
             for _, _, label in tensor.cell.origins or ():
                 if label[0] == BATCH:
                     told, self.on_batch_used = self.on_batch_used, None
@@ -59,11 +59,11 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
                     return
 
 
-def _virtual(values: Any) -> Iterable[VirtualTensor]:
+def _virtual_tensors(values: Any) -> Iterable[VirtualTensor]:
     return (tensor for tensor in flat(values) if isinstance(tensor, VirtualTensor))
 
 
-_COPIES = frozenset(
+_COPY_OPERATORS = frozenset(
     {
         *("clone", "_to_copy", "lift_fresh_copy", "detach_copy", "alias_copy", "view_copy", "_reshape_copy"),
         *("_unsafe_view", "constant_pad_nd", "index_select", "index", "gather", "narrow_copy", "slice_copy"),
@@ -73,45 +73,47 @@ _COPIES = frozenset(
     }
 )
 """Operators whose result is the first operand, or parts of it."""
-_FRESH = frozenset({"zero_", "fill_", "normal_", "uniform_", "random_", "exponential_", "bernoulli_", "arange_"})
-_INTO = frozenset({"copy_", "index_copy_", "index_put_", "scatter_", "masked_scatter_", "slice_scatter"})
+_OVERWRITING_OPERATORS = frozenset(
+    {"zero_", "fill_", "normal_", "uniform_", "random_", "exponential_", "bernoulli_", "arange_"}
+)
+_WRITING_OPERATORS = frozenset({"copy_", "index_copy_", "index_put_", "scatter_", "masked_scatter_", "slice_scatter"})
 _NAMESPACES = frozenset({"aten", "_c10d_functional", "_c10d_functional_autograd"})
 
 
-def _rule_of(func: Any) -> Rule | None:
+def _rule_of(func: Any) -> OriginRule | None:
     namespace, _, name = func._schema.name.partition("::")
     if namespace == "fsdp":
-        return {"all_gather_copy_in": _gather_copy_in, "split_with_sizes_copy": _split_out}.get(name)
+        return {"all_gather_copy_in": _gather_copy_in, "split_with_sizes_copy": _split_origins}.get(name)
     if namespace not in _NAMESPACES:
         return None
     if name == "copy_":
         return _copy
-    if name in _COPIES:
-        return _copied
-    if name in _FRESH:
-        return _cleared
+    if name in _COPY_OPERATORS:
+        return _copy_to_result
+    if name in _OVERWRITING_OPERATORS:
+        return _clear_origins
     if name in ("cat", "stack", "concat"):
         return _joined
     if name == "_foreach_copy_":
         return _copy_each
     if name in ("_foreach_zero_",):
-        return _cleared
+        return _clear_origins
     if name in ("split_with_sizes_copy", "split_copy", "unbind_copy"):
-        return _split_out
-    return _written_into if name in _INTO else None
+        return _split_origins
+    return _add_written_origins if name in _WRITING_OPERATORS else None
 
 
 def _computed(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """What an operator makes of several states holds all of them; which byte holds which is not followed."""
-    given = [*_virtual(args), *_virtual(kwargs.values())]
+    given = [*_virtual_tensors(args), *_virtual_tensors(kwargs.values())]
     labels = [(0, 1, label) for tensor in given for _, _, label in origins.pieces_in(tensor) if label[0] != BATCH]
     if not labels:
         return
     cells = [tensor.cell for tensor in given]
-    for result in _virtual([out]):
+    for result in _virtual_tensors([out]):
         if func._schema.is_mutable or not any(result.cell is cell for cell in cells):  # else it is a view
             start, end = origins.span_of(result)
-            origins.put(result.cell, start, end, origins.whole(labels, end - start), beside=True)
+            origins.put(result.cell, start, end, origins.whole(labels, end - start), keep_existing=True)
 
 
 def _copy(func: Any, args: Any, kwargs: Any, out: Any) -> None:
@@ -124,23 +126,23 @@ def _copy(func: Any, args: Any, kwargs: Any, out: Any) -> None:
         origins.clear(target)
 
 
-def _copied(func: Any, args: Any, kwargs: Any, out: Any) -> None:
-    sources = list(_virtual(args[:1]))
+def _copy_to_result(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    sources = list(_virtual_tensors(args[:1]))
     if sources and isinstance(out, VirtualTensor) and out.cell is not sources[0].cell:
         origins.copy_origins(out, sources[0])
         if func.namespace != "aten" and out.cell.origins:
-            out.cell.origins = origins.without_parts(out.cell.origins)
+            out.cell.origins = origins.drop_shard_labels(out.cell.origins)
 
 
-def _cleared(func: Any, args: Any, kwargs: Any, out: Any) -> None:
-    for tensor in _virtual(args[:1]):
+def _clear_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    for tensor in _virtual_tensors(args[:1]):
         origins.clear(tensor)
 
 
 def _joined(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     if isinstance(out, VirtualTensor):
         dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
-        origins.join_origins(out, list(_virtual(args[:1])), in_order=dim == 0 and out.is_contiguous())
+        origins.join_origins(out, list(_virtual_tensors(args[:1])), concatenated=dim == 0 and out.is_contiguous())
 
 
 def _copy_each(func: Any, args: Any, kwargs: Any, out: Any) -> None:
@@ -148,39 +150,39 @@ def _copy_each(func: Any, args: Any, kwargs: Any, out: Any) -> None:
         _copy(func, (target, source), {}, None)
 
 
-def _written_into(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _add_written_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     target, *rest = args
     if isinstance(target, VirtualTensor):
         start, end = origins.span_of(target)
-        pieces = [piece for source in _virtual(rest) for piece in origins.pieces_in(source)]
+        pieces = [piece for source in _virtual_tensors(rest) for piece in origins.pieces_in(source)]
         if pieces:
-            origins.put(target.cell, start, end, origins.whole(pieces, end - start), beside=True)
+            origins.put(target.cell, start, end, origins.whole(pieces, end - start), keep_existing=True)
 
 
-def _split_out(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _split_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """One tensor's parts as tensors of their own, returned or given as ``out``."""
-    (source, *_) = (*_virtual(args[:1]), None)
+    (source, *_) = (*_virtual_tensors(args[:1]), None)
     if source is None:
         return
-    for part in (*_virtual(kwargs.get("out", ())), *_virtual(out)):
+    for part in (*_virtual_tensors(kwargs.get("out", ())), *_virtual_tensors(out)):
         start, end = origins.span_of(part)
         origins.put(part.cell, start, end, origins.whole(origins.pieces_in(source), end - start))
 
 
 def _gather_copy_in(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """FSDP2 copies its shards into the buffer that it then gathers."""
-    results = list(_virtual(out))
+    results = list(_virtual_tensors(out))
     if results:
-        origins.join_origins(results[0], list(_virtual(args[:1])), in_order=True)
+        origins.join_origins(results[0], list(_virtual_tensors(args[:1])), concatenated=True)
 
 
 # -- collectives ------------------------------------------------------------
 
-_Sent = tuple[Operation, list[list[origins.Piece]]]
+_SentPieces = tuple[Operation, list[list[origins.Piece]]]
 _GATHERS = frozenset({"allgather_", "_allgather_base_", "allgather_coalesced_", "allgather_into_tensor_coalesced_"})
 
 
-def _before(func: Any, args: Any) -> _Sent | None:
+def _pieces_before_collective(func: Any, args: Any) -> _SentPieces | None:
     """What the ranks' own tensors held before a collective that hands contents on."""
     name = func._schema.name.removeprefix("c10d::")
     if name not in _GATHERS and name not in ("broadcast_", "scatter_", "gather_", "recv_", "alltoall_base_"):
@@ -189,12 +191,12 @@ def _before(func: Any, args: Any) -> _Sent | None:
         operation = Operation(func, args, None)
     except KeyError:
         return None
-    return operation, [origins.pieces_in(tensor) for tensor in _virtual(operation.inputs)]
+    return operation, [origins.pieces_in(tensor) for tensor in _virtual_tensors(operation.inputs)]
 
 
-def _collective(func: Any, args: Any, sent: _Sent) -> None:
+def _collective(func: Any, args: Any, sent: _SentPieces) -> None:
     operation, held = sent
-    outputs = list(_virtual(operation.outputs))
+    outputs = list(_virtual_tensors(operation.outputs))
     name = operation.name
     if name in ("broadcast_", "scatter_", "recv_"):
         root = operation.root if name != "recv_" else operation.peer
@@ -205,15 +207,15 @@ def _collective(func: Any, args: Any, sent: _Sent) -> None:
             return
         if not any(tensor.cell.origins for tensor in outputs) and not any(held):
             number = operation.members[root] if root is not None and root < len(operation.members) else root
-            _received(outputs, str(number))
+            _mark_received(outputs, str(number))
             return
         number = operation.members[root] if root is not None and root < len(operation.members) else root
-        _received(outputs, str(number))
+        _mark_received(outputs, str(number))
         return
     if name == "gather_" and not outputs:
         return
     if name in _FLAT_GATHERS and len({label[:3] for one in held for _, _, label in one}) > 1:
-        _give_slots(operation, outputs, held)
+        _set_slot_origins(operation, outputs, held)
         return
     _give(outputs, held)
 
@@ -221,10 +223,12 @@ def _collective(func: Any, args: Any, sent: _Sent) -> None:
 _FLAT_GATHERS = ("_allgather_base_", "allgather_into_tensor_coalesced_")
 
 
-def _give_slots(operation: Operation, outputs: list[VirtualTensor], held: list[list[origins.Piece]]) -> None:
+def _set_slot_origins(
+    operation: Operation, outputs: list[VirtualTensor], pieces_by_rank: list[list[origins.Piece]]
+) -> None:
     """Of a buffer of several states each rank has others: this rank's slot is known, the rest is what others sent."""
     size = max(len(operation.members), 1)
-    for tensor, pieces in zip(outputs, held, strict=False):
+    for tensor, pieces in zip(outputs, pieces_by_rank, strict=False):
         start, end = origins.span_of(tensor)
         slot = (end - start) // size
         for number, rank in enumerate(operation.members):
@@ -233,15 +237,15 @@ def _give_slots(operation: Operation, outputs: list[VirtualTensor], held: list[l
             origins.put(tensor.cell, at, at + slot, sent)
 
 
-def _received(outputs: list[VirtualTensor], rank: str) -> None:
+def _mark_received(outputs: list[VirtualTensor], rank: str) -> None:
     for tensor in outputs:
         start, end = origins.span_of(tensor)
         origins.put(tensor.cell, start, end, [(0, end - start, ("rank", "", rank, ""))])
 
 
-def _give(outputs: list[VirtualTensor], held: list[list[origins.Piece]]) -> None:
+def _give(outputs: list[VirtualTensor], pieces_by_rank: list[list[origins.Piece]]) -> None:
     """Each output holds what the ranks sent: this rank's own states, of which the others hold other parts."""
-    pieces = origins.without_parts([piece for one in held for piece in one])
+    pieces = origins.drop_shard_labels([piece for one in pieces_by_rank for piece in one])
     for tensor in outputs:
         start, end = origins.span_of(tensor)
         if pieces or tensor.cell.origins:

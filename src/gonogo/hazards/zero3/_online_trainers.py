@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Call, Script
 
-_ONLINE = (
+_ONLINE_TRAINERS = (
     *("trl.GRPOTrainer", "trl.PPOTrainer", "trl.RLOOTrainer", "trl.OnlineDPOTrainer", "trl.GKDTrainer"),
     *("trl.XPOTrainer", "trl.NashMDTrainer"),
 )
@@ -17,4 +17,4 @@ def gathering_trainers(script: Script, run: Run) -> Iterator[Call]:
         return
     if run.arguments.get("ds3_gather_for_generation").truth is False:
         return
-    yield from script.calls(*_ONLINE)
+    yield from script.calls(*_ONLINE_TRAINERS)

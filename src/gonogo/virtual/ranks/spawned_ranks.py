@@ -29,7 +29,7 @@ _NOT_REHEARSED = translated("the processes that it starts were not rehearsed")
 _ASKS = translated("it requests an accelerator, which only the rehearsed processes have")
 
 
-class StartsProcesses(BaseException):
+class ProcessLaunchRequested(BaseException):
     """Raised in the program where it would start that many processes."""
 
     def __init__(self, count: int) -> None:
@@ -37,18 +37,18 @@ class StartsProcesses(BaseException):
         self.count = count
 
 
-class HasEnded(BaseException):
+class RankProcessExited(BaseException):
     """Raised in the program where the process that a rank is would end."""
 
 
-def not_rehearsed_at(where: str) -> Unsupported:
+def spawn_not_rehearsed(place: str) -> Unsupported:
     """Processes that the program starts as its ranks, and that were not rehearsed."""
-    return Unsupported(SPAWN, where, _NOT_REHEARSED.en, _NOT_REHEARSED.zh)
+    return Unsupported(SPAWN, place, _NOT_REHEARSED.en, _NOT_REHEARSED.zh)
 
 
-def asks_at(where: str) -> Unsupported:
+def accelerator_in_subprocess(place: str) -> Unsupported:
     """A process that the program starts beside its ranks, and that asks for an accelerator."""
-    return Unsupported("a process that the program starts", where, _ASKS.en, _ASKS.zh)
+    return Unsupported("a process that the program starts", place, _ASKS.en, _ASKS.zh)
 
 
 def install(plan: WorkerPlan) -> Callable[[], None]:
@@ -65,9 +65,9 @@ def install(plan: WorkerPlan) -> Callable[[], None]:
         start_method: str = "spawn",
         **_options: Any,
     ) -> None:
-        _go_on(plan, nprocs, start_method, (fn, args))
+        _continue_as_rank(plan, nprocs, start_method, (fn, args))
         fn(plan.local_rank, *args)
-        raise HasEnded
+        raise RankProcessExited
 
     for owner in (module, torch.multiprocessing):
         patches.set(owner, "start_processes", start_processes)
@@ -75,12 +75,12 @@ def install(plan: WorkerPlan) -> Callable[[], None]:
     return patches.undo
 
 
-def _go_on(plan: WorkerPlan, count: int, start_method: str, sent: Any) -> None:
+def _continue_as_rank(plan: WorkerPlan, count: int, start_method: str, process_arguments: Any) -> None:
     """Return where this rank is one of the processes; else end the program, with how many there would be."""
     if start_method != "fork":
-        _Sent().dump(sent)
+        _Sent().dump(process_arguments)
     if not plan.started_by_program:
-        raise StartsProcesses(count)
+        raise ProcessLaunchRequested(count)
 
 
 def _replace_agent(patches: Patches, api: Any, plan: WorkerPlan) -> None:
@@ -94,10 +94,10 @@ def _replace_agent(patches: Patches, api: Any, plan: WorkerPlan) -> None:
             raise UnsupportedOperator(
                 "elastic_launch", translated("the nodes that it would connect to are not here: start it with torchrun")
             )
-        _go_on(plan, config.nproc_per_node, config.start_method, (entrypoint, args))
+        _continue_as_rank(plan, config.nproc_per_node, config.start_method, (entrypoint, args))
         os.environ.update(_environment(plan))
         entrypoint(*args)
-        raise HasEnded
+        raise RankProcessExited
 
     patches.set(api, "launch_agent", launch_agent)
 

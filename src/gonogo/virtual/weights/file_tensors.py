@@ -12,7 +12,7 @@ from gonogo.virtual.memory.tracking import Cell, DeviceRecord
 from gonogo.virtual.tensor import VirtualTensor, new_virtual, resolve
 from gonogo.virtual.values import real
 
-VALUES_LIMIT = 64 << 10
+VALUES_LIMIT_BYTES = 64 << 10
 """Tensors of up to so many bytes are read with their values: scalars, buffers, random states, step counts."""
 
 _page_cache = DeviceRecord("page cache", 0, 0, None)
@@ -25,7 +25,7 @@ def nbytes_of(shape: Sequence[int], dtype: torch.dtype) -> int:
     return math.prod(shape) * dtype.itemsize
 
 
-def without_values(shape: Sequence[int], dtype: torch.dtype, device: object, *, mapped: bool) -> torch.Tensor:
+def tensor_without_values(shape: Sequence[int], dtype: torch.dtype, device: object, *, mapped: bool) -> torch.Tensor:
     """A contiguous tensor of unknown values on ``device``. ``mapped``: on the CPU it is the file's pages, uncounted."""
     where = resolve(device)
     if where.type == "meta":
@@ -44,11 +44,11 @@ def without_values(shape: Sequence[int], dtype: torch.dtype, device: object, *, 
     return tensor
 
 
-def with_values(value: torch.Tensor, device: object, *, mapped: bool) -> torch.Tensor:
+def tensor_with_values(value: torch.Tensor, device: object, *, mapped: bool) -> torch.Tensor:
     """A tensor on ``device`` that knows the values of a real CPU tensor (which is copied); ``mapped`` as above."""
     where = resolve(device)
     if where.type == "meta":
-        return without_values(value.shape, value.dtype, where, mapped=False)
+        return tensor_without_values(value.shape, value.dtype, where, mapped=False)
     with private.modes_off():
         copy = value.detach().clone(memory_format=torch.contiguous_format)
         tensor: VirtualTensor = VirtualTensor.virtual_mode.wrap_real(copy, where)

@@ -19,8 +19,8 @@ from typing import Any
 from gonogo.confinement.trees import copy_data, copy_entry, copy_tree, remove_tree
 from gonogo.virtual.patching.patches import Patches, patch_os
 
-_SPARSE_FROM = 1 << 20
-_MAX_MOVED = 4 << 30
+_MIN_SPARSE_BYTES = 1 << 20
+_MAX_MOVED_BYTES = 4 << 30
 """So many bytes on the disk, at most, are copied in place of a move; a move of more is refused as the kernel does."""
 
 
@@ -31,7 +31,7 @@ def install() -> Callable[[], None]:
     replaced = {"copyfileobj": _copyfileobj(originals["copyfileobj"]), "copyfile": _copyfile(originals["copyfile"])}
     for name, function in replaced.items():
         patches.set(shutil, name, function)
-    patches.everywhere([(originals[name], replaced[name]) for name in originals], but=(shutil,))
+    patches.everywhere([(originals[name], replaced[name]) for name in originals], excluded_modules=(shutil,))
     patch_os(patches, {name: _moving(getattr(os, name)) for name in ("rename", "replace")})
     return patches.undo
 
@@ -66,7 +66,7 @@ def _copyfile(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_sparse(state: os.stat_result) -> bool:
     """Whether a file is large, and mostly holes."""
-    return state.st_size >= _SPARSE_FROM and state.st_blocks * 512 < state.st_size // 2
+    return state.st_size >= _MIN_SPARSE_BYTES and state.st_blocks * 512 < state.st_size // 2
 
 
 def _copy_stream(fsrc: Any, fdst: Any) -> bool:
@@ -109,15 +109,15 @@ def _whole(path: Any, folder: int | None) -> str:
     return text.rstrip("/") or "/"
 
 
-def _copy_and_delete(src: str, dst: str, rename: Callable[..., None], refused: OSError) -> None:
+def _copy_and_delete(src: str, dst: str, rename_file: Callable[..., None], refused: OSError) -> None:
     """Move by copying beside the target. Raises ``refused`` where it is too much, or can't be taken away after it."""
-    if _bytes_held(src) > _MAX_MOVED or not os.access(os.path.dirname(src) or ".", os.W_OK | os.X_OK):
+    if _disk_usage(src) > _MAX_MOVED_BYTES or not os.access(os.path.dirname(src) or ".", os.W_OK | os.X_OK):
         raise refused
     head, tail = os.path.split(dst)
     partial = os.path.join(head, f".{tail[:200]}.moving-{os.getpid()}")
     try:
         _copy(src, partial)
-        rename(partial, dst)
+        rename_file(partial, dst)
     except OSError as error:
         _remove(partial)
         if error.filename is not None:
@@ -126,7 +126,7 @@ def _copy_and_delete(src: str, dst: str, rename: Callable[..., None], refused: O
     _remove(src)
 
 
-def _bytes_held(path: str) -> int:
+def _disk_usage(path: str) -> int:
     """Bytes on the disk of a file, or of all below a folder."""
     state = os.lstat(path)
     total = state.st_blocks * 512

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.script.identifiers import last_name
 from gonogo.finding import Finding, translated
-from gonogo.hazards.facts.all_ranks import script_at
+from gonogo.hazards.facts.divergence_fixes import script_at
 from gonogo.trials.cure.candidate import Candidate
 
 if TYPE_CHECKING:
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from gonogo.evidence.run import Run
     from gonogo.evidence.script.script import Script
 
-_ON_HOST = frozenset({"cpu", "item", "tolist", "numpy"})
-_FUSED = tuple(f"torch.optim.{name}" for name in ("Adam", "AdamW", "SGD", "Adagrad"))
+_HOST_TRANSFER_CALLS = frozenset({"cpu", "item", "tolist", "numpy"})
+_FUSED_OPTIMIZERS = tuple(f"torch.optim.{name}" for name in ("Adam", "AdamW", "SGD", "Adagrad"))
 _KEEPS = frozenset({"append", "extend"})
-_TO_HOST = translated("move what is kept of each evaluation batch to host memory (line {line})")
-_SMALLER = translated("evaluate {size} samples at a time (batch_size was {before})")
-_IS_FUSED = translated("fused=True for {name}")
+_MOVE_TO_HOST = translated("move what is kept of each evaluation batch to host memory (line {line})")
+_SMALLER_EVAL_BATCH = translated("evaluate {size} samples at a time (batch_size was {before})")
+_USE_FUSED = translated("fused=True for {name}")
 
 
-def in_code_candidates(finding: Finding, shortage: Shortage, run: Run) -> Iterator[Candidate]:
+def loop_candidates(finding: Finding, shortage: Shortage, run: Run) -> Iterator[Candidate]:
     """What of a loop may make it fit, by where it ran out of memory."""
     if shortage.phase == "evaluate":
         for frame in reversed(shortage.frames):
             script = script_at(run, frame.path) if frame.owner == "user" else None
             loop = _loop_at(script, frame.line) if script is not None else None
             if script is not None and loop is not None:
-                yield from _kept_on_host(finding, script, loop)
-                yield from _smaller_batches(finding, script, loop)
+                yield from _host_transfer_candidates(finding, script, loop)
+                yield from _smaller_batch_candidates(finding, script, loop)
                 return
     elif shortage.phase == "step":
-        yield from _fused(finding, run)
+        yield from _fused_optimizer_candidates(finding, run)
 
 
 def _loop_at(script: Script, line: int) -> ast.For | None:
@@ -48,23 +48,23 @@ def _loop_at(script: Script, line: int) -> ast.For | None:
     return max(around, key=lambda node: node.lineno, default=None)
 
 
-def _kept_on_host(finding: Finding, script: Script, loop: ast.For) -> Iterator[Candidate]:
+def _host_transfer_candidates(finding: Finding, script: Script, loop: ast.For) -> Iterator[Candidate]:
     """``kept.append(logits)`` becomes ``kept.append(logits.cpu())``."""
     for node in ast.walk(loop):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _KEEPS:
             continue
         for given in node.args:
             called = {last_name(one.func) for one in ast.walk(given) if isinstance(one, ast.Call)}
-            if called & _ON_HOST or isinstance(given, ast.Constant | ast.Dict | ast.List | ast.Tuple):
+            if called & _HOST_TRANSFER_CALLS or isinstance(given, ast.Constant | ast.Dict | ast.List | ast.Tuple):
                 continue
             text = script.place(given).text
             plain = isinstance(given, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
             edit = script.replacing(given, f"{text}.cpu()" if plain else f"({text}).cpu()")
             if edit is not None:
-                yield Candidate(finding, _TO_HOST.format(line=given.lineno), (edit,), size=1, kind="host")
+                yield Candidate(finding, _MOVE_TO_HOST.format(line=given.lineno), (edit,), size=1, kind="host")
 
 
-def _smaller_batches(finding: Finding, script: Script, loop: ast.For) -> Iterator[Candidate]:
+def _smaller_batch_candidates(finding: Finding, script: Script, loop: ast.For) -> Iterator[Candidate]:
     """The ``batch_size`` of the loader that the loop goes over, halved until it is one."""
     given: ast.expr = loop.iter
     while isinstance(given, ast.Call) and given.args and last_name(given.func) != "DataLoader":
@@ -83,15 +83,15 @@ def _smaller_batches(finding: Finding, script: Script, loop: ast.For) -> Iterato
         size = max(1, size // 4)
         edit = script.replacing(value, str(size))
         if edit is not None:
-            title = _SMALLER.format(size=size, before=known)
+            title = _SMALLER_EVAL_BATCH.format(size=size, before=known)
             yield Candidate(finding, title, (edit,), size=1, kind="evaluation batch")
 
 
-def _fused(finding: Finding, run: Run) -> Iterator[Candidate]:
+def _fused_optimizer_candidates(finding: Finding, run: Run) -> Iterator[Candidate]:
     for script in run.scripts:
-        for call in script.calls(*_FUSED):
+        for call in script.calls(*_FUSED_OPTIMIZERS):
             if any(keyword.arg in ("fused", "foreach", "capturable", None) for keyword in call.node.keywords):
                 continue
             edit = script.setting_keyword(call, "fused", "True")
             if edit is not None:
-                yield Candidate(finding, _IS_FUSED.format(name=call.method), (edit,), size=1, kind="fused")
+                yield Candidate(finding, _USE_FUSED.format(name=call.method), (edit,), size=1, kind="fused")

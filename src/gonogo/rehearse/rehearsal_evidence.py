@@ -42,7 +42,7 @@ class RehearsalEvidence:
         self._other_versions = {
             name: version
             for name, version in versions.items()
-            if not _is_in(version, files.pinned.get(canonical(name)))
+            if not _satisfies_specifier(version, files.pinned.get(canonical(name)))
         }
 
     def downgrade(self, finding: Finding) -> Finding:
@@ -58,11 +58,11 @@ class RehearsalEvidence:
             cause = _THIS_PYTHON.format(cause=finding.cause, ranks=ranks_text(self._ranks))
             return replace(finding, certainty=Certainty.POSSIBLE, cause=cause)
         if self._other_versions:
-            return self._of_another_version(hazard, finding)
+            return self._downgrade_for_version(hazard, finding)
         shows = type(hazard).in_rehearsal is not Hazard.in_rehearsal and hazard.explains_failure
-        if not (hazard.raises or (shows and self._all)) or not all(map(self._was_reached, finding.spans[:1])):
+        if not (hazard.raises or (shows and self._all)) or not all(map(self._was_executed, finding.spans[:1])):
             return finding
-        certainty = Certainty.POSSIBLE if hazard.raises else _at_most_likely(finding.certainty)
+        certainty = Certainty.POSSIBLE if hazard.raises else _cap_at_likely(finding.certainty)
         if certainty is finding.certainty:
             return finding
         return replace(
@@ -71,7 +71,7 @@ class RehearsalEvidence:
             cause=_NOT_REPRODUCED.format(cause=finding.cause, ranks=ranks_text(self._ranks)),
         )
 
-    def _of_another_version(self, hazard: Hazard, finding: Finding) -> Finding:
+    def _downgrade_for_version(self, hazard: Hazard, finding: Finding) -> Finding:
         """A fault of a version that a file pins and that was not rehearsed: which of them the run has isn't known."""
         text = " ".join(span.text.lower() for span in finding.spans[:1])
         name = next((name for name in self._other_versions if name.lower() in text), None)
@@ -80,7 +80,7 @@ class RehearsalEvidence:
         cause = _OTHER_VERSION.format(cause=finding.cause, name=name, version=self._other_versions[name])
         return replace(finding, certainty=Certainty.POSSIBLE, cause=cause)
 
-    def _was_reached(self, span: Span) -> bool:
+    def _was_executed(self, span: Span) -> bool:
         """Whether a program that ran to its end came by: a place in code does so where it hangs on no condition."""
         if not span.path.endswith(".py"):
             return True
@@ -88,11 +88,11 @@ class RehearsalEvidence:
         return all(guard.kind == "for" or "__name__" in guard.text for guard in guards_of([frame]))
 
 
-def _at_most_likely(certainty: Certainty) -> Certainty:
+def _cap_at_likely(certainty: Certainty) -> Certainty:
     return Certainty.LIKELY if certainty is Certainty.CERTAIN else certainty
 
 
-def _is_in(version: str, specifier: str | None) -> bool:
+def _satisfies_specifier(version: str, specifier: str | None) -> bool:
     """Whether a version that was rehearsed is what the files ask for; true where they ask for none."""
     if not specifier:
         return True

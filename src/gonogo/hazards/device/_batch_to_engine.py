@@ -4,14 +4,14 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.failures import failed_ranks
-from gonogo.hazards.facts.all_ranks import script_at
-from gonogo.hazards.facts.zero_files import is_engine
+from gonogo.hazards.facts.divergence_fixes import script_at
+from gonogo.hazards.facts.zero_usage import is_engine
 from gonogo.hazards.rule import Edit, Fix, Hazard, RehearsalRecord, Run, Script, translated
 
 _MOVED = translated("Move the engine's inputs to its device")
 
 
-def moved_to_engine(record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+def move_batch_to_engine(record: RehearsalRecord, run: Run) -> Iterator[Fix]:
     """``engine(batch)`` becomes ``engine(batch.to(engine.device))``, where an operator met an input on the host."""
     for failed in failed_ranks(record)[:1]:
         operands = failed.failure.operands
@@ -23,13 +23,13 @@ def moved_to_engine(record: RehearsalRecord, run: Run) -> Iterator[Fix]:
                 if script is None or not call.lineno <= frame.line <= (call.end_lineno or call.lineno):
                     continue
                 if isinstance(call.func, ast.Name) and is_engine(script, call.func):
-                    edits = _moving(script, call, f"{call.func.id}.device")
+                    edits = _move_arguments(script, call, f"{call.func.id}.device")
                     if edits:
                         yield Hazard.fix(_MOVED, *edits, safe=False)
                     return
 
 
-def _moving(script: Script, call: ast.Call, device: str) -> list[Edit | None]:
+def _move_arguments(script: Script, call: ast.Call, device: str) -> list[Edit | None]:
     edits: list[Edit | None] = []
     for value in (*call.args, *(keyword.value for keyword in call.keywords)):
         if isinstance(value, (ast.Constant, ast.Starred)):

@@ -20,7 +20,7 @@ from typing import Any
 
 from gonogo.virtual.ray.turns import TurnScheduler
 
-_WAITING = frozenset(
+_WAITING_FILES = frozenset(
     str(module.__file__)
     for module in (threading, queue, selectors, socket, concurrent.futures.thread, multiprocessing.connection)
 )
@@ -28,11 +28,11 @@ _OURS = str(Path(__file__).parent)
 """Where threads wait: in the library, by what stands in its place here, or for a turn."""
 
 
-class Patience:
+class WaitLimit:
     """Of one wait. It ends after so many ``rounds``, and so many ``seconds``, in which nothing was done."""
 
-    def __init__(self, turns: TurnScheduler, rounds: int, seconds: float) -> None:
-        self._turns = turns
+    def __init__(self, turn_scheduler: TurnScheduler, rounds: int, seconds: float) -> None:
+        self._turns = turn_scheduler
         self._rounds, self._seconds = rounds, seconds
         self._begin()
 
@@ -42,12 +42,12 @@ class Patience:
     def is_over(self) -> bool:
         """Asked after each round, in the waiting process's own turn."""
         self._passed += 1
-        if self._turns.taken != self._taken or not all_wait():
+        if self._turns.taken != self._taken or not are_all_threads_waiting():
             self._begin()
         return self._passed >= self._rounds and time.monotonic() - self._since >= self._seconds
 
 
-def all_wait() -> bool:
+def are_all_threads_waiting() -> bool:
     """Whether each thread but this one waits: one in a place that isn't known is taken to work."""
     own = threading.get_ident()
     return all(_waits(frame) for thread, frame in sys._current_frames().items() if thread != own)
@@ -55,4 +55,4 @@ def all_wait() -> bool:
 
 def _waits(frame: Any) -> bool:
     path = frame.f_code.co_filename
-    return path in _WAITING or path.startswith(_OURS)
+    return path in _WAITING_FILES or path.startswith(_OURS)

@@ -7,15 +7,20 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from gonogo.evidence.training_arguments import ARGUMENT_CLASSES
-from gonogo.trials.cure.batch import KEYS, takes_arguments
+from gonogo.trials.cure.batch import KEYS, accepts_training_arguments
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
     from gonogo.finding import Edit
 
-_MODELS = ("transformers.*For*.from_pretrained", "transformers.*For*", "transformers.*LMHeadModel", "*LMHeadModel")
+_MODEL_CONSTRUCTORS = (
+    "transformers.*For*.from_pretrained",
+    "transformers.*For*",
+    "transformers.*LMHeadModel",
+    "*LMHeadModel",
+)
 
-_ENABLE = 'gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})'
+_ENABLE_CHECKPOINTING = 'gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})'
 
 
 def set_argument(run: Run, name: str, value: Any) -> list[Edit] | None:
@@ -28,7 +33,7 @@ def set_argument(run: Run, name: str, value: Any) -> list[Edit] | None:
                 edits.append(run.config.replacing(key, value=value))
         if not run.arguments.has(name):
             return edits or None
-    if not takes_arguments(run):
+    if not accepts_training_arguments(run):
         return edits or None
     edit = _argument_edit(run, name, value)
     if edit is None or edit.before == edit.after:
@@ -42,7 +47,7 @@ def _argument_edit(run: Run, name: str, value: Any) -> Edit | None:
     if launch is not None and source == "option":
         return launch.options.replacing(name, str(value)) if launch.options.can_edit(name) else None
     if launch is not None and launch.framework_config.known and launch.framework_config.string:
-        return _in_yaml(run, name, value)
+        return _yaml_edit(run, name, value)
     for script in run.scripts:
         for call in script.calls(*ARGUMENT_CLASSES):
             return script.setting_keyword(call, name, repr(value))
@@ -52,11 +57,11 @@ def _argument_edit(run: Run, name: str, value: Any) -> Edit | None:
     return None
 
 
-def _in_yaml(run: Run, name: str, value: Any) -> Edit | None:
-    from gonogo.evidence.launch.configs import read_yaml_of
+def _yaml_edit(run: Run, name: str, value: Any) -> Edit | None:
+    from gonogo.evidence.launch.configs import read_launch_yaml
 
     assert run.launch is not None
-    config = read_yaml_of(run.launch, run.launch.framework_config.string or "")
+    config = read_launch_yaml(run.launch, run.launch.framework_config.string or "")
     try:
         return config.inserting(name, value=value) if config is not None else None
     except KeyError:
@@ -69,14 +74,14 @@ def set_checkpointing(run: Run) -> list[Edit] | None:
         return None
     if any(True for script in run.scripts for _ in script.calls("*.gradient_checkpointing_enable")):
         return None
-    if takes_arguments(run):
+    if accepts_training_arguments(run):
         return set_argument(run, "gradient_checkpointing", True)
     for script in run.scripts:
-        for call in script.calls(*_MODELS):
+        for call in script.calls(*_MODEL_CONSTRUCTORS):
             statement = script.statement(call.node)
             if isinstance(statement, ast.Assign) and statement.value is call.node:
                 target = script.place(statement.targets[0]).text
-                edit = script.inserting_after(statement, f"{target}.{_ENABLE}")
+                edit = script.inserting_after(statement, f"{target}.{_ENABLE_CHECKPOINTING}")
                 return [edit] if edit is not None else None
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-class Neighbours:
+class InProcessRanks:
     """Whoever runs several ranks in one process answers here; else nobody does."""
 
     ask: Any = staticmethod(lambda group, operator, **what: None)

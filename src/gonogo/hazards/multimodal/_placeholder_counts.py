@@ -11,12 +11,12 @@ MISMATCH = Pattern(
     r"|Attempted to assign (?P<given>[\d +=]+?) multimodal tokens to (?P<places>\d+) placeholders"
 )
 """transformers' and vLLM's refusals."""
-POSITIONS = Pattern(
+POSITIONS_MISMATCH_PATTERN = Pattern(
     r"shape mismatch: value tensor of shape \[3, (?P<needed>\d+)\] cannot be broadcast to indexing result of shape "
     r"\[3, (?P<kept>\d+)\]"
 )
 """Qwen-VL's three rows of positions, counted from the sizes of the images, and the tokens that there are."""
-ROUND = 64
+CUTOFF_ROUNDING = 64
 """What length limits are multiples of, and lengths of sequences that nothing cut rarely."""
 LIMIT = Pattern(
     r"(?:cutoff_len|max_length|max_prompt_length|max_seq_len(?:gth)?|model_max_length)[\"']?[=: ]+[\"']?\d+"
@@ -24,11 +24,11 @@ LIMIT = Pattern(
 """A length limit, as launches and configs write it."""
 FEW = 16
 """Tokens by which a stray placeholder puts the counts apart; truncation takes more."""
-PIXELS_A_TOKEN = 32 * 32
+PIXELS_PER_TOKEN = 32 * 32
 """The most pixels that one token of the common vision towers stands for (Qwen3-VL; Qwen2-VL: 28 x 28)."""
 
 
-def counts_of(evidence: LineMatch | LoggedError) -> tuple[int, int] | None:
+def token_and_feature_counts(evidence: LineMatch | LoggedError) -> tuple[int, int] | None:
     """The tokens in the text and the features of the images; None where the message doesn't count them."""
     text = evidence.text if isinstance(evidence, LineMatch) else evidence.message
     match = MISMATCH.search(text)
@@ -42,6 +42,6 @@ def counts_of(evidence: LineMatch | LoggedError) -> tuple[int, int] | None:
     return None
 
 
-def first_known(run: Run, *names: str) -> tuple[str, Field] | None:
+def first_known_argument(run: Run, *names: str) -> tuple[str, Field] | None:
     """The first of these arguments that the run gives, with its name."""
     return next(((name, field) for name in names if (field := run.arguments.get(name)).known), None)
