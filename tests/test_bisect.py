@@ -72,7 +72,9 @@ class Index:
 @pytest.fixture(autouse=True)
 def releases(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [Version(f"0.14.{patch}") for patch in range(10)]
-    monkeypatch.setattr("gonogo.trials.bisect.bisect.releases_of", lambda name: listed if name == "deepspeed" else [])
+    monkeypatch.setattr(
+        "gonogo.trials.bisect.bisect.available_releases", lambda name: listed if name == "deepspeed" else []
+    )
 
 
 def test_the_release_that_breaks_it() -> None:

@@ -23,7 +23,7 @@ from gonogo.cli.ui.words import WORDS
 from gonogo.finding import Text
 from gonogo.prepare.prompts import PROGRESS, PROGRESS_STATES, STATE
 from gonogo.rehearse.display import live_display
-from gonogo.rehearse.progress import RankStatus, RehearsalStatus, observed_exit_status
+from gonogo.rehearse.progress import RankStatus, RehearsalStatus, ended_status
 from gonogo.report import render
 from gonogo.virtual.protocol.plan import Progress
 
@@ -292,7 +292,7 @@ def test_what_ranks_do_reaches_the_page_while_they_do_it(
     running = RankStatus(0, "running", Progress(0, "backward", 1, 9, 3 << 30, 1 << 30, "model.layers.3\x1b[31m"))
     with live_display("en") as on_progress:
         assert on_progress is not None
-        for ranks in ((running,), (running,), (running, observed_exit_status(record))):
+        for ranks in ((running,), (running,), (running, ended_status(record))):
             on_progress(RehearsalStatus(Text("rehearsing", "排练中"), 2.0, ranks, steps=2))
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(":")[0] for line in lines] == [PROGRESS, STATE, STATE], "nothing is told twice"

@@ -38,7 +38,7 @@ def test_no_attempt_succeeds(means: str, name: str, needs: Callable[[str, str], 
 BY_BWRAP = """
 import runpy
 from gonogo.confinement import confinement
-confinement.Confinement._ways = lambda self: iter([("namespaces", confinement._bubblewrap())])
+confinement.Confinement._means_candidates = lambda self: iter([("namespaces", confinement._bubblewrap())])
 runpy.run_path(BATTERY, run_name="__main__")
 """
 

@@ -46,9 +46,9 @@ def answer_for(name, listener):
 
 refused = json.loads(sys.argv[1])
 if "elsewhere" in refused:
-    module._other_folders = lambda: iter(())
+    module._temporary_folders = lambda: iter(())
 if "directly" in refused:  # no filter can be in place: a setuid program would be none behind it
-    module.Confinement._ways = lambda self: iter([("namespaces", module._bubblewrap()), ("landlock", ())])
+    module.Confinement._means_candidates = lambda self: iter([("namespaces", module._bubblewrap()), ("landlock", ())])
 calls = {"unshare": (272, 97), "mount": (165, 40), "landlock": (444, 444), "mount_setattr": (442, 442)}
 program = seccomp.Program(0x7FFF0000)
 for name in refused:

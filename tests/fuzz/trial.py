@@ -178,7 +178,7 @@ def _memory(name: str) -> int:
 
 def warmed_up() -> None:
     """Import what a first case would: that is a command's start, and no case's cost."""
-    gonogo.check.parallel._WORTH_IT = sys.maxsize  # in this process, where it is measured
+    gonogo.check.parallel._MIN_PARALLEL_COUNT = sys.maxsize  # in this process, where it is measured
     with tempfile.TemporaryDirectory() as folder:
         for how, main, data in (
             ("file", "ds.json", b'{"zero_optimization": {"stage": 3}}'),

@@ -128,7 +128,8 @@ def test_the_python_of_a_compiled_package_comes_with_what_it_imports(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "gonogo.prepare.packages.overlay.PYTHON_ALONE", {"transformer-engine": ("datasets", "onnxscript", "triton")}
+        "gonogo.prepare.packages.overlay.PURE_PYTHON_REQUIREMENTS",
+        {"transformer-engine": ("datasets", "onnxscript", "triton")},
     )
     for name in ("transformer-engine", "onnxscript", "triton"):
         wheel(index, name, "2.17.1")

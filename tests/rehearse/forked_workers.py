@@ -145,10 +145,10 @@ def _serve(rank: int, ranks: int, accelerator: str, own: Path) -> None:
         def __init__(self, rank: int, where: Any, line: Any) -> None:
             self.over = True
             self.ranks = frozenset(where.ranks)  # which of them are rehearsed is asked before
-            self.connect = lambda where: super(LaterPeers, self).__init__(rank, where, line_of_worker())
+            self.connect = lambda where: super(LaterPeers, self).__init__(rank, where, worker_connection())
 
-    line_of_worker = sessions.line_of_worker
-    sessions.Peers, sessions.line_of_worker = LaterPeers, lambda: None  # type: ignore[misc, assignment, return-value]
+    worker_connection = sessions.worker_connection
+    sessions.Peers, sessions.worker_connection = LaterPeers, lambda: None  # type: ignore[misc, assignment, return-value]
     (own / "scratch").mkdir()
     plan = WorkerPlan(
         program_kind="script", program="train.py", arguments=(), rank=rank, local_rank=rank, world_size=ranks,

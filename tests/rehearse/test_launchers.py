@@ -224,9 +224,9 @@ def test_a_deepspeed_that_asks_for_the_toolkit_when_it_is_imported(tmp_path: Pat
         "assert CUDAOpBuilder().is_compatible() and Quantizer().is_compatible()\n"
     )
     program = (
-        "from gonogo.rehearse.launch.launch import Surroundings\n"
+        "from gonogo.rehearse.launch.launch import LaunchMachine\n"
         "from gonogo.rehearse.launch.torch_devices import with_virtual_devices\n"
-        "with with_virtual_devices(Surroundings('cuda', 'H100', (9, 0), 80 << 30, 8)):\n    import deepspeed\n"
+        "with with_virtual_devices(LaunchMachine('cuda', 'H100', (9, 0), 80 << 30, 8)):\n    import deepspeed\n"
     )
     paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(

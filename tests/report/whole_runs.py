@@ -82,7 +82,7 @@ def _bisected() -> Report:
 
     listed = [Version(f"0.14.{patch}") for patch in range(4)]
     request = BisectRequest("deepspeed", "0.14.0", "0.14.3", RehearsalRequest(["bash", "launch.sh"]))
-    with patch("gonogo.trials.bisect.bisect.releases_of", lambda name: listed):
+    with patch("gonogo.trials.bisect.bisect.available_releases", lambda name: listed):
         return bisect_report(bisect(request, attempt))
 
 

@@ -18,8 +18,8 @@ IN_A_WORKER = """
 import sys
 sys.path.insert(0, {src!r})
 from gonogo.virtual.lookups import probe_reporting
-from gonogo.virtual.sandbox import moving
-undo = [moving.install(), probe_reporting.install()]
+from gonogo.virtual.sandbox import file_copies
+undo = [file_copies.install(), probe_reporting.install()]
 """
 """What a worker puts in place of the functions that work with files."""
 

@@ -11,13 +11,13 @@ import pytest
 
 _PRELUDE = """
 import json, os, signal, sys, threading
-from gonogo.virtual.ranks.worker import keep_from_children
+from gonogo.virtual.ranks.worker import restore_signals_in_children
 
 def ours(number, frame):
     print("OURS", flush=True)
 
 NUMBERS = (signal.SIGTERM, signal.SIGINT)
-keep_from_children({number: (ours, signal.signal(number, ours)) for number in NUMBERS})
+restore_signals_in_children({number: (ours, signal.signal(number, ours)) for number in NUMBERS})
 
 def state():
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())

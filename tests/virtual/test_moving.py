@@ -126,12 +126,12 @@ def test_in_a_world(below: Path, tmp_path: Path) -> None:
     program = """
         import json, os, shutil, sys, tempfile
         from pathlib import Path
-        from gonogo.virtual.sandbox import moving
+        from gonogo.virtual.sandbox import file_copies
         try:
             os.rename("deep", "moved")
         except OSError as error:
             refused = error.errno
-        moving.install()
+        file_copies.install()
         os.rename("deep", "moved")
         with tempfile.NamedTemporaryFile("w", delete=False) as file:
             file.write("x")

@@ -185,8 +185,8 @@ def _config_open_line(run: Run) -> int | None:
 
 
 _ASSUMED_VERSIONS = translated(
-    "no file says which versions the run uses, so those installed in this Python were assumed: set them with "
-    "gonogo check --environment FILE"
+    "no file says which versions the run uses, so those installed in this Python were assumed: give the right "
+    "ones with gonogo check --environment FILE"
 )
 
 

@@ -22,9 +22,11 @@ _PLACEHOLDER_PATTERN = re.compile(rb"<[A-Za-z](?:[\w ./:-]{0,60}[A-Za-z_])?>")
 _PATH_TO_PATTERN = re.compile(r"(^|[/\\])path[/_]to[/_]")
 _MAX_SHOWN = 5
 _UNFILLED_PLACEHOLDERS = translated("not checked: placeholders that are still to be filled in ({what}): {places}")
-_PROGRAMS_NOT_LOCAL = translated("not checked: programs that are only in an image or on a rented machine: {what}")
+_PROGRAMS_NOT_LOCAL = translated("not checked: programs that exist only in an image or on a rented machine: {what}")
 _VCS_URL_PATTERN = re.compile(r"(?:git|hg|svn|bzr)\+")
-_VCS_BUILDS = translated("not checked: builds from a repository whose release no file states: {what}")
+_VCS_BUILDS = translated(
+    "not checked: packages installed from a repository, with no release stated in any file: {what}"
+)
 _MORE = translated(" and {count} more")
 
 

@@ -35,7 +35,8 @@ _NEEDS_BROWSER = translated("--open, gonogo ui, pages of reports")
 _NEEDS_NETWORK = translated("installing packages for --environment, --with, bisect")
 _NO_BROWSER = translated("none found; --format html --output report.html writes a page that any browser opens")
 _NO_NETWORK = translated(
-    "{host} does not answer; point pip and uv to a mirror that does (PIP_INDEX_URL, UV_INDEX_URL), or go without"
+    "{host} does not answer; point pip and uv to a mirror that does (PIP_INDEX_URL, UV_INDEX_URL), or work "
+    "without the network"
 )
 _HOST_REACHABLE = translated("{host} answers")
 

@@ -225,5 +225,7 @@ def _means_to_try() -> Sequence[Means]:
     found = [means for means in known if means == forced and means != "none"]
     if not found and forced != "none":
         names = ", ".join(known)
-        raise UserError(translated("{name}={value}: one of {names}").format(name=FORCED, value=forced, names=names))
+        raise UserError(
+            translated("{name}={value}: must be one of {names}").format(name=FORCED, value=forced, names=names)
+        )
     return found

@@ -25,8 +25,8 @@ _CONFINED_BY: dict[Means, Text] = {
         "rehearsed programs are confined by namespaces and overlayfs: whatever they do, nothing outside changes"
     ),
     "landlock": translated(
-        "rehearsed programs are confined by Landlock and seccomp: they can write only below the rehearsal's folder "
-        "(namespaces refused: {why})"
+        "rehearsed programs are confined by Landlock and seccomp: they can write only below the rehearsal's "
+        "folder (namespaces are not available: {why})"
     ),
     "none": translated(
         "rehearsed programs can't be confined here ({why}): gonogo rehearse runs none of them without --unconfined"

@@ -119,19 +119,19 @@ def _explain_registry(exception: RaisedException) -> Told:
     if found := _NOT_REGISTERED_PATTERN.search(text):
         return (
             translated(
-                "no code that ran in this process has registered the {kind} {name}: the module that registers it was "
-                "not imported, or its import failed and was passed over (an optional package that is not installed)"
+                "no code that ran in this process has registered the {kind} {name}: the module that registers it "
+                "was not imported, or its import failed silently (an optional package that is not installed)"
             ).format(kind=found["kind"].strip().lower(), name=found["name"]),
             translated(
-                "import the module that defines {name} by hand in this environment: its ImportError names the "
-                "package to install; otherwise use a release that has it"
+                "in a Python prompt of this environment, import the module that defines {name}: its ImportError "
+                "names the package to install; otherwise use a release that has it"
             ).format(name=found["name"]),
         )
     if found := _UNKNOWN_KIND_PATTERN.search(text):
         package = next((frame.package for frame in reversed(exception.frames) if frame.package), "")
         return (
             translated(
-                "the installed {package} knows no {kind} {name}: it is of a later release, or spelt otherwise"
+                "the installed {package} has no {kind} {name}: it belongs to a later release, or is spelled differently"
             ).format(package=package or translated("framework"), kind=found["kind"].lower(), name=found["name"]),
             translated("upgrade {package}, or use a name that this release lists").format(
                 package=package or translated("it")
@@ -154,7 +154,7 @@ def _explain_strict_zip(exception: RaisedException) -> Told:
             ),
             translated(
                 "give the optimizer no empty parameter group (build it from groups that have parameters, or "
-                "weight_decay=0 for one group), or take a release that keeps both lists alike"
+                "weight_decay=0 for one group), or use a release that keeps the two lists consistent"
             ),
         )
     return (
@@ -202,7 +202,7 @@ def _explain_save_for_backward(exception: RaisedException) -> Told:
         ).format(type=found.group(1)),
         translated(
             "turn recomputation off for this part (selective instead of full), or avoid what creates {type}; a "
-            "release that binds it in a closure, not as an argument, does not fail"
+            "release that captures it in a closure instead of passing it as an argument does not fail"
         ).format(type=found.group(1)),
     )
 
@@ -217,8 +217,8 @@ def _explain_none_parameters(exception: RaisedException) -> Told:
             "fp32 main copy, a shard) does not support weights kept this way (fp8, quantized, offloaded)"
         ).format(type=found.group(1)),
         translated(
-            "use one of the two: the offload of the optimizer (cpu offload), or weights kept in fp8 (fp8-param-gather) "
-            "or quantized"
+            "use only one of the two: the offload of the optimizer (cpu offload), or weights kept in fp8 "
+            "(fp8-param-gather) or quantized"
         ),
     )
 
@@ -254,8 +254,8 @@ def _explain_dtype_mismatch(exception: RaisedException) -> Told:
                 "a loss outside autocast), and this backward multiplies it with {half} weights without a cast"
             ).format(half=half),
             translated(
-                "leave output_dtype of the MixedPrecisionPolicy as it is (None), or cast the gradient to the weight's "
-                "dtype in that backward (a later release may)"
+                "leave output_dtype of the MixedPrecisionPolicy as it is (None), or cast the gradient to the "
+                "weight's dtype in that backward (a later release may do this)"
             ),
         )
     if {one, other} == {"float16", "bfloat16"}:
@@ -300,7 +300,7 @@ def _explain_cannot_without(exception: RaisedException) -> Told:
         translated("it raised {type}: {said}").format(
             type=exception.type, said=" ".join(exception.message.text.split())[:300]
         ),
-        translated("do both together: {other} too").format(other=found.group(1)),
+        translated("set both together: {other} too").format(other=found.group(1)),
     )
 
 

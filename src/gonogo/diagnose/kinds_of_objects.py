@@ -18,7 +18,8 @@ _ATTRIBUTE_EXPLANATIONS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = 
         lazy_compile(r"^(?:to_local|full_tensor|redistribute|placements|device_mesh|_local_tensor|_spec)$"),
         translated("a DTensor"),
         translated(
-            "it was not sharded, or whatever created it (an optimizer's state, a checkpoint, a wrapper) left it plain"
+            "it was not sharded, or whatever created it (an optimizer's state, a checkpoint, a wrapper) left it "
+            "a plain tensor"
         ),
         translated(
             "shard it like the parameters (fully_shard, distribute_tensor), or test isinstance(x, DTensor) "
@@ -168,7 +169,7 @@ def _explain_lengths(exception: RaisedException) -> Told:
     if len(lengths) == 2 and lengths[0][1] != lengths[1][1]:
         (one, first), (other, second) = lengths
         return (
-            translated("{one} has {first} entries and {other} has {second}: they have to be as many").format(
+            translated("{one} has {first} entries and {other} has {second}: the two must have the same number").format(
                 one=one, first=first, other=other, second=second
             ),
             None,
@@ -177,10 +178,10 @@ def _explain_lengths(exception: RaisedException) -> Told:
         return (
             translated(
                 "lists of different lengths are combined into one array: ranks, samples or micro-batches do not "
-                "all add the same number"
+                "all contribute the same number"
             ),
             translated(
-                "flatten before the mean (np.concatenate), or make each of them add the same number: with "
+                "flatten before the mean (np.concatenate), or make each of them contribute the same number: with "
                 "dynamic batches each rank has its own number of micro-batches"
             ),
         )

@@ -24,15 +24,16 @@ def _iter_missing(log: FailureLog, facts: FailureFacts) -> Iterator[Skipped]:
         yield Skipped(
             translated("the line that names the error"),
             translated(
-                "the log ends within a traceback: paste the lines that follow it, including the whole exception message"
+                "the log ends in the middle of a traceback: paste the lines that follow it, including the whole "
+                "exception message"
             ),
         )
     elif facts.chain and not any(raised.frames for raised in facts.chain):
         yield Skipped(
             translated("the traceback of {type}").format(type=facts.chain[-1].type),
             translated(
-                "the log has only its last lines: paste from 'Traceback (most recent call last)' on, or run again with "
-                "2>&1 | tee run.log"
+                "the log has only its last lines: paste everything from 'Traceback (most recent call last)' on, "
+                "or run again with 2>&1 | tee run.log"
             ),
         )
     elif facts.collectives and not facts.chain:

@@ -369,9 +369,7 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
         ).format(asks=api_mismatch.asks)
         return because, change
     if api_mismatch.by_user:
-        return what, translated(
-            "change the call in your line, or install the release that it was written for (version)"
-        )
+        return what, translated("change the call in your code, or install the version that it was written for")
     told = ", ".join(f"{name} {version}" for name, version in list(versions.items())[:6])
     if told:
         return what, translated(
@@ -402,8 +400,8 @@ def _explain_missing_package(api_mismatch: ApiMismatch, versions: Mapping[str, s
             "pip install {name} into the environment that runs this, or remove what imports it"
         ).format(name=api_mismatch.subject)
     return because, translated(
-        "pip install {name} if you use that part of {asks}; if not, {asks} takes an optional package for "
-        "installed: take the release of {asks} that is made for what is beside it{there}"
+        "pip install {name} if you use that part of {asks}; if not, {asks} assumes that an optional package is "
+        "installed: use the release of {asks} that matches the packages installed with it{there}"
     ).format(
         name=api_mismatch.subject, asks=api_mismatch.asks, there=Text(f" ({there})", f"（{there}）") if there else ""
     )

@@ -96,7 +96,7 @@ class Hazard:
 
     needs: tuple[str, ...] | None = None
     """The obligations that a certain finding in a rehearsal hangs on; None: by how it judges
-    (:func:`gonogo.rehearse.limits.certificate.obligations_of`)."""
+    (:func:`gonogo.rehearse.limits.certificate.hazard_obligations`)."""
 
     def __init__(self, page: HazardPage) -> None:
         """Raises UserError where the page's head does not fit :attr:`declares`."""

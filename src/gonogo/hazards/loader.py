@@ -35,8 +35,8 @@ def load_hazard(page: HazardPage) -> Hazard:
     page.refuse(
         "",
         translated(
-            "it declares nothing to look for: write signs, a refusal, keys, arguments or versions, or code into "
-            "{code} next to it"
+            "it declares nothing to look for: write signs, a refusal, keys, arguments or versions, or put code "
+            "into {code} next to it"
         ).format(code=f"{page.module.rpartition('.')[2]}.py"),
     )
 

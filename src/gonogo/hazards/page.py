@@ -235,7 +235,7 @@ def read_page(
     try:
         head = _parse_toml(f"\n{parts['head']}")  # so that lines are numbered as in the file
     except ValueError as error:
-        empty.refuse("", translated("not TOML: {error}").format(error=error))
+        empty.refuse("", translated("not valid TOML: {error}").format(error=error))
     named = {**(shared or {}), **head.pop("shared", {})}
     page = HazardPage(name, theme, {}, parts["english"].strip(), parts["chinese"].strip(), has_code)
     page.head.update({key: _resolve_shared(value, named, page, key) for key, value in head.items()})
@@ -249,7 +249,7 @@ def read_shared(text: str, theme: str) -> dict[str, Any]:
         return _parse_toml(text)
     except ValueError as error:
         file = f"hazards/{theme}/_shared.toml"
-        raise UserError(translated("{file}: no TOML: {error}").format(file=file, error=error)) from None
+        raise UserError(translated("{file}: not valid TOML: {error}").format(file=file, error=error)) from None
 
 
 def _resolve_shared(value: Any, shared: dict[str, Any], page: HazardPage, key: str) -> Any:

@@ -44,7 +44,8 @@ _READING = translated("reading what the launch opens")
 _MAKING = translated("generating what is missing: {names}")
 _SECOND_PASS = translated("second pass: the first one needed something that is missing here, which is now generated")
 _ENVIRONMENT_OFFER = translated(
-    "packages: the installed ones, although the project requires others ({files}): --yes creates that environment, once"
+    "packages: the installed ones, although the project requires others ({files}): --yes creates an environment "
+    "with them, once"
 )
 _EVERYTHING = translated("everything")
 _NOT_INSTALLED = translated(

@@ -138,8 +138,8 @@ def unknown_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
         yield Skipped(
             translated("which batch the resumed run begins with"),
             translated(
-                "its values are inconclusive: generated or equal rows, a different world size, or no batch after "
-                "the save"
+                "its values are inconclusive: generated or identical rows, a different world size, or no batch "
+                "after the save"
             ),
         )
     if life is not None and life.moments_not_tried:
@@ -152,5 +152,5 @@ def unknown_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
         if counter.status == "unknown":
             yield Skipped(
                 translated("where {name} stands after the resume").format(name=counter.name),
-                translated("its number is not known in both lives"),
+                translated("its value is not known both before and after the resume"),
             )

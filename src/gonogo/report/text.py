@@ -20,7 +20,7 @@ from gonogo.report.trials.plan_text import print_plan
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, how_to_apply, said_of, word
 
-_MORE_SOURCES = translated(" (+{count}: gonogo explain {hazard})")
+_MORE_SOURCES = translated(" (+{count} more: run gonogo explain {hazard})")
 _GAP = 2
 _MAX_FINDINGS_ON_SCREEN = 3
 """Findings in full that fit a screen."""

@@ -402,7 +402,7 @@ def _plain_shell_words(line: str) -> list[str]:
 def _require_command(command: str | Sequence[str]) -> str | Sequence[str]:
     if not command:
         raise RequestRefused(
-            translated('no command: give its words, for example ["bash", "launch.sh"], or "bash launch.sh"')
+            translated('no command: give it as a list of words, for example ["bash", "launch.sh"], or "bash launch.sh"')
         )
     return command
 

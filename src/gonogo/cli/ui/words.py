@@ -75,7 +75,7 @@ WORDS = {
     ),
     "welcome plan": translated("**Plan** compares the strategies that fit your model."),
     "welcome cure": translated("**Cure** searches for the smallest change that makes it run, and verifies it."),
-    "gone": translated("gonogo ui has stopped or can't be reached. Start it again where you started it."),
+    "gone": translated("gonogo ui has stopped or can't be reached. Restart it in the terminal where you started it."),
     "report": translated("Report"),
     "rank": translated("rank"),
     "gpu memory": translated("GPU memory"),

@@ -51,8 +51,8 @@ def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     if (killed := log.find(_SIGKILL_PATTERN)) is not None:
         yield Clue(
             translated(
-                "Launchers send this kill (signal 9) to ranks that outlive a failure: {type} was raised in the "
-                "run itself"
+                "Launchers send SIGKILL (signal 9) to the ranks still running after a failure: {type} was raised "
+                "in the run itself"
             ).format(type=raised.type),
             (
                 CluePlace(killed.line.path, killed.line.number, killed.text.strip()[:200]),

@@ -17,7 +17,7 @@ _WRAPPER_PREFIXES = {
     "base_model.model.": translated("PEFT's wrapper adds it"),
     "_fsdp_wrapped_module.": translated("FSDP1's wrapper adds it"),
     "_checkpoint_wrapped_module.": translated("the activation checkpointing wrapper adds it"),
-    "model.": translated("a class around the model (with a head) adds it"),
+    "model.": translated("a model class with a head adds it"),
     "language_model.": translated("a multimodal class keeps its language model there"),
 }
 _WEIGHT_NAME_PATTERN = lazy_compile(r"^\w+(?:\.\w+){2,}$")

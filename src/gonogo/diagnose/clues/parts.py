@@ -66,8 +66,8 @@ def empty_parameter_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue
     yield Clue(
         translated(
             "Under ZeRO-3 a parameter is a placeholder without entries outside its module's forward and "
-            "backward{away}: the line reads one as if it were whole. Use stage 2, keep parameters on the GPU, or "
-            "gather it there (deepspeed.zero.GatheredParameters)"
+            "backward{away}: this line reads one as if it were the full tensor. Use stage 2, keep parameters on "
+            "the GPU, or gather it there (deepspeed.zero.GatheredParameters)"
         ).format(away=Text(f" ({offload.name} is on)", f"（启用了 {offload.name}）") if offload is not None else ""),
         (CluePlace(raised.log, raised.line), *((offload.place,) if offload is not None and offload.place else ())),
     )

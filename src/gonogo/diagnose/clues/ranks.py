@@ -128,8 +128,8 @@ def _collective_stack_clues(log: FailureLog) -> Iterator[Clue]:
             )
             yield Clue(
                 translated(
-                    "The collective is {called}, called in {function} ({file}:{line}){work}: ranks that never come "
-                    "there do not call {function}, or call it under a condition on the rank"
+                    "The collective is {called}, called in {function} ({file}:{line}){work}: ranks that never "
+                    "get there do not call {function}, or call it under a condition on the rank"
                 ).format(
                     called=before,
                     function=place.function,
@@ -176,9 +176,9 @@ def _wait_for_other_work(log: FailureLog, calls: Sequence[LoggedCollective]) -> 
             continue
         yield Clue(
             translated(
-                "{function} waits in {call}{limit}: the other ranks wait there until one has done {work}, which took "
-                "longer. Raise the timeout (ddp_timeout, init_process_group(timeout=…)), or exchange objects over a "
-                "Gloo group of its own; if it never ends, that rank's log has the cause"
+                "{function} waits in {call}{limit}: the other ranks wait there until one has done {work}, which "
+                "took longer. Raise the timeout (ddp_timeout, init_process_group(timeout=…)), or exchange "
+                "objects over a separate Gloo group; if it never ends, that rank's log has the cause"
             ).format(
                 function=parts.group(3),
                 call=call.group(),

@@ -63,7 +63,7 @@ def _release_clues(api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue
     asks = f"{api_mismatch.asks} {api_mismatch.asks_version}".strip()
     if asks:
         yield Clue(
-            translated("{asks} asks for it, {lacks} does not have it: the two are of different times").format(
+            translated("{asks} asks for it, {lacks} does not have it: the two come from different releases").format(
                 asks=asks, lacks=lacks
             ),
             (place,),

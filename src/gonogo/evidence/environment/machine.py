@@ -26,7 +26,7 @@ from gonogo.finding import Text, translated
 _PATIENCE = 8.0
 """Seconds that a program has to answer; nvidia-smi takes some on machines with eight cards and no persistence mode."""
 _PROGRAM_TIMED_OUT = translated("{program} did not answer within {seconds:.0f} s")
-_NO_VERSION_PRINTED = translated("{program} gave no version")
+_NO_VERSION_PRINTED = translated("{program} printed no version")
 
 
 def machine_facts(packages: Mapping[str, Package]) -> dict[str, Any]:

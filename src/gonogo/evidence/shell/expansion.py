@@ -42,7 +42,7 @@ from gonogo.finding import Text, translated
 _ALL_ARGUMENTS_REASON = translated("the arguments that the script gets")
 _DEFAULT_VALUE_REASON = translated("default value of `{text}`")
 _ARGUMENT = translated("the script's argument `${name}` is not given")
-_FILES = translated("`{text}` stands for whichever files are there")
+_FILES = translated("`{text}` expands to whichever files exist at that time")
 _MAX_DEPTH = 24
 _MAX_TEXT = 1024
 _GLOB_CHARACTER_PATTERN = re.compile(r"[*?[]")

@@ -470,11 +470,8 @@ class Lexer:
             close = self._closing(offset + 2, 41)
             if close is None:
                 return [UnsupportedSyntax(offset, self.limit, quoted)], self.limit
-            if (
-                data[offset + 2 : offset + 3] == b"("
-                and data[close - 1] == 41
-                and self._closing(offset + 3, 41) == close - 1
-            ):
+            doubled = data[offset + 2 : offset + 3] == b"(" and data[close - 1] == 41
+            if doubled and self._closing(offset + 3, 41) == close - 1:
                 return [Arithmetic(offset, close + 1, quoted, (offset + 3, close - 1))], close + 1
             return [Substitution(offset, close + 1, quoted, (offset + 2, close))], close + 1
         if following == b"[":

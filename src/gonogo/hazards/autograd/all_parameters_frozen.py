@@ -31,7 +31,7 @@ class AllParametersFrozen(Hazard):
                     name=node.id, call=call.method
                 ),
                 certainty=Certainty.LIKELY,
-                cure=translated("Freeze only a part, or add what is to be trained (adapters, a head) afterward"),
+                cure=translated("Freeze only a part of it, or add what is to be trained (adapters, a head) afterward"),
                 spans=(
                     script.first_line_place(frozen).span(),
                     script.place(call.node.func).span(translated("trained here")),

@@ -28,7 +28,9 @@ class BackwardInEvalMode(LoggedHazard):
                     "on dropout is off{refused}."
                 ).format(
                     model=ast.unparse(of),
-                    refused=translated(", and this DeepSpeed's ZeRO-3 refuses the backward") if refused else "",
+                    refused=translated(", and ZeRO-3 in this DeepSpeed release refuses to run backward")
+                    if refused
+                    else "",
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR if refused else Severity.WARNING,

@@ -46,7 +46,7 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
                     translated(
                         "Keep the router's choice and exclude dispatch from recomputation: selective "
                         "checkpointing (NeMo Automodel: ignore_router_for_ac=True; Megatron: recompute_modules "
-                        "without moe); the router in float32"
+                        "without moe); run the router in float32"
                     ),
                 ),
                 certainty=Certainty.LIKELY if routed else Certainty.POSSIBLE,

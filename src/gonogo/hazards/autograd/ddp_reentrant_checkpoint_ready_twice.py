@@ -17,7 +17,7 @@ _TRUE_WORDS = ("True", "true", "1")
 _DECIDING_ARGUMENTS = ("gradient_checkpointing", "ddp_find_unused_parameters", "ddp_static_graph")
 _CURES = (
     translated('Set gradient_checkpointing_kwargs={"use_reentrant": False} and ddp_find_unused_parameters=False'),
-    translated("Or static_graph=True where every step has the same graph; or turn gradient checkpointing off"),
+    translated("Or set static_graph=True where every step has the same graph; or turn gradient checkpointing off"),
 )
 
 
@@ -46,7 +46,8 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
         yield self.finding(
             translated(
                 "gradient_checkpointing is reentrant (the default of transformers 4) and DDP looks for unused "
-                "parameters ({why}): it marks the checkpointed ones as ready, and their backward does so again."
+                "parameters ({why}): it marks the checkpointed ones as ready, and their backward marks them a "
+                "second time."
             ).format(
                 why=translated("the Trainer's default for a PEFT model unless set otherwise")
                 if wrap is not None

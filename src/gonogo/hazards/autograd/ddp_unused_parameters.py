@@ -59,7 +59,7 @@ class DdpUnusedParameters(Hazard):
                             "Do not build what the forward does not use, or freeze it: "
                             "self.{layer}.requires_grad_(False)"
                         ).format(layer=layer),
-                        translated("If it is used only in some steps: find_unused_parameters=True"),
+                        translated("If it is used only in some steps: set find_unused_parameters=True"),
                     ),
                     spans=(owner.script.place(statement).span(), call.place.span(translated("wrapped here"))),
                     parameter=f"{layer}.weight",

@@ -19,13 +19,13 @@ class ParametersWithoutGradient(Hazard):
             "it is not to be trained"
         ).format(module=names[0].rpartition(".")[0] or "?")
         inputs = translated(
-            "With gradient checkpointing: model.enable_input_require_grads(), or "
+            "With gradient checkpointing: call model.enable_input_require_grads(), or set "
             'gradient_checkpointing_kwargs={"use_reentrant": False}'
         )
         yield self.finding(
             translated(
-                "{count} trainable parameters took part in a forward but got no gradient in any step: {names}. "
-                "They will not be trained."
+                "{count} trainable parameters took part in a forward pass but got no gradient in any step: "
+                "{names}. They will not be trained."
             ).format(count=len(names), names=few(group_by_module(names))),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,

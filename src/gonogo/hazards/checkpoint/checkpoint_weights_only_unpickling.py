@@ -44,7 +44,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
             edit = script.setting_keyword(load, "weights_only", "False")
             yield self.finding(
                 translated(
-                    "Since PyTorch 2.6, torch.load takes weights only, but the file that was saved holds {what}."
+                    "Since PyTorch 2.6, torch.load loads only weights by default, but the saved file holds {what}."
                 ).format(what=what),
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=(
@@ -52,7 +52,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
                     translated("Better, save what weights_only reads: state dicts, vars(args), numbers and text"),
                 ),
                 spans=(load.place.span(), save.place.span(translated("saved here"))),
-                fixes=self.fix(translated("Read all of it: only for files that you trust"), edit, safe=False)
+                fixes=self.fix(translated("Load everything in the file: only if you trust it"), edit, safe=False)
                 if edit is not None
                 else None,
             )
@@ -86,8 +86,8 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
                     f"在读取之前允许该类型：torch.serialization.add_safe_globals([{names or '…'}])",
                 ),
                 translated(
-                    "For a checkpoint that you wrote yourself: TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 (it may run any code "
-                    "that the file holds)"
+                    "For a checkpoint that you wrote yourself: set TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 (it may "
+                    "run any code that the file contains)"
                 ),
             ),
             confirm=() if names else (translated("The lines after it name a type that is not allowed"),),

@@ -59,10 +59,12 @@ class CheckpointWriteDiskFull(Hazard):
             severity=Severity.WARNING,
             cure=(
                 translated("Write to a larger volume (--output_dir)"),
-                translated("Or save_only_model: true, which leaves the optimizer out (such a run can't be resumed)"),
+                translated(
+                    "Or set save_only_model: true, which leaves the optimizer out (such a run can't be resumed)"
+                ),
             ),
             spans=(arguments.get("output_dir").span() or run.launch.place.span(), environment.disk_free.span()),
-            confirm=translated("df -h of output_dir shows the same disk"),
+            confirm=translated("df -h on output_dir shows the same disk"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:

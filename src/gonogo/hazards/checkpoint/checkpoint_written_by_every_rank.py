@@ -55,12 +55,12 @@ class CheckpointWrittenByEveryRank(Hazard):
                 ),
                 cure=(
                     translated(
-                        "Let only rank 0 remove and rename (if rank == 0: ..., then a barrier); "
-                        "ignore_errors=True for rmtree"
+                        "Let only rank 0 remove and rename (if rank == 0: ..., then a barrier); pass "
+                        "ignore_errors=True to rmtree"
                     ),
                     translated(
-                        "Trainer on several nodes with a shared disk: save_on_each_node=False, and transformers 4.38 "
-                        "or newer"
+                        "Trainer on several nodes with a shared disk: set save_on_each_node=False, and use "
+                        "transformers 4.38 or newer"
                     ),
                 ),
                 certainty=Certainty.LIKELY if several or has_several_processes(log) else Certainty.POSSIBLE,

@@ -63,7 +63,7 @@ class CheckpointZeroToFp32OutputDir(Hazard):
             certainty=certainty,
             cure=(
                 translated("Give a folder: python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR"),
-                translated("For one file: --max_shard_size 100GB, then take pytorch_model.bin out of OUTPUT_DIR"),
+                translated("For one file: pass --max_shard_size 100GB, then take pytorch_model.bin out of OUTPUT_DIR"),
                 translated("Or use the zero_to_fp32.py of DeepSpeed 0.15.2, which writes a file"),
             ),
             confirm=translated("pip show deepspeed prints 0.15.3 or later, and the failed command was zero_to_fp32.py"),

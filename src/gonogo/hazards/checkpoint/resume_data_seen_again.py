@@ -3,7 +3,8 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Se
 
 _CAUSES = {
     "from-the-start": translated(
-        "After the resume, the run trains on the batch it began with: what it had read before the save counts twice."
+        "After the resume, the run trains on the batch it began with: what it had read before the save is "
+        "trained on twice."
     ),
     "seen-again": translated("After the resume, the run trains on a batch that it already trained on before the save."),
 }

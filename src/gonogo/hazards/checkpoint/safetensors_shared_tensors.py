@@ -17,7 +17,7 @@ _NAMES = lazy_compile(r"'([^']{1,200})'")
 
 _SAVE_MODEL_CURE = (
     translated("safetensors.torch.save_model(model, path) writes a shared tensor once; load it with load_model"),
-    translated("Or model.save_pretrained(folder) of a transformers model"),
+    translated("Or, for a transformers model, call model.save_pretrained(folder)"),
 )
 
 
@@ -98,8 +98,8 @@ class SafetensorsSharedTensors(Hazard):
                     ).format(owner=owner.name),
                     certainty=Certainty.LIKELY,
                     cure=(
-                        translated("transformers 4: save_safetensors=False in TrainingArguments"),
-                        translated("Or derive from PreTrainedModel, and name the tie in _tied_weights_keys"),
+                        translated("transformers 4: set save_safetensors=False in TrainingArguments"),
+                        translated("Or derive from PreTrainedModel, and list the tied weights in _tied_weights_keys"),
                     ),
                     spans=(
                         script.place(tie).span(),
@@ -124,14 +124,14 @@ class SafetensorsSharedTensors(Hazard):
                 "(save_pretrained, Accelerate)"
             ),
             translated(
-                "Or safetensors.torch.save_model(model, path) instead of save_file, or untie one of them (clone())"
+                "Or use safetensors.torch.save_model(model, path) instead of save_file, or untie one of them (clone())"
             ),
         ]
         if len(names) > 8:
             cures.insert(
                 0,
                 translated(
-                    "That many names are ZeRO-3's or FSDP's empty placeholders: save through the engine "
+                    "So many names point to empty placeholders of ZeRO-3 or FSDP: save through the engine "
                     "(stage3_gather_16bit_weights_on_model_save, save_16bit_model) or Trainer.save_model"
                 ),
             )

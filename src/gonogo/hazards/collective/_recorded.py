@@ -13,7 +13,7 @@ from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.hazards.rule import Span, Text, translated
 
 CHECK_MISSING_RANK_LOGS = translated(
-    "The logs of the ranks that did not arrive: one that died earlier also makes the others wait"
+    "Read the logs of the ranks that did not arrive: one that died earlier also makes the others wait"
 )
 
 

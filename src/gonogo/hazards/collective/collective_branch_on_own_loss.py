@@ -72,8 +72,8 @@ class CollectiveBranchOnOwnLoss(Hazard):
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=translated(
-                "Let all ranks agree before the branch: all_reduce the condition (ReduceOp.MAX), or Accelerate's "
-                "set_trigger() and check_trigger()"
+                "Let all ranks agree before the branch: all_reduce the condition (ReduceOp.MAX), or use "
+                "Accelerate's set_trigger() and check_trigger()"
             ),
             spans=(script.place(test).span(), call.place.span(translated("all ranks must get here"))),
         )

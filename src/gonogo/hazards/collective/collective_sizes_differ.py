@@ -13,7 +13,7 @@ _CURE = (
         "Give it the same shape and dtype on every rank: pad to the longest (all_reduce the length with MAX first), or "
         "reduce sums and counts instead of lists"
     ),
-    translated("Objects of any size: dist.all_gather_object; Accelerate: pad_across_processes, gather_for_metrics"),
+    translated("For objects of any size: dist.all_gather_object; Accelerate: pad_across_processes, gather_for_metrics"),
 )
 
 

@@ -32,6 +32,6 @@ class DdpWithoutProcessGroup(Hazard):
             yield self.finding(
                 translated("The model is wrapped in DDP, but none of the run's files calls init_process_group."),
                 certainty=Certainty.LIKELY,
-                cure=translated('Before it: torch.distributed.init_process_group("nccl")'),
+                cure=translated('Before that, call torch.distributed.init_process_group("nccl")'),
                 spans=call.place.span(),
             )

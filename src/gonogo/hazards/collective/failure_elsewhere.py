@@ -66,8 +66,8 @@ class FailureElsewhere(Hazard):
                     "write one per rank"
                 ),
                 translated(
-                    "For a timeout without any error: py-spy dump --pid PID on every rank while they wait; the "
-                    "culprit is the rank that is not where the others are"
+                    "For a timeout without any error: run py-spy dump --pid PID on every rank while they wait; "
+                    "the culprit is the rank that is not where the others are"
                 ),
             ),
             certainty=Certainty.POSSIBLE,
@@ -97,8 +97,8 @@ def _describe_first_failure(log: FailureLog, rank: int | None, host: str | None)
             "launcher."
         )
     return translated(
-        "These are the traces that a rank leaves in the others when it dies or falls behind; the log does not "
-        "name that rank."
+        "These are the errors that the other ranks report when one dies or falls behind; the log does not name "
+        "that rank."
     )
 
 

@@ -10,8 +10,8 @@ from gonogo.hazards.rule import Certainty, Edit, Findings, Fix, Hazard, Run, Scr
 
 _CURES = (
     translated(
-        "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) as the first CUDA call; replace 'cuda:0', .cuda(0) "
-        "and device='cuda' with that device"
+        "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before any other CUDA call; replace 'cuda:0', "
+        ".cuda(0) and device='cuda' with that device"
     ),
     translated("Do not set CUDA_VISIBLE_DEVICES inside the script"),
 )

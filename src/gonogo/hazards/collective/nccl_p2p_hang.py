@@ -17,7 +17,8 @@ _CURE = (
         "sets both on RTX 4000 cards"
     ),
     translated(
-        "Then look for the cause: a newer driver; IOMMU and PCIe ACS off in the BIOS or by the kernel's iommu=pt"
+        "Then fix the cause: install a newer driver; turn IOMMU and PCIe ACS off in the BIOS or with the "
+        "kernel's iommu=pt"
     ),
 )
 

@@ -25,7 +25,7 @@ class ProcessGroupJoinedByTooMany(Hazard):
                     "Remove the file of init_method='file://…' before each run, or use env://; use a different "
                     "--master_port for another run"
                 ),
-                translated("If workers were restarted, look at what the first one died of"),
+                translated("If workers were restarted, find out why the first one died"),
             ),
             confirm=translated(
                 "ps shows more processes of the program than the world size, or the file of an earlier run still exists"

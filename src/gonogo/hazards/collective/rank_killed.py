@@ -9,7 +9,8 @@ from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Span, T
 
 _SIGNAL_MEANINGS = {
     signal.SIGKILL: translated(
-        "Nothing in the program does that: it was the kernel for lack of host memory, a scheduler's limit, or somebody"
+        "Nothing in the program sends this signal: it came from the kernel for lack of host memory, from a "
+        "scheduler's limit, or from a person"
     ),
     signal.SIGSEGV: translated("Native code accessed invalid memory: a library built for another version, or a driver"),
     signal.SIGBUS: translated("File-backed memory could not be obtained: usually /dev/shm is full"),

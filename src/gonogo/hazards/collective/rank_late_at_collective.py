@@ -27,8 +27,8 @@ _TIMEOUT_CURE = translated(
     "let all ranks do their share, so that none waits"
 )
 _INSPECT_PROCESS_CURE = translated(
-    "Look at that process on its machine: py-spy dump --native --pid PID; a state of D (a disk or network file system) "
-    "or T (stopped) in ps; dmesg and nvidia-smi for a GPU that fell off the bus"
+    "Look at that process on its machine: run py-spy dump --native --pid PID; look for state D (a disk or "
+    "network file system) or T (stopped) in ps; check dmesg and nvidia-smi for a GPU that fell off the bus"
 )
 _BUSY_PATTERN = Pattern(r"(?i)\bsav(?:e|ing)\b.{0,40}(?:checkpoint|model)|\bupload|\bwaiting for (?:path|file|the)\b")
 
@@ -55,7 +55,7 @@ class RankLateAtCollective(Hazard):
                 cure=_TIMEOUT_CURE,
                 certainty=Certainty.POSSIBLE,
                 extra_evidence=(busy,),
-                confirm=translated("py-spy dump --pid of rank 0 while the others wait shows it at that work"),
+                confirm=translated("py-spy dump --pid of rank 0 while the others wait shows it doing that work"),
             )
 
     def _findings_in_dumps(self, log: FailureLog) -> Findings:
@@ -75,7 +75,7 @@ class RankLateAtCollective(Hazard):
             return
         stack = stacks.get(late[0])
         if stack is not None:
-            told = translated(" {ranks} stand{s}{at}.").format(
+            told = translated(" {ranks} remain{s}{at}.").format(
                 ranks=capitalize_text(ranks_text(late[:1])), s="s", at=recorded.at(stack.frames)
             )
             cause = translated("{cause}{told}").format(cause=cause, told=told)
@@ -105,7 +105,7 @@ class RankLateAtCollective(Hazard):
             certainty=Certainty.POSSIBLE,
             ranks=ranks,
             confirm=translated(
-                "Run ncclras again some seconds later: if no count grows, the others are waiting for these "
+                "Run ncclras again a few seconds later: if no count grows, the others are waiting for these "
                 "ranks; if the counts grow on all ranks, the job is running"
             ),
         )

@@ -11,8 +11,8 @@ _CLIENT_TIMEOUT_PATTERN = Pattern(
     r"Timed out after \d+ seconds waiting for (?:clients|workers)\. (\d+)/(\d+) (?:clients|workers)"
 )
 _START_ALL_NODES_CURE = translated(
-    "Start the launcher on every node with its own node rank, and the same address, port and number of nodes; in "
-    "a queue, check that all nodes were allocated"
+    "Start the launcher on every node with its own node rank, and the same address, port and number of nodes; "
+    "under a scheduler such as Slurm, check that all nodes were allocated"
 )
 _CONNECTIVITY_CURE = translated("From that node, nc -zv MASTER_ADDR MASTER_PORT has to succeed")
 

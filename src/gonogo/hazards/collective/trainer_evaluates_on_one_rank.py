@@ -3,7 +3,7 @@ from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.rank_tests import on_one_rank
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
-_CURE = (translated("Call it on all ranks, and write or print the metrics on only one"),)
+_CURE = (translated("Call it on all ranks, and write or print the metrics on one rank only"),)
 _EVALUATES = frozenset({"evaluate", "predict", "evaluation_loop", "prediction_loop"})
 _REHEARSED = translated("The Trainer gathers the results of all ranks.")
 

@@ -56,8 +56,8 @@ _UNEVEN_BATCHES_TITLE = translated(
     "The ranks may have different numbers of batches and then wait for one that has run out"
 )
 _REHEARSED = translated(
-    "They have not read or stepped equally often: a rank without a batch does not join the collective that the "
-    "others wait for."
+    "They have not read batches or taken steps equally often: a rank without a batch does not join the "
+    "collective that the others wait for."
 )
 
 
@@ -127,7 +127,9 @@ class UnevenDataPerRankHang(Hazard):
         if exhausted := log.find(_EXHAUSTED_PATTERN):
             yield self.log_finding(
                 exhausted,
-                translated("A rank has used up its batches while others have more; Join was told to raise."),
+                translated(
+                    "A rank has used up its batches while others have more; Join is set to raise an error then."
+                ),
                 cure=_CURE,
             )
             return

@@ -26,9 +26,8 @@ class CacheWithGradientCheckpointing(Hazard):
                         "grown a second time."
                     ).format(saved=f"[{before.group(1)}]", again=f"[{again.group(1)}]"),
                     cure=translated(
-                        "model.config.use_cache = False for the training (for a vision-language model in its "
-                        "text_config "
-                        "too), or pass use_cache=False to forward"
+                        "Set model.config.use_cache = False for training (for a vision-language model in its "
+                        "text_config too), or pass use_cache=False to forward"
                     ),
                     certainty=Certainty.LIKELY,
                     confirm=translated("model.config.use_cache is True"),
@@ -51,7 +50,7 @@ class CacheWithGradientCheckpointing(Hazard):
                 severity=Severity.NOTE,
                 certainty=Certainty.LIKELY,
                 cure=translated("Set it to False for the training"),
-                spans=(field.span(), on.span(translated("gradients are checkpointed"))),
+                spans=(field.span(), on.span(translated("gradient checkpointing is turned on"))),
                 fixes=_disable_fixes(script, node),
             )
 

@@ -58,6 +58,6 @@ class DsConfigUnknownKey(Hazard):
                 translated('Did you mean "{near}"?').format(near=suggestion) if suggestion else translated("Remove it")
             ),
             spans=config_span(config, *keys),
-            confirm=(translated("Which DeepSpeed the run has"),) if closed is None else (),
+            confirm=(translated("Check which DeepSpeed version the run uses"),) if closed is None else (),
             fixes=fixes,
         )

@@ -61,7 +61,7 @@ class DsConfigValueRefused(Hazard):
                 certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
                 cure=translated("Write {wanted}").format(wanted=_whole(field, info) or wanted),
                 spans=config_span(config, *keys),
-                confirm=() if sure else (translated("Which DeepSpeed the run has"),),
+                confirm=() if sure else (translated("Check which DeepSpeed version the run uses"),),
             )
 
 

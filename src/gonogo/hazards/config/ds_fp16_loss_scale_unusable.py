@@ -22,8 +22,8 @@ _UNUSABLE_VALUES = (
     _UnusableValue(
         *("loss_scale", lambda scale: scale > 65504, 0, Severity.ERROR),
         translated(
-            'The fixed "loss_scale" of {value:,.0f} is beyond what fp16 holds (65,504): every step overflows and is '
-            "skipped."
+            'The fixed "loss_scale" of {value:,.0f} exceeds what fp16 can hold (65,504): every step overflows '
+            "and is skipped."
         ),
     ),
     _UnusableValue(

@@ -27,6 +27,6 @@ class DsOffloadOptimizerWithoutZero(Hazard):
                 config_key_span(config, ZERO, key),
             ),
             fixes=fix_with_edits(
-                translated("take ZeRO-2"), lambda: config.inserting(ZERO, "stage", value=2), safe=False
+                translated("use ZeRO-2"), lambda: config.inserting(ZERO, "stage", value=2), safe=False
             ),
         )

@@ -21,6 +21,6 @@ class DsPipelineWithZero2(Hazard):
             cure=translated('Set "stage" to 1'),
             spans=(config_span(config, ZERO, "stage"), call.place.span()),
             fixes=fix_with_edits(
-                translated("take ZeRO-1"), lambda: config.replacing(ZERO, "stage", value=1), safe=False
+                translated("use ZeRO-1"), lambda: config.replacing(ZERO, "stage", value=1), safe=False
             ),
         )

@@ -29,7 +29,7 @@ class StaleAccelerateDefaultConfig(Hazard):
             return
         asked = launch.options.get(program)
         kind = run.accelerate.distributed_type.string if run.accelerate is not None else None
-        deepspeed = translated("the program is given DeepSpeed here")
+        deepspeed = translated("the program is given a DeepSpeed config here")
         if kind is not None and kind.upper() in ("FSDP", "MEGATRON_LM"):
             yield self.finding(
                 translated(

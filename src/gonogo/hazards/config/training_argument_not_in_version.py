@@ -84,7 +84,7 @@ class TrainingArgumentNotInVersion(Hazard):
                     translated("Or install the transformers that the program was written for (its requirements file)"),
                 ),
                 parameter=name,
-                confirm=translated("pip show transformers shows a different release from the program's requirements"),
+                confirm=translated("pip show transformers shows a different release than the program's requirements"),
             )
             return
 

@@ -121,7 +121,7 @@ class ZeroOffloadClientOptimizer(Hazard):
 _ADAM = frozenset({"lr", "betas", "eps", "weight_decay"})
 _TORCH_WEIGHT_DECAY = {"torch.optim.AdamW": "0.01", "torch.optim.Adam": "0.0"}
 _DEEPSPEED_ADAM_FIX = translated("Build DeepSpeedCPUAdam with the same settings in its place")
-_DISABLE_FORCE_FIX = translated("Keep the optimizer, on the CPU: zero_force_ds_cpu_optimizer false (slower)")
+_DISABLE_FORCE_FIX = translated("Keep the optimizer on the CPU: set zero_force_ds_cpu_optimizer to false (slower)")
 
 
 def _deepspeed_adam_fixes(script: Script, node: ast.expr) -> tuple[Fix, ...]:

@@ -20,7 +20,7 @@ from gonogo.hazards.rule import (
 _REFUSED = re.compile(r"Cannot re-initialize \w+ in forked subprocess")
 _CURE = (
     translated("Return CPU tensors and move the batch in the loop (the Trainer and accelerate do so)"),
-    translated("Or num_workers=0"),
+    translated("Or set num_workers=0"),
 )
 
 

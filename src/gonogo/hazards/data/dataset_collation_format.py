@@ -101,7 +101,7 @@ class DatasetCollationFormat(Hazard):
                 ),
                 translated(
                     "Labels that are strings: turn them into integers. Labels that differ in length from the "
-                    "inputs: DataCollatorForSeq2Seq(tokenizer, padding=True), which pads them with -100"
+                    "inputs: use DataCollatorForSeq2Seq(tokenizer, padding=True), which pads them with -100"
                 ),
                 translated("In a training framework: name the columns as its data format requires"),
             ),

@@ -30,5 +30,6 @@ class DatasetScriptUnsupported(LoggedHazard):
 _FILE_BUILDERS = ("json", "csv", "parquet", "text", "arrow", "imagefolder", "audiofolder", "webdataset")
 _FILE = translated("load_dataset is given the script {path}, but {installed} does not run loading scripts.")
 _TRUST_REMOTE_CODE_CAUSE = translated(
-    "trust_remote_code lets a dataset's script run, but {installed} runs none: a dataset that needs one is refused."
+    "trust_remote_code lets a dataset's script run, but {installed} runs none: a dataset that needs one can't be "
+    "loaded."
 )

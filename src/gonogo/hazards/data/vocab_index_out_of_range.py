@@ -106,7 +106,7 @@ class VocabIndexOutOfRange(Hazard):
             certainty=certainty,
             cure=(
                 translated(
-                    "After adding tokens: model.resize_token_embeddings(len(tokenizer)); with LoRA also "
+                    "After adding tokens: call model.resize_token_embeddings(len(tokenizer)); with LoRA also set "
                     'modules_to_save=["embed_tokens", "lm_head"]'
                 ),
                 translated(

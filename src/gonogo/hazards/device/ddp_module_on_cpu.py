@@ -54,7 +54,7 @@ class DdpModuleOnCpu(Hazard):
                     "parameters on the CPU."
                 ).format(device=device, name=node.id),
                 cure=_CURES,
-                spans=(script.place(call.node).span(), made[0].place.span(translated("made here, on the CPU"))),
+                spans=(script.place(call.node).span(), made[0].place.span(translated("created here, on the CPU"))),
                 fixes=self.fix(translated("Move it before DDP"), edit) if edit is not None else None,
             )
 

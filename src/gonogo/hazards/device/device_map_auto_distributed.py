@@ -39,7 +39,7 @@ _REFUSAL = Pattern(
 _CURES = (
     translated("Drop device_map from from_pretrained: the engine places the model on the rank's own GPU"),
     translated("If the model does not fit on one GPU, use ZeRO-3, which partitions it over all ranks"),
-    translated('For a quantized model: device_map={"": int(os.environ["LOCAL_RANK"])}, with DDP or ZeRO-2'),
+    translated('For a quantized model: use device_map={"": int(os.environ["LOCAL_RANK"])}, with DDP or ZeRO-2'),
 )
 
 

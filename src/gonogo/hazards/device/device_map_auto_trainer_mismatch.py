@@ -68,8 +68,8 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "The model is split over {devices}; in {module} a tensor on {here} meets one on {there}, and no "
-                    "hook moves it."
+                    "The model is split over {devices}; in {module} a tensor on {here} is combined with one on "
+                    "{there}, and no hook moves it."
                 ).format(
                     devices=abbreviate_devices(devices),
                     module=failed.failure.module or "?",

@@ -39,7 +39,7 @@ _OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
     ),
     Owner.QUANTIZED: (
         translated(
-            'Load the quantized model whole onto the process\'s GPU: device_map={"": local_rank}; no CPU offload'
+            'Load the quantized model whole onto the process\'s GPU: device_map={"": local_rank}, with no CPU offload'
         ),
     ),
     Owner.ADAPTER: (
@@ -173,8 +173,8 @@ def _cures(failed_group: FailedRanks, odd_operand: Operand | None, caller: Frame
         version = failed_group.first.versions.get(package or "")
         cures.append(
             translated(
-                "The line is in {package}, not in your code: try another version of it, or leave out the feature that "
-                "runs it"
+                "The line is in {package}, not in your code: try another version of it, or turn off the feature "
+                "that uses it"
             ).format(package=f"{package} {version}" if version else package or translated("a library"))
         )
     return tuple(cures)

@@ -67,7 +67,7 @@ class DeviceMismatchInputNotMoved(Hazard):
                     script.place(made.call).span(),
                     script.place(made.use).span(translated("used here")) if made.use is not made.call else None,
                 ),
-                fixes=self.fix(translated("Make it on the input's device"), edit, safe=False)
+                fixes=self.fix(translated("Create it on the input's device"), edit, safe=False)
                 if edit is not None
                 else None,
             )

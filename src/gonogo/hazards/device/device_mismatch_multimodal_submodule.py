@@ -78,9 +78,9 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             fixes = (self.fix(title, launch.setting_variable("ENABLE_AUDIO_OUTPUT", "0"), safe=False),)
         yield self.finding(
             translated(
-                "{model} has a speech output (talker, token2wav), and ZeRO-3 builds it inside deepspeed.zero.Init, "
-                "where some functions give GPU tensors and others CPU tensors: “cuda:0 and cpu” before training "
-                "begins."
+                "{model} has a speech output (talker, token2wav), and ZeRO-3 builds it inside "
+                "deepspeed.zero.Init, where some functions create GPU tensors and others CPU tensors: “cuda:0 "
+                "and cpu” before training begins."
             ).format(model=run.model.name),
             certainty=certainty,
             cure=_cures("talker"),
@@ -100,8 +100,8 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             yield self.log_finding(
                 mismatch.evidence,
                 translated(
-                    "{found}. {where}Under ZeRO-3 a model is built inside deepspeed.zero.Init, where some functions "
-                    "give GPU tensors and others CPU tensors."
+                    "{found}. {where}Under ZeRO-3 a model is built inside deepspeed.zero.Init, where some "
+                    "functions create GPU tensors and others CPU tensors."
                 ).format(
                     found=mismatch.sentence,
                     where=Text(f"The line belongs to {part}. ", f"该行属于 {part}。")

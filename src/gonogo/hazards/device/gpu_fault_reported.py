@@ -30,13 +30,14 @@ _HARDWARE_XIDS = {
 _PROGRAM_XIDS = {
     13: translated("a kernel's fault, such as an index out of range"),
     31: translated("a kernel read or wrote memory that is not its own"),
-    43: translated("a program's work was stopped after its own fault"),
-    45: translated("a program's work was cleared away, after a fault or a kill"),
+    43: translated("a program was stopped on the GPU after a fault of its own"),
+    45: translated("a program's work was cleaned up after a fault or a kill"),
 }
 _CURE = (
     translated("Take the GPU or its node out of service (drain it), and restart from the last checkpoint on others"),
     translated(
-        "On that machine: nvidia-smi -q -d ECC,ROW_REMAPPER; a reset (nvidia-smi -r, or a reboot); dcgmi diag -r 3"
+        "On that machine: run nvidia-smi -q -d ECC,ROW_REMAPPER; reset the GPU (nvidia-smi -r, or a reboot); run "
+        "dcgmi diag -r 3"
     ),
 )
 
@@ -83,7 +84,7 @@ class GpuFaultReported(Hazard):
                     ),
                     cure=translated("Look for the error of the rank that ran there; where there is none, test the GPU"),
                     certainty=Certainty.POSSIBLE,
-                    confirm=translated("It recurs on another GPU: then it is the program"),
+                    confirm=translated("It recurs on another GPU: then the program is the cause"),
                 )
                 return
         if counted is not None:

@@ -18,8 +18,8 @@ class DtypeMismatchLoraQuantized(Hazard):
             yield self.log_finding(
                 met.evidence,
                 translated(
-                    "Half-precision and fp32 tensors met in a quantized model with LoRA: the quantized layer "
-                    "computes in half precision, the adapter or its input is in fp32."
+                    "Half-precision and fp32 tensors were combined in a quantized model with LoRA: the quantized "
+                    "layer computes in half precision, the adapter or its input is in fp32."
                 ),
                 cure=(
                     translated(

@@ -62,8 +62,8 @@ class DtypeUnscaleFp16Gradients(Hazard):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "The gradient scaler met fp16 gradients: the parameters that are trained were loaded or cast to "
-                    "fp16, and mixed precision needs them in fp32."
+                    "The gradient scaler was given fp16 gradients: the parameters that are trained were loaded "
+                    "or cast to fp16, and mixed precision needs them in fp32."
                 ),
                 certainty=certainty,
                 cure=_CURES,

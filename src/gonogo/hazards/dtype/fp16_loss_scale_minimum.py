@@ -67,7 +67,7 @@ class Fp16LossScaleMinimum(Hazard):
                 cure=_CURE,
                 certainty=Certainty.LIKELY if scale.stuck or (low and has_broken_loss(log)) else Certainty.POSSIBLE,
                 severity=Severity.ERROR if scale.stuck else Severity.WARNING,
-                confirm=translated("The scale continues falling to 1, and the loss is nan or 0"),
+                confirm=translated("The scale keeps falling, down to 1, and the loss is nan or 0"),
             )
 
 

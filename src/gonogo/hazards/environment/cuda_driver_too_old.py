@@ -79,6 +79,6 @@ class CudaDriverTooOld(Hazard):
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside_training(log) or refused(log) else Certainty.LIKELY,
                 confirm=translated(
-                    "nvidia-smi shows a lower CUDA than python -c 'import torch; print(torch.version.cuda)'"
+                    "nvidia-smi shows a lower CUDA version than python -c 'import torch; print(torch.version.cuda)'"
                 ),
             )

@@ -16,12 +16,12 @@ _TWO = Pattern(
 )
 _CURE = (
     translated(
-        "Bring both to one major version: install a PyTorch built with the toolkit's CUDA (pip install torch "
-        "--index-url https://download.pytorch.org/whl/cu121), or the toolkit of torch.version.cuda, and point "
-        "CUDA_HOME to it"
+        "Bring both to the same major version: install a PyTorch built with the toolkit's CUDA (pip install "
+        "torch --index-url https://download.pytorch.org/whl/cu121), or the toolkit of torch.version.cuda, and "
+        "point CUDA_HOME to it"
     ),
     translated(
-        "To try it as it is: export DS_SKIP_CUDA_CHECK=1 (neighboring versions mostly work, 11 with 12 may crash)"
+        "To try the build anyway: export DS_SKIP_CUDA_CHECK=1 (neighboring versions mostly work, 11 with 12 may crash)"
     ),
 )
 
@@ -73,7 +73,7 @@ class CudaTorchVersionMismatch(Hazard):
             cure=_CURE,
             certainty=Certainty.POSSIBLE if compiled else Certainty.CERTAIN,
             confirm=translated(
-                "nvcc --version and torch.version.cuda differ in their major version, and no compiler's error follows"
+                "nvcc --version and torch.version.cuda differ in their major version, and no compiler error follows"
             ),
         )
 

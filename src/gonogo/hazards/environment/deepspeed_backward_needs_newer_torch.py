@@ -15,9 +15,16 @@ _FAULTY_COMBINATIONS = (
         ">=0.18.3,<0.18.7",
         ">=2.3,<2.5",
         ("deepspeed", ">=0.18.7"),
-        translated("it looks up a gradient's node with gradients disabled, which PyTorch up to 2.4 does not have then"),
+        translated(
+            "it asks for a gradient's graph node while gradients are disabled, and PyTorch up to 2.4 has none then"
+        ),
     ),
-    (">=0.18.3", "<2.3", ("deepspeed", "<0.18.3"), translated("it asserts internals that PyTorch has only since 2.3")),
+    (
+        ">=0.18.3",
+        "<2.3",
+        ("deepspeed", "<0.18.3"),
+        translated("it asserts on internals that only PyTorch 2.3 and newer have"),
+    ),
 )
 
 

@@ -26,7 +26,7 @@ class DeepspeedNotInstalled(NotInstalled):
                 cure=(
                     translated(
                         "python -m pip install deepspeed, with the Python that the launcher starts (torchrun and "
-                        "accelerate each belong to one environment: which accelerate)"
+                        "accelerate each belong to one environment: check with which accelerate)"
                     ),
                     translated("On every node, and in Ray's runtime env"),
                 ),

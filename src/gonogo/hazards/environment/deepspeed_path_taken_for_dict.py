@@ -8,7 +8,7 @@ _INVALID_DICT_PATTERN = Pattern(r"error: argument --deepspeed: invalid [dD]ict v
 _PARSERS = ("transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser", "trl.TrlParser")
 _FIRST = ("Trainer", "Seq2SeqTrainer", "PreTrainedModel")  # what imports modeling_utils before anything else
 _CURE = (
-    translated('Install a transformers without the bug: pip install "transformers==4.52.4", or 4.54 and newer'),
+    translated('Install a transformers release without the bug: pip install "transformers==4.52.4", or 4.54 and newer'),
     translated("In your own script import TrainingArguments on its own line, before anything else from transformers"),
 )
 

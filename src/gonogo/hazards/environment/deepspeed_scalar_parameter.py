@@ -8,7 +8,7 @@ _REFUSED = Pattern(r"self\.dim\(\) cannot be 0 to view \w+ as Byte")
 _FAULTY = "==0.19.8"
 _SHAPE_TAKING_FUNCTIONS = ("torch.ones", "torch.zeros", "torch.empty", "torch.rand", "torch.randn", "torch.full")
 _CURE = (
-    translated('Install a DeepSpeed without the bug: pip install "deepspeed==0.19.7"'),
+    translated('Install a DeepSpeed release without the bug: pip install "deepspeed==0.19.7"'),
     translated(
         "In your own model, give the parameter one dimension: nn.Parameter(torch.tensor([value])); in older "
         "checkpoints it is still a scalar"

@@ -33,8 +33,8 @@ _CURE = (
         "Upgrade DeepSpeed: pip install -U deepspeed (0.14.2 or newer for torch 2.4, 0.9 or newer for torch 2.0)"
     ),
     translated(
-        "Or keep the older pair: install the PyTorch that was current when this DeepSpeed came out (torch<2.4 for "
-        "deepspeed<0.14.2); numpy<2 where the name is numpy's"
+        "Or keep the older pair: install the PyTorch that was current when this DeepSpeed came out (torch<2.4 "
+        "for deepspeed<0.14.2); use numpy<2 if the missing name is numpy's"
     ),
 )
 
@@ -109,5 +109,5 @@ def _is_raised_by_deepspeed(error: LoggedError) -> bool:
 
 _CONFIRM = (translated("The import's innermost frame is DeepSpeed's"),)
 _CAUSE = translated(
-    "DeepSpeed uses a PyTorch name that the installed version does not have: the two releases are from different times."
+    "DeepSpeed uses a PyTorch name that the installed version does not have: the two releases do not belong together."
 )

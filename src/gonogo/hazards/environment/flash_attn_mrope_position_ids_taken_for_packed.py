@@ -36,8 +36,8 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
             return
         yield self.finding(
             translated(
-                "{transformers} takes the position_ids of {model} for a packed batch, and flash-attention reads out of "
-                "bounds."
+                "{transformers} mistakes the position_ids of {model} for those of a packed batch, and "
+                "flash-attention reads out of bounds."
             ).format(transformers=describe_package(environment, "transformers"), model=model.name),
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],

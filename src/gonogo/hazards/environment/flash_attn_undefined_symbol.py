@@ -65,7 +65,7 @@ class FlashAttnUndefinedSymbol(Hazard):
             _CAUSE,
             cure=_CURE,
             certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.LIKELY,
-            confirm=translated("import flash_attn_2_cuda fails by itself"),
+            confirm=translated("import flash_attn_2_cuda fails on its own"),
         )
 
 

@@ -51,7 +51,9 @@ class FlashAttnUnsupportedGpu(Hazard):
             if sglang := first(log, _SGLANG_REFUSAL_PATTERN):
                 yield self.log_finding(
                     sglang,
-                    translated("SGLang uses FlashAttention 3, but sgl-kernel has none for this GPU."),
+                    translated(
+                        "SGLang uses FlashAttention 3, but sgl-kernel has no FlashAttention 3 kernels for this GPU."
+                    ),
                     cure=_SGLANG_CURE,
                     certainty=Certainty.LIKELY,
                     confirm=translated("torch.cuda.get_device_capability() is neither (9, 0) nor (8, …)"),

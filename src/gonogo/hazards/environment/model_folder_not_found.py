@@ -10,7 +10,7 @@ class ModelFolderNotFound(LoggedHazard):
             if given.string is not None and given.string.startswith("~/"):
                 yield self.finding(
                     translated(
-                        "Python does not expand `{path}`: it is taken for the name of a repository, and refused."
+                        "Python does not expand `{path}`: it is taken for the name of a repository, and rejected."
                     ).format(path=given.string),
                     certainty=Certainty.LIKELY,
                     cure=self.cures[1],

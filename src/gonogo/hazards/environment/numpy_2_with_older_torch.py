@@ -30,7 +30,7 @@ class Numpy2WithOlderTorch(UnfitVersions):
             fixes=self.fix(translated("Limit numpy"), edit, safe=False)
             if (edit := numpy.replacing("<2")) is not None
             else (),
-            confirm=translated("pip install says numpy-2"),
+            confirm=translated("pip install reports numpy-2"),
         )
 
 

@@ -23,7 +23,7 @@ _CURE = (
         "libcurand-dev-12-1 (the version of nvcc)"
     ),
     translated(
-        "If it is installed, show it to the linker: export LIBRARY_PATH=$CUDA_HOME/lib64:$LIBRARY_PATH "
+        "If it is installed, let the linker find it: export LIBRARY_PATH=$CUDA_HOME/lib64:$LIBRARY_PATH "
         "LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH"
     ),
     translated(

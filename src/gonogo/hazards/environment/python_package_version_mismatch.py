@@ -287,7 +287,7 @@ _CHECKED_AT_IMPORT = ("tokenizers", "huggingface-hub", "safetensors")
 _LEFT_OUT = {"transformers": ("accelerate", "deepspeed", "torch"), "trl": ("deepspeed", "peft")}
 """What transformers' integrations look at on their own, and what only an extra requires."""
 _IMPORT_FAILS = translated("importing it raises an ImportError")
-_REFUSED = translated("pip refuses the pair, or one fails in the other")
+_REFUSED = translated("pip refuses the pair, or one package fails inside the other")
 _TYPES = ("ImportError", "ModuleNotFoundError", "AttributeError", "TypeError", "ValueError", "RuntimeError")
 
 
@@ -364,4 +364,4 @@ def _crosses_packages(error: LoggedError) -> bool:
 
 _PACKAGE = Pattern(r"(?:site|dist)-packages/(\w+)/")
 _CAUSE = translated("One package of the training stack expects a different version of another package.")
-_CONFIRM = (translated("pip list shows packages from different times; pip check names a conflict"),)
+_CONFIRM = (translated("pip list shows packages from different periods; pip check names a conflict"),)

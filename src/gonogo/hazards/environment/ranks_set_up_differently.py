@@ -29,7 +29,7 @@ _CURES = {
     ),
     "data": translated(
         "Give every rank the same number of batches: DistributedSampler (or accelerator.prepare) over one "
-        "dataset, or cut all to the shortest"
+        "dataset, or cut all to the shortest one"
     ),
     "nccl": translated(
         "Export the variable on every node: deepspeed passes only what is in .deepspeed_env, Slurm only with "

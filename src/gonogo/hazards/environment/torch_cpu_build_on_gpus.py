@@ -50,7 +50,9 @@ class TorchCpuBuildOnGpus(Hazard):
                 certainty = Certainty.POSSIBLE
             yield self.log_finding(
                 error,
-                translated("The PyTorch that this process imported was built without CUDA, whatever GPUs there are."),
+                translated(
+                    "The PyTorch that this process imported was built without CUDA, whatever GPUs the machine has."
+                ),
                 certainty=Certainty.POSSIBLE if outside_training(log) else certainty,
                 cure=(
                     translated(

@@ -28,11 +28,13 @@ class TorchWithoutWheelForPython(Hazard):
             certainty=Certainty.LIKELY,
             cure=(
                 translated("Use Python {last}").format(last=last),
-                translated("Or torch {newer} or newer, which has wheels for {python}").format(
+                translated("Or use torch {newer} or newer, which has wheels for {python}").format(
                     newer=newer, python=".".join(map(str, wanted))
                 )
                 if newer
-                else translated("Or a PyTorch that has wheels for {python}").format(python=".".join(map(str, wanted))),
+                else translated("Or use a PyTorch that has wheels for {python}").format(
+                    python=".".join(map(str, wanted))
+                ),
             ),
             spans=(span_of(environment, "torch"), environment.python.span()),
             fixes=version_fix(environment, "torch", f">={newer}") if newer else (),

@@ -30,5 +30,5 @@ _LOGGED = translated(
 )
 _CURES = (
     translated("pip install 'transformers>=4.39.3,<5', or 4.37.2"),
-    translated("If a metric or callback of your own logs the tensor: value.item()"),
+    translated("If a metric or callback of your own logs the tensor: log value.item() instead"),
 )

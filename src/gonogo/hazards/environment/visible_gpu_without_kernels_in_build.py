@@ -26,8 +26,8 @@ class VisibleGpuWithoutKernelsInBuild(LoggedHazard):
                 return
         yield self.finding(
             translated(
-                "{gpu} is visible beside the intended GPU: code that spreads over all devices uses it too, but "
-                "torch's wheel has no kernels for integrated graphics."
+                "{gpu} is visible in addition to the intended GPU: code that spreads over all devices uses it "
+                "too, but torch's wheel has no kernels for integrated graphics."
             ).format(gpu=integrated[0]),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,

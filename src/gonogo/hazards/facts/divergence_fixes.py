@@ -21,12 +21,14 @@ from gonogo.hazards.hazard import Hazard
 
 _CALL_ON_ALL_RANKS = translated("Let all ranks make the call, outside of `{test}`")
 _TOGETHER = translated("Let the ranks decide `{test}` together, so that it is true on all as soon as it is true on one")
-_MULTIPLY_BY_ZERO = translated("Compute the term on all ranks, times zero where `{test}` does not hold")
+_MULTIPLY_BY_ZERO = translated("Compute the term on all ranks, multiplied by zero where `{test}` does not hold")
 _REMOVE_CONDITION = translated("Run the module in every case: leave out `if {test}`")
-_PAD_TO_LONGEST = translated("Let all ranks read as many batches as the longest loader has: the others start over")
+_PAD_TO_LONGEST = translated(
+    "Let all ranks read as many batches as the longest loader has: the shorter ones start over"
+)
 _ITERATE_SORTED = translated("Go over the entries in sorted order, the same on every rank")
 _BATCH_SEND_RECV = translated("Send and receive at once: batch_isend_irecv")
-_CREATE_ALL_GROUPS = translated("Make all groups on every rank: new_subgroups_by_enumeration")
+_CREATE_ALL_GROUPS = translated("Create all groups on every rank: new_subgroups_by_enumeration")
 
 
 def script_at(run: Run, path: str) -> Script | None:

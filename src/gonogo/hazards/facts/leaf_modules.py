@@ -11,7 +11,7 @@ from gonogo.finding.frame import Frame
 from gonogo.hazards.facts.divergence_fixes import script_at
 from gonogo.hazards.rule import Edit, Fix, Hazard, Run, Script, translated
 
-_LEAVES = translated("Let ZeRO-3 gather each {block} as one: set_z3_leaf_modules")
+_LEAVES = translated("Let ZeRO-3 gather each {block} as a unit: set_z3_leaf_modules")
 
 
 def fix_with_leaf_modules(divergence: RankDivergence, run: Run) -> Iterator[Fix]:

@@ -35,9 +35,9 @@ _OFFLOAD_PATTERN = Pattern(
 )
 
 _CURES = (
-    translated("Keep the model on the CPU before FSDP wraps it, and never call .cuda() or .to(device) after it"),
+    translated("Keep the model on the CPU until FSDP wraps it, and never call .cuda() or .to(device) after it"),
     translated(
-        'FSDP2: CPUOffloadPolicy() for all modules, model.to_empty(device="cpu"), and '
+        'FSDP2: use CPUOffloadPolicy() for all modules, model.to_empty(device="cpu"), and '
         'init_process_group(backend="cpu:gloo,cuda:nccl")'
     ),
     translated(
@@ -67,7 +67,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                 yield self.finding(
                     translated(
                         "{name} is wrapped by FSDP with its parameters offloaded to the CPU and then moved to "
-                        "the GPU: FSDP rejects parameters that are not where it keeps them."
+                        "the GPU: FSDP rejects parameters that are not where it put them."
                     ).format(name=target.id),
                     cure=(
                         translated("Remove {move}").format(move=script.place(move).text),

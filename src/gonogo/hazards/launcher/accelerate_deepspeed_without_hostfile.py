@@ -23,8 +23,8 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
             certainty=Certainty.LIKELY,
             cure=(
                 translated(
-                    "If every machine runs this command: --deepspeed_multinode_launcher standard (in the config: "
-                    "deepspeed_config: deepspeed_multinode_launcher: standard)"
+                    "If every machine runs this command: add --deepspeed_multinode_launcher standard (in the "
+                    "config: deepspeed_config: deepspeed_multinode_launcher: standard)"
                 ),
                 translated("Or name a hostfile (--deepspeed_hostfile hostfile), and run the command on one machine"),
             ),

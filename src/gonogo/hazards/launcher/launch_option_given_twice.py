@@ -41,7 +41,7 @@ class LaunchOptionGivenTwice(Hazard):
                 ),
                 severity=Severity.WARNING,
                 cure=translated("Keep one: {all}").format(all=Text(" or ".join(given), " 或 ".join(given))),
-                spans=(fields[0].span(translated("has no effect")), fields[-1].span(translated("counts"))),
+                spans=(fields[0].span(translated("has no effect")), fields[-1].span(translated("takes effect"))),
             )
 
 

@@ -28,8 +28,8 @@ class LaunchSlurmFewCpus(Hazard):
                 else "",
             ),
             severity=Severity.WARNING,
-            cure=translated("#SBATCH --cpus-per-task={least} or more: processes × (1 + data loader workers)").format(
-                least=-(-processes * (1 + (workers or 1)) // tasks)
-            ),
+            cure=translated(
+                "Request #SBATCH --cpus-per-task={least} or more: processes × (1 + data loader workers)"
+            ).format(least=-(-processes * (1 + (workers or 1)) // tasks)),
             spans=field.span(),
         )

@@ -21,7 +21,7 @@ class LaunchSlurmNodesDiffer(Hazard):
         if carried:
             if count != job_nodes and own.reason is None:
                 yield self.finding(
-                    translated("The job has {nodes} node(s), but the launcher is told {count}: {then}.").format(
+                    translated("The job has {nodes} node(s), but the launcher is given {count}: {then}.").format(
                         nodes=job_nodes, count=count, then=_CONSEQUENCES[count > job_nodes]
                     ),
                     cure=_SAME.format(option=_OPTIONS.get(launch.launcher, "--nnodes "), count=count),
@@ -56,7 +56,9 @@ _CONSEQUENCES = {
     True: translated("it waits for nodes that the job does not have"),
     False: translated("the extra nodes cannot join the run"),
 }
-_SAME = translated("Take the number from slurm: {option}$SLURM_NNODES, or request as many: #SBATCH --nodes={count}")
+_SAME = translated(
+    "Take the number from slurm: {option}$SLURM_NNODES, or request that many nodes: #SBATCH --nodes={count}"
+)
 _OPTIONS = {"accelerate": "--num_machines ", "swift": "NNODES=", "llamafactory": "NNODES="}
 _SRUN = translated(
     "Start it on every node: srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d "

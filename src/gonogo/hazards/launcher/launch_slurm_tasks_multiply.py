@@ -38,8 +38,8 @@ class LaunchSlurmTasksMultiply(Hazard):
                     "Ask slurm for one task per node: --ntasks-per-node=1, with --cpus-per-task for all its processes"
                 ),
                 translated(
-                    "Or one task per GPU without a launcher, if the program reads slurm's variables: srun python "
-                    "train.py"
+                    "Or request one task per GPU without a launcher, if the program reads slurm's variables: "
+                    "srun python train.py"
                 ),
             ),
             spans=(

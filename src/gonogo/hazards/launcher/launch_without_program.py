@@ -11,7 +11,7 @@ _LAUNCHERS = {
 _REQUIRED = Pattern(r"error: the following arguments are required: (?:training_script|user_script)\b")
 _HELP_OPTIONS = ("help", "h", "version")
 _CURE = (
-    translated("Name the program after the launcher's own options: torchrun --nproc_per_node 8 train.py --lr 1e-5"),
+    translated("Put the script after the launcher's own options: torchrun --nproc_per_node 8 train.py --lr 1e-5"),
     translated("If it is on a later line: end every line of the command except the last with a single backslash"),
 )
 

@@ -14,7 +14,7 @@ _OTHER_PARSERS = (
 _TORCHRUN = translated(
     "Start with torchrun instead of python -m torch.distributed.launch, and read int(os.environ['LOCAL_RANK'])"
 )
-_OF_DEEPSPEED = translated("With the deepspeed launcher: --no_local_rank, and read int(os.environ['LOCAL_RANK'])")
+_OF_DEEPSPEED = translated("With the deepspeed launcher: pass --no_local_rank, and read int(os.environ['LOCAL_RANK'])")
 _BOTH = translated("Or accept both spellings: parser.add_argument('--local-rank', '--local_rank', type=int, default=0)")
 
 

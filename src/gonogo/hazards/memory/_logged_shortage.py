@@ -122,9 +122,8 @@ _ACTIVITIES = (
         lazy_compile(r"torch\.load\((?!.*map_location)"),
         (
             translated(
-                "torch.load(…, map_location='cpu'): without it each rank puts the file's tensors on the GPU that they "
-                "were "
-                "saved from"
+                "Use torch.load(…, map_location='cpu'): without it each rank puts the file's tensors on the GPU "
+                "that they were saved from"
             ),
         ),
     ),
@@ -140,7 +139,9 @@ _ACTIVITIES = (
                 "Use a loss that does not materialize all logits (batch x length x vocabulary): "
                 "use_liger_kernel=True, TRL's loss_type='chunked_nll', or compute it in chunks"
             ),
-            translated("Fewer tokens at a time: a smaller micro-batch, or shorter samples (max_length, cutoff_len)"),
+            translated(
+                "Process fewer tokens at a time: a smaller micro-batch, or shorter samples (max_length, cutoff_len)"
+            ),
         ),
     ),
     _Activity(
@@ -149,8 +150,8 @@ _ACTIVITIES = (
         lazy_compile(r"attn_weights|attention_scores"),
         (
             translated(
-                'attn_implementation="flash_attention_2" (or "sdpa"), which does not materialize the scores of '
-                "all pairs; otherwise shorter samples"
+                'Set attn_implementation="flash_attention_2" (or "sdpa"), which does not materialize the scores '
+                "of all pairs; otherwise use shorter samples"
             ),
         ),
     ),

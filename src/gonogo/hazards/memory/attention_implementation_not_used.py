@@ -25,7 +25,9 @@ class AttentionImplementationNotUsed(Hazard):
             severity=Severity.WARNING,
             cure=(
                 translated("Do not request attention weights (output_attentions): only eager attention has them"),
-                translated("Use transformers' own model class if the folder's code ignores the setting"),
+                translated(
+                    "Use the built-in transformers class if the checkpoint's custom (remote) code ignores the setting"
+                ),
             ),
             ranks=tuple(rank.rank for rank, _ in runs),
         )

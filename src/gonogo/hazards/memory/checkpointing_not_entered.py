@@ -17,7 +17,9 @@ class CheckpointingNotEntered(Hazard):
             severity=Severity.WARNING,
             cure=(
                 translated("Call model.train() before the training loop"),
-                translated("With a frozen base model: model.enable_input_require_grads(), or use_reentrant=False"),
+                translated(
+                    "With a frozen base model: call model.enable_input_require_grads(), or set use_reentrant=False"
+                ),
                 translated("In your own model, call torch.utils.checkpoint.checkpoint in its forward"),
             ),
             ranks=tuple(rank.rank for rank, _ in runs),

@@ -80,7 +80,7 @@ class CpuRamOomKilled(Hazard):
             ),
             certainty=Certainty.CERTAIN if kills else Certainty.LIKELY,
             cure=(
-                translated("Offload less, or to NVMe; spread the run over more nodes; or take a node with more memory"),
+                translated("Offload less, or to NVMe; spread the run over more nodes; or use nodes with more memory"),
                 translated(
                     "Use fewer DataLoader workers, and check what grows from step to step in the report's table"
                 ),
@@ -103,9 +103,9 @@ class CpuRamOomKilled(Hazard):
         over = node.peak_bytes > limit
         yield self.finding(
             translated(
-                "The {ranks} ranks of a node hold {total} ({pinned} of it pinned) and it has {limit}. {basis} Rank "
-                "{rank} peaks at {peak}, in {phase}: {categories}. Python, device contexts, data workers and the page "
-                "cache come on top."
+                "The {ranks} ranks of a node hold {total} ({pinned} of it pinned) and it has {limit}. {basis} "
+                "Rank {rank} peaks at {peak}, in {phase}: {categories}. Python, device contexts, data workers "
+                "and the page cache come on top of that."
             ).format(
                 ranks=node.ranks,
                 total=size(node.peak_bytes),
@@ -210,15 +210,15 @@ _MAP_WORKER_DIED = translated(
 )
 _MAP_CURES = (
     translated(
-        "Fewer preprocessing processes (num_proc, preprocessing_num_workers, dataset_num_proc), smaller batches of "
-        "map, or streaming"
+        "Use fewer preprocessing processes (num_proc, preprocessing_num_workers, dataset_num_proc), smaller map "
+        "batches, or streaming"
     ),
     translated("With one process, an error in the program itself shows its traceback"),
 )
 _SHORT = translated("The host's memory (RAM, or the container's share of it) ran out.")
 _SIGNAL_9 = translated(
-    "A process was killed by signal 9 and left no error of its own: usually that is the kernel, when host memory "
-    "runs out; a person, a scheduler's limit or a launcher's timeout can send it too."
+    "A process was killed by signal 9 and left no error of its own: usually the kernel sent it because host "
+    "memory ran out; a person, a scheduler's limit or a launcher's timeout can send it too."
 )
 _TERMINATED_IN_POD = translated(
     "A worker in a Kubernetes pod received SIGTERM, which Ray attributes to the pod's memory limit; whoever "
@@ -227,15 +227,15 @@ _TERMINATED_IN_POD = translated(
 _OFFLOAD_NOTE = translated(
     " The config offloads to the CPU: 16 bytes per parameter for the optimizer, summed over all ranks of a node."
 )
-_WHILE_LOADING = translated(" Every rank that reads the weights by itself holds a copy of the model.")
+_WHILE_LOADING = translated(" Every rank that reads the weights itself holds a copy of the model.")
 _LOG_CURES = (
     translated(
-        "Offload less (keep parameters on the GPU, or the optimizer too), offload to NVMe, use more nodes, train LoRA, "
-        "or take a machine with more memory"
+        "Offload less (keep parameters on the GPU, or the optimizer too), offload to NVMe, use more nodes, train "
+        "LoRA, or use machines with more memory"
     ),
     translated(
-        "If it happens while loading: bf16 and low_cpu_mem_usage=True; under ZeRO-3 create TrainingArguments "
-        "before from_pretrained, so that the ranks do not each load the whole model"
+        "If it happens while loading: load in bf16 with low_cpu_mem_usage=True; under ZeRO-3 create "
+        "TrainingArguments before from_pretrained, so that the ranks do not each load the whole model"
     ),
     translated("Raise the container's or the job's memory limit; use fewer data workers and preprocessing processes"),
 )

@@ -73,7 +73,7 @@ class DevShmBusError(Hazard):
                 "it."
             ).format(size=size / 2**20, count=count),
             certainty=Certainty.LIKELY,
-            cure=(*SHARED_MEMORY_CURE, translated("Or dataloader_num_workers 0")),
+            cure=(*SHARED_MEMORY_CURE, translated("Or set dataloader_num_workers to 0")),
             spans=(workers.span(), environment.dev_shm.span()),
             confirm=translated("df -h /dev/shm, where training runs"),
         )
@@ -90,8 +90,8 @@ class DevShmBusError(Hazard):
             return
         yield self.finding(
             translated(
-                "{workers} data loader workers of each rank keep {ahead} batches of {batch} ready, which come through "
-                "/dev/shm: {needed} for {ranks} ranks of a node, and the job's file gives it {given}."
+                "{workers} data loader workers of each rank keep {ahead} batches of {batch} ready, which pass "
+                "through /dev/shm: {needed} for {ranks} ranks of a node, and the job's file gives it {given}."
             ).format(
                 workers=loading.workers,
                 ahead=loading.ahead,

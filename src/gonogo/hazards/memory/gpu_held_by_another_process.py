@@ -18,13 +18,13 @@ class GpuHeldByAnotherProcess(Hazard):
             certainty=Certainty.LIKELY,
             cure=(
                 translated(
-                    "nvidia-smi shows which: kill what an earlier run left behind, or use other GPUs "
+                    "nvidia-smi shows which processes: kill what an earlier run left behind, or use other GPUs "
                     "(CUDA_VISIBLE_DEVICES)"
                 ),
                 translated(
                     "If it is the rollout engine or a server: give it its own GPU, or lower "
-                    "gpu_memory_utilization; if it is another rank: torch.cuda.set_device(LOCAL_RANK) first"
+                    "gpu_memory_utilization; if it is another rank: call torch.cuda.set_device(LOCAL_RANK) first"
                 ),
             ),
-            confirm=translated("nvidia-smi lists it before the run starts"),
+            confirm=translated("nvidia-smi lists that process before the run starts"),
         )

@@ -15,8 +15,8 @@ _LOG_CURES = (
     ),
     translated("Shorten the longest samples (max_length, cutoff_len); they, not the average ones, set the peak"),
     translated(
-        "If memory ran out in the loss or the attention: use_liger_kernel=True, which does not materialize all "
-        'logits; attn_implementation="sdpa" or "flash_attention_2"'
+        "If memory ran out in the loss or the attention: set use_liger_kernel=True, which does not materialize "
+        'all logits; attn_implementation="sdpa" or "flash_attention_2"'
     ),
 )
 
@@ -74,8 +74,8 @@ def _remedies(gpu_shortage: gpu.GpuShortage) -> list[gpu.Remedy]:
         return [
             gpu.Remedy(
                 translated(
-                    "Keep less in evaluation: per_device_eval_batch_size=1, prediction_loss_only=True, or "
-                    "eval_accumulation_steps=1"
+                    "Keep less in memory during evaluation: set per_device_eval_batch_size=1, "
+                    "prediction_loss_only=True, or eval_accumulation_steps=1"
                 ),
                 None,
             )

@@ -13,7 +13,7 @@ _CURES = (
         "logits.argmax(-1); or prediction_loss_only=True where the loss is enough"
     ),
     translated("Move the outputs to the host as they come: eval_accumulation_steps=1 (the host must hold them)"),
-    translated("per_device_eval_batch_size=1 (the default is 8), and fewer samples to evaluate"),
+    translated("Set per_device_eval_batch_size=1 (the default is 8), and evaluate fewer samples"),
 )
 
 
@@ -78,6 +78,6 @@ class GpuOomEvalLogits(Hazard):
             certainty=certainty,
             cure=(*_CURES, *short.sharing_and_fragmentation_cures),
             confirm=translated(
-                "The run passes with eval_strategy=no, and memory grows from batch to batch in an evaluation"
+                "The run passes with eval_strategy=no, and memory grows from batch to batch during an evaluation"
             ),
         )

@@ -124,12 +124,12 @@ def _cures(log: FailureLog) -> Iterator[Text]:
             "Adapters are already being trained: the weights themselves fill the GPU; store them in fewer bytes "
             "(load_in_4bit; for experts kept as one tensor, a quantized checkpoint), or on more GPUs"
         )
-        yield translated("More GPUs, or GPUs with more memory")
+        yield translated("Use more GPUs, or GPUs with more memory")
         return
     yield translated(
         "Train adapters (LoRA, QLoRA) instead of all weights, or use an optimizer with small states (adamw_8bit)"
     )
-    yield translated("More GPUs, or GPUs with more memory")
+    yield translated("Use more GPUs, or GPUs with more memory")
 
 
 _ADAPTERS = Pattern(r"trainable params: [\d,]+ \|\||(?i:\bq?lora\b)|PeftModel|peft/tuners")

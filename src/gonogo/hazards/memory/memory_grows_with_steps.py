@@ -11,8 +11,8 @@ _GPU = (
         "loss; clear lists of outputs"
     ),
     translated(
-        "If allocated stays level and only reserved grows: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and "
-        "batches of similar length (group_by_length)"
+        "If allocated stays level and only reserved grows: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, "
+        "and use batches of similar length (group_by_length)"
     ),
 )
 _HOST = (

@@ -45,7 +45,7 @@ class NpuHcclTimeout(Hazard):
             cure=translated("export HCCL_CONNECT_TIMEOUT=1200 on all nodes"),
             spans=field.span() or launch.place.span(),
             fixes=fixes,
-            confirm=translated("The ranks reach the first collective far apart in time"),
+            confirm=translated("The ranks reach the first collective at very different times"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -63,7 +63,7 @@ class NpuHcclTimeout(Hazard):
         yield self.log_finding(
             found,
             translated(
-                "{when}: another rank came too late, is dead (its own log has the reason), or cannot be reached."
+                "{when}: another rank arrived too late, is dead (its own log has the reason), or cannot be reached."
             ).format(when=_CONNECTING if connect else _COMPLETING),
             cure=(
                 translated(

@@ -28,8 +28,8 @@ class NpuIntDeviceGoesToCuda(LoggedHazard):
             return
         yield self.finding(
             translated(
-                "{transformers} passes devices as numbers, which torch before 2.5.1 treats as CUDA devices: "
-                "{npu} is older."
+                "{transformers} passes devices as numbers, which torch before 2.5.1 treats as CUDA devices, and "
+                "{npu} is older than that."
             ).format(
                 transformers=describe_package(environment, "transformers"),
                 npu=describe_package(environment, "torch-npu"),

@@ -10,7 +10,7 @@ _CURE = (
         "(num_attention_heads and num_key_value_heads in config.json), and FSDP or data parallelism for the "
         "other ranks"
     ),
-    translated("In your own model: view(batch, tokens, -1, head_dim), or the heads divided by the mesh's size"),
+    translated("In your own model, use view(batch, tokens, -1, head_dim), or divide the heads by the mesh's size"),
 )
 
 
@@ -41,7 +41,7 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
         return self._said(
             failed_group,
             translated(
-                "A rank has {columns} columns of the projection, and a head takes {width}: the number of heads "
+                "A rank has {columns} columns of the projection, and a head is {width} wide: the number of heads "
                 "is not divisible by the tensor-parallel size."
             ).format(columns=columns, width=width),
         )

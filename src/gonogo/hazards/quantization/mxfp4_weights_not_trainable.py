@@ -17,8 +17,8 @@ class Mxfp4WeightsNotTrainable(LoggedHazard):
                 continue
             yield self.finding(
                 translated(
-                    "{model} is stored in MXFP4: with triton and kernels installed it is loaded as such, and "
-                    "training it is refused."
+                    "{model} is stored in MXFP4: with triton and kernels installed it stays in that format, "
+                    "which can't be trained."
                 ).format(model=name.value),
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,

@@ -47,7 +47,7 @@ class QuantizedLoadStateDictCpu(Hazard):
                 ).format(version=run.environment.field("transformers").get("< 4.31")),
                 certainty=Certainty.LIKELY,
                 cure=(
-                    translated("load_best_model_at_end=False, and load the best checkpoint's adapter afterwards"),
+                    translated("Set load_best_model_at_end=False, and load the best checkpoint's adapter afterwards"),
                     translated("Or upgrade transformers (4.31 and later load the adapter only)"),
                 ),
                 spans=(asked.span(), load.place.span(translated("8-bit weights"))),
@@ -82,7 +82,7 @@ class QuantizedLoadStateDictCpu(Hazard):
                     "Set load_best_model_at_end=False; the training itself is done, and the checkpoints are complete"
                 ),
                 translated(
-                    "To resume: PeftModel.from_pretrained(model, checkpoint, is_trainable=True) instead of "
+                    "To resume: use PeftModel.from_pretrained(model, checkpoint, is_trainable=True) instead of "
                     "resume_from_checkpoint, or load in 4 bits"
                 ),
                 translated("Upgrade bitsandbytes, transformers and peft"),

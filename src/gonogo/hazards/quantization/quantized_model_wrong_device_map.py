@@ -40,7 +40,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
                 certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
                 cure=(
                     translated('Give each process its own GPU: device_map={"": int(os.environ["LOCAL_RANK"])}'),
-                    translated('Or device_map={"": PartialState().process_index} on one node (from accelerate)'),
+                    translated('Or use device_map={"": PartialState().process_index} on one node (from accelerate)'),
                 ),
                 spans=(
                     place.span() if place is not None else load.place.span(),
@@ -77,14 +77,16 @@ class QuantizedModelWrongDeviceMap(Hazard):
             where = translated("on several GPUs")
         cures = [
             translated('Load it whole onto the process\'s GPU: device_map={"": int(os.environ.get("LOCAL_RANK", 0))}'),
-            translated("To split one model over the GPUs: a single process (python train.py) and accelerate >= 0.20"),
+            translated(
+                "To split one model over the GPUs: use a single process (python train.py) and accelerate >= 0.20"
+            ),
         ]
         if offloaded:
             cures.insert(
                 0,
                 translated(
-                    "Make it fit the GPU: 4 bits, a smaller model, or no other processes on the GPU; nothing may "
-                    "be offloaded"
+                    "Make it fit on the GPU: load it in 4 bits, use a smaller model, or end other processes on "
+                    "the GPU; nothing may be offloaded"
                 ),
             )
         return self.log_finding(
@@ -94,7 +96,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
             ),
             cure=tuple(cures),
             certainty=certainty,
-            confirm=translated("print(model.hf_device_map), and LOCAL_RANK"),
+            confirm=translated("Print model.hf_device_map and LOCAL_RANK"),
         )
 
 

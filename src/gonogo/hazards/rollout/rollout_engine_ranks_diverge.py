@@ -10,8 +10,8 @@ _SAME_PROMPTS_REQUIRED = translated(
 )
 _CREATE_ENGINE_ON_ALL_RANKS = translated("Create and call the engine on every rank, outside any condition on the rank")
 _GATHER = translated(
-    "Gather the prompts of the engine's ranks before generate (all_gather_object in their group), and keep each rank's "
-    "own part of the answers"
+    "Gather the prompts of the engine's ranks before generate (all_gather_object in their group), and keep only "
+    "each rank's own completions"
 )
 _ONE_ENGINE_PER_GPU = translated(
     "Or use one engine per GPU (tensor_parallel_size=1): then generate needs no other rank"

@@ -125,8 +125,8 @@ def _cures(device: DeviceMemory) -> Iterator[Text]:
         ).format(share=share)
     if device.peak_phase == "sync":
         yield translated(
-            "With LoRA under ZeRO-3 the weight synchronization gathers all weights at once: use ZeRO-2, or no "
-            "adapter, which gathers one at a time"
+            "With LoRA under ZeRO-3 the weight synchronization gathers all weights at once: use ZeRO-2, or train "
+            "without an adapter, so that they are gathered one at a time"
         )
     elif device.peak_phase != "generate":
         yield translated(

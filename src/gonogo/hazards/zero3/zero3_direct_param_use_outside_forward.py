@@ -79,7 +79,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                 ).format(place=Text(f" It is read at {place}.", f"读取位置：{place}。") if place else ""),
                 cure=(
                     translated(
-                        "Call the module instead of reading its weight; or "
+                        "Call the module instead of reading its weight; or call "
                         "deepspeed.zero.register_external_parameter(self, weight) in the module that reads it"
                     ),
                     translated("Outside a forward, gather it: with deepspeed.zero.GatheredParameters([weight])"),

@@ -16,7 +16,7 @@ from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Rehe
 from gonogo.hazards.zero3._loading import zero3_configuring_calls
 
 _CURE = (
-    translated("model.generate(..., synced_gpus=True), and the same number of calls on every rank"),
+    translated("Call model.generate(..., synced_gpus=True), the same number of times on every rank"),
     translated(
         "Or gather the weights once for the generation (deepspeed.zero.GatheredParameters; TRL: "
         "ds3_gather_for_generation=True), or use ZeRO-2"
@@ -45,7 +45,7 @@ _UNEQUAL_GENERATE_CALLS = translated(
 _EQUAL_GENERATE_CALLS_CURES = (
     translated(
         "Call generate the same number of times on every rank: agree on the maximum (all_reduce of the number of "
-        "prompts with MAX), and let a rank with fewer prompts answer its last one again"
+        "prompts with MAX), and let a rank with fewer prompts run its last one again"
     ),
     _CURE[1],
 )

@@ -4,7 +4,7 @@ from gonogo.hazards.zero3._checkpointing import double_recomputation_findings
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback
 
 _CURE = (
-    translated('gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing'),
+    translated('Set gradient_checkpointing_kwargs={"use_reentrant": False}, or turn gradient checkpointing off'),
     translated("Or run the model once, on the concatenated batch"),
 )
 

@@ -14,7 +14,7 @@ _LORA = Pattern(r"(?i)\blora\b|\bpeft\b|lora_[AB]|adapter")
 _FSDP = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "torch/distributed/_composable")
 _CURE = (
     translated(
-        'gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads() for PEFT'
+        'Set gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads() for PEFT'
     ),
     translated("Or use ZeRO-2, or a DeepSpeed with PR #8148"),
 )

@@ -40,7 +40,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
                 ),
                 spans=(
                     script.place(node).span(),
-                    script.place(chance).span(translated("decided by chance")),
+                    script.place(chance).span(translated("decided at random")),
                     stage_span(run),
                 ),
             )
@@ -59,7 +59,9 @@ class Zero3InflightParamsDynamicGraph(Hazard):
             ),
             cure=(
                 translated("Run the same modules in every step (a dummy input through the branch, its output times 0)"),
-                translated('Or "stage3_prefetch_bucket_size": 0; set_z3_leaf_modules for experts; or ZeRO-2'),
+                translated(
+                    'Or set "stage3_prefetch_bucket_size": 0; call set_z3_leaf_modules for experts; or use ZeRO-2'
+                ),
             ),
             certainty=causes[Cause.DYNAMIC],
             confirm=translated(

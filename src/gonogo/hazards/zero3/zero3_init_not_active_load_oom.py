@@ -31,8 +31,12 @@ _KILLED = Pattern(
 _STEPPED = Pattern(r"'loss': |\bloss[:=] ?\d|\*{3,} Running training")
 _ZERO_INIT_ACTIVE_PATTERN = Pattern(r"(?i)activating zero\.init")
 _CURE = (
-    translated("Create TrainingArguments, or an HfDeepSpeedConfig that you keep, before from_pretrained"),
-    translated("accelerate: zero3_init_flag: true; without transformers: with deepspeed.zero.Init(): around the model"),
+    translated(
+        "Create TrainingArguments, or an HfDeepSpeedConfig that you keep a reference to, before from_pretrained"
+    ),
+    translated(
+        "accelerate: set zero3_init_flag: true; without transformers: build the model inside with deepspeed.zero.Init()"
+    ),
 )
 
 

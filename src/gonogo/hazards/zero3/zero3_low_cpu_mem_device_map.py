@@ -54,7 +54,9 @@ class Zero3LowCpuMemDeviceMap(Hazard):
             fixes=self.fix(translated("Drop {names}").format(names=", ".join(names)), *edits, safe=zero3_is_known)
             if len(edits) == len(names)
             else None,
-            confirm=() if zero3_is_known else (translated("TrainingArguments exist by then, and this call is made"),),
+            confirm=()
+            if zero3_is_known
+            else (translated("TrainingArguments already exist by then, and this call is reached"),),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:

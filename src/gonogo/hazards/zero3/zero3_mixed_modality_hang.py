@@ -33,7 +33,7 @@ _CURE = (
         "Run the tower on every rank in every step: give batches without an image a small dummy one and add its output "
         "times zero"
     ),
-    translated("Or batches of one kind at a time on all ranks (group_by_modality_length), or ZeRO-2"),
+    translated("Or use batches of one modality at a time on all ranks (group_by_modality_length), or ZeRO-2"),
 )
 _TOWERS = ("vision", "visual", "image", "audio", "video", "speech", "encode_images")
 _SIZES = ("shape", "size", "numel", "any", "sum", "len")

@@ -24,10 +24,10 @@ from gonogo.hazards.rule import (
 
 _CURE = (
     translated(
-        "deepspeed.utils.set_z3_leaf_modules(model, [TheSparseMoeBlock]) before training (Accelerate: "
+        "Call deepspeed.utils.set_z3_leaf_modules(model, [TheSparseMoeBlock]) before training (Accelerate: "
         "deepspeed_moe_layer_cls_names; newer LLaMA-Factory and ms-swift set it themselves)"
     ),
-    translated("Or ZeRO-2, with offload if memory is short"),
+    translated("Or use ZeRO-2, with offload if memory is short"),
 )
 _VARIABLE = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
 # Newer DeepSpeed treats these models' blocks as leaves by itself (zero/leaf_module_config.py).

@@ -19,7 +19,7 @@ _CAUSE = translated(
 )
 _CURE = (
     translated('pip install "transformers>=5.2", or 4.57 (with leaf modules set for the experts)'),
-    translated("Or ZeRO-2, which loads differently"),
+    translated("Or use ZeRO-2, which loads differently"),
 )
 
 
@@ -59,8 +59,8 @@ class Zero3MoeWeightsNotConverted(Hazard):
         for rank, lost in losing[:1]:
             yield self.finding(
                 translated(
-                    "transformers {version} gives {model} no values for {count} weights that {source} holds ({names}): "
-                    "under ZeRO-3 it loses all but the experts', and nothing is raised."
+                    "transformers {version} gives {model} no values for {count} weights that {source} holds "
+                    "({names}): under ZeRO-3 it loses all but the experts', and no error is raised."
                 ).format(
                     version=rank.versions["transformers"],
                     model=lost.model,

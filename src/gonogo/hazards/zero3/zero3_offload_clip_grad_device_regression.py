@@ -17,7 +17,7 @@ from gonogo.hazards.rule import (
 )
 
 _CURE = (
-    translated('Install a DeepSpeed without the bug: pip install "deepspeed>=0.14.3" (or ==0.14.0)'),
+    translated('Install a DeepSpeed release without the bug: pip install "deepspeed>=0.14.3" (or ==0.14.0)'),
     translated(
         "If you can't change the version: remove offload_optimizer from the DeepSpeed JSON if GPU memory allows "
         "it, or set gradient_clipping (Trainer: max_grad_norm) to 0"

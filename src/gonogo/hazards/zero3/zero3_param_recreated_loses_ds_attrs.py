@@ -99,7 +99,7 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
             cure=(
                 translated(
                     "Assign the data in place (weight.data.copy_(...) under GatheredParameters) instead of a new "
-                    "nn.Parameter; Baichuan2: a newer modeling file, or no evaluation"
+                    "nn.Parameter; Baichuan2: use a newer modeling file, or turn evaluation off"
                 ),
                 translated(
                     "Replace, copy or resize layers before deepspeed.initialize; with PEFT's modules_to_save try "

@@ -29,7 +29,9 @@ _FILE_CURE = (
         f'设 "{_GATHER}": true，并通过 Trainer、engine.save_16bit_model 或 save_pretrained('
         "..., state_dict=accelerator.get_state_dict(engine)) 在所有 rank 上保存",
     ),
-    translated("Or engine.save_checkpoint, and rebuild the weights: python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR"),
+    translated(
+        "Or call engine.save_checkpoint, and rebuild the weights: python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR"
+    ),
 )
 
 

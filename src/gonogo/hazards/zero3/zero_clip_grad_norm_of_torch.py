@@ -41,7 +41,7 @@ class ZeroClipGradNormOfTorch(Hazard):
                 cure=_cure(clipping, limit),
                 spans=(
                     call.place.span(),
-                    clipping.span(translated("this clips")) if clipping.number else stage_span(run),
+                    clipping.span(translated("this does the clipping")) if clipping.number else stage_span(run),
                 ),
                 fixes=self._fixes(script, run, call, limit),
             )

@@ -10,8 +10,8 @@ _ALREADY_REDUCED_PATTERN = Pattern(
 
 _CURE = (
     translated(
-        'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing for the module '
-        "that is called twice"
+        'Set gradient_checkpointing_kwargs={"use_reentrant": False}, or turn gradient checkpointing off for the '
+        "module that is called twice"
     ),
     translated("Or call it once, on the concatenated inputs"),
 )

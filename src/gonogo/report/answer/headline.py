@@ -246,8 +246,8 @@ def _went_through(rehearsal: Rehearsal) -> Text:
     free = ""
     if fullest is not None:
         free = size(fullest.free_bytes)
-        return translated("It ran to its end ({said}), with {free} of GPU memory to spare").format(said=said, free=free)
-    return translated("It ran to its end ({said})").format(said=said)
+        return translated("It ran to the end ({said}), with {free} of GPU memory to spare").format(said=said, free=free)
+    return translated("It ran to the end ({said})").format(said=said)
 
 
 def _fullest(rehearsal: Rehearsal) -> Device | None:

@@ -30,7 +30,7 @@ _INTERFACE_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "AttributeE
 """What is raised where one release calls another that it was not written for."""
 _PACKAGE_PATH_PATTERN = re.compile(r"(?:site|dist)-packages/([A-Za-z0-9_]+)/")
 _OTHER = translated("{package} {version}, the nearest {which} release")
-_DIFFERS = translated("{package} {version}, the nearest release in which what failed is different")
+_DIFFERS = translated("{package} {version}, the nearest release in which the failing code is different")
 _NEWER, _OLDER = translated("newer"), translated("older")
 
 

@@ -93,9 +93,7 @@ def required_changes(choice: Choice, request: PlanRequest, facts: Facts) -> list
         said += _swift_choice_notes(swift_kind(request.name, request.model, facts.model_class))
     if choice.strategy.rollout.engine == "server":
         said.append(
-            translated("start {server} before the training; for ms-swift start swift rollout instead").format(
-                server=SERVER
-            )
+            translated("start {server} before training; for ms-swift start swift rollout instead").format(server=SERVER)
         )
         if request.machine.nodes > 1:
             said.append(translated("SERVER_ADDR: the server's node"))

@@ -65,7 +65,11 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     yield torch.backends.cudnn, "version", lambda: 91002
     yield torch.cuda.nccl, "version", lambda: NCCL_VERSION
     for name in ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "unique_id", "init_rank"):
-        yield (torch.cuda.nccl, name, _unsupported_call(cuda, f"torch.cuda.nccl.{name}", translated("it enters NCCL")))
+        yield (
+            torch.cuda.nccl,
+            name,
+            _unsupported_call(cuda, f"torch.cuda.nccl.{name}", translated("it calls NCCL directly")),
+        )
     yield (
         torch.cuda.nvtx,
         "_nvtx",

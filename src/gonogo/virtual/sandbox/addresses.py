@@ -21,7 +21,7 @@ from gonogo.finding import Text, translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
-_MADE = translated("what is at {address} is made (gonogo prepare): its length and form are not the real file's")
+_MADE = translated("what is at {address} is generated (gonogo prepare): its length and form are not the real file's")
 
 
 def install(
