@@ -41,13 +41,12 @@ _PAGES = {"en": "accuracy.md", "zh": "accuracy.zh-CN.md"}
 _APART = 0.1
 _SCALES = (0.7, 0.8, 0.9, 0.95, 1.05, 1.1, 1.2, 1.4)
 _FITTED = (
-    "OPERATOR_SECONDS",
     "HOOKED_OPERATOR_SECONDS",
     "LIBRARY_CALL_SECONDS",
     "CALL_SECONDS",
     "FETCH_SECONDS",
     "COLLECTIVE_SECONDS",
-    "EXPOSED",
+    "EXPOSED_COMMUNICATION_SHARE",
     "OVERLAP_EXPONENT",
 )
 
