@@ -60,7 +60,7 @@ def told_by_its_attribute(raised: RaisedException, misfit: ApiMismatch | None, v
     return None, None
 
 
-def own_attribute(misfit: ApiMismatch | None) -> bool:
+def is_unset_own_attribute(misfit: ApiMismatch | None) -> bool:
     """Whether an object of a package reads, in that package's own code, an attribute of itself that nothing has set."""
     if (
         misfit is None
@@ -148,7 +148,7 @@ def _of_parameter(raised: RaisedException, misfit: ApiMismatch, versions: Mappin
 def _of_own(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Told:
     """An object that reads its own attribute before, or without, what sets it."""
     at = misfit.at
-    if at is None or not own_attribute(misfit):
+    if at is None or not is_unset_own_attribute(misfit):
         return None, None
     release, name = f"{at.package} {at.release}".strip(), misfit.names[0]
     return (

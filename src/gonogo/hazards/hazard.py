@@ -183,14 +183,14 @@ class Hazard:
             severity=severity,
             title=title or self.title,
             cause=cause,
-            cure=_each(cure),
-            spans=_each(spans)[:_MAX_SPANS],
+            cure=_as_tuple(cure),
+            spans=_as_tuple(spans)[:_MAX_SPANS],
             ranks=ranks,
             module=module,
             parameter=parameter,
             sources=self.sources,
-            confirm=_each(confirm),
-            fixes=_each(fixes),
+            confirm=_as_tuple(confirm),
+            fixes=_as_tuple(fixes),
         )
 
     def divergence_finding(
@@ -253,7 +253,7 @@ class Hazard:
         )
 
 
-def _each(value: One | tuple[One | None, ...] | None) -> tuple[One, ...]:
+def _as_tuple(value: One | tuple[One | None, ...] | None) -> tuple[One, ...]:
     return tuple(one for one in (value if isinstance(value, tuple) else (value,)) if one is not None)
 
 

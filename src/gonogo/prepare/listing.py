@@ -28,7 +28,13 @@ from gonogo.prepare.columns import (
     texts_in,
 )
 from gonogo.prepare.generated.rows import format_from_columns
-from gonogo.prepare.named_inputs import SHELL_VARIABLE_OPTION, TOKENIZER_ONLY, is_hub_name, named_in, whole_path
+from gonogo.prepare.named_inputs import (
+    SHELL_VARIABLE_OPTION,
+    TOKENIZER_ONLY,
+    find_named_inputs,
+    is_hub_name,
+    whole_path,
+)
 from gonogo.prepare.required_inputs import NamedInput, PrepareOptions, RequiredInput, State, kind_of_option
 from gonogo.prepare.walked_folders import image_folder, is_alone
 
@@ -81,7 +87,7 @@ def list_required_inputs(runs: Sequence[Run], folder: Path, options: PrepareOpti
     for run in runs:
         where = run.launch.cwd if run.launch is not None else folder
         columns = columns_in(run.scripts)
-        for named in named_in(run):
+        for named in find_named_inputs(run):
             for wanted in _required_input(run, named, where, columns, options):
                 one = found.setdefault(wanted.key, wanted)
                 if one.state == "here" and wanted.state != "here":  # a tokenizer is there, and the model is not

@@ -41,10 +41,10 @@ def is_hub_name(value: str) -> bool:
     return bool(_HUB_NAME_PATTERN.match(value)) and not _FILE.search(value)
 
 
-def named_in(run: Run) -> Iterator[NamedInput]:
+def find_named_inputs(run: Run) -> Iterator[NamedInput]:
     """All that a run's arguments and scripts name."""
     yield from _named_in_arguments(run)
-    yield from settings_files.named_in(run)
+    yield from settings_files.find_named_inputs(run)
     yield from _unset_shell_variables(run)
     for script in run.scripts:
         yield from _named_in_calls(run, script)

@@ -27,7 +27,7 @@ _MAX_NESTING = 2
 """A file of settings may name another, of the data."""
 
 
-def named_in(run: Run) -> Iterator[NamedInput]:
+def find_named_inputs(run: Run) -> Iterator[NamedInput]:
     """What the TOML files among the words of a launch name."""
     if run.launch is None:
         return

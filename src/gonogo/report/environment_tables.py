@@ -10,7 +10,7 @@ from gonogo.finding.words import size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 
-_ALWAYS = ("torch", "deepspeed", "transformers", "accelerate", "peft", "flash-attn", "bitsandbytes")
+_ALWAYS_LISTED_PACKAGES = ("torch", "deepspeed", "transformers", "accelerate", "peft", "flash-attn", "bitsandbytes")
 """Packages that are shown also where they are known not to be there."""
 _OPTIONAL_PACKAGES = (
     *("trl", "ms-swift", "llamafactory", "axolotl", "datasets", "tokenizers", "safetensors", "huggingface-hub"),
@@ -59,10 +59,10 @@ _COLUMNS = (
 def environment_tables(environment: EnvironmentFacts, language: str) -> list[Table]:
     """All tables that the environment has rows for."""
     packages = environment.packages
-    shown = [name for name in (*_ALWAYS, *_OPTIONAL_PACKAGES) if name in packages]
+    shown = [name for name in (*_ALWAYS_LISTED_PACKAGES, *_OPTIONAL_PACKAGES) if name in packages]
     rows = [(name, clean_line(packages[name]) or _ANY.in_language(language)) for name in shown]
     if environment.complete:
-        rows += [(name, _NOT_THERE.in_language(language)) for name in _ALWAYS if name not in packages]
+        rows += [(name, _NOT_THERE.in_language(language)) for name in _ALWAYS_LISTED_PACKAGES if name not in packages]
     more = len(packages) - len(shown)
     note = _OTHERS.format(count=more).in_language(language) if more else ""
     found = (

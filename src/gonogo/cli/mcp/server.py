@@ -28,7 +28,7 @@ from gonogo.finding.errors import UserError
 
 LIMIT = 24_000
 """Characters of JSON that an answer has at most; the whole is a resource."""
-_CUT_LIMITS = ((60, 4000), (25, 1500), (12, 700), (6, 300), (3, 150), (1, 60))
+_TRUNCATION_LIMITS = ((60, 4000), (25, 1500), (12, 700), (6, 300), (3, 150), (1, 60))
 """Entries of a list, characters of a string: the first that makes it fit is taken."""
 
 _DEFAULT_WAIT_SECONDS = 45.0
@@ -414,7 +414,7 @@ def cut(value: dict[str, Any], limit: int = LIMIT) -> tuple[dict[str, Any], bool
     value = _without_memory_curves(value)
     if _json_length(value) <= limit:
         return value, True
-    for entries, characters in _CUT_LIMITS:
+    for entries, characters in _TRUNCATION_LIMITS:
         smaller = {key: _truncate(one, entries, characters) for key, one in value.items()}
         if _json_length(smaller) <= limit:
             return smaller, True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.diagnose.kinds_of_attributes import of_wrapper, own_attribute
+from gonogo.diagnose.kinds_of_attributes import is_unset_own_attribute, of_wrapper
 from gonogo.evidence.environment.compatibility import requirements_of_release
 from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.failure.api_mismatch import ApiMismatch, find_api_mismatch, library_package
@@ -22,7 +22,7 @@ def version_mismatch_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clu
     misfit = find_api_mismatch(facts, versions)
     if misfit is not None and facts.chain:
         place = CluePlace(facts.chain[-1].log, facts.chain[-1].line)
-        if own_attribute(misfit):
+        if is_unset_own_attribute(misfit):
             yield _of_itself(misfit, place)
         elif misfit.form != "undefined_symbol":
             yield from _release_clues(misfit, place)

@@ -39,7 +39,7 @@ _SETTINGS = translated("Settings")
 _CLUES = translated("Clues: facts that belong together")
 _CONSIDERED = translated("What gonogo considered")
 _UPSTREAM = translated("Other releases")
-_SIMILAR = translated("Public threads that look similar (the cause may differ)")
+_SIMILAR_THREADS_HEADING = translated("Public threads that look similar (the cause may differ)")
 _MISSING = translated("What is missing")
 
 _ROLES = {
@@ -89,7 +89,7 @@ def make_reader_pack(
         _missing(log, files, language, say),
     ]
     text = lay_out_sections(_HEAD.in_language(language), sections, MAX_TOKENS, language)
-    theirs = (_CLUES, _CONSIDERED, _UPSTREAM, _SIMILAR, _MISSING)
+    theirs = (_CLUES, _CONSIDERED, _UPSTREAM, _SIMILAR_THREADS_HEADING, _MISSING)
     said = {title.in_language(language) for title in theirs}
     written = [part for part in text.split("\n## ")[1:] if part.partition("\n")[0] not in said]
     return ReaderPack(text, count_tokens(text), privacy, "\n".join(written))
@@ -364,7 +364,7 @@ def _upstream_section(report: Report, language: str, redact: Say) -> PackSection
 
 
 def _similar(report: Report, language: str, redact: Say) -> PackSection:
-    section = PackSection(_SIMILAR, 260)
+    section = PackSection(_SIMILAR_THREADS_HEADING, 260)
     for number, thread in enumerate(report.similar):
         settled = thread.settled.in_language(language) if thread.settled is not None else ""
         section.add(number, f"- {thread.address} {thread.title[:160]}" + (f" ({settled[:200]})" if settled else ""))

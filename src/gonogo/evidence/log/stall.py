@@ -137,7 +137,7 @@ def find_stall(log: FailureLog) -> Stall | None:
     of_zero3 = log.find(_RANK_DISAGREEMENT_PATTERN)
     disagreed = of_zero3 or (None if uses_fsdp(log) else log.find(_COLLECTIVE_MISMATCH_PATTERN))
     evidence = disagreed or (
-        time_outs[0].found if time_outs else by_store or log.find(_HANG_WORD_PATTERN) or _trailing_trace_notice(log)
+        time_outs[0].found if time_outs else by_store or log.find(_HANG_WORD_PATTERN) or _trace_cache_warning(log)
     )
     if evidence is None or outside_training(log):
         return None
@@ -159,7 +159,7 @@ def _compile_pattern(pattern: str) -> Pattern:
     return Pattern(pattern)
 
 
-def _trailing_trace_notice(log: FailureLog) -> LineMatch | None:
+def _trace_cache_warning(log: FailureLog) -> LineMatch | None:
     """ZeRO-3's notice of another order of modules, where nothing comes after it: by itself it is harmless."""
     last = next(iter([*log.find_all(_TRACE_CACHE_PATTERN)][-1:]), None)
     return last if last is not None and not log.errors and len(log.lines_after(last.line, 6)) < 6 else None

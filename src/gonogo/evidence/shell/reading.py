@@ -13,7 +13,7 @@ from gonogo.evidence.shell.text import Piece
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text, translated
 
-_SET_BY_SHELL = translated("`${name}` is set only when the script runs")
+_SET_AT_RUNTIME = translated("`${name}` is set only when the script runs")
 _SET_BY_SLURM = translated("slurm sets `${name}` when the job runs")
 _SBATCH_DIRECTIVE_REASON = translated("from the job's #SBATCH lines")
 
@@ -52,7 +52,7 @@ class Reading:
         if name in self.given:
             return self.given[name], _SBATCH_DIRECTIVE_REASON
         if name == "PWD":
-            return (str(state.cwd), None) if state.cwd_known else (None, _SET_BY_SHELL.format(name=name))
+            return (str(state.cwd), None) if state.cwd_known else (None, _SET_AT_RUNTIME.format(name=name))
         if name == "HOME":
             return os.path.expanduser("~"), None
         if name == "BASH_SOURCE":
@@ -60,7 +60,7 @@ class Reading:
         if name.startswith("SLURM_"):
             return None, _SET_BY_SLURM.format(name=name)
         if name in ("RANDOM", "HOSTNAME", "USER", "UID", "SECONDS", "?", "$", "!", "-", "_", "OLDPWD", "LINENO"):
-            return None, _SET_BY_SHELL.format(name=name)
+            return None, _SET_AT_RUNTIME.format(name=name)
         return None, None
 
     @contextmanager

@@ -42,11 +42,11 @@ class Tracker(msgspec.Struct, frozen=True):
 
 def found() -> list[Tracker]:
     """The trackers' runs that are open now. To be asked in the thread that trains: MLflow's are by thread."""
-    each = (_wandb(), _mlflow(), _tensorboard(), _swanlab())
+    each = (_detect_wandb(), _detect_mlflow(), _detect_tensorboard(), _detect_swanlab())
     return [tracker for tracker in each if tracker is not None]
 
 
-def _wandb() -> Tracker | None:
+def _detect_wandb() -> Tracker | None:
     wandb: Any = sys.modules.get("wandb")
     run = getattr(wandb, "run", None)
     if run is None or getattr(run, "disabled", False):
@@ -59,7 +59,7 @@ def _wandb() -> Tracker | None:
     return Tracker("W&B", f"wandb {run.id}", "gonogo/report", hand)
 
 
-def _mlflow() -> Tracker | None:
+def _detect_mlflow() -> Tracker | None:
     mlflow: Any = sys.modules.get("mlflow")
     run = mlflow.active_run() if hasattr(mlflow, "active_run") else None
     if run is None:
@@ -74,7 +74,7 @@ def _mlflow() -> Tracker | None:
     return Tracker("MLflow", f"mlflow {name}", "gonogo/report.html", hand)
 
 
-def _tensorboard() -> Tracker | None:
+def _detect_tensorboard() -> Tracker | None:
     if not writers:
         return None
     outer = [one for one in writers if not any(one.startswith(f"{other}{os.sep}") for other in writers)]
@@ -91,7 +91,7 @@ def _tensorboard() -> Tracker | None:
     return Tracker("TensorBoard", f"tensorboard {folder}", "gonogo/report", hand)
 
 
-def _swanlab() -> Tracker | None:
+def _detect_swanlab() -> Tracker | None:
     swanlab: Any = sys.modules.get("swanlab")
     run = swanlab.get_run() if hasattr(swanlab, "has_run") and swanlab.has_run() else None
     if run is None:

@@ -2,7 +2,9 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
 
 _XID = Pattern(r"NVRM: Xid \((?P<gpu>[^)]{1,60})\): (?P<number>\d{1,3})\b")
-_ECC = Pattern(r"(?i)uncorrectable (?:ECC|NVLink) error|CUDA_ERROR_ECC_UNCORRECTABLE|GPU is lost|fallen off the bus")
+_FATAL_GPU_ERROR = Pattern(
+    r"(?i)uncorrectable (?:ECC|NVLink) error|CUDA_ERROR_ECC_UNCORRECTABLE|GPU is lost|fallen off the bus"
+)
 _NVIDIA_SMI_QUERY_PATTERN = Pattern(
     r"^\s+(?P<what>Double Bit ECC|DRAM Uncorrectable|SRAM Uncorrectable|Uncorrectable Error|Pending Page Blacklist"
     r"|Pending|Remapping Failure Occurred|GPU Recovery Action)\s+: (?P<value>[1-9]\d*|Yes|Reset|Reboot|Drain P2P"
@@ -45,7 +47,7 @@ _CURE = (
 class GpuFaultReported(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """The kernel's Xid by its number, CUDA's words for such a fault, and what ``nvidia-smi -q`` counts."""
-        said = log.find(_ECC)
+        said = log.find(_FATAL_GPU_ERROR)
         for found in log.find_all(_XID):
             what = _HARDWARE_XIDS.get(int(found.match.group("number")))
             if what is None:

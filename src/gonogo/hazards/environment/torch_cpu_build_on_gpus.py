@@ -64,7 +64,9 @@ class TorchCpuBuildOnGpus(Hazard):
                         "not end in +cpu"
                     ),
                 ),
-                confirm=translated('python -c "import torch; print(torch.__version__)" ends in +cpu'),
+                confirm=translated(
+                    'python -c "import torch; print(torch.__version__)" prints a version that ends in +cpu'
+                ),
             )
             return
 

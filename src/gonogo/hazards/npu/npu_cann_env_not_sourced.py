@@ -17,7 +17,7 @@ _PYTHON_PATH = Pattern(
     r"|te\.\w+)'?(?:\W|$)"
 )
 _NPU = Pattern(r"(?i)torch_npu|ascend|昇腾|\bcann\b|\bnpu\b")
-_GENERIC_NAME = Pattern(r"lib(?:runtime|graph\w*|register|platform|acl|c_sec|atb|alog)\.so")
+_GENERIC_CANN_LIBRARY = Pattern(r"lib(?:runtime|graph\w*|register|platform|acl|c_sec|atb|alog)\.so")
 _CURE = (
     translated(
         "In the shell (and the service, container or job script) that starts the run: source "
@@ -81,7 +81,7 @@ class NpuCannEnvNotSourced(Hazard):
         """A library or a variable of CANN that is missing; a Python package of its own, less surely."""
         found = log.find(_SAID) or log.find(_LIBRARY)
         certainty = Certainty.CERTAIN
-        if found is not None and _GENERIC_NAME.search(found.text) and log.find(_NPU) is None:
+        if found is not None and _GENERIC_CANN_LIBRARY.search(found.text) and log.find(_NPU) is None:
             certainty = Certainty.POSSIBLE  # other software has libraries of such names
         if found is None:
             found = log.find(_PYTHON_PATH) if log.find(_NPU) else None

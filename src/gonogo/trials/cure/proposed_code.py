@@ -22,7 +22,7 @@ _CODE_EXECUTION_NAMES = frozenset({
 
 _INVALID_PYTHON = translated("with it the file is invalid Python")
 _CALLS = translated("it calls something new: {name}")
-_IMPORTS = translated("it imports something")
+_HAS_IMPORT = translated("it imports something")
 _NAMES = translated("it names something new: {name}")
 _WORDS = translated("it adds text that is not a plain setting: {name}")
 _CHANGES_CALL_ARGUMENTS = translated("it changes what is passed to {name}")
@@ -35,7 +35,7 @@ def rejection_reason(before: str, after: str) -> Text | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _INVALID_PYTHON
     if _imports(new) - _imports(old):
-        return _IMPORTS
+        return _HAS_IMPORT
     more = _calls(new) - _calls(old)
     if more:
         return _CALLS.format(name=next(iter(more))[:60])

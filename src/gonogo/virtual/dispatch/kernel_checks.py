@@ -60,7 +60,7 @@ def _raise_no_kernel(name: str, tensor: torch.Tensor) -> None:
     raise NotImplementedError(f"\"{name}\" not implemented for '{_scalar_type(tensor)}'")
 
 
-def _check_cuda_dtype(name: str, a: torch.Tensor) -> None:
+def _check_cuda_matmul_dtype(name: str, a: torch.Tensor) -> None:
     """CUDA has no kernel for products of integers."""
     if not (a.is_cpu or a.dtype.is_floating_point or a.dtype.is_complex):
         raise RuntimeError(f"\"{name}_cuda\" not implemented for '{_scalar_type(a)}'")
@@ -71,7 +71,7 @@ def _mm(a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
     if a.dtype != b.dtype:
         names = "m1 and m2" if a.is_cpu else "mat1 and mat2"
         raise RuntimeError(f"expected {names} to have the same dtype, but got: {_c_type(a)} != {_c_type(b)}")
-    _check_cuda_dtype("addmm", a)
+    _check_cuda_matmul_dtype("addmm", a)
 
 
 def _addmm(addend: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
@@ -81,12 +81,12 @@ def _addmm(addend: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *_: Any) -> N
                 f"{name} and mat2 must have the same dtype, but got {_scalar_type(one)} and {_scalar_type(b)}"
             )
     _check_matmul_shapes(a, b)
-    _check_cuda_dtype("addmm", a)
+    _check_cuda_matmul_dtype("addmm", a)
 
 
 def _bmm(a: torch.Tensor, b: torch.Tensor) -> None:
     _alike(a, b)
-    _check_cuda_dtype("baddbmm", a)
+    _check_cuda_matmul_dtype("baddbmm", a)
 
 
 def _alike(a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:

@@ -10,7 +10,7 @@ import copy
 from typing import Any
 
 _DEPTH_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
-_TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+_TEXT_CONFIG_KEYS = ("text_config", "llm_config", "language_config", "thinker_config")
 _MAX_PERIOD = 16
 _DEFAULT_MAX_POSITIONS = 131072
 """Tokens that are taken to be possible where a configuration states no limit."""
@@ -18,7 +18,7 @@ _DEFAULT_MAX_POSITIONS = 131072
 
 def _language(config: dict[str, Any]) -> dict[str, Any]:
     """The part of a configuration that is about the language model; the whole where there's none."""
-    for name in _TEXT_PARTS:
+    for name in _TEXT_CONFIG_KEYS:
         part = config.get(name)
         if isinstance(part, dict):
             return _language(part)

@@ -203,7 +203,7 @@ def _profiler() -> dict[str, Any]:
                 raise AttributeError(name)
             return lambda *args, **kwargs: None
 
-    class Anything(SimpleNamespace):
+    class PermissiveNamespace(SimpleNamespace):
         """An enumeration or a configuration, taken as it is."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -222,6 +222,6 @@ def _profiler() -> dict[str, Any]:
         "supported_activities": lambda: {"CPU", "NPU"},
         "ProfilerAction": torch.profiler.ProfilerAction,
         "ProfilerActivity": SimpleNamespace(CPU="CPU", NPU="NPU"),
-        "_ExperimentalConfig": Anything,
-        **{name: Anything() for name in ("ProfilerLevel", "AiCMetrics", "ExportType", "HostSystem")},
+        "_ExperimentalConfig": PermissiveNamespace,
+        **{name: PermissiveNamespace() for name in ("ProfilerLevel", "AiCMetrics", "ExportType", "HostSystem")},
     }

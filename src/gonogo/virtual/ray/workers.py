@@ -49,7 +49,7 @@ def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported_err
     assert owner is not None
     enough = torch.cuda.device_count() >= count
     if backend == "ray" or (backend is None and count > 1 and enough and _current_placement_group() is not None):
-        placed = _placed_by_ray(cluster, name, count, unsupported_error)
+        placed = _ray_executor_bundles(cluster, name, count, unsupported_error)
         made = [WorkerProcess(cluster, cluster.process(name, one, {}, hide_other_gpus=True), torch.device("cuda", 0))
                 for one in placed]  # fmt: skip
     else:
@@ -75,7 +75,9 @@ def _current_placement_group() -> Any:
     return sys.modules["ray.util.placement_group"].get_current_placement_group()
 
 
-def _placed_by_ray(cluster: Cluster, name: str, count: int, unsupported_error: Unsupported) -> list[RayPlacement]:
+def _ray_executor_bundles(
+    cluster: Cluster, name: str, count: int, unsupported_error: Unsupported
+) -> list[RayPlacement]:
     """As vLLM's Ray executor places them: in the bundles of the actor's placement group."""
     strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
     group = _current_placement_group()

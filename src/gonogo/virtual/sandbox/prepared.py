@@ -58,7 +58,7 @@ def install(
     names = PreparedNames(folder, table or Prepared(), assume, missed, weights)
     patches = Patches()
     for module, follow in (
-        ("huggingface_hub.file_download", names.follow_files),
+        ("huggingface_hub.file_download", names.track_file_downloads),
         ("huggingface_hub._snapshot_download", names.follow_snapshots),
         ("huggingface_hub.hf_api", functools.partial(questions.follow, names)),
         ("datasets.load", names.follow_datasets),
@@ -114,7 +114,7 @@ class PreparedNames:
                 self._heard.add(one)
                 self.missed(one)
 
-    def follow_files(self, patches: Patches, module: ModuleType) -> None:
+    def track_file_downloads(self, patches: Patches, module: ModuleType) -> None:
         """Single files: ``hf_hub_download``, and what of them is in the cache."""
         download, look = vars(module)["hf_hub_download"], vars(module)["try_to_load_from_cache"]
         nowhere = getattr(module, "_CACHED_NO_EXIST", None)

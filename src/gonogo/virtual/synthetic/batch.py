@@ -48,7 +48,7 @@ def batch_from_signature(located_model: LocatedModel, seq_len: int, micro_batch:
             continue
         count = probe.features_of(located_model, kind, inputs)
         if count is None and marked:
-            raise _needs_processor(located_model, kind)
+            raise _missing_processor_error(located_model, kind)
         if count is None or count % micro_batch:
             notes.assume(
                 translated("the batch has no {kind}: how many tokens one takes could not be determined").format(
@@ -68,7 +68,7 @@ def batch_from_signature(located_model: LocatedModel, seq_len: int, micro_batch:
     return batch
 
 
-def _needs_processor(located_model: LocatedModel, kind: media.Modality) -> UserError:
+def _missing_processor_error(located_model: LocatedModel, kind: media.Modality) -> UserError:
     return UserError(
         translated(
             "{kind}: its configuration does not say how many tokens an {what} takes: put the model's processor "
