@@ -115,7 +115,7 @@ def predicted(rehearsals: Rehearsals, cell: Cell) -> dict[str, Any]:
     if cell.depths is not None:
         first, second = (peak_of(rehearsals.rehearse(cell, depth), cell.accumulation) for depth in cell.depths)
         line = extrapolate(first, second, cell.depths, cell.layers)
-        found["extrapolate"] = {"allocated": line.allocated, "reserved": line.reserved, "host": line.host}
+        found["extended"] = {"allocated": line.allocated, "reserved": line.reserved, "host": line.host}
     return found
 
 
@@ -256,7 +256,7 @@ def keep(row: Row) -> None:
 TOOLS: dict[str, Callable[[Row], tuple[float, float] | None]] = {
     "gonogo, rehearsed": lambda row: (_of_truth(row, row["predicted"]), UNCERTAINTY_BY_SOURCE["rehearsed"]),
     "gonogo, extended from two depths": lambda row: (
-        (_extended(row), UNCERTAINTY_BY_SOURCE["extrapolate"]) if "extrapolate" in row["predicted"] else None
+        (_extended(row), UNCERTAINTY_BY_SOURCE["extended"]) if "extended" in row["predicted"] else None
     ),
     "DeepSpeed estimate_zero*_mem_needs": lambda row: (row["deepspeed"]["accelerator"], 0.0),
     "accelerate estimate-memory": lambda row: (row["accelerate"]["accelerator"], 0.0),
@@ -270,7 +270,7 @@ def _of_truth(row: Row, said: dict[str, Any]) -> float:
 
 
 def _extended(row: Row) -> float:
-    line, whole = row["predicted"]["extrapolate"], row["predicted"]
+    line, whole = row["predicted"]["extended"], row["predicted"]
     if row["truth"]["kind"] == "cuda":
         return float(line["reserved"])
     return float(line["allocated"] * whole["accelerator"] / whole["allocated"])  # without the allocator's rounding

@@ -48,7 +48,7 @@ def test_errors_are_counted(kind: str) -> None:
 
 
 def test_too_low_a_prediction_is_a_false_fit_beyond_its_band() -> None:
-    band = memory.BANDS["rehearsed"]
+    band = memory.UNCERTAINTY_BY_SOURCE["rehearsed"]
     within, beyond = row(1000, round(1000 * (1 - band / 2)), 0), row(1000, 900, 0)
     fits = {line[0]: line[4] for line in memory.summary([within])}
     assert fits[GONOGO] == 0
@@ -101,7 +101,10 @@ def test_every_cell_was_measured(on_cpu: list[dict[str, Any]]) -> None:
 
 def test_predictions_reach_what_is_promised(on_cpu: list[dict[str, Any]]) -> None:
     found = {line[0]: line for line in memory.summary(on_cpu)}
-    for tool, most in ((GONOGO, memory.BANDS["rehearsed"]), (EXTENDED, memory.BANDS["extended"])):
+    for tool, most in (
+        (GONOGO, memory.UNCERTAINTY_BY_SOURCE["rehearsed"]),
+        (EXTENDED, memory.UNCERTAINTY_BY_SOURCE["extended"]),
+    ):
         _, count, median, worst, false_fits, *_ = found[tool]
         assert count >= 30
         assert median <= 0.03
@@ -115,7 +118,7 @@ def test_document_says_what_was_measured(document: str, on_cpu: list[dict[str, A
     text = (ROOT / document).read_text(encoding="utf-8")
     assert memory.markdown(on_cpu, chinese=".zh-CN." in document) in text
     assert f" {len(on_cpu)} " in text
-    for source, band in memory.BANDS.items():
+    for source, band in memory.UNCERTAINTY_BY_SOURCE.items():
         assert f"± {band:.0%}".replace("%", " %") in text, source
 
 

@@ -61,7 +61,7 @@ def test_the_optimizer_on_the_host_comes_after_the_rest() -> None:
     speed = find_accelerator("A100-80G").speed
     assert speed is not None
     shape = {"compute": 2.0, "communication": 1.0, "to_host_bytes": 0.0, "from_host_bytes": 0.0,
-             "nvme_parameters": 0.0, "ranks_per_node": 8, "nvme_drives": 1, "speed": speed}  # fmt: skip
+             "nvme_parameters": 0.0, "ranks_per_node": 8, "nvme_drive_count": 1, "speed": speed}  # fmt: skip
     without = step_time(host_parameters=0.0, **shape)  # type: ignore[arg-type]
     offloaded = step_time(host_parameters=1e9, **shape)  # type: ignore[arg-type]
     assert without.total == 2.0

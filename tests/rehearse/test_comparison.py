@@ -87,8 +87,8 @@ def test_what_one_does_not_know_nobody_knows(world: World) -> None:
 
 
 def test_a_broadcast_gives_the_roots_value(world: World) -> None:
-    world.call(0, "broadcast", root=1, is_root_payload=True)
-    world.call(1, "broadcast", root=1, is_root_payload=True, payload=b"b")
+    world.call(0, "broadcast", root=1, payload_of_root=True)
+    world.call(1, "broadcast", root=1, payload_of_root=True, payload=b"b")
     assert world.told[0][0].payloads == (b"b",)
 
 
@@ -114,8 +114,8 @@ def test_another_call_is_a_divergence(world: World, changes: dict[str, Any], kin
 
 
 def test_splits_of_an_all_to_all_may_differ(world: World) -> None:
-    world.call(0, "alltoall_base", sizes=(4,), has_uneven_sizes=True)
-    world.call(1, "alltoall_base", sizes=(8,), has_uneven_sizes=True)
+    world.call(0, "alltoall_base", sizes=(4,), uneven=True)
+    world.call(1, "alltoall_base", sizes=(8,), uneven=True)
     assert world.comparison.divergence is None
 
 
@@ -152,7 +152,7 @@ def test_a_rank_that_has_ended_leaves_the_others_waiting(world: World) -> None:
 
 
 def test_calls_that_nobody_waits_for_are_missed_at_the_end(world: World) -> None:
-    world.call(0, wait_mode=WaitMode.NO)
+    world.call(0, waits=WaitMode.NO)
     for rank in range(2):
         world.comparison.hear(rank, RankEnded("completed"))
     assert world.comparison.divergence is not None
@@ -204,7 +204,7 @@ def test_anothers_failure_is_no_divergence(world: World, how: Any) -> None:
 
 
 def test_a_failure_after_the_ranks_have_diverged_is_not_the_cause(world: World) -> None:
-    world.call(1, "barrier", wait_mode=WaitMode.NO)
+    world.call(1, "barrier", waits=WaitMode.NO)
     world.comparison.hear(1, RankEnded("raised"))
     world.call(0)
     assert world.comparison.divergence is not None
@@ -230,11 +230,11 @@ def test_groups_crossed_are_a_deadlock(world: World) -> None:
 def test_asynchronous_calls_may_cross(world: World) -> None:
     for rank in range(2):
         world.comparison.hear(rank, Group("other", (0, 1)))
-    world.call(0, wait_mode=WaitMode.IF_NEED_BE, payload=b"a")
-    world.call(1, group="other", wait_mode=WaitMode.YES)
+    world.call(0, waits=WaitMode.IF_NEED_BE, payload=b"a")
+    world.call(1, group="other", waits=WaitMode.YES)
     assert world.kinds(0) == ["unknown"]  # it is let go, so that it can come to the other's call
-    world.call(0, group="other", wait_mode=WaitMode.YES)
-    world.call(1, wait_mode=WaitMode.YES, payload=b"b")
+    world.call(0, group="other", waits=WaitMode.YES)
+    world.call(1, waits=WaitMode.YES, payload=b"b")
     assert world.comparison.divergence is None
     assert world.kinds(1) == ["go", "values"]
 
@@ -254,7 +254,7 @@ def test_calls_at_other_lines_that_were_matched_are_remembered(world: World) -> 
 def test_a_question_is_no_collective(world: World) -> None:
     for rank in range(2):
         world.comparison.hear(rank, Group("asked", (0, 1), True))
-    world.call(0, group="asked", wait_mode=WaitMode.IF_NEED_BE, payload=b"3")
+    world.call(0, group="asked", waits=WaitMode.IF_NEED_BE, payload=b"3")
     world.call(1)
     assert world.kinds(0) == ["unknown"]
     world.call(0)

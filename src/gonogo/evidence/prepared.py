@@ -17,7 +17,7 @@ OF = "of"
 BUILDERS = frozenset({"json", "csv", "parquet", "text", "arrow", "pandas", "imagefolder", "audiofolder", "webdataset"})
 """What ``load_dataset`` takes by these names are forms of files, and no data sets of the hub."""
 
-_PREPARED_PARENT: ContextVar[Path | None] = ContextVar("kept_in", default=None)
+_PREPARED_PARENT: ContextVar[Path | None] = ContextVar("prepared_parent", default=None)
 
 _ROW_SUFFIXES = (".txt", ".json", ".jsonl", ".csv", ".tsv", ".parquet")
 

@@ -11,6 +11,7 @@ class ResultWeightsLost(Hazard):
             return
         trained = [row for row in result.states if row.status != "drawn-anew"]
         lost = [row for row in trained if row.status in ("not-written", "not-read", "partly")]
+        ranks = tuple(rank.rank for rank in record.ranks)
         drawn = [row for row in result.states if row.status == "drawn-anew"]
         if lost:
             yield self.finding(
@@ -18,13 +19,15 @@ class ResultWeightsLost(Hazard):
                     all=len(trained), rows=listed(lost)
                 ),
                 severity=Severity.ERROR,
+                ranks=ranks,
                 certainty=Certainty.CERTAIN,
             )
         if drawn:
             yield self.finding(
-                translated("{count} weights of the loaded model are in no file and initialized anew: {names}.").format(
-                    count=len(drawn), names=named(drawn)
-                ),
+                translated(
+                    "Weights of the loaded model that are in no file and initialized anew: {names} ({count} in all)."
+                ).format(count=len(drawn), names=named(drawn)),
                 severity=Severity.ERROR,
+                ranks=ranks,
                 certainty=Certainty.LIKELY,
             )

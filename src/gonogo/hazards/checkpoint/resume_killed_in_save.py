@@ -12,11 +12,13 @@ class ResumeKilledInSave(Hazard):
         life = life_report(record)
         half = [one for one in life.interruptions if one.kind == "half"] if life is not None else []
         raises = [one for one in life.interruptions if one.kind == "raises"] if life is not None else []
+        ranks = tuple(rank.rank for rank in record.ranks)
         if half:
             yield self.finding(
                 translated(
                     "Killed {window}, the run resumes with half a checkpoint and no error; this is lost: {lost}."
                 ).format(window=_window(half), lost=half[0].why),
+                ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,
             )
@@ -25,6 +27,7 @@ class ResumeKilledInSave(Hazard):
                 translated("Killed {window}, each resume raises until the folder is deleted: {error}").format(
                     window=_window(raises), error=raises[0].why
                 ),
+                ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,
             )
