@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,20 @@ def loaded(cls, folder, **kwargs):
 """
 
 
-def real_loads(cases: list[tuple[str, Path, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """What :data:`LOAD` says of the real models (class, folder, keywords).
+def really(program: str, *arguments: str) -> str:
+    """What a program prints, run without gonogo.
 
-    In a process of its own: transformers loads in threads, and what other tests left in this one has no part in it.
+    In a process of its own: transformers maps weight files into memory and reads them in threads, and in a process in
+    which other tests had patched torch this has crashed.
     """
+    command = [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(program), *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    return ended.stdout
+
+
+def real_loads(cases: list[tuple[str, Path, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """What :data:`LOAD` says of the real models (class, folder, keywords)."""
     program = f"""
 import json, sys
 {LOAD}
@@ -60,10 +70,8 @@ def described(tensors):
     return {{name: [list(t.shape), str(t.dtype), str(t.device)] for name, t in tensors}}
 print(json.dumps([loaded(cls, folder, **kw) for cls, folder, kw in json.loads(sys.argv[1])]))
 """
-    given = json.dumps([(cls, str(folder), kw) for cls, folder, kw in cases])
-    ended = subprocess.run([sys.executable, "-X", "faulthandler", "-c", program, given], capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    found: list[dict[str, Any]] = json.loads(ended.stdout.splitlines()[-1])
+    printed = really(program, json.dumps([(cls, str(folder), kw) for cls, folder, kw in cases]))
+    found: list[dict[str, Any]] = json.loads(printed.splitlines()[-1])
     return found
 
 

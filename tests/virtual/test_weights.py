@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from confined import runs_of
-from virtual.saved_models import LOAD, MODELS, header, real_loads, save
+from virtual.saved_models import LOAD, MODELS, header, real_loads, really, save
 from virtual_worker import answers, run
 
 
@@ -59,15 +58,19 @@ def folder(tmp_path: Path) -> Path:
 def test_missing_unexpected_and_mismatched_keys_are_reported_as_really(folder: Path) -> None:
     """A classifier loaded from a language model, another vocabulary, and other dtypes, devices and shards."""
     save("Qwen2ForCausalLM", folder)
-    import transformers
-
-    full = transformers.Qwen2ForCausalLM.from_pretrained(folder / "full")
-    full.save_pretrained(folder / "shards", max_shard_size="20KB")
-    torch.save(full.state_dict(), folder / "pytorch_model.bin")
-    (folder / "bin").mkdir()
-    shutil.copy(folder / "full" / "config.json", folder / "bin")
-    shutil.move(folder / "pytorch_model.bin", folder / "bin")
-    transformers.Qwen2ForCausalLM.from_pretrained(folder / "full").save_pretrained(folder / "full", variant="fp16")
+    really(
+        """
+        import pathlib, shutil, sys, torch, transformers
+        folder = pathlib.Path(sys.argv[1])
+        full = transformers.Qwen2ForCausalLM.from_pretrained(folder / "full")
+        full.save_pretrained(folder / "shards", max_shard_size="20KB")
+        (folder / "bin").mkdir()
+        torch.save(full.state_dict(), folder / "bin" / "pytorch_model.bin")
+        shutil.copy(folder / "full" / "config.json", folder / "bin")
+        transformers.Qwen2ForCausalLM.from_pretrained(folder / "full").save_pretrained(folder / "full", variant="fp16")
+        """,
+        str(folder),
+    )
     cases: list[tuple[str, str, dict[str, Any]]] = [
         ("Qwen2ForCausalLM", "full", {"variant": "fp16"}), ("Qwen2ForCausalLM", "config", {"variant": "fp16"}),
         ("Qwen2ForSequenceClassification", "full", {"num_labels": 3}),
