@@ -123,7 +123,7 @@ class TestTheLineThatRaised:
 
     def test_a_name_that_the_installed_release_does_not_know(self, tmp_path: Path) -> None:
         log = framed("trl/trainer/x.py", "raise ValueError(m)", "ValueError: Loss type sapo9 is not supported")
-        assert "the installed trl knows no loss type sapo9" in sentence(report_on(tmp_path, log))
+        assert "the installed trl has no loss type sapo9" in sentence(report_on(tmp_path, log))
 
     def test_a_variable_that_no_branch_has_set(self, tmp_path: Path) -> None:
         error = "UnboundLocalError: cannot access local variable 'rollout' where it is not associated with a value"
@@ -180,4 +180,4 @@ class TestWhatRunsTheFailingCode:
         )
         said = sentence(report_on(tmp_path, log, versions={"trl": "0.22.2", "transformers": "5.6.0"}))
         assert "trl 0.22.2 imports mergekit, which is not installed" in said
-        assert "made for what is beside it (transformers 5.6.0)" in said
+        assert "matches the packages installed with it (transformers 5.6.0)" in said

@@ -152,7 +152,7 @@ def test_the_chinese_page_has_the_example_and_the_addresses_of_the_english_one()
         ("(?P<step>\\d+)", "(?=\\d+)", "signs[0].says: RE2 takes no such pattern"),
         ("['frobnicator stopped", "[7, 'frobnicator stopped", "signs[0].says: Expected a pattern"),
         ("@stops", "@halts", "signs.says: @halts is not in [shared]"),
-        ('["frobnicator stopped"]', "frobnicator", "+++: not TOML: "),
+        ('["frobnicator stopped"]', "frobnicator", "+++: not valid TOML: "),
         (SIGNS, "", "+++: it declares nothing to look for"),
         ("# 中文\n", "", "+++: a page is a head between two +++ lines"),
         ("+++\n\n# English", "\n\n# English", "+++: a page is a head between two +++ lines"),

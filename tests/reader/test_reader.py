@@ -101,13 +101,13 @@ def test_the_report_says_who_read_it_and_what_was_struck(folder: Path) -> None:
     said = " ".join(done.stdout.split())
     assert "Read by stub; 1 of 9 claims hold; not certain by itself" in said
     for struck in (
-        "struck, quote: CUDA out of memory. Tried to allocate (it does not stand in the log)",
-        "struck, place: data.py:4000 (there is no such line in the logs or files)",
-        "struck, version: transformers 5.0.0 (the log says 4.57.1)",
-        "struck, version: transformers 4.57.1, needs >=4.0 (4.57.1 does satisfy >=4.0)",
-        "struck, version: vllm 0.9.0 (the log does not tell its version)",
-        "struck, number: 16333 % 16 = 0 (it comes to 13)",
-        "struck, number: 8192 / 4 = 2048 (8192 stands nowhere in the log)",
+        "rejected, quote: CUDA out of memory. Tried to allocate (it does not stand in the log)",
+        "rejected, place: data.py:4000 (there is no such line in the logs or files)",
+        "rejected, version: transformers 5.0.0 (the log says 4.57.1)",
+        "rejected, version: transformers 4.57.1, needs >=4.0 (4.57.1 does satisfy >=4.0)",
+        "rejected, version: vllm 0.9.0 (the log does not tell its version)",
+        "rejected, number: 16333 % 16 = 0 (it comes to 13)",
+        "rejected, number: 8192 / 4 = 2048 (8192 stands nowhere in the log)",
     ):
         assert struck in said
     assert done.returncode in (1, 3)

@@ -75,7 +75,7 @@ class RankLateAtCollective(Hazard):
             return
         stack = stacks.get(late[0])
         if stack is not None:
-            told = translated(" {ranks} remain{s}{at}.").format(
+            told = translated(" {ranks} stand{s}{at}.").format(
                 ranks=capitalize_text(ranks_text(late[:1])), s="s", at=recorded.at(stack.frames)
             )
             cause = translated("{cause}{told}").format(cause=cause, told=told)
