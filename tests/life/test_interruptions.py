@@ -11,7 +11,7 @@ from interruptions import CELLS, TRUTH, said
 
 from gonogo.evidence.rehearsal.lives import FileEvent, RankLife
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
-from gonogo.rehearse.interruptions import SaveMoment, events_of, make_tree_at, moments
+from gonogo.rehearse.interruptions import SaveMoment, moments, restore_tree_at, write_events
 
 
 def _first(*events: FileEvent) -> RehearsalRecord:
@@ -36,13 +36,13 @@ def test_what_is_on_disk_at_each_moment(tmp_path: Path) -> None:
         FileEvent(1.0, "/x/log.txt"), FileEvent(2.0, "/x/ck.tmp/model.pt"), FileEvent(3.0, "/x/gone.lock"),
         FileEvent(4.0, "/x/ck.tmp/optimizer.pt"), FileEvent(5.0, "/x/ck", "/x/ck.tmp"), FileEvent(6.0, "/x/latest"),
     )  # fmt: skip
-    events = events_of(first, tree)
+    events = write_events(first, tree)
     assert [event.at for event in events] == [1.0, 2.0, 4.0, 5.0, 6.0]
     every = moments(events, {"/x/ck.tmp/model.pt", "/x/ck.tmp/optimizer.pt"})
     assert every == [SaveMoment(1, torn=True), SaveMoment(1), SaveMoment(2, torn=True), SaveMoment(2), SaveMoment(3)]
     at = {}
     for number, moment in enumerate(every):
-        make_tree_at(tree, tmp_path / str(number), events, moment)
+        restore_tree_at(tree, tmp_path / str(number), events, moment)
         at[number] = _files(tmp_path / str(number))
     assert at[0] == {"x/ck.tmp/model.pt": 4, "x/log.txt": 8}
     assert at[1] == {"x/ck.tmp/model.pt": 8, "x/log.txt": 8}

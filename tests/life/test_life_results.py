@@ -15,7 +15,7 @@ from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, Rehea
 from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.judge.rehearsal_summary import rehearsal_summary
 from gonogo.rehearse.life_answer import skipped_life_checks
-from gonogo.rehearse.lives import usual_command
+from gonogo.rehearse.lives import default_stage_command
 from gonogo.report.lives.result_tables import result_tables
 
 _TRAINED = HeldState("parameter", "a.weight", (8,), "float32")
@@ -79,12 +79,15 @@ def test_the_usual_commands(tmp_path: Path) -> None:
     first = _record(RankLife("first", written=["/x/out/adapter_config.json", "/x/out/config.json"]), "first")
     merged = _record(RankLife("merge", written=["merged/config.json"]), "merge")
     none = _record(RankLife("convert", written=["/x/gone/config.json"]), "convert")
-    merge, serve = usual_command("merge", tmp_path, [first]), usual_command("serve", tmp_path, [first, merged, none])
+    merge, serve = (
+        default_stage_command("merge", tmp_path, [first]),
+        default_stage_command("serve", tmp_path, [first, merged, none]),
+    )
     assert merge is not None
     assert merge[3:] == ["merge", "/x/out", "/x/out-merged"]
     assert serve is not None
     assert serve[3:] == ["serve", "/x/merged"]
-    assert usual_command("merge", tmp_path, [merged]) is None
+    assert default_stage_command("merge", tmp_path, [merged]) is None
 
 
 def test_the_truth_is_of_these_results() -> None:

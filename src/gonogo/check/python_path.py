@@ -19,9 +19,9 @@ from gonogo.evidence.script.module_search import PythonPath
 from gonogo.evidence.script.project import Project
 from gonogo.evidence.script.script import Script
 
-_OTHER_KINDS = ("multi_gpu", "tpu", "use_fsdp", "use_megatron_lm", "cpu")
+_OTHER_DISTRIBUTED_MODES = ("multi_gpu", "tpu", "use_fsdp", "use_megatron_lm", "cpu")
 _IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
-_ENDING = frozenset({"exit", "_exit", "abort"})
+_EXIT_CALLS = frozenset({"exit", "_exit", "abort"})
 _PROJECT_ROOT_MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
 
 
@@ -48,7 +48,7 @@ def _starts_deepspeed(launch: Launch, accelerate: AccelerateConfig | None) -> bo
     """Whether ``accelerate launch`` starts the program for DeepSpeed; None where a config that isn't here decides."""
     if "use_deepspeed" in launch.launcher_options:
         return True
-    if any(name in launch.launcher_options for name in _OTHER_KINDS):
+    if any(name in launch.launcher_options for name in _OTHER_DISTRIBUTED_MODES):
         return False  # the config's kind holds only where the command names none
     return accelerate.deepspeed_on if accelerate is not None else None
 
@@ -110,12 +110,12 @@ def imports_not_on_path(
                     and not project.search.unread
                 )
                 own = script is scripts[0] and isinstance(script.index.parents.get(node), ast.Module)
-                optional = _does_without(script, node)
+                optional = _handles_import_error(script, node)
                 found[top] = ImportOutsideSysPath(top, folder, script, node, surely=settled and own, optional=optional)
     return tuple(found.values())
 
 
-def _does_without(script: Script, node: ast.stmt) -> bool:
+def _handles_import_error(script: Script, node: ast.stmt) -> bool:
     """Whether an import stands in a ``try`` that goes on without the module."""
     inner: ast.AST = node
     while (outer := script.index.parents.get(inner)) is not None:
@@ -129,7 +129,7 @@ def _does_without(script: Script, node: ast.stmt) -> bool:
 
 def _ends(handler: ast.ExceptHandler) -> bool:
     return any(
-        isinstance(part, ast.Raise) or (isinstance(part, ast.Call) and last_name(part) in _ENDING)
+        isinstance(part, ast.Raise) or (isinstance(part, ast.Call) and last_name(part) in _EXIT_CALLS)
         for part in ast.walk(handler)
     )
 

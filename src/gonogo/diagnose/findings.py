@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
 from gonogo.diagnose.answer_sentence import failure_answer
 from gonogo.diagnose.clues.join import MAX_CLUES, find_clues
-from gonogo.diagnose.clues.setting_clues import of_cures
+from gonogo.diagnose.clues.setting_clues import forced_variable_clues
 from gonogo.diagnose.missing import missing_evidence
 from gonogo.diagnose.with_files import complete_setup, require_folder, with_files
 from gonogo.evidence.failure.failure_facts import failure_facts
@@ -93,7 +93,7 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
     logged = drop_contradicted(findings_in_log(log), clues)
     findings = with_files(log, logged, files)
     if findings and findings[0].severity is Severity.ERROR:
-        clues = (*clues, *of_cures(log, findings[0].cure))[:MAX_CLUES]
+        clues = (*clues, *forced_variable_clues(log, findings[0].cure))[:MAX_CLUES]
     benign = bool(logged) and all(finding.severity is Severity.NOTE for finding in logged)
     complete = benign and not any(error.role is Role.ROOT for error in log.errors)
     for facts in log.logs:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from gonogo.diagnose.kinds_of_messages import Explanation
 from gonogo.evidence.failure.api_mismatch import PLAIN_TYPES, ApiMismatch
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import CodePlace, RaisedException
-
-Told = tuple[Text | None, Text | None]
-"""Why, as a clause, and what to change."""
 
 _WRAPPERS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
     (
@@ -38,10 +36,10 @@ _WRAPPERS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
 _FRAMEWORKS = ("verl", "ms-swift", "openrlhf", "slime", "nemo-rl", "llamafactory", "areal", "axolotl", "trl")
 _MODELS = ("transformers", "vllm", "sglang", "diffusers", "trl")
 """Packages that read the configs of transformers' models."""
-_CONFIG = lazy_compile(r"^[A-Z]\w{2,80}Config$")
-_OF_MODELS = lazy_compile(r"For[A-Z]\w+$|Model$|^Auto|^Pre[Tt]rained|Config$|^Dynamic")
+_CONFIG_CLASS_PATTERN = lazy_compile(r"^[A-Z]\w{2,80}Config$")
+_MODEL_CLASS_PATTERN = lazy_compile(r"For[A-Z]\w+$|Model$|^Auto|^Pre[Tt]rained|Config$|^Dynamic")
 """Classes of models, of which any program asks what only some of them have."""
-_OWN_CONFIGS = lazy_compile(
+_LIBRARY_CONFIG_PATTERN = lazy_compile(
     r"^(?:Lora|Peft|Generation|BitsAndBytes|DeepSpeed|HfDeepSpeed|HfTrainerDeepSpeed|Vllm|\w*Parallel|\w*Quant)\w*Config$"
     r"|^(?:Model|Cache|Scheduler|Device|Load|Speculative|Compilation|LoRA|Decoding|Observability|Engine|Server|Trainer"
     r"|Training|KV\w*|Optimizer|Data\w*|MultiModal)Config$"
@@ -49,7 +47,9 @@ _OWN_CONFIGS = lazy_compile(
 """Classes of settings of libraries themselves, not of models."""
 
 
-def told_by_its_attribute(raised: RaisedException, misfit: ApiMismatch | None, versions: Mapping[str, str]) -> Told:
+def explain_by_attribute(
+    raised: RaisedException, misfit: ApiMismatch | None, versions: Mapping[str, str]
+) -> Explanation:
     """Why and what to change, where an object lacks an attribute for such a reason; else two times None."""
     if raised.message.form != "no_attribute" or misfit is None:
         return None, None
@@ -74,21 +74,21 @@ def is_unset_own_attribute(misfit: ApiMismatch | None) -> bool:
         return False
     if re.search(rf"\bself\.{re.escape(misfit.names[0])}\b", misfit.at.code[:2000]) is not None:
         return True
-    return misfit.lacks == misfit.at.package and not _OF_MODELS.search(misfit.subject)
+    return misfit.lacks == misfit.at.package and not _MODEL_CLASS_PATTERN.search(misfit.subject)
 
 
-def of_wrapper(misfit: ApiMismatch | None) -> bool:
+def is_wrapper_attribute(misfit: ApiMismatch | None) -> bool:
     """Whether what is missing is an attribute that only a way of sharding gives a module."""
     return misfit is not None and bool(misfit.names) and any(row[0].search(misfit.names[0]) for row in _WRAPPERS)
 
 
-def implements(misfit: ApiMismatch, versions: Mapping[str, str]) -> str:
+def implementing_framework(misfit: ApiMismatch, versions: Mapping[str, str]) -> str:
     """The framework of the run that defines what a package calls back, or empty: the one that is not the caller."""
     named = [name for name in _FRAMEWORKS if name in versions and name != misfit.asks]
     return named[0] if len(named) == 1 and misfit.asks not in _FRAMEWORKS else ""
 
 
-def _of_plain(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Told:
+def _explain_plain_object(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Explanation:
     """``model.config._attn_implementation`` where ``model.config`` is a dict."""
     type_, name = misfit.subject, misfit.names[0]
     if type_ not in PLAIN_TYPES:
@@ -114,7 +114,9 @@ def _of_plain(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[st
     ).format(type=type_)
 
 
-def _of_wrapper(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Told:
+def _explain_wrapper_attribute(
+    raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]
+) -> Explanation:
     for names, kind, why, change in _WRAPPERS:
         if names.search(misfit.names[0]):
             asks = f"{misfit.asks} {misfit.asks_version}".strip()
@@ -127,7 +129,7 @@ def _of_wrapper(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[
     return None, None
 
 
-def _of_parameter(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Told:
+def _explain_parameter_mark(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Explanation:
     """A mark on a parameter that is none of torch's own attributes: someone has to set it first."""
     if misfit.subject.rpartition(".")[2] != "Parameter" or misfit.names[0].startswith("_"):
         return None, None
@@ -145,7 +147,7 @@ def _of_parameter(raised: RaisedException, misfit: ApiMismatch, versions: Mappin
     )
 
 
-def _of_own(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Told:
+def _explain_unset_attribute(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Explanation:
     """An object that reads its own attribute before, or without, what sets it."""
     at = misfit.at
     if at is None or not is_unset_own_attribute(misfit):
@@ -165,10 +167,14 @@ def _of_own(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str,
     )
 
 
-def _of_config(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Told:
+def _explain_config_key(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Explanation:
     """A key that a model's config has in another release of transformers, or in another part of it."""
     subject, name = misfit.subject, misfit.names[0]
-    if not _CONFIG.search(subject) or _OWN_CONFIGS.search(subject) or misfit.lacks not in ("", "transformers"):
+    if (
+        not _CONFIG_CLASS_PATTERN.search(subject)
+        or _LIBRARY_CONFIG_PATTERN.search(subject)
+        or misfit.lacks not in ("", "transformers")
+    ):
         return None, None
     if misfit.asks not in _MODELS and not (misfit.at is None and "transformers" in versions):
         return None, None
@@ -213,10 +219,10 @@ def _outer_package(frames: tuple[CodePlace, ...]) -> str:
     return next((frame.package for frame in reversed(frames) if frame.package and frame.package != inner), "")
 
 
-_RULES: tuple[Callable[[RaisedException, ApiMismatch, Mapping[str, str]], Told], ...] = (
-    _of_plain,
-    _of_wrapper,
-    _of_parameter,
-    _of_own,
-    _of_config,
+_RULES: tuple[Callable[[RaisedException, ApiMismatch, Mapping[str, str]], Explanation], ...] = (
+    _explain_plain_object,
+    _explain_wrapper_attribute,
+    _explain_parameter_mark,
+    _explain_unset_attribute,
+    _explain_config_key,
 )

@@ -10,7 +10,7 @@ from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import RaisedException
 
-Told = tuple[Text | None, Text | None]
+Explanation = tuple[Text | None, Text | None]
 """Why, as a clause, and what to change."""
 
 _QUOTES = "\"'`"
@@ -72,7 +72,7 @@ _SIZE_MISMATCH_PATTERN = lazy_compile(
 )
 
 
-def explain_by_message(exception: RaisedException) -> Told:
+def explain_by_message(exception: RaisedException) -> Explanation:
     """Why and what to change, where the message is of such a kind; else two times None."""
     for rule in _RULES:
         told = rule(exception)
@@ -85,7 +85,7 @@ def _code(exception: RaisedException) -> str:
     return exception.frames[-1].code[:2000] if exception.frames else ""
 
 
-def _explain_allowed_value(exception: RaisedException) -> Told:
+def _explain_allowed_value(exception: RaisedException) -> Explanation:
     """A value against the list that the message itself gives: not in it, or in it and refused all the same."""
     found = _ALLOWED_VALUES_PATTERN.search(exception.message.text[:2000])
     if found is None:
@@ -114,7 +114,7 @@ def _explain_allowed_value(exception: RaisedException) -> Told:
     )
 
 
-def _explain_registry(exception: RaisedException) -> Told:
+def _explain_registry(exception: RaisedException) -> Explanation:
     text = exception.message.text[:1000].strip()
     if found := _NOT_REGISTERED_PATTERN.search(text):
         return (
@@ -140,7 +140,7 @@ def _explain_registry(exception: RaisedException) -> Told:
     return None, None
 
 
-def _explain_strict_zip(exception: RaisedException) -> Told:
+def _explain_strict_zip(exception: RaisedException) -> Explanation:
     found = _STRICT_ZIP.search(exception.message.text)
     if found is None:
         return None, None
@@ -170,7 +170,7 @@ def _explain_strict_zip(exception: RaisedException) -> Told:
     )
 
 
-def _explain_empty_range(exception: RaisedException) -> Told:
+def _explain_empty_range(exception: RaisedException) -> Explanation:
     """A range whose lower end lies above its upper one: no value is in it."""
     text = exception.message.text[:1000]
     found = _RANGE_PATTERN.search(text)
@@ -191,7 +191,7 @@ def _explain_empty_range(exception: RaisedException) -> Told:
     return because, translated("raise {high} to {least}, or lower {low}").format(high=high, least=least, low=low)
 
 
-def _explain_save_for_backward(exception: RaisedException) -> Told:
+def _explain_save_for_backward(exception: RaisedException) -> Explanation:
     found = _SAVE_FOR_BACKWARD_PATTERN.search(exception.message.text)
     if found is None:
         return None, None
@@ -207,7 +207,7 @@ def _explain_save_for_backward(exception: RaisedException) -> Told:
     )
 
 
-def _explain_none_parameters(exception: RaisedException) -> Told:
+def _explain_none_parameters(exception: RaisedException) -> Explanation:
     found = _OPTIMIZER_TYPE_PATTERN.search(exception.message.text)
     if found is None:
         return None, None
@@ -223,7 +223,7 @@ def _explain_none_parameters(exception: RaisedException) -> Told:
     )
 
 
-def _explain_unbound_local(exception: RaisedException) -> Told:
+def _explain_unbound_local(exception: RaisedException) -> Explanation:
     """A variable that no branch before the line has set."""
     found = _UNBOUND.search(exception.message.text)
     if found is None:
@@ -240,7 +240,7 @@ def _explain_unbound_local(exception: RaisedException) -> Told:
     )
 
 
-def _explain_dtype_mismatch(exception: RaisedException) -> Told:
+def _explain_dtype_mismatch(exception: RaisedException) -> Explanation:
     """Two dtypes in one product: in a backward the gradient's; fp16 and bf16 are two half precisions."""
     found = _DTYPE_MISMATCH_PATTERN.search(" ".join(exception.message.text.split()))
     if found is None:
@@ -273,7 +273,7 @@ def _explain_dtype_mismatch(exception: RaisedException) -> Told:
     return None, None
 
 
-def _explain_boolean_mask(exception: RaisedException) -> Told:
+def _explain_boolean_mask(exception: RaisedException) -> Explanation:
     """``x[mask == 1]`` where the mask has more dimensions than x."""
     found = _TOO_MANY_INDICES_PATTERN.search(exception.message.text)
     masked = _BOOLEAN_MASK_PATTERN.search(_code(exception))
@@ -292,7 +292,7 @@ def _explain_boolean_mask(exception: RaisedException) -> Told:
     )
 
 
-def _explain_cannot_without(exception: RaisedException) -> Told:
+def _explain_cannot_without(exception: RaisedException) -> Explanation:
     found = _CANNOT_WITHOUT_PATTERN.search(exception.message.text[:1000])
     if found is None:
         return None, None
@@ -304,7 +304,7 @@ def _explain_cannot_without(exception: RaisedException) -> Told:
     )
 
 
-def _explain_missing_column(exception: RaisedException) -> Told:
+def _explain_missing_column(exception: RaisedException) -> Explanation:
     """A key that is a column of training data, where the line does not say what lacks it."""
     message = exception.message
     if (
@@ -327,7 +327,7 @@ def _explain_missing_column(exception: RaisedException) -> Told:
     )
 
 
-def _explain_wrapped_mismatch(exception: RaisedException) -> Told:
+def _explain_wrapped_mismatch(exception: RaisedException) -> Explanation:
     """A state dict that does not fit, quoted by a wrapper (Hydra's instantiate) with its newlines escaped."""
     text = exception.message.text[:6000]
     if inner := _WRAPPED_ERROR_PATTERN.search(text):
@@ -350,11 +350,11 @@ def _explain_wrapped_mismatch(exception: RaisedException) -> Told:
     )
 
 
-def _of_isinstance(raised: RaisedException) -> Told:
+def _explain_wrong_class(raised: RaisedException) -> Explanation:
     """isinstance(x, Y) where Y is no class any more."""
     if "isinstance() arg 2 must be a type" not in raised.message.text[:400]:
         return None, None
-    listed = _OF_CLASSES.search(_code(raised))
+    listed = _ISINSTANCE_PATTERN.search(_code(raised))
     return (
         translated(
             "one of the classes that isinstance is given{here} is no class: a function (a factory that another release "
@@ -367,9 +367,9 @@ def _of_isinstance(raised: RaisedException) -> Told:
     )
 
 
-def _of_required_input(raised: RaisedException) -> Told:
+def _explain_required_input(raised: RaisedException) -> Explanation:
     """An input that the model's forward refuses to go without."""
-    found = _REQUIRED_INPUT.search(raised.message.text[:400])
+    found = _REQUIRED_INPUT_PATTERN.search(raised.message.text[:400])
     if found is None:
         return None, None
     name, package = found.group(1), _package_of(raised)
@@ -383,10 +383,10 @@ def _of_required_input(raised: RaisedException) -> Told:
     )
 
 
-def _of_two_dtypes(raised: RaisedException) -> Told:
+def _explain_unequal_dtypes(raised: RaisedException) -> Explanation:
     """A kernel's own check that two tensors have one dtype: who called it passes two."""
     code = _code(raised)
-    found = _SAME_DTYPE.search(code) or _SAME_DTYPE.search(raised.message.text[:400])
+    found = _SAME_DTYPE_PATTERN.search(code) or _SAME_DTYPE_PATTERN.search(raised.message.text[:400])
     dtypes = [dtype for dtype in raised.message.dtypes if dtype in _FLOAT_DTYPES.values()]
     if found is None or raised.type != "AssertionError" or len(dtypes) != 2:
         return None, None
@@ -414,14 +414,16 @@ def _package_of(raised: RaisedException) -> str:
     return next((frame.package for frame in reversed(raised.frames) if frame.package), "")
 
 
-_OF_CLASSES = lazy_compile(
+_ISINSTANCE_PATTERN = lazy_compile(
     r"isinstance\([^,()]{1,120}(?:\([^()]{0,80}\))?[^,()]{0,40}, ?(\(?[A-Za-z_][\w., ]{0,160}\)?)\)"
 )
-_REQUIRED_INPUT = lazy_compile(r"^[`'\"]?(\w{3,60})[`'\"]? (?:is|are) required as (?:a |an )?(?:model )?inputs?\b")
-_SAME_DTYPE = lazy_compile(r"\w+\.dtype ?(?:==|!=) ?\w+\.dtype|must have the same dtype")
+_REQUIRED_INPUT_PATTERN = lazy_compile(
+    r"^[`'\"]?(\w{3,60})[`'\"]? (?:is|are) required as (?:a |an )?(?:model )?inputs?\b"
+)
+_SAME_DTYPE_PATTERN = lazy_compile(r"\w+\.dtype ?(?:==|!=) ?\w+\.dtype|must have the same dtype")
 
 
-_RULES: tuple[Callable[[RaisedException], Told], ...] = (
+_RULES: tuple[Callable[[RaisedException], Explanation], ...] = (
     _explain_allowed_value,
     _explain_registry,
     _explain_strict_zip,
@@ -430,9 +432,9 @@ _RULES: tuple[Callable[[RaisedException], Told], ...] = (
     _explain_none_parameters,
     _explain_unbound_local,
     _explain_dtype_mismatch,
-    _of_two_dtypes,
-    _of_isinstance,
-    _of_required_input,
+    _explain_unequal_dtypes,
+    _explain_wrong_class,
+    _explain_required_input,
     _explain_boolean_mask,
     _explain_cannot_without,
     _explain_missing_column,

@@ -6,12 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from gonogo.diagnose.kinds_of_messages import Explanation
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import RaisedException
-
-Told = tuple[Text | None, Text | None]
-"""Why, as a clause, and what to change."""
 
 _ATTRIBUTE_EXPLANATIONS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
     (
@@ -61,7 +59,7 @@ _LENGTH_PATTERN = lazy_compile(r"len\((\w{1,60})\)\s*[:=]*\s*(\d{1,9})")
 _INHOMOGENEOUS_PATTERN = lazy_compile(r"inhomogeneous shape|setting an array element with a sequence")
 
 
-def explain_by_object(exception: RaisedException) -> Told:
+def explain_by_object(exception: RaisedException) -> Explanation:
     """Why and what to change, where the message is of such a kind; else two times None."""
     for rule in _RULES:
         told = rule(exception)
@@ -70,7 +68,7 @@ def explain_by_object(exception: RaisedException) -> Told:
     return None, None
 
 
-def _explain_attribute(exception: RaisedException) -> Told:
+def _explain_attribute(exception: RaisedException) -> Explanation:
     message = exception.message
     if message.form != "no_attribute" or message.subject.rpartition(".")[2] not in _TENSOR_TYPES:
         return None, None
@@ -85,7 +83,7 @@ def _explain_attribute(exception: RaisedException) -> Told:
     return None, None
 
 
-def _explain_checkpoint_key(exception: RaisedException) -> Told:
+def _explain_checkpoint_key(exception: RaisedException) -> Explanation:
     """A distributed checkpoint without an entry that the run asks for: what the entry is tells why."""
     if exception.message.form != "checkpoint_key":
         return None, None
@@ -137,7 +135,7 @@ def _explain_checkpoint_key(exception: RaisedException) -> Told:
     )
 
 
-def _explain_generated_file(exception: RaisedException) -> Told:
+def _explain_generated_file(exception: RaisedException) -> Explanation:
     """A file that the program makes itself, and that is not there: another rank made it elsewhere."""
     message = exception.message
     path = (
@@ -162,7 +160,7 @@ def _explain_generated_file(exception: RaisedException) -> Told:
     )
 
 
-def _explain_lengths(exception: RaisedException) -> Told:
+def _explain_lengths(exception: RaisedException) -> Explanation:
     """Lists whose lengths the message tells, or that don't make an array."""
     text = exception.message.text
     lengths = list(dict.fromkeys(_LENGTH_PATTERN.findall(text)))
@@ -194,7 +192,7 @@ _IN_PLACE_OP_PATTERN = lazy_compile(
 _OPTIMIZER_FILE_PATTERN = lazy_compile(r"/optim(?:izers?)?/_?(\w{1,40})\.py$")
 
 
-def _explain_placement(exception: RaisedException) -> Told:
+def _explain_placement(exception: RaisedException) -> Explanation:
     """DTensor keeps a tensor's placement where it is changed in place: what is added has another one."""
     found = _IN_PLACE_OP_PATTERN.search(exception.message.text)
     if found is None:
@@ -220,7 +218,7 @@ def _explain_placement(exception: RaisedException) -> Told:
     )
 
 
-_RULES: tuple[Callable[[RaisedException], Told], ...] = (
+_RULES: tuple[Callable[[RaisedException], Explanation], ...] = (
     _explain_attribute,
     _explain_checkpoint_key,
     _explain_generated_file,

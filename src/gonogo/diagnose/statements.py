@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gonogo.diagnose.kinds_of_attributes import implements, told_by_its_attribute
-from gonogo.diagnose.kinds_of_messages import explain_by_message
+from gonogo.diagnose.kinds_of_attributes import explain_by_attribute, implementing_framework
+from gonogo.diagnose.kinds_of_messages import Explanation, explain_by_message
 from gonogo.diagnose.kinds_of_objects import explain_by_object
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
@@ -70,7 +70,7 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
     misfit = find_api_mismatch(facts, versions)
     because, change = explain_by_object(raised)
     if because is None:
-        because, change = told_by_its_attribute(raised, misfit, versions)
+        because, change = explain_by_attribute(raised, misfit, versions)
     if because is None:
         because, change = explain_by_message(raised)
     if because is None and misfit is not None and raised.message.form in FORMS:
@@ -84,7 +84,7 @@ def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Sta
         at = raised.frames[-1]
     if at is None and misfit is not None and raised.frames and raised.frames[-1].function in FORWARDING_FUNCTIONS:
         at = misfit.at
-    if raised is not facts.chain[-1] and _cleans_up(raised, facts.chain[-1]):
+    if raised is not facts.chain[-1] and _is_cleanup_error(raised, facts.chain[-1]):
         because = translated(
             "{because}; the {type} after it only hides it (cleaning up after the first failure)"
         ).format(because=because, type=facts.chain[-1].type)
@@ -107,13 +107,15 @@ def _most_informative(chain: tuple[RaisedException, ...]) -> RaisedException:
     """The exception of the chain that says most: the last, unless it only passes on what another says."""
     last = chain[-1]
     if len(chain) > 1 and (
-        not last.message.text or last.message.text.startswith("Hard failure due to") or _cleans_up(chain[-2], last)
+        not last.message.text
+        or last.message.text.startswith("Hard failure due to")
+        or _is_cleanup_error(chain[-2], last)
     ):
         return chain[-2]
     return last
 
 
-def _cleans_up(first: RaisedException, last: RaisedException) -> bool:
+def _is_cleanup_error(first: RaisedException, last: RaisedException) -> bool:
     """Whether the second was only raised because the first had left a function before its variables were set."""
     if last.type not in ("UnboundLocalError", "NameError") or not last.frames:
         return False
@@ -121,7 +123,7 @@ def _cleans_up(first: RaisedException, last: RaisedException) -> bool:
     return any((frame.path, frame.function) == (at.path, at.function) for frame in first.frames)
 
 
-def _explain_by_form(exception: RaisedException) -> tuple[Text | None, Text | None]:
+def _explain_by_form(exception: RaisedException) -> Explanation:
     message, code = exception.message, exception.frames[-1].code[:_MAX_CODE_LENGTH] if exception.frames else ""
     if message.form == "missing_key":
         return _explain_missing_key(message, code, exception)
@@ -202,7 +204,7 @@ def _looked_up_text(exception: RaisedException) -> Text:
     return translated("what is looked up")
 
 
-def _explain_none(message: Message, code: str) -> tuple[Text | None, Text | None]:
+def _explain_none(message: Message, code: str) -> Explanation:
     used = _NONE_USED_PATTERN.search(message.text)
     what = ""
     if used is not None and used.group(1):
@@ -237,7 +239,7 @@ def _none_operand(operands: re.Match[str], code: str) -> str:
     return found.group(1) if found is not None else ""
 
 
-def _explain_zero_division(code: str) -> tuple[Text | None, Text | None]:
+def _explain_zero_division(code: str) -> Explanation:
     found = _DIVISOR_PATTERN.search(code)
     if found is None:
         return None, None
@@ -247,7 +249,7 @@ def _explain_zero_division(code: str) -> tuple[Text | None, Text | None]:
     )
 
 
-def _explain_assertion(message: Message, code: str) -> tuple[Text | None, Text | None]:
+def _explain_assertion(message: Message, code: str) -> Explanation:
     check = _ASSERT_PATTERN.match(code)
     said = _first_lines(message.text)
     tested = (check.group(1) if check is not None else code).strip().rstrip("\\,").strip()
@@ -258,17 +260,17 @@ def _explain_assertion(message: Message, code: str) -> tuple[Text | None, Text |
         return (Text(f"a check does not hold: {said}", f"一项检查不成立：{said}"), None) if said else (None, None)
     if not said:
         return Text(f"the check `{tested}` does not hold", f"检查 `{tested}` 不成立"), None
-    return Text(f"the check `{tested}` does not hold: {said}", f"检查 `{tested}` 不成立：{said}"), _padded(
+    return Text(f"the check `{tested}` does not hold: {said}", f"检查 `{tested}` 不成立：{said}"), _multiple_advice(
         tested, message
     )
 
 
-_MULTIPLE = lazy_compile(r"^([A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?) % ([A-Za-z_][\w.]*|\d{1,9}) == 0$")
+_MODULO_PATTERN = lazy_compile(r"^([A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?) % ([A-Za-z_][\w.]*|\d{1,9}) == 0$")
 
 
-def _padded(tested: str, message: Message) -> Text | None:
+def _multiple_advice(tested: str, message: Message) -> Text | None:
     """What to do about ``a % b == 0``, where the message has no advice of its own."""
-    found = _MULTIPLE.match(tested)
+    found = _MODULO_PATTERN.match(tested)
     if found is None or _ADVICE_PATTERN.search(message.text[:4000]):
         return None
     return translated(
@@ -291,7 +293,7 @@ def _uninitialized_text(what: str) -> Text:
     )
 
 
-def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]) -> tuple[Text | None, Text | None]:
+def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]) -> Explanation:
     if api_mismatch.form == "no_module" and "." not in api_mismatch.subject:
         return _explain_missing_package(api_mismatch, versions)
     what = _missing_attribute_text(api_mismatch)
@@ -350,7 +352,11 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
             "for a different release than {there}"
         ).format(lacks=api_mismatch.lacks, there=lacks)
         return because, change
-    if api_mismatch.asks and api_mismatch.form in CALL_MISMATCH_FORMS and (by := implements(api_mismatch, versions)):
+    if (
+        api_mismatch.asks
+        and api_mismatch.form in CALL_MISMATCH_FORMS
+        and (by := implementing_framework(api_mismatch, versions))
+    ):
         there = _named(by, versions.get(by, ""))
         return (
             translated(
@@ -476,15 +482,15 @@ def _advice(message: Message) -> Text | None:
     return Text(f"as the message says, {advice}", f"按消息所说：{advice}")
 
 
-_SETTING_NAME = lazy_compile(r"(?<![\w/])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w/(])")
+_SETTING_NAME_PATTERN = lazy_compile(r"(?<![\w/])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w/(])")
 
 
-def _demanded(raised: RaisedException) -> tuple[str, ...]:
+def _required_settings(raised: RaisedException) -> tuple[str, ...]:
     """The names in what a check demands, as settings are written."""
     if raised.type not in ("ValueError", "AssertionError"):
         return ()
     found = _REQUIREMENT_PATTERN.search(raised.message.text[:4000])
-    return tuple(dict.fromkeys(_SETTING_NAME.findall(found.group(1))))[:3] if found is not None else ()
+    return tuple(dict.fromkeys(_SETTING_NAME_PATTERN.findall(found.group(1))))[:3] if found is not None else ()
 
 
 def _calling_package(frames: tuple[CodePlace, ...]) -> CodePlace | None:
@@ -497,13 +503,13 @@ def _calling_package(frames: tuple[CodePlace, ...]) -> CodePlace | None:
             and frame.function not in FORWARDING_FUNCTIONS
             and frame.owner != "python"
         ):
-            return frame if frame.package and frame.package not in _RUN_ANYTHING else None
+            return frame if frame.package and frame.package not in _LAUNCHING_PACKAGES else None
     return None
 
 
-_NO_CODE = lazy_compile(r"\bpid=\d|\bERROR\b")
+_LOG_LINE_PATTERN = lazy_compile(r"\bpid=\d|\bERROR\b")
 """What stands in a line of a log, where the line of code was left out."""
-_RUN_ANYTHING = ("torch", "ray", "hydra-core", "hydra", "fire", "click", "typer")
+_LAUNCHING_PACKAGES = ("torch", "ray", "hydra-core", "hydra", "fire", "click", "typer")
 """Packages that call whatever program they are given."""
 
 
@@ -511,7 +517,7 @@ def _place_to_look(facts: FailureFacts) -> Text | None:
     at, yours = facts.at, facts.your_line
     if at is not None and (caller := _calling_package(facts.chain[-1].frames)) is not None:
         code = " ".join(caller.code[:200].split())
-        code = "" if _NO_CODE.search(code) else code
+        code = "" if _LOG_LINE_PATTERN.search(code) else code
         return translated(
             "it is {asks} that calls {lacks} here ({place}{code}): see whether a setting of yours asks it to; if not, "
             "use releases of {asks} and {lacks} that belong together"
@@ -524,7 +530,7 @@ def _place_to_look(facts: FailureFacts) -> Text | None:
     if yours is not None:
         place = f"{yours.path}:{yours.line}"
         return Text(f"look at your line {place}", f"请看你自己的 {place}")
-    if at is not None and at.package and (named := _demanded(facts.chain[-1])):
+    if at is not None and at.package and (named := _required_settings(facts.chain[-1])):
         return translated(
             "adjust {names} until it holds; a later or earlier release of {package} may not demand it"
         ).format(names=", ".join(named), package=at.package)

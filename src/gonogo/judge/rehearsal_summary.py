@@ -49,7 +49,7 @@ def rehearsal_summary(record: RehearsalRecord, folder: str) -> rehearsal.Rehears
     )
 
 
-_FIRST_WITH_BFLOAT16 = (8, 0)
+_MIN_BFLOAT16_CAPABILITY = (8, 0)
 """Compute capability."""
 
 
@@ -61,7 +61,7 @@ def _gpu_models(record: RehearsalRecord) -> tuple[rehearsal.GpuModel, ...]:
             one.name,
             one.total_bytes,
             one.allowance_bytes,
-            one.device_type != "cuda" or one.compute_capability >= _FIRST_WITH_BFLOAT16,
+            one.device_type != "cuda" or one.compute_capability >= _MIN_BFLOAT16_CAPABILITY,
         )
         for one in all_accelerators()
         if one.device_type == kind

@@ -136,7 +136,7 @@ def _answer(done: Preparation, command: Sequence[str], made: bool) -> Iterator[T
     else:
         names = [one.name for one in done.wanted if one.state == "can-be-made"]
         yield _CAN_BE_MADE.format(count=len(names), all=len(done.wanted), names=", ".join(names))
-    yield _next(done, command, made)
+    yield _next_command(done, command, made)
 
 
 def _written(done: Preparation, command: Sequence[str], made: bool) -> Text:
@@ -147,7 +147,7 @@ def _written(done: Preparation, command: Sequence[str], made: bool) -> Text:
     return _NOT_WRITTEN if made else _LISTED
 
 
-def _next(done: Preparation, command: Sequence[str], made: bool) -> Text:
+def _next_command(done: Preparation, command: Sequence[str], made: bool) -> Text:
     typed = shlex.join(command)
     if not made:
         return _NEXT_MAKES.format(command=f"-- {typed}" if command else "--model NAME")

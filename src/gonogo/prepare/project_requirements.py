@@ -106,10 +106,10 @@ class ProjectPackages(msgspec.Struct):
         lines += [f"# Not followed: {line}" for line in self.index_lines]
         lines += [line for name, line in sorted(self.lines.items()) if name not in self.added]
         lines += ["# What the launch needs beside:"] if self.added else []
-        lines += [self._beside_torch(name) for name in sorted(self.added)]
+        lines += [self._release_for_torch(name) for name in sorted(self.added)]
         return "\n".join([*lines, ""]).encode()
 
-    def _beside_torch(self, name: str) -> str:
+    def _release_for_torch(self, name: str) -> str:
         """The line of a package that no file lists, of the release that goes with the torch that one pins."""
         line = self.lines[name]
         pinned = [one for one in _specifier(self.lines.get("torch", "")) if one.operator in ("==", "===")]

@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
 from gonogo.evidence.rank_ends import rank_failures_in_record
-from gonogo.evidence.rehearsal.lives import AFTERWARDS
+from gonogo.evidence.rehearsal.lives import RESULT_STAGES
 from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, translated, verdict_of
@@ -130,7 +130,7 @@ def _skipped_of(record: RehearsalRecord, findings: Sequence[Finding], folder: st
     explained = {rank for one in findings if one.severity is Severity.ERROR for rank in one.ranks}
     items = [*_skipped_items(record, explained, folder)]
     of_life = [*skipped_life_checks(record), *unknown_life_checks(record)]
-    yield from (*items, *of_life) if record.life_part in AFTERWARDS else (*of_life, *items)
+    yield from (*items, *of_life) if record.life_part in RESULT_STAGES else (*of_life, *items)
 
 
 def _proof(record: RehearsalRecord, findings: Sequence[Finding], verdict: Verdict) -> Iterator[Text]:

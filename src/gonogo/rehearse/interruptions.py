@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gonogo.confinement.trees import copy_tree
+from gonogo.evidence.rehearsal.failures import shorten
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.evidence.rehearsal.lives import FileEvent
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import InterruptedResume, Interruption, LifeReport
 
-_MOST = 16
+_MAX_MOMENTS = 16
 """Moments that are tried, each by a rehearsal of its own."""
-_WORDS = 120
-"""Letters of an exception's message that are told."""
-_LOST = ("partly", "not-read", "not-written", "other-state", "drawn-anew")
+_MAX_MESSAGE_CHARS = 120
+"""Of an exception's message."""
+_LOST_STATUSES = ("partly", "not-read", "not-written", "other-state", "drawn-anew")
 
 
 @dataclass(frozen=True)
@@ -31,24 +32,24 @@ class SaveMoment:
     """Whether that one has only half of its bytes."""
 
 
-def events_of(first: RehearsalRecord, tree: Path) -> list[FileEvent]:
+def write_events(first: RehearsalRecord, tree: Path) -> list[FileEvent]:
     """The writes of all ranks in order, each file where it is opened first; those alone of what is there in the end."""
     lives = [rank.life for rank in first.ranks if rank.life is not None]
     seen: dict[tuple[str, str], FileEvent] = {}
     for event in sorted((one for life in lives for one in life.file_events), key=lambda one: one.at):
         seen.setdefault((event.path, event.renamed_from), event)
     events = list(seen.values())
-    return [one for number, one in enumerate(events) if _exists(tree, one.path, events[number + 1 :])]
+    return [one for number, one in enumerate(events) if _exists_at_end(tree, one.path, events[number + 1 :])]
 
 
-def _exists(tree: Path, path: str, later: Sequence[FileEvent]) -> bool:
+def _exists_at_end(tree: Path, path: str, later: Sequence[FileEvent]) -> bool:
     for event in later:
         if event.renamed_from and (path == event.renamed_from or path.startswith(f"{event.renamed_from}/")):
             path = event.path + path[len(event.renamed_from) :]
-    return os.path.lexists(_at(tree, path))
+    return os.path.lexists(_path_in_tree(tree, path))
 
 
-def _at(tree: Path, path: str) -> str:
+def _path_in_tree(tree: Path, path: str) -> str:
     return f"{tree}{path}"
 
 
@@ -62,22 +63,22 @@ def moments(events: Sequence[FileEvent], with_state: set[str]) -> list[SaveMomen
     return sorted([*between, *torn], key=lambda one: (one.number, not one.torn))
 
 
-def make_tree_at(tree: Path, target: Path, events: Sequence[FileEvent], moment: SaveMoment) -> None:
+def restore_tree_at(tree: Path, target: Path, events: Sequence[FileEvent], moment: SaveMoment) -> None:
     """The tree as it was at a moment: what came later is taken back, the last first."""
     copy_tree(tree, target)
     for event in reversed(events[moment.number + 1 :]):
-        place = _at(target, event.path)
+        place = _path_in_tree(target, event.path)
         if event.renamed_from:
-            os.makedirs(os.path.dirname(_at(target, event.renamed_from)), exist_ok=True)
-            os.rename(place, _at(target, event.renamed_from))
+            os.makedirs(os.path.dirname(_path_in_tree(target, event.renamed_from)), exist_ok=True)
+            os.rename(place, _path_in_tree(target, event.renamed_from))
         elif os.path.isfile(place):
             os.unlink(place)
     if moment.torn:
-        place = _at(target, events[moment.number].path)
+        place = _path_in_tree(target, events[moment.number].path)
         os.truncate(place, os.path.getsize(place) // 2)
 
 
-def try_each(
+def rehearse_interruptions(
     first: RehearsalRecord,
     second: RehearsalRecord,
     tree: Path,
@@ -87,7 +88,7 @@ def try_each(
 ) -> None:
     """Have the program resume from what each moment leaves; ``second`` is told what comes of it."""
     whole = life_report(second)
-    events = events_of(first, tree)
+    events = write_events(first, tree)
     lives = [rank.life for rank in first.ranks if rank.life is not None]
     with_state = {os.path.normpath(os.path.join(first.cwd, one.file)) for life in lives for one in life.saved}
     every = moments(events, with_state)
@@ -96,13 +97,13 @@ def try_each(
         return
     tried: list[Interruption] = []
     longest = 0.0
-    for number, moment in enumerate(_chosen(every)):
+    for number, moment in enumerate(_select_moments(every)):
         began = time.monotonic()
         if began + longest > deadline:
             break
         target = scratch / f"interrupted-{number}"
-        make_tree_at(tree, target, events, moment)
-        kind, why = _came_to(resume(target), whole)
+        restore_tree_at(tree, target, events, moment)
+        kind, why = _classify_resume(resume(target), whole)
         following = events[moment.number + 1].path if moment.number + 1 < len(events) else ""
         tried.append(Interruption(events[moment.number].path, following, moment.torn, kind, why))
         longest = max(longest, time.monotonic() - began)
@@ -110,25 +111,25 @@ def try_each(
     second.moments_not_tried = len(every) - len(tried)
 
 
-def _chosen(every: Sequence[SaveMoment]) -> list[SaveMoment]:
+def _select_moments(every: Sequence[SaveMoment]) -> list[SaveMoment]:
     """As many as are tried: those between two writes first, evenly spread."""
     between = [one for one in every if not one.torn]
     torn = [one for one in every if one.torn]
-    if len(between) > _MOST:
-        return [between[number * len(between) // _MOST] for number in range(_MOST)]
-    return sorted([*between, *torn[: _MOST - len(between)]], key=lambda one: (one.number, not one.torn))
+    if len(between) > _MAX_MOMENTS:
+        return [between[number * len(between) // _MAX_MOMENTS] for number in range(_MAX_MOMENTS)]
+    return sorted([*between, *torn[: _MAX_MOMENTS - len(between)]], key=lambda one: (one.number, not one.torn))
 
 
-def _came_to(record: RehearsalRecord, whole: LifeReport) -> tuple[InterruptedResume, str]:
+def _classify_resume(record: RehearsalRecord, whole: LifeReport) -> tuple[InterruptedResume, str]:
     """What a resume came to, and which error or which states say so."""
     failed = next((rank for rank in record.ranks if rank.failure is not None and _is_own(rank, rank.failure)), None)
     if failed is not None and failed.failure is not None:
-        message = failed.failure.message.partition("\n")[0]
-        return "raises", f"{failed.failure.type}: {message if len(message) <= _WORDS else message[:_WORDS] + '…'}"
+        message = shorten(failed.failure.message.partition("\n")[0], _MAX_MESSAGE_CHARS)
+        return "raises", f"{failed.failure.type}: {message}"
     life = life_report(record)
     if life is None or not life.trains_on or any(rank.unsupported for rank in record.ranks):
         return "unknown", ""
-    lost = list(_lost(life, whole))
+    lost = list(_lost_states(life, whole))
     read = [row for row in life.states if row.status in ("restored", "other-dtype", "partly")]
     counted = any(row.status == "restored" and row.saved for row in life.counters)
     if not read and not counted:
@@ -143,11 +144,11 @@ def _is_own(rank: RankRecord, failure: Failure) -> bool:
     return any(one.what.startswith(f"{failure.type.rpartition('.')[2]}: ") for one in rank.unsupported)
 
 
-def _lost(life: LifeReport, whole: LifeReport) -> Iterator[str]:
+def _lost_states(life: LifeReport, whole: LifeReport) -> Iterator[str]:
     """What a resume of the whole checkpoint restores, and this one does not."""
     restored = {(row.kind, row.slot, row.name) for row in whole.states if row.status == "restored"}
     for row in life.states:
-        if row.status in _LOST and (row.kind, row.slot, row.name) in restored:
+        if row.status in _LOST_STATUSES and (row.kind, row.slot, row.name) in restored:
             yield f"{row.slot} of {row.name}" if row.slot else row.name
     counted = {(row.kind, row.name) for row in whole.counters if row.status == "restored"}
     for counter in life.counters:

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.life_table import life_report
-from gonogo.evidence.rehearsal.lives import AFTERWARDS
+from gonogo.evidence.rehearsal.lives import RESULT_STAGES
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.lives.life_report import LifeReport
-from gonogo.rehearse.lives import OWN_PROGRAM, has_saved_checkpoint, went_through
+from gonogo.rehearse.lives import CHECKPOINT_PROGRAMS_MODULE, has_saved_checkpoint, ran_to_the_end
 
 _RESUME = translated("whether the run can be resumed")
 _NOTHING_SAVED = translated(
@@ -23,13 +23,13 @@ _NOT_TOLD = translated(
     '"--resume_from_checkpoint FOLDER"'
 )
 _NO_STEP = translated("the resumed program ended without another step: it had nothing left to train")
-_AFTERWARDS = translated("what is made of the checkpoint")
+_RESULT_STAGES_TEXT = translated("what is made of the checkpoint")
 _STAGES = {
     "convert": translated("converting the checkpoint"),
     "merge": translated("merging the adapter"),
     "serve": translated("loading the result"),
 }
-_BY = {"merge": "PEFT's merge_and_unload", "serve": "transformers' from_pretrained"}
+_DEFAULT_STAGE_PROGRAMS = {"merge": "PEFT's merge_and_unload", "serve": "transformers' from_pretrained"}
 _NO_FOLDER = translated(
     "nothing that was written looks like its input (an adapter_config.json for merge, a config.json for serve): "
     "specify the command, with --{stage}-with"
@@ -62,8 +62,8 @@ def life_coverage(record: RehearsalRecord) -> Iterator[Text]:
         yield translated("saved after step {step} by {world} ranks").format(step=steps, world=record.world_size)
     for stage in result.stages if result is not None else ():
         command = list(stage.command)
-        if OWN_PROGRAM in command:
-            command = [_BY[stage.stage], *command[command.index(OWN_PROGRAM) + 2 :]]
+        if CHECKPOINT_PROGRAMS_MODULE in command:
+            command = [_DEFAULT_STAGE_PROGRAMS[stage.stage], *command[command.index(CHECKPOINT_PROGRAMS_MODULE) + 2 :]]
         yield translated("{stage}: {command}").format(stage=_STAGES[stage.stage], command=" ".join(command))
 
 
@@ -85,9 +85,9 @@ def skipped_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
     stages = record.life_stages or ("resume",)
     if record.life_part == "first" and ("resume" in stages or not has_saved_checkpoint(record)):
         failed = any(rank.outcome not in ("completed", "out-of-memory") for rank in record.ranks)
-        yield Skipped(_RESUME if "resume" in stages else _AFTERWARDS, _ENDED if failed else _NOTHING_SAVED)
+        yield Skipped(_RESUME if "resume" in stages else _RESULT_STAGES_TEXT, _ENDED if failed else _NOTHING_SAVED)
         return
-    yield from _skipped_afterwards(record)
+    yield from _skipped_result_stages(record)
     life = life_report(record)
     if life is None:
         return
@@ -110,14 +110,14 @@ def skipped_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
             yield Skipped(translated("{count} states of the resumed run").format(count=len(rows)), why)
 
 
-def _skipped_afterwards(record: RehearsalRecord) -> Iterator[Skipped]:
+def _skipped_result_stages(record: RehearsalRecord) -> Iterator[Skipped]:
     """Stages that were not come to, and what is not known of the result."""
     done = [one.life_part for one in record.afterwards]
-    missing = [stage for stage in AFTERWARDS if stage in record.life_stages and stage not in done]
+    missing = [stage for stage in RESULT_STAGES if stage in record.life_stages and stage not in done]
     if missing and missing[0] == record.life_part:
         missing = missing[1:]
         why = translated("not reached: {stage} failed").format(stage=_STAGES[record.life_part])
-    elif record.life_part in ("first", "second") and went_through(record):
+    elif record.life_part in ("first", "second") and ran_to_the_end(record):
         why = _NO_FOLDER
     else:
         why = translated("not reached: the resumed run failed")

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.trees import copy_with_holes
-from gonogo.evidence.rehearsal.lives import AFTERWARDS, LifePart
+from gonogo.evidence.rehearsal.lives import RESULT_STAGES, LifePart
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
-_STAGES = ("load", "train", "eval", "save", "kill", "resume", *AFTERWARDS)
-OWN_PROGRAM = "gonogo.virtual.checkpoint_programs"
+_STAGES = ("load", "train", "eval", "save", "kill", "resume", *RESULT_STAGES)
+CHECKPOINT_PROGRAMS_MODULE = "gonogo.virtual.checkpoint_programs"
 _COUNTS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--num-processes", "--num_gpus")
 """Options by which launchers are told how many processes a node has."""
 _NUMBER = re.compile(r"\d+")
@@ -73,7 +73,7 @@ def check_life(
     """The stages that are asked for, none without ``--life``. Raises UserError for what can't be rehearsed."""
     commands = commands or StageCommands()
     given = {"--resume-on": resume_on, "--resume-with": resume_with}
-    given |= {f"--{stage}-with": getattr(commands, stage) for stage in AFTERWARDS}
+    given |= {f"--{stage}-with": getattr(commands, stage) for stage in RESULT_STAGES}
     if kill_between_writes and "kill" not in (life or ""):
         raise UserError(
             translated("{name} needs --life {stages}").format(
@@ -101,7 +101,7 @@ def check_life(
         places != sorted(set(places))
         or "save" not in stages
         or len(goes_on) == 1
-        or not (goes_on or set(AFTERWARDS) & set(stages))
+        or not (goes_on or set(RESULT_STAGES) & set(stages))
     ):
         raise UserError(
             translated(
@@ -111,7 +111,7 @@ def check_life(
         )
     if "convert" in stages and not commands.of("convert"):
         raise UserError(translated("--life convert: specify the converter, with --convert-with COMMAND"))
-    for stage in AFTERWARDS:
+    for stage in RESULT_STAGES:
         commands.of(stage)
     return stages
 
@@ -195,7 +195,7 @@ def bytes_written(tree: Path, ranks: Sequence[RankRecord]) -> dict[str, int]:
     }
 
 
-def usual_command(stage: str, tree: Path, stages: Sequence[RehearsalRecord]) -> list[str] | None:
+def default_stage_command(stage: str, tree: Path, stages: Sequence[RehearsalRecord]) -> list[str] | None:
     """What is run for a stage without a command: PEFT merges an adapter, transformers loads a folder's model.
 
     None where nothing that was written is such a folder. Of the ``stages`` before, what the last has written counts.
@@ -207,12 +207,12 @@ def usual_command(stage: str, tree: Path, stages: Sequence[RehearsalRecord]) -> 
         folders = sorted({os.path.dirname(name) for name in names if os.path.basename(name) == mark})
         for folder in folders:
             if _is_regular_file(tree / folder.lstrip("/") / mark):
-                words = [sys.executable, "-m", OWN_PROGRAM, stage, folder]
+                words = [sys.executable, "-m", CHECKPOINT_PROGRAMS_MODULE, stage, folder]
                 return [*words, f"{folder}-merged"] if stage == "merge" else words
     return None
 
 
-def went_through(record: RehearsalRecord) -> bool:
+def ran_to_the_end(record: RehearsalRecord) -> bool:
     """Whether all ranks came to the program's end."""
     return all(rank.outcome in ("completed", "out-of-memory") and not rank.unsupported for rank in record.ranks)
 

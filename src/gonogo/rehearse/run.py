@@ -25,7 +25,7 @@ from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, parse_machine
 from gonogo.evidence.paths import contents
 from gonogo.evidence.rehearsal.conditions import guards_of
-from gonogo.evidence.rehearsal.lives import AFTERWARDS
+from gonogo.evidence.rehearsal.lives import RESULT_STAGES
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text, translated
 from gonogo.finding.divergence import CollectiveCall, Divergence, Side
@@ -37,7 +37,7 @@ from gonogo.prepare.provided_files import (
     find_prepared_folder,
     prepared_files,
 )
-from gonogo.rehearse.interruptions import try_each
+from gonogo.rehearse.interruptions import rehearse_interruptions
 from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, ResolvedLaunch
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
@@ -47,11 +47,11 @@ from gonogo.rehearse.lives import (
     LifePass,
     add_files_of_other_ranks,
     bytes_written,
+    default_stage_command,
     has_saved_checkpoint,
+    ran_to_the_end,
     saved_bytes,
     second_command,
-    usual_command,
-    went_through,
 )
 from gonogo.rehearse.progress import OnProgress, ProgressReporter, RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
@@ -156,7 +156,7 @@ def _run_lives(
         record = second = run(part, machine, number, second_pass)
         record.life_stages, record.resumes_as_given = request.life, command == list(request.command)
     record.notes += [(note.en, note.zh) for note in notes]
-    if second is not None and not went_through(second):
+    if second is not None and not ran_to_the_end(second):
         return second
     if second is not None and request.kill_between_writes:
 
@@ -164,11 +164,11 @@ def _run_lives(
             life = LifePass("second", below=(left,), confinement=first_pass.confinement, first=first)
             return run(part, machine, 0, life)
 
-        try_each(first, second, tree, scratch, resume, start_time + request.timeout)
-    return _go_on_afterwards(request, requested_machine, first_pass, record, first, tree, run, number)
+        rehearse_interruptions(first, second, tree, scratch, resume, start_time + request.timeout)
+    return _run_result_stages(request, requested_machine, first_pass, record, first, tree, run, number)
 
 
-def _go_on_afterwards(
+def _run_result_stages(
     request: RehearsalRequest,
     stated: Machine,
     first_pass: LifePass,
@@ -182,16 +182,16 @@ def _go_on_afterwards(
     life's."""
     below: tuple[Path, ...] = (tree,)
     stages = [first]
-    for stage in AFTERWARDS:
+    for stage in RESULT_STAGES:
         if stage not in request.life:
             continue
-        command = request.stage_commands.of(stage) or usual_command(stage, below[-1], stages)
+        command = request.stage_commands.of(stage) or default_stage_command(stage, below[-1], stages)
         if command is None:
             break
         number += 1
         life = LifePass(stage, below=below, confinement=first_pass.confinement, first=first, between=(*stages[1:],))
         done = run(dataclasses.replace(request, command=command), stated, number, life)
-        if not went_through(done):
+        if not ran_to_the_end(done):
             done.life_stages, done.afterwards, record.afterwards = request.life, record.afterwards, []
             done.second_life = record if record is not first else None
             done.resumes_as_given = record.resumes_as_given

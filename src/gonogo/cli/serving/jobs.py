@@ -28,7 +28,7 @@ from gonogo.prepare.prompts import PROGRESS, PROGRESS_STATES, STATE
 
 MAX_RUNNING = 4
 _MAX_KEPT_JOBS = 40
-_MAX_COMPLAINT = 2000
+_MAX_ERROR_CHARS = 2000
 _MAX_LINES = 100
 _MAX_STATES = 5000
 """Of a rehearsal that goes on for longer than 40 minutes the rest is not drawn."""
@@ -88,7 +88,7 @@ class Job:
         if status is None:
             return False
         self.status, self._ended = status, time.monotonic()
-        self.complaint = "\n".join(self._others)[-_MAX_COMPLAINT:]
+        self.complaint = "\n".join(self._others)[-_MAX_ERROR_CHARS:]
         if os.fstat(self._out.fileno()).st_size <= _MAX_RESULT_BYTES:
             self._out.seek(0)
             self.result = self._out.read().decode("utf-8", "replace")
@@ -106,12 +106,12 @@ class Job:
             if line.startswith(f"{PROGRESS}: "):
                 self.doing = line[len(PROGRESS) + 2 :]
             elif line.startswith(f"{STATE}: "):
-                self._take_state(line[len(STATE) + 2 :])
+                self._parse_state_line(line[len(STATE) + 2 :])
             elif line:
-                self._others.append(line[-_MAX_COMPLAINT:])
+                self._others.append(line[-_MAX_ERROR_CHARS:])
         del self._others[:-_MAX_LINES]
 
-    def _take_state(self, said: str) -> None:
+    def _parse_state_line(self, said: str) -> None:
         with contextlib.suppress(msgspec.DecodeError):
             state = msgspec.json.decode(said.encode("utf-8", "replace"))
             if isinstance(state, dict) and len(self.states) < _MAX_STATES:

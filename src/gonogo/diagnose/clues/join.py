@@ -9,11 +9,11 @@ from gonogo.diagnose.clues.memory_clues import memory_size_clues
 from gonogo.diagnose.clues.numbers import of_numbers
 from gonogo.diagnose.clues.parts import (
     empty_parameter_clues,
-    of_mixed_tensors,
+    mixed_tensor_clues,
+    no_shard_clues,
     of_modules,
-    of_one_rank,
-    of_sent_weights,
     slice_clues,
+    weight_sync_clues,
 )
 from gonogo.diagnose.clues.ranks import rank_clues
 from gonogo.diagnose.clues.setting_clues import named_setting_clues
@@ -75,7 +75,7 @@ _CLUE_FINDERS: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] 
         named_setting_clues,
         of_modules,
     ),
-    *(of_mixed_tensors, of_one_rank, of_sent_weights, of_order),
+    *(mixed_tensor_clues, no_shard_clues, weight_sync_clues, of_order),
 )
 
 

@@ -26,7 +26,7 @@ _WEIGHT_NAME_PATTERN = lazy_compile(r"^\w+(?:\.\w+){2,}$")
 def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """Which prefix one side has and the other lacks; that a missing key is a weight's name."""
     for raised in facts.chain:
-        yield from _fused_experts(log, raised)
+        yield from _fused_expert_clues(log, raised)
         if raised.message.form == "state_dict":
             yield from _prefix_clues(raised)
         elif raised.message.form == "missing_key" and _WEIGHT_NAME_PATTERN.match(raised.message.names[0]):
@@ -43,7 +43,7 @@ def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
 _FUSED = lazy_compile(r"(?i)missing[^\n]{0,400}?['\"]([\w.]{0,200}experts\.(?:gate_up_proj|down_proj))['\"]")
 
 
-def _fused_experts(log: FailureLog, raised: RaisedException) -> Iterator[Clue]:
+def _fused_expert_clues(log: FailureLog, raised: RaisedException) -> Iterator[Clue]:
     """Weights of experts that one side has in one tensor and the other one by one."""
     found = _FUSED.search(raised.message.text[:6000])
     if found is None:

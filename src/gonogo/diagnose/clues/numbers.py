@@ -41,7 +41,7 @@ def of_numbers(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     for raised in facts.chain[-2:]:
         place = CluePlace(raised.log, raised.line)
         yield from _check_clues(raised, place)
-        yield from _of_dimensions(raised.message, place)
+        yield from _dimension_clues(raised.message, place)
         yield from _adapter_clues(raised, place)
         if raised.message.form in _SIZE_ERROR_FORMS or raised.type == "AssertionError":
             yield from _division_clues(log, raised, place)
@@ -68,12 +68,12 @@ def _check_clues(exception: RaisedException, place: CluePlace) -> Iterator[Clue]
         )
 
 
-_DIVISORS = lazy_compile(r"(?i)(\w{2,20}) (?:is |must be |to be )?divisible by (\d{1,6})")
+_DIVISOR_PATTERN = lazy_compile(r"(?i)(\w{2,20}) (?:is |must be |to be )?divisible by (\d{1,6})")
 
 
-def _of_dimensions(message: Message, place: CluePlace) -> Iterator[Clue]:
+def _dimension_clues(message: Message, place: CluePlace) -> Iterator[Clue]:
     """``height divisible by 8 and width divisible by 16`` against the dimensions that the message gives."""
-    rules = _DIVISORS.findall(message.text[:2000])
+    rules = _DIVISOR_PATTERN.findall(message.text[:2000])
     shape = next((shape for shape in message.shapes if len(shape) == len(rules)), None)
     if shape is None or len(rules) < 2:
         return

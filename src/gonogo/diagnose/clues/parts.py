@@ -110,15 +110,15 @@ def _alike(first: str, other: str) -> bool:
     return first == other or (len(short) >= 5 and long.startswith(short))
 
 
-_ONE_RANK = Pattern(r"\bNO_SHARD\b")
-_PROBABILITIES = Pattern(r"probability tensor contains either `?inf`?, `?nan`?")
-_SENT = Pattern(r"(?i)update_weights|updat\w+ (?:the )?weights|sync\w* weights|weight sync|load_weights")
+_NO_SHARD_PATTERN = Pattern(r"\bNO_SHARD\b")
+_INVALID_PROBABILITIES_PATTERN = Pattern(r"probability tensor contains either `?inf`?, `?nan`?")
+_WEIGHT_SYNC_PATTERN = Pattern(r"(?i)update_weights|updat\w+ (?:the )?weights|sync\w* weights|weight sync|load_weights")
 
 
-def of_one_rank(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def no_shard_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """A sharding strategy that FSDP1 takes by itself."""
     raised = facts.chain[-1] if facts.chain else None
-    if raised is None or not _ONE_RANK.search(raised.message.text[:2000]):
+    if raised is None or not _NO_SHARD_PATTERN.search(raised.message.text[:2000]):
         return
     yield Clue(
         translated(
@@ -131,13 +131,15 @@ def of_one_rank(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     )
 
 
-def of_sent_weights(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def weight_sync_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """An engine whose probabilities are no numbers, after weights were sent to it."""
     raised = facts.chain[-1] if facts.chain else None
-    if raised is None or not _PROBABILITIES.search(raised.message.text[:2000]):
+    if raised is None or not _INVALID_PROBABILITIES_PATTERN.search(raised.message.text[:2000]):
         return
     before = [
-        found for found in log.find_all(_SENT) if (found.line.path, found.line.number) < (raised.log, raised.line)
+        found
+        for found in log.find_all(_WEIGHT_SYNC_PATTERN)
+        if (found.line.path, found.line.number) < (raised.log, raised.line)
     ]
     if not before:
         return
@@ -157,10 +159,10 @@ def of_sent_weights(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
 
 
 _MIXED = Pattern(r"got mixed torch\.Tensor and DTensor")
-_MODULE_CALLED = lazy_compile(r"self\.(\w+(?:\.\w+)*)\(")
+_MODULE_CALL_PATTERN = lazy_compile(r"self\.(\w+(?:\.\w+)*)\(")
 
 
-def of_mixed_tensors(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def mixed_tensor_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """A plain tensor at a module whose weight tensor parallelism made a DTensor."""
     raised = facts.chain[-1] if facts.chain else None
     if raised is None or not _MIXED.search(raised.message.text[:2000]):
@@ -171,7 +173,7 @@ def of_mixed_tensors(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     if setting is None:
         return
     codes = (frame.code[:2000] for frame in reversed(raised.frames[-12:]))
-    module = next((found.group(1) for code in codes if (found := _MODULE_CALLED.search(code))), "")
+    module = next((found.group(1) for code in codes if (found := _MODULE_CALL_PATTERN.search(code))), "")
     yield Clue(
         translated(
             "With {name}={value} every module between sharded ones needs an entry in the tensor-parallel plan: "

@@ -107,7 +107,7 @@ def _named(exception: RaisedException, settings: tuple[RunSetting, ...]) -> Iter
 _VARIABLE = lazy_compile(r"(?<![\w$])([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)=([\w:.-]{1,60})")
 
 
-def of_cures(log: FailureLog, cures: tuple[Text, ...]) -> Iterator[Clue]:
+def forced_variable_clues(log: FailureLog, cures: tuple[Text, ...]) -> Iterator[Clue]:
     """A variable that a cure sets, and that the run sets to something else."""
     wanted = {name: value.rstrip(".,:") for text in cures[:2] for name, value in _VARIABLE.findall(text.en)}
     for setting in settings_of(log) if wanted else ():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.diagnose.kinds_of_attributes import is_unset_own_attribute, of_wrapper
+from gonogo.diagnose.kinds_of_attributes import is_unset_own_attribute, is_wrapper_attribute
 from gonogo.evidence.environment.compatibility import requirements_of_release
 from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.failure.api_mismatch import ApiMismatch, find_api_mismatch, library_package
@@ -23,18 +23,18 @@ def version_mismatch_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clu
     if misfit is not None and facts.chain:
         place = CluePlace(facts.chain[-1].log, facts.chain[-1].line)
         if is_unset_own_attribute(misfit):
-            yield _of_itself(misfit, place)
+            yield _unset_attribute_clue(misfit, place)
         elif misfit.form != "undefined_symbol":
             yield from _release_clues(misfit, place)
         yield from _requirement_clues(log, misfit, place)
-    yield from _of_cuda(log, facts)
+    yield from _cuda_version_clues(log, facts)
     for symbol in facts.native:
         if symbol.library and symbol.symbol.startswith("_Z"):
             yield _abi_clue(log, symbol.library, symbol.symbol, CluePlace(symbol.log, symbol.line))
             return
 
 
-def _of_itself(misfit: ApiMismatch, place: CluePlace) -> Clue:
+def _unset_attribute_clue(misfit: ApiMismatch, place: CluePlace) -> Clue:
     """An attribute that a package's own code reads of the object itself: no second package is in it."""
     return Clue(
         translated("{subject} and the code that reads its {name} are both of {package}").format(
@@ -48,7 +48,7 @@ def _of_itself(misfit: ApiMismatch, place: CluePlace) -> Clue:
 
 
 def _release_clues(api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue]:
-    if of_wrapper(api_mismatch):
+    if is_wrapper_attribute(api_mismatch):
         yield Clue(
             translated("{name} comes with a way of sharding (FSDP1 or FSDP2), not with a release").format(
                 name=api_mismatch.names[0]
@@ -89,18 +89,18 @@ def _requirement_clues(log: FailureLog, api_mismatch: ApiMismatch, place: CluePl
                     )
 
 
-_CUDA_ASKED = lazy_compile(
+_REQUIRED_CUDA_PATTERN = lazy_compile(
     r"(?i)\bCUDA (?:toolkit |runtime |version )*(?:>=|≥|at least|newer than|or later than) ?v?(\d{1,2})\.(\d{1,2})"
 )
-_CUDA_BUILT = lazy_compile(r"\+cu(\d{2,3})(\d)$")
+_BUILD_CUDA_PATTERN = lazy_compile(r"\+cu(\d{2,3})(\d)$")
 
 
-def _of_cuda(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def _cuda_version_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """The CUDA that a message asks for, against the one that the installed torch is built for."""
     torch = log.setup.version_texts.get("torch", "")
-    built = _CUDA_BUILT.search(torch)
+    built = _BUILD_CUDA_PATTERN.search(torch)
     for raised in facts.chain[-1:]:
-        asked = _CUDA_ASKED.search(raised.message.text[:2000])
+        asked = _REQUIRED_CUDA_PATTERN.search(raised.message.text[:2000])
         if built is None or asked is None:
             return
         there, wanted = tuple(map(int, built.groups())), tuple(map(int, asked.groups()))

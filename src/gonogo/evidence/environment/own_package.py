@@ -55,7 +55,7 @@ def own_package(folder: Path) -> OwnPackage | None:
     setup, project = folder / "setup.py", folder / "pyproject.toml"
     told = _read_pyproject(project) if is_file(project) else None
     by_setup = _read_setup_files(setup) if is_file(setup) else None
-    by_config = _of_setup_cfg(folder / "setup.cfg") if is_file(folder / "setup.cfg") else None
+    by_config = _parse_setup_cfg(folder / "setup.cfg") if is_file(folder / "setup.cfg") else None
     if told is None and by_setup is None and by_config is None:
         return None
     both: dict[str, Any] = {}
@@ -165,7 +165,7 @@ def _as_mapping(value: Any) -> Mapping[str, Any]:
 # setup.cfg
 
 
-def _of_setup_cfg(path: Path) -> dict[str, Any] | None:
+def _parse_setup_cfg(path: Path) -> dict[str, Any] | None:
     """What setuptools reads of it; None where it only has the settings of other tools."""
     parser = configparser.RawConfigParser()
     try:

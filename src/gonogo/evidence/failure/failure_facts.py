@@ -19,7 +19,7 @@ from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.failure import CodePlace, FailureFacts, RaisedException
 
 _MAX_CHAIN = 12
-_HOLD_FOR_OTHERS = ("omegaconf",)
+_CONTAINER_PACKAGES = ("omegaconf",)
 """Packages that only hold others' settings: where it failed is who asked them."""
 _MAX_FRAMES = 80
 
@@ -36,7 +36,7 @@ def failure_facts(log: FailureLog) -> FailureFacts:
     frames = chain[-1].frames if chain else ()
     return FailureFacts(
         chain=chain,
-        at=next((one for one in reversed(frames) if one.package not in _HOLD_FOR_OTHERS), frames[-1])
+        at=next((one for one in reversed(frames) if one.package not in _CONTAINER_PACKAGES), frames[-1])
         if frames
         else None,
         your_line=next(
@@ -50,7 +50,7 @@ def failure_facts(log: FailureLog) -> FailureFacts:
     )
 
 
-_QUOTES_OTHERS = lazy_compile(r"^CheckpointException ranks:")
+_QUOTED_RANK_ERRORS_PATTERN = lazy_compile(r"^CheckpointException ranks:")
 """What torch's distributed checkpoint raises, before it prints what each rank raised."""
 
 
@@ -62,7 +62,7 @@ def first_error(log: FailureLog) -> LoggedError | None:
     """
     roots = [error for error in log.errors if error.role is Role.ROOT]
     own = [error for error in roots if not is_timeout_message(error.message)] or roots
-    own = [error for error in own if not _QUOTES_OTHERS.search(error.message[:200])] or own
+    own = [error for error in own if not _QUOTED_RANK_ERRORS_PATTERN.search(error.message[:200])] or own
     if not own:
         return None
     root = first_failure(log)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from gonogo.evidence.rehearsal.lives import AFTERWARDS, HeldState, RankLife, StateMoment, StateOrigin
+from gonogo.evidence.rehearsal.lives import RESULT_STAGES, HeldState, RankLife, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import (
     CounterRow,
@@ -21,7 +21,7 @@ from gonogo.finding.lives.life_report import (
 )
 
 Identity = tuple[str, str, str]
-WHOLE, _MOST = 0.999, 0.5
+WHOLE_SHARE, _MOST = 0.999, 0.5
 """A flat partition is padded, and what pads it comes from no file."""
 _GENERATORS = ("python", "numpy", "torch", "accelerator")
 _STATUSES_WORST_FIRST: tuple[StateStatus, ...] = (
@@ -33,7 +33,7 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
     """The comparison; None where the record is not of a second life that came to train, or to its end."""
     record = record.second_life or record
     first = record.first_life
-    if first is None or record.life_part in AFTERWARDS:
+    if first is None or record.life_part in RESULT_STAGES:
         return None
     before = [rank for rank in first.ranks if rank.life is not None]
     after = [rank for rank in record.ranks if rank.life is not None and rank.life.at_start is not None]
@@ -91,7 +91,7 @@ def _state_rows(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> It
         for state in life.at_save.held if life.at_save is not None else ():
             had.setdefault(state.identity, state)
     for tensor in (tensor for rank in before if rank.life is not None for tensor in rank.life.saved):
-        named = [] if tensor.holds else [one.identity for one in had.values() if is_named(one, tensor.key)]
+        named = [] if tensor.holds else [one.identity for one in had.values() if is_key_of(one, tensor.key)]
         for identity in (*tensor.holds, *named):
             written.setdefault(identity, {}).setdefault(tensor.file)
     held_by = {
@@ -179,7 +179,7 @@ def _state_row(
     share = min(1.0, sum(one.share for one in own))
     read = tuple(dict.fromkeys(one.file for one in own if one.file))
     flat = state.kind == "optimizer" and (" tensor " in state.name or state.name.startswith("partition"))
-    if share >= (_MOST if flat else WHOLE):
+    if share >= (_MOST if flat else WHOLE_SHARE):
         narrower = state.kind == "optimizer" and resumed_state.dtype != state.dtype
         return row("other-dtype" if narrower else "restored", share, read)
     unseen = tuple(dict.fromkeys(one.file for one in origins if one.kind == "base" and one.file in unrecorded_files))
@@ -199,12 +199,12 @@ def _state_row(
 
 def _resolve_rank_origin(state: HeldState, origin: StateOrigin) -> StateOrigin:
     """Of a file's tensor that another rank had a part of, that part is known by its name in the file alone."""
-    if origin.kind != "rank" or not is_named(state, origin.key):
+    if origin.kind != "rank" or not is_key_of(state, origin.key):
         return origin
     return msgspec.structs.replace(origin, kind=state.kind, slot=state.slot, name=state.name)
 
 
-def is_named(state: HeldState, key: str) -> bool:
+def is_key_of(state: HeldState, key: str) -> bool:
     """Whether a file's key has the state's name in it."""
     words = f".{key}."
     return f".{state.name}." in words and (not state.slot or f".{state.slot}." in words)

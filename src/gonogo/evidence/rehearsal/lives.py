@@ -13,7 +13,7 @@ import msgspec
 StateKind = Literal["parameter", "buffer", "optimizer"]
 LifePart = Literal["", "first", "second", "convert", "merge", "serve"]
 """Empty: a rehearsal of one life, of which nothing of this is recorded. What comes after both goes by its stage."""
-AFTERWARDS: tuple[LifePart, ...] = ("convert", "merge", "serve")
+RESULT_STAGES: tuple[LifePart, ...] = ("convert", "merge", "serve")
 """Stages in which another program reads what the first life saved."""
 
 

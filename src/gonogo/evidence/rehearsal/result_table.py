@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gonogo.evidence.rehearsal.life_table import WHOLE, is_named
+from gonogo.evidence.rehearsal.life_table import WHOLE_SHARE, is_key_of
 from gonogo.evidence.rehearsal.lives import HeldState, RankLife, SavedTensor, StateMoment
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding.lives.life_report import StateRow, StateStatus
 from gonogo.finding.lives.result_report import ResultReport, ResultStage
 
-_FLAT = ("optimizer", "weights")
+_FLAT_WEIGHTS = ("optimizer", "weights")
 """Weights that an optimizer steps in its place: of a flat partition it is not known whose each part is."""
 
 
@@ -22,18 +22,21 @@ def result_report(record: RehearsalRecord) -> ResultReport | None:
     if not record.afterwards or not before or record.life_part not in ("first", "second"):
         return None
     lives = [[rank.life for rank in done.ranks if rank.life is not None] for done in record.afterwards]
-    loaded = _loaded(lives[-1]) if record.afterwards[-1].life_part == "serve" else None
+    loaded = _loaded_states(lives[-1]) if record.afterwards[-1].life_part == "serve" else None
     had: dict[str, HeldState] = {}
     for state in (state for life in before if life.at_save is not None for state in life.at_save.held):
         if state.kind != "optimizer":
             had.setdefault(state.name, state)
-    files = next((saved for stage in reversed(lives) if (saved := _saved(stage))), _saved(before))
+    files = next((saved for stage in reversed(lives) if (saved := _saved_tensors(stage))), _saved_tensors(before))
     rows = [_row(state, files, loaded) for state in had.values() if state.trained or state.kind == "buffer"]
     lost = {row.name for row in rows if row.status != "restored"}
     return ResultReport(
         stages=tuple(map(_stage, record.afterwards)),
         is_loaded=loaded is not None,
-        states=(*(row for row in rows if row.kind == "parameter" or row.status != "unchanged"), *_drawn(loaded, lost)),
+        states=(
+            *(row for row in rows if row.kind == "parameter" or row.status != "unchanged"),
+            *_reinitialized_rows(loaded, lost),
+        ),
     )
 
 
@@ -44,25 +47,25 @@ def _stage(record: RehearsalRecord) -> ResultStage:
     return ResultStage(
         record.life_part,
         tuple(record.command),
-        tuple(dict.fromkeys(tensor.file for tensor in _saved(lives))),
+        tuple(dict.fromkeys(tensor.file for tensor in _saved_tensors(lives))),
         sum(record.checkpoint_bytes.values()),
         max((device.peak_allocated_bytes for device in devices), default=0),
         max((host.peak_bytes for host in hosts), default=0),
     )
 
 
-def _saved(lives: Sequence[RankLife]) -> list[SavedTensor]:
+def _saved_tensors(lives: Sequence[RankLife]) -> list[SavedTensor]:
     return [tensor for life in lives for tensor in life.saved]
 
 
-def _loaded(lives: Sequence[RankLife]) -> StateMoment | None:
+def _loaded_states(lives: Sequence[RankLife]) -> StateMoment | None:
     return next((life.at_start for life in lives if life.at_start is not None), None)
 
 
 def _row(state: HeldState, files: Sequence[SavedTensor], loaded: StateMoment | None) -> StateRow:
     """A weight of the first life, and where it is in the result."""
     own = [tensor for tensor in files if state.identity in tensor.holds]
-    flat = [t for t in files if any(one[:2] == _FLAT for one in t.holds) and is_named(state, t.key)]
+    flat = [t for t in files if any(one[:2] == _FLAT_WEIGHTS for one in t.holds) and is_key_of(state, t.key)]
     written = tuple(dict.fromkeys(tensor.file for tensor in own or flat))
 
     def row(status: StateStatus, share: float = 0.0, read: tuple[str, ...] = ()) -> StateRow:
@@ -80,28 +83,28 @@ def _row(state: HeldState, files: Sequence[SavedTensor], loaded: StateMoment | N
     size = max(math.prod(state.shape), 1)
     share = sum(origin.share * math.prod(one.shape) for one, origin in found) / size
     read = tuple(dict.fromkeys(origin.file for _, origin in found if origin.file))
-    if share >= WHOLE:
+    if share >= WHOLE_SHARE:
         return row("restored", share, read)
     alike = next((one for one in held if one.name == state.name), None)
     if not found and alike is not None:
-        parts = [origin for origin in alike.origins if (origin.kind, origin.slot) == _FLAT]
+        parts = [origin for origin in alike.origins if (origin.kind, origin.slot) == _FLAT_WEIGHTS]
         if parts:
             return row("restored", 1.0, tuple(dict.fromkeys(origin.file for origin in parts)))
     if found:
         return row("partly", share, read)
     if state.kind == "buffer" and (alike is None or not written):
         return row("unchanged")
-    if alike is None and flat and _hides_flat(held):
+    if alike is None and flat and _may_hold_flat_weights(held):
         return row("unknown")
     return row("not-read" if written else "not-written")
 
 
-def _hides_flat(held: Sequence[HeldState]) -> bool:
+def _may_hold_flat_weights(held: Sequence[HeldState]) -> bool:
     """Whether something of the loaded model comes of flat partitions, which may hold a weight of another name."""
-    return any((origin.kind, origin.slot) == _FLAT for one in held for origin in one.origins)
+    return any((origin.kind, origin.slot) == _FLAT_WEIGHTS for one in held for origin in one.origins)
 
 
-def _drawn(loaded: StateMoment | None, lost: set[str]) -> Iterator[StateRow]:
+def _reinitialized_rows(loaded: StateMoment | None, lost: set[str]) -> Iterator[StateRow]:
     """Parameters of the loaded model that no file gave."""
     for one in loaded.held if loaded is not None else ():
         if one.kind == "parameter" and not one.origins and one.name not in lost:

@@ -251,7 +251,7 @@ def glob_regex_parts(pattern: Sequence[tuple[str, bool]]) -> list[str]:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a whole text matches a regular expression of :func:`matching`."""
+    """Whether a whole text matches a regular expression of :func:`glob_to_regex`."""
     try:
         return re.fullmatch(pattern, text, re.DOTALL) is not None
     except re.error:

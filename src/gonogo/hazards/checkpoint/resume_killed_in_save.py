@@ -17,7 +17,7 @@ class ResumeKilledInSave(Hazard):
             yield self.finding(
                 translated(
                     "Killed {window}, the run resumes with half a checkpoint and no error; this is lost: {lost}."
-                ).format(window=_window(half), lost=half[0].why),
+                ).format(window=_describe_window(half), lost=half[0].why),
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,
@@ -25,7 +25,7 @@ class ResumeKilledInSave(Hazard):
         if raises:
             yield self.finding(
                 translated("Killed {window}, each resume raises until the folder is deleted: {error}").format(
-                    window=_window(raises), error=raises[0].why
+                    window=_describe_window(raises), error=raises[0].why
                 ),
                 ranks=ranks,
                 severity=Severity.WARNING,
@@ -33,7 +33,7 @@ class ResumeKilledInSave(Hazard):
             )
 
 
-def _window(moments: Sequence[Interruption]) -> Text:
+def _describe_window(moments: Sequence[Interruption]) -> Text:
     """From the first to the last moment between two writes; of a file that is half written, which."""
     between = [one for one in moments if not one.torn]
     if not between:

@@ -4,7 +4,7 @@ from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.multimodal._placeholder_counts import FEW, MISMATCH, token_and_feature_counts
 from gonogo.hazards.rule import Certainty, Pattern, Text, translated
 
-_ON_COMPLETIONS = ("dp_actor.py", "/verl/workers/", "grpo_trainer.py", "rloo_trainer.py", "openrlhf/")
+_COMPLETION_CODE_PATHS = ("dp_actor.py", "/verl/workers/", "grpo_trainer.py", "rloo_trainer.py", "openrlhf/")
 """Where a trainer runs the model over what it generated."""
 
 
@@ -46,7 +46,7 @@ class ImagePlaceholdersMalformed(LoggedHazard):
         tokens, features = counts
         if _counts_unmerged_patches(tokens, features):
             return Certainty.LIKELY
-        if tokens > features and isinstance(evidence, LoggedError) and evidence.passes(*_ON_COMPLETIONS):
+        if tokens > features and isinstance(evidence, LoggedError) and evidence.passes(*_COMPLETION_CODE_PATHS):
             return Certainty.POSSIBLE  # the model may have written the token itself: the data can be right
         return Certainty.LIKELY if 0 < tokens - features <= FEW or not features else Certainty.POSSIBLE
 

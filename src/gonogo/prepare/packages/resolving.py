@@ -89,7 +89,7 @@ class PackageResolver:
         return {name: why for name, why in all_refused.items() if name in self._asked or name in self._addresses}
 
     def resolve(self, extra_requirements: Sequence[str] = ()) -> list[ResolvedPackage]:
-        """Have uv find the packages, and write them as a lock, :data:`LOCK`. Raises UvFailed."""
+        """Have uv find the packages, and write them as a lock, :data:`LOCK_FILE_NAME`. Raises UvFailed."""
         newest = self._as_of
         for _ in range(_MAX_ATTEMPTS):
             lines = self._lines(extra_requirements)

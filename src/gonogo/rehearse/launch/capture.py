@@ -1,7 +1,7 @@
 """A launcher's own code is run in a process of its own, under the user's Python: what would it start?
 
-The parent calls :func:`captured`. The process runs :func:`main`: it takes a :class:`Question` on standard input and
-writes an :class:`CapturedLaunch` to the file that is named there, since launchers print as they like.
+The parent calls :func:`capture_launch`. The process runs :func:`main`: it takes a :class:`LaunchQuery` on its standard
+input and writes a :class:`CapturedLaunch` to the file that is named there, since launchers print as they like.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _MAX_RANKS_PER_NODE = 256
 
 
 def is_unspecified_count(count: int) -> bool:
-    """Whether a count came out of :data:`UNSTATED`: as it is, halved, or less the devices that a command excludes."""
+    """Whether a count came out of :data:`UNSPECIFIED_GPU_COUNT`: as it is, halved, or less what a command excludes."""
     return count > _MAX_RANKS_PER_NODE
 
 
@@ -32,7 +32,7 @@ class LaunchMachine(msgspec.Struct, frozen=True):
     compute_capability: tuple[int, int]
     total_bytes: int
     count: int
-    """Accelerators of a node, or :data:`UNSTATED`."""
+    """Accelerators of a node, or :data:`UNSPECIFIED_GPU_COUNT`."""
     nodes: int | None = None
 
     @classmethod

@@ -70,7 +70,7 @@ def explain_missing_rank_output(rank: RankRecord, record: RehearsalRecord) -> Te
 def _counts(lookup: FailedLookup, failure: Failure, record: RehearsalRecord, world: ProjectWorld) -> bool:
     """Whether that it is not here says nothing of the machine that trains."""
     if lookup.kind == "file":
-        if lookup.asked.owner != "user" and _is_of_hub(lookup.name, world):
+        if lookup.asked.owner != "user" and _is_hub_repository(lookup.name, world):
             return False  # a library looks for a folder of that name before it asks the hub, on every machine
         path = Path(os.path.normpath(world.cwd / lookup.name))
         written = (
@@ -87,7 +87,7 @@ def _counts(lookup: FailedLookup, failure: Failure, record: RehearsalRecord, wor
     return lookup.kind != "folder"
 
 
-def _is_of_hub(name: str, world: ProjectWorld) -> bool:
+def _is_hub_repository(name: str, world: ProjectWorld) -> bool:
     """Whether a path is the name of a model or data set that the hub's answer was found for, or a file below it."""
     relative = os.path.relpath(name, world.cwd) if os.path.isabs(name) else os.path.normpath(name)
     parts = Path(relative).parts

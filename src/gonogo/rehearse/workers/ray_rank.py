@@ -32,7 +32,7 @@ ReportProgress = Callable[[bytes], Outcome | None]
 def run_rank(
     shipment_bytes: bytes, node: str, report_progress: ReportProgress, report_interval_seconds: float
 ) -> bytes:
-    """Run the rank to its end, or until it is told to end; a :class:`Returned`, encoded."""
+    """Run the rank to its end, or until it is told to end; a :class:`RankResult`, encoded."""
     shipment = msgspec.msgpack.decode(shipment_bytes, type=Shipment)
     refused = refusal(shipment, node)
     if refused is not None:

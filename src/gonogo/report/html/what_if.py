@@ -18,12 +18,12 @@ from gonogo.report.html.markup import element, heading, text
 from gonogo.report.untrusted import clean_line
 
 _TITLE = translated("What if")
-_SIZES = {
+_SLIDER_LABELS = {
     "micro-batch": translated("samples per micro-batch"),
     "seq-len": translated("tokens per sample, at most"),
     "accumulation": translated("gradient accumulation"),
 }
-_CHOICES = {
+_CHOICE_LABELS = {
     "stage": translated("ZeRO stage"),
     "offload-optimizer": translated("optimizer states on"),
     "offload-parameters": translated("parameters on"),
@@ -31,14 +31,14 @@ _CHOICES = {
 }
 _REMARK = translated("Answered from the rehearsal. Step time is not derived; rehearsing the command gives it.")
 _COPY = translated("copy")
-_SURE = translated("Make it sure:")
-_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-_TIMES = (0.125, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12, 16)
+_CONFIRM_LABEL = translated("Make it sure:")
+_MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+_LENGTH_FACTORS = (0.125, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12, 16)
 """Of the rehearsed length."""
-_ACCUMULATIONS = (1, 2, 4, 8, 16, 32, 64, 128)
+_ACCUMULATION_STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
 _STAGES = ("0", "1", "2", "3")
 _DEVICES = ("none", "cpu", "nvme")
-_GPU_NAMES = {"cpu": "cpu", "nvme": "nvme"}
+_OFFLOAD_DEVICES = {"cpu": "cpu", "nvme": "nvme"}
 WORDS = {
     "fits": translated("fits"),
     "may fit": translated("may not fit"),
@@ -76,7 +76,7 @@ def what_if_data(report: Report) -> dict[str, Any] | None:
     rehearsal, rank, curve = found
     run = rank.as_run
     assert run is not None
-    base = _settings_of(rehearsal, rank)
+    base = _rehearsed_settings(rehearsal, rank)
     device = next(one for one in rank.devices if one.device == rank.device)
     node = rehearsal.host_per_node
     first = {
@@ -110,14 +110,14 @@ def what_if_section(report: Report, language: str) -> str:
         return ""
     base = found["base"]
     sizes = {
-        "micro-batch": _around(base["micro-batch"], _BATCHES),
-        "seq-len": sorted({max(round(base["seq-len"] * times), 1) for times in _TIMES}),
-        "accumulation": _around(base["accumulation"], _ACCUMULATIONS),
+        "micro-batch": _with_own_value(base["micro-batch"], _MICRO_BATCHES),
+        "seq-len": sorted({max(round(base["seq-len"] * times), 1) for times in _LENGTH_FACTORS}),
+        "accumulation": _with_own_value(base["accumulation"], _ACCUMULATION_STEPS),
     }
     controls = [
         element(
             "label",
-            element("span", text(_SIZES[name].in_language(language))),
+            element("span", text(_SLIDER_LABELS[name].in_language(language))),
             element("output", text(f"{base[name]:,}")),
             element("input", type="range", min="0", max=str(len(values) - 1), step="1",
                     value=str(values.index(base[name])), data_set=name, data_values=" ".join(map(str, values)),
@@ -138,7 +138,7 @@ def what_if_section(report: Report, language: str) -> str:
         listed = (
             element("option", text(said), value=value, selected=value == str(base[name])) for value, said in options
         )
-        label = element("span", text(_CHOICES[name].in_language(language)))
+        label = element("span", text(_CHOICE_LABELS[name].in_language(language)))
         controls.append(element("label", label, element("select", *listed, data_set=name)))
     answer = element(
         "div",
@@ -152,7 +152,7 @@ def what_if_section(report: Report, language: str) -> str:
     copy = element("button", text(_COPY.in_language(language)), type="button", klass="copy")
     command = element(
         "div",
-        element("p", element("strong", text(_SURE.in_language(language)))),
+        element("p", element("strong", text(_CONFIRM_LABEL.in_language(language)))),
         element("div", copy, element("pre", element("code", klass="asks"), tabindex="0"), klass="diff"),
         klass="sure",
     )
@@ -183,7 +183,7 @@ def _base(report: Report) -> tuple[Rehearsal, RehearsedRank, MemoryCurve] | None
     return None
 
 
-def _settings_of(rehearsal: Rehearsal, rank: RehearsedRank) -> dict[str, Any]:
+def _rehearsed_settings(rehearsal: Rehearsal, rank: RehearsedRank) -> dict[str, Any]:
     run = rank.as_run
     assert run is not None
     assert run.samples
@@ -200,7 +200,7 @@ def _settings_of(rehearsal: Rehearsal, rank: RehearsedRank) -> dict[str, Any]:
 
 def _place(places: tuple[str, ...]) -> str:
     """Where most of it is, as ``--set`` calls it."""
-    return _GPU_NAMES.get(places[0], "none") if places else "none"
+    return _OFFLOAD_DEVICES.get(places[0], "none") if places else "none"
 
 
 def _point(one: AlsoRehearsed, base: dict[str, Any]) -> dict[str, Any] | None:
@@ -226,7 +226,7 @@ def _curve(curve: MemoryCurve) -> dict[str, Any]:
     return {"held": {clean_line(name): held for name, held in curve.held_mib.items()}, "phases": curve.phases}
 
 
-def _around(own: int, values: tuple[int, ...]) -> list[int]:
+def _with_own_value(own: int, values: tuple[int, ...]) -> list[int]:
     return sorted({own, *values})
 
 

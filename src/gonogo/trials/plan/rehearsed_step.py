@@ -2,9 +2,9 @@
 
 Kernels take the time of :mod:`gonogo.virtual.tracing.operator_time`; the process that launches them takes its own, and
 a phase takes little more than the longer of the two: small models wait for Python. Collectives that the program waits
-for come on top; of those that it goes on beside, the part that :data:`EXPOSED` says. A pipeline waits at its ends as
-long as its schedule says. The constants are fitted to a part of the published rows (``benchmarks/step_time.py``),
-and judged on the others.
+for come on top; of those that overlap with its work, the part that :data:`EXPOSED_COMMUNICATION_SHARE` says. A pipeline
+waits at its ends as long as its schedule says. The constants are fitted to a part of the published rows
+(``benchmarks/step_time.py``), and judged on the others.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class StepTime(msgspec.Struct, frozen=True):
 
     @property
     def limit(self) -> str:
-        """What takes longest: a key of :data:`LIMITS`."""
+        """What takes longest: a key of :data:`BOTTLENECKS`."""
         parts = {
             "compute": self.compute,
             "communication": self.communication,

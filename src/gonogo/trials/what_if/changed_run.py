@@ -29,8 +29,10 @@ from gonogo.trials.what_if.setting_changes import Settings, as_text, edits_for
 Rehearse = Callable[[RehearsalRequest, OnProgress | None], tuple[RehearsalRecord | None, Report]]
 """Rehearses a request in the current folder. Raises what a rehearsal raises."""
 
-_NO_RUN = translated("the command starts no training whose settings gonogo can change: change them in its files")
-_WITH = translated("with {settings}: {activity}")
+_NO_EDITABLE_RUN = translated(
+    "the command starts no training whose settings gonogo can change: change them in its files"
+)
+_ACTIVITY_OF_VARIANT = translated("with {settings}: {activity}")
 
 
 def rehearse_with(
@@ -63,7 +65,7 @@ def rehearse_with(
         found = []
         for other in others:
             _, one = other.rehearsed(rehearse, on_progress)
-            found.append(also_rehearsed(other.settings, one))
+            found.append(summarize_variant(other.settings, one))
     if found:
         report = msgspec.structs.replace(report, rehearsal=msgspec.structs.replace(report.rehearsal, also=tuple(found)))
     return record, report
@@ -85,25 +87,25 @@ class ChangedRun:
         steps: list[list[Edit]] = []
         for name, value in settings.items():
             if run is None:
-                raise UserError(_NO_RUN)
+                raise UserError(_NO_EDITABLE_RUN)
             with copy.entered():
                 steps.append(edits_for(run, name, value))
             if not copy.may_change(steps[-1]):
-                raise UserError(_NO_RUN)
+                raise UserError(_NO_EDITABLE_RUN)
             copy.lay(steps)
             run = _run_of(copy)
         self._changed = tuple(
             ChangedSetting(name, value, tuple(dict.fromkeys(copy.shown_path(edit.path) for edit in edits)))
             for (name, value), edits in zip(settings.items(), steps, strict=True)
         )
-        self._request = replace(request, command=copy.words, environment=_in_copy(request.environment, copy))
+        self._request = replace(request, command=copy.words, environment=_path_in_copy(request.environment, copy))
 
     def rehearsed(self, rehearse: Rehearse, on_progress: OnProgress | None) -> tuple[RehearsalRecord | None, Report]:
         """Rehearse it; the report speaks of the user's own files."""
 
         def said(status: RehearsalStatus) -> None:
             assert on_progress is not None
-            activity = _WITH.format(settings=as_text(self.settings), activity=status.activity)
+            activity = _ACTIVITY_OF_VARIANT.format(settings=as_text(self.settings), activity=status.activity)
             on_progress(replace(status, activity=activity))
 
         with self._copy.entered():
@@ -117,7 +119,7 @@ class ChangedRun:
         return record, msgspec.structs.replace(report, findings=findings, rehearsal=rehearsal)
 
 
-def also_rehearsed(settings: Settings, report: Report) -> AlsoRehearsed:
+def summarize_variant(settings: Settings, report: Report) -> AlsoRehearsed:
     """What the report of the run itself says of one with other settings."""
     rehearsal = report.rehearsal
     rank = rehearsal.ranks[0] if rehearsal is not None and rehearsal.ranks else None
@@ -130,7 +132,7 @@ def also_rehearsed(settings: Settings, report: Report) -> AlsoRehearsed:
         reason=report.findings[0].title if report.findings and report.verdict.value != "GO" else None,
         peak_allocated_bytes=own.peak_allocated_bytes if own is not None else 0,
         peak_reserved_bytes=own.peak_reserved_bytes if own is not None else 0,
-        host_bytes_of_node=_host_of(rehearsal),
+        host_bytes_of_node=_host_bytes_per_node(rehearsal),
         seconds_of_step=rehearsal.seconds_of_step if rehearsal is not None else None,
         tokens_per_second_per_gpu=rehearsal.tokens_per_second_per_gpu if rehearsal is not None else None,
         samples=run.samples[1] if run is not None and run.samples else None,
@@ -140,7 +142,7 @@ def also_rehearsed(settings: Settings, report: Report) -> AlsoRehearsed:
     )
 
 
-def _host_of(rehearsal: Rehearsal | None) -> int:
+def _host_bytes_per_node(rehearsal: Rehearsal | None) -> int:
     node = rehearsal.host_per_node if rehearsal is not None else None
     return node.peak_bytes if node is not None else 0
 
@@ -156,7 +158,7 @@ def _run_of(copy: WorkingCopy) -> Run | None:
     return next((run for run in checked.gathered.runs if run.launch is not None), None)
 
 
-def _in_copy(environment: Path | None, copy: WorkingCopy) -> Path | None:
+def _path_in_copy(environment: Path | None, copy: WorkingCopy) -> Path | None:
     """A file of versions that lies in the project, as the copy has it."""
     if environment is None:
         return None

@@ -29,14 +29,14 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "offload-parameters": _DEVICES,
 }
 """The values of each setting; none are listed of one that takes any whole number from 1 on."""
-_LONGEST_NUMBER = 12
-_NOT_READ = translated("{option} {text!r}: write NAME=VALUE, for example {option} micro-batch=4")
+_MAX_DIGITS = 12
+_MALFORMED = translated("{option} {text!r}: write NAME=VALUE, for example {option} micro-batch=4")
 _UNKNOWN = translated("{option} {text!r}: there is no setting {name!r}; the settings are {names}")
-_NEAR = translated("{option} {text!r}: there is no setting {name!r}; did you mean {near}?")
-_NUMBER = translated("{option} {text!r}: {name} is a whole number, at least 1")
-_ONE_OF = translated("{option} {text!r}: {name} is one of {values}")
-_TWICE = translated("{option}: {name} is given twice")
-_AS_IT_IS = translated("{name}={value}: the run has this value already")
+_UNKNOWN_NEAR = translated("{option} {text!r}: there is no setting {name!r}; did you mean {near}?")
+_NOT_A_NUMBER = translated("{option} {text!r}: {name} is a whole number, at least 1")
+_NOT_A_CHOICE = translated("{option} {text!r}: {name} is one of {values}")
+_GIVEN_TWICE = translated("{option}: {name} is given twice")
+_ALREADY_SET = translated("{name}={value}: the run has this value already")
 _NO_PLACE = translated(
     "{name}={value}: no place was found in the run's files where it is set ({where}): change it there yourself, and "
     "rehearse that"
@@ -49,19 +49,19 @@ def read_settings(texts: Sequence[str], option: str) -> Settings:
     for text in (part.strip() for one in texts for part in one.split(",")):
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name or not value:
-            raise UserError(_NOT_READ.format(option=option, text=text))
+            raise UserError(_MALFORMED.format(option=option, text=text))
         if name not in _VALUES:
             near = get_close_matches(name.replace("_", "-"), _VALUES, n=1)
-            said = _NEAR if near else _UNKNOWN
+            said = _UNKNOWN_NEAR if near else _UNKNOWN
             raise UserError(
                 said.format(option=option, text=text, name=name, near="".join(near), names=", ".join(_VALUES))
             )
         if _VALUES[name] and value not in _VALUES[name]:
-            raise UserError(_ONE_OF.format(option=option, text=text, name=name, values=", ".join(_VALUES[name])))
-        if not _VALUES[name] and not (value.isascii() and value.isdecimal() and int(value[:_LONGEST_NUMBER]) > 0):
-            raise UserError(_NUMBER.format(option=option, text=text, name=name))
+            raise UserError(_NOT_A_CHOICE.format(option=option, text=text, name=name, values=", ".join(_VALUES[name])))
+        if not _VALUES[name] and not (value.isascii() and value.isdecimal() and int(value[:_MAX_DIGITS]) > 0):
+            raise UserError(_NOT_A_NUMBER.format(option=option, text=text, name=name))
         if name in found:
-            raise UserError(_TWICE.format(option=option, name=name))
+            raise UserError(_GIVEN_TWICE.format(option=option, name=name))
         found[name] = value
     return found
 
@@ -77,30 +77,34 @@ def edits_for(run: Run, name: str, value: str) -> list[Edit]:
     if edits is None:
         raise UserError(_NO_PLACE.format(name=name, value=value, where=_WHERE[name]))
     if not edits:
-        raise UserError(_AS_IT_IS.format(name=name, value=value))
+        raise UserError(_ALREADY_SET.format(name=name, value=value))
     return edits
 
 
-def _size(argument: str) -> Callable[[Run, str], list[Edit] | None]:
+def _size_edits(argument: str) -> Callable[[Run, str], list[Edit] | None]:
     def edits(run: Run, value: str) -> list[Edit] | None:
         if size_of(run, argument) == int(value):
             return []
         changed = set_argument(run, argument, int(value))
         if not changed:
             return None
-        return [*changed, *_of_launcher(run, argument, value), *_whole_batch(run, argument, int(value))]
+        return [
+            *changed,
+            *_launcher_option_edits(run, argument, value),
+            *_train_batch_size_edits(run, argument, int(value)),
+        ]
 
     return edits
 
 
-def _of_launcher(run: Run, argument: str, value: str) -> Iterator[Edit]:
+def _launcher_option_edits(run: Run, argument: str, value: str) -> Iterator[Edit]:
     """The launcher's own option of that name, as accelerate's: what the program is given has to agree with it."""
     options = run.launch.launcher_options if run.launch is not None else None
     if options is not None and argument in options and options.can_edit(argument):
         yield options.replacing(argument, value)
 
 
-def _whole_batch(run: Run, argument: str, value: int) -> Iterator[Edit]:
+def _train_batch_size_edits(run: Run, argument: str, value: int) -> Iterator[Edit]:
     """``train_batch_size`` is the product of the others: DeepSpeed refuses a config in which it is not."""
     sizes = [value if name == argument else size_of(run, name) or 1 for name in (MICRO_BATCH, ACCUMULATION)]
     written = run.config.raw("train_batch_size") if run.config is not None else None
@@ -108,7 +112,7 @@ def _whole_batch(run: Run, argument: str, value: int) -> Iterator[Edit]:
         yield run.config.replacing("train_batch_size", value=sizes[0] * sizes[1] * run.world_size)
 
 
-def _length(run: Run, value: str) -> list[Edit] | None:
+def _length_edits(run: Run, value: str) -> list[Edit] | None:
     """Of the arguments that say how long a sample is at most, those that the run gives."""
     given = [name for name in LENGTHS if run.arguments.get(name).number is not None]
     if given and all(run.arguments.get(name).number == int(value) for name in given):
@@ -117,11 +121,11 @@ def _length(run: Run, value: str) -> list[Edit] | None:
     return [edit for edits in changed if edits is not None for edit in edits] or None
 
 
-def _stage(run: Run, value: str) -> list[Edit] | None:
+def _stage_edits(run: Run, value: str) -> list[Edit] | None:
     return [] if run.zero_stage == int(value) else set_zero(run, {"stage": int(value)})
 
 
-def _offload(key: str, what: str) -> Callable[[Run, str], list[Edit] | None]:
+def _offload_edits(key: str, what: str) -> Callable[[Run, str], list[Edit] | None]:
     def edits(run: Run, value: str) -> list[Edit] | None:
         if run.config is not None and (run.config.offload(what).get() or "none") == value:
             return []
@@ -132,12 +136,12 @@ def _offload(key: str, what: str) -> Callable[[Run, str], list[Edit] | None]:
 
 
 _EDITS: dict[str, Callable[[Run, str], list[Edit] | None]] = {
-    "micro-batch": _size(MICRO_BATCH),
-    "seq-len": _length,
-    "accumulation": _size(ACCUMULATION),
-    "stage": _stage,
-    "offload-optimizer": _offload("offload_optimizer", "optimizer"),
-    "offload-parameters": _offload("offload_param", "param"),
+    "micro-batch": _size_edits(MICRO_BATCH),
+    "seq-len": _length_edits,
+    "accumulation": _size_edits(ACCUMULATION),
+    "stage": _stage_edits,
+    "offload-optimizer": _offload_edits("offload_optimizer", "optimizer"),
+    "offload-parameters": _offload_edits("offload_param", "param"),
 }
 _WHERE = {
     "micro-batch": f"{MICRO_BATCH}, train_micro_batch_size_per_gpu",

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from gonogo.evidence.rehearsal.lives import AFTERWARDS, FileEvent, LifePart, RankLife, SavedTensor, StateMoment
+from gonogo.evidence.rehearsal.lives import RESULT_STAGES, FileEvent, LifePart, RankLife, SavedTensor, StateMoment
 from gonogo.evidence.rehearsal.record import Outcome, Phase
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
@@ -25,7 +25,7 @@ from gonogo.virtual.origins import Described, Origins, set_labels
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.tracing.components import PLAIN, ComponentFactories
 
-_MOST_EVENTS = 4096
+_MAX_FILE_EVENTS = 4096
 _STATES = ("parameter", "buffer", "optimizer")
 _ALLOCATOR: Callable[..., CachingAllocator] = PLAIN.allocator
 
@@ -40,7 +40,7 @@ class LifeRecorder:
 
     def __init__(self, part: LifePart) -> None:
         self.record = RankLife(part, began=time.time())
-        self._is_first, self._is_afterwards = part == "first", part in AFTERWARDS
+        self._is_first, self._is_afterwards = part == "first", part in RESULT_STAGES
         self._saved_since_step = False
         self._drawn: dict[Any, bool] = {}
 
@@ -136,7 +136,7 @@ class LifeRecorder:
 
     def _on_saved(self, file: str, tensors: list[Described]) -> None:
         if self._is_afterwards:
-            self._note_saved(file, tensors)
+            self._record_saved_tensors(file, tensors)
             return
         if not self._is_first or self._life.phase == "load":
             return
@@ -146,9 +146,9 @@ class LifeRecorder:
         if any(label[0] in (*_STATES, "rank") for *_, pieces in tensors for *_, label in pieces):
             self._saved_since_step = True
             self._life.goes_on_with_data = True  # to the batch that comes next
-        self._note_saved(file, tensors)
+        self._record_saved_tensors(file, tensors)
 
-    def _note_saved(self, file: str, tensors: list[Described]) -> None:
+    def _record_saved_tensors(self, file: str, tensors: list[Described]) -> None:
         for key, shape, dtype, pieces in tensors:
             states = dict.fromkeys(label for _, _, label in pieces if label[0] in _STATES)
             holds = tuple((label[0], label[1], label[2]) for label in states)
@@ -158,7 +158,7 @@ class LifeRecorder:
 
     def _on_audit(self, event: str, args: Any) -> None:
         counts = Origins.followed and (self._life.step or self._is_afterwards)
-        if not counts or len(self.record.file_events) >= _MOST_EVENTS:
+        if not counts or len(self.record.file_events) >= _MAX_FILE_EVENTS:
             return
         if event == "open" and isinstance(args[2], int):
             path = args[0]

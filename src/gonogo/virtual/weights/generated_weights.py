@@ -26,7 +26,7 @@ class GeneratedWeights:
     not_for: frozenset[str] = frozenset()
     """Folders that the run itself has written: what it has not saved is not made."""
 
-    def is_of_the_run(self, folder: str) -> bool:
+    def belongs_to_run(self, folder: str) -> bool:
         """Whether an earlier life, or a stage after it, has written the folder."""
         return os.path.abspath(folder) in self.not_for
 

@@ -136,7 +136,7 @@ def _prepare(model_class: Any, name: str, kwargs: dict[str, Any], generated_weig
         if base:
             _prepare(model_class, str(base), {**kwargs, "subfolder": None}, generated_weights)
         return None
-    if generated_weights.is_of_the_run(folder):
+    if generated_weights.belongs_to_run(folder):
         return None
     what = os.path.join(folder, with_variant(WEIGHT_FILE_NAMES[0], kwargs.get("variant")))
     generated_weights.once(what, lambda: make_weights(model_class, name, folder, kwargs, generated_weights))

@@ -1,7 +1,7 @@
 """safetensors files read without their bytes: ``safe_open`` answers from the header.
 
 safetensors itself checks the file (as numpy's reader: torch's would reserve memory for all of it). A file that gonogo
-wrote says in its metadata which tensors have no bytes (:data:`UNREAD`); of a real one only small tensors are read.
+wrote says in its metadata which tensors have no bytes (:data:`UNREAD_KEY`); of a real one only small tensors are read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the processes that a launcher was about to start to what :class:`.launchers.Started` holds."""
+"""From the processes that a launcher was about to start to what :class:`.launchers.StartedProgram` holds."""
 
 from __future__ import annotations
 
