@@ -159,7 +159,7 @@ class Shell(Reading):
         for node in nodes:
             if state.gone:
                 break
-            if node.is_key_of and node.type != "comment" and node.start_byte >= reached:
+            if node.is_named and node.type != "comment" and node.start_byte >= reached:
                 self._reached = 0
                 source = self.source
                 status = self.statement(node, state)
