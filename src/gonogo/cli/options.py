@@ -151,7 +151,7 @@ ResumeWith = Annotated[
     str | None,
     typer.Option(
         metavar="ARGS",
-        help="With --life: what the command that resumes has besides, in one word: "
+        help="With --life: what the command that resumes has besides, as one quoted argument: "
         '--resume-with "--resume_from_checkpoint out/checkpoint-2". An option that the command has is replaced.',
     ),
 ]
@@ -163,20 +163,22 @@ KillBetweenWrites = Annotated[
     ),
 ]
 ConvertWith = Annotated[
-    str | None, typer.Option(metavar="COMMAND", help="With --life convert: the converter's command, in one word.")
+    str | None,
+    typer.Option(metavar="COMMAND", help="With --life convert: the converter's command, as one quoted argument."),
 ]
 MergeWith = Annotated[
     str | None,
     typer.Option(
         metavar="COMMAND",
-        help="With --life merge: what merges the adapter, in one word. Default: PEFT's merge_and_unload.",
+        help="With --life merge: what merges the adapter, as one quoted argument. Default: PEFT's merge_and_unload.",
     ),
 ]
 ServeWith = Annotated[
     str | None,
     typer.Option(
         metavar="COMMAND",
-        help="With --life serve: what loads the result and runs it once, in one word. Default: transformers.",
+        help="With --life serve: what loads the result and runs it once, as one quoted argument. "
+        "Default: transformers.",
     ),
 ]
 

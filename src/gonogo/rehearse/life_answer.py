@@ -17,13 +17,14 @@ _RESUME = translated("whether the run can be resumed")
 _NOTHING_SAVED = translated(
     "nothing was saved in the rehearsed steps: rehearse more (--steps N), or have the program save earlier"
 )
-_ENDED = translated("the run failed before it was killed")
+_FAILED_BEFORE_KILL = translated("the run failed before it was killed")
+_FAILED_BEFORE = translated("the run failed before that")
 _NOT_TOLD = translated(
     "the same command reads nothing that it had saved: specify how it resumes, with --resume-with "
     '"--resume_from_checkpoint FOLDER"'
 )
 _NO_STEP = translated("the resumed program ended without another step: it had nothing left to train")
-_RESULT_STAGES_TEXT = translated("what is made of the checkpoint")
+_RESULT_STAGES_TEXT = translated("converting, merging or loading the checkpoint")
 _STAGES = {
     "convert": translated("converting the checkpoint"),
     "merge": translated("merging the adapter"),
@@ -85,7 +86,9 @@ def skipped_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
     stages = record.life_stages or ("resume",)
     if record.life_part == "first" and ("resume" in stages or not has_saved_checkpoint(record)):
         failed = any(rank.outcome not in ("completed", "out-of-memory") for rank in record.ranks)
-        yield Skipped(_RESUME if "resume" in stages else _RESULT_STAGES_TEXT, _ENDED if failed else _NOTHING_SAVED)
+        resumes = "resume" in stages
+        reason = (_FAILED_BEFORE_KILL if resumes else _FAILED_BEFORE) if failed else _NOTHING_SAVED
+        yield Skipped(_RESUME if resumes else _RESULT_STAGES_TEXT, reason)
         return
     yield from _skipped_result_stages(record)
     life = life_report(record)

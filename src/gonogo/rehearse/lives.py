@@ -50,7 +50,7 @@ class LifePass:
 
 @dataclass(frozen=True)
 class StageCommands:
-    """What ``--convert-with``, ``--merge-with`` and ``--serve-with`` say: a command each, in one word."""
+    """What ``--convert-with``, ``--merge-with`` and ``--serve-with`` say: a command each, as one quoted argument."""
 
     convert: str | None = None
     merge: str | None = None

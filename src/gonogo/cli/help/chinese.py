@@ -135,21 +135,21 @@ HELP_ZH = {
     "With --life: kill the run between the writes of its save, too, and say what each resume comes to.": (
         "与 --life 合用：在保存的各次写入之间也终止运行，并说明每次恢复的结果。"
     ),
-    "With --life convert: the converter's command, in one word.": (
-        "与 --life convert 合用：转换检查点的命令，写成一个词。"
+    "With --life convert: the converter's command, as one quoted argument.": (
+        "与 --life convert 合用：转换检查点的命令，作为一个带引号的参数。"
     ),
-    "With --life merge: what merges the adapter, in one word. Default: PEFT's merge_and_unload.": (
-        "与 --life merge 合用：合并适配器的命令，写成一个词。默认：PEFT 的 merge_and_unload。"
+    "With --life merge: what merges the adapter, as one quoted argument. Default: PEFT's merge_and_unload.": (
+        "与 --life merge 合用：合并适配器的命令，作为一个带引号的参数。默认：PEFT 的 merge_and_unload。"
     ),
-    "With --life serve: what loads the result and runs it once, in one word. Default: transformers.": (
-        "与 --life serve 合用：加载结果并运行一次的命令，写成一个词。默认：transformers。"
+    "With --life serve: what loads the result and runs it once, as one quoted argument. Default: transformers.": (
+        "与 --life serve 合用：加载结果并运行一次的命令，作为一个带引号的参数。默认：transformers。"
     ),
     "With --life: the machine on which the run is resumed. Default: the same.": (
         "与 --life 合用：在哪种机器上恢复训练。默认：同一种。"
     ),
-    "With --life: what the command that resumes has besides, in one word: "
+    "With --life: what the command that resumes has besides, as one quoted argument: "
     '--resume-with "--resume_from_checkpoint out/checkpoint-2". An option that the command has is replaced.': (
-        "与 --life 合用：恢复训练的命令另外带的参数，写成一个词："
+        "与 --life 合用：恢复训练的命令另外带的参数，作为一个带引号的参数："
         '--resume-with "--resume_from_checkpoint out/checkpoint-2"。命令中已有的选项会被替换。'
     ),
     "Run the ranks on this Ray cluster. Default: on this machine.": "在此 Ray 集群上运行各 rank。默认：在本机。",
