@@ -18,7 +18,9 @@ def _name(case: Case) -> str:
     "case",
     [
         pytest.param(
-            one, id=_name(one), marks=[pytest.mark.xfail(reason=OPEN[_name(one)])] if _name(one) in OPEN else []
+            one,
+            id=_name(one),
+            marks=[pytest.mark.xfail(reason=OPEN[_name(one)], strict=True)] if _name(one) in OPEN else [],
         )
         for one in CASES
     ],
