@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gonogo.evidence.log.sieve import BYTES_AFTER_MATCH, BYTES_BEFORE_MATCH, WHOLE_SHARE, KeptLog, Sieve
+from gonogo.evidence.log.sieve import BYTES_AFTER_MATCH, BYTES_BEFORE_MATCH, WHOLE, KeptLog, Sieve
 
 ROOM = 1 << 18
 FILLER = b"{'loss': 1.25, 'grad_norm': 0.5, 'epoch': 0.1}\n"
@@ -52,7 +52,7 @@ def test_what_is_kept_are_the_lines_around_a_word_with_their_numbers(size: int) 
         rows[hit] = b"ValueError: %d" % hit
     data = b"\n".join(rows)
     if size == 17:
-        data = data[: WHOLE_SHARE + (1 << 17)]
+        data = data[: WHOLE + (1 << 17)]
         hits = [hit for hit in hits if b"ValueError: %d\n" % hit in data]
     found = kept(data, size=size)
     assert found.lines == data.count(b"\n") + 1
