@@ -225,6 +225,8 @@ def test_two_rehearsals_are_compared_moment_by_moment(opened: Any, tmp_path: Pat
 
 
 def test_a_finding_leads_to_its_moment_and_lanes_follow_the_pointer(opened: Any) -> None:
+    from playwright.sync_api import expect
+
     page = opened(charted_report())
     said = page.locator(".at:visible")
     page.locator(".chooser:visible select").select_option(label="rank 1, cpu")
@@ -238,9 +240,8 @@ def test_a_finding_leads_to_its_moment_and_lanes_follow_the_pointer(opened: Any)
     canvas = "document.querySelector('.tongue:not([hidden]) .module-lanes canvas')"
     pixels = f"[...{canvas}.getContext('2d').getImageData(0, 0, 400, 30).data]"
     assert len(set(page.evaluate(pixels))) > 10, "something is drawn"
-    page.mouse.move(box["x"] + box["width"] * 0.35, box["y"] + 8)
-    page.wait_for_timeout(100)
-    assert "forward (step 0)" in said.inner_text()
+    lanes.hover(position={"x": box["width"] * 0.35, "y": 8})  # waits until the page has scrolled to its end
+    expect(said).to_contain_text("forward (step 0)")
 
 
 def test_modules_open_and_close_and_tables_sort(opened: Any) -> None:
@@ -310,11 +311,13 @@ def test_a_page_works_in_a_notebooks_frame(opened: Any, tmp_path: Path) -> None:
 
 
 def test_hostile_text_is_shown_and_does_not_run(opened: Any) -> None:
+    from playwright.sync_api import expect
+
     page = opened(hostile_report())
     assert "<script>alert(1)</script>" in page.locator("article:visible").first.inner_text()
     assert page.locator("img").count() == 0
     page.locator(".copy:visible").first.click()
-    assert page.locator(".copy:visible").first.inner_text() == "✓"
+    expect(page.locator(".copy:visible").first).to_have_text("✓")
     box = page.locator(".over-time:visible .u-over").bounding_box()
     page.mouse.move(box["x"] + 200, box["y"] + 60)
     page.wait_for_timeout(100)
