@@ -304,7 +304,8 @@ ATTEMPTS: list[Attempt] = [
         disown='sh -c "while :; do date +%s%N > $S/alive-$N; sleep 0.1; done" $T & disown',
         double_fork='(setsid sh -c "while :; do date +%s%N > $S/alive-$N; sleep 0.1; done" $T > /dev/null 2>&1 < /dev/null & )',
         ignores_signals='setsid sh -c "trap \'\' TERM INT HUP QUIT; while :; do date +%s%N > $S/alive-$N; sleep 0.1; done" $T &',
-        stopped='setsid sh -c "while :; do date +%s%N > $S/alive-$N; sleep 0.1; done" $T & sleep 0.3; kill -STOP $!',
+        stopped='setsid sh -c "while :; do date +%s%N > $S/next-$N; mv $S/next-$N $S/alive-$N; sleep 0.1; done" $T & '
+                'until [ -s $S/alive-$N ]; do sleep 0.1; done; kill -STOP $!',
         exec_a='(exec -a "[kworker/0:1]" setsid sh -c "while :; do date +%s%N > $S/alive-$N; sleep 0.1; done" $T) &',
         coproc='coproc setsid sh -c "while :; do date +%s%N > $S/alive-$N; sleep 0.1; done" $T',
     ),
@@ -326,8 +327,10 @@ ATTEMPTS: list[Attempt] = [
                  ' open(S + "/alive-" + N, "w").write(str(time.time_ns())); time.sleep(0.05)',
         parent_death='libc.prctl(1, 0); libc.prctl(36, 1)\nif os.fork(): os._exit(0)\nos.setsid()\n'
                      'while True: open(S + "/alive-" + N, "w").write(str(time.time_ns())); time.sleep(0.1)',
-        traced='p = os.fork()\nif not p:\n os.setsid()\n while True: open(S + "/alive-" + N, "w").write(str(time.time_ns())); time.sleep(0.1)\n'
-               'q = os.fork()\nif not q:\n os.setsid(); time.sleep(0.3); libc.ptrace(16, p, None, None)\n while True: time.sleep(1)\nos._exit(0)',
+        traced='alive = S + "/alive-" + N\np = os.fork()\nif not p:\n os.setsid()\n while True:\n'
+               '  open(alive + "-next", "w").write(str(time.time_ns())); os.replace(alive + "-next", alive); time.sleep(0.1)\n'
+               'q = os.fork()\nif not q:\n os.setsid()\n while not os.path.exists(alive): time.sleep(0.1)\n'
+               ' libc.ptrace(16, p, None, None)\n while True: time.sleep(1)\nos._exit(0)',
     ),
     *_python(
         "outlive",
