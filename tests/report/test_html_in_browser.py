@@ -131,6 +131,21 @@ def test_what_if_is_answered_from_what_was_rehearsed_and_says_what_it_does_not_k
     assert how.inner_text().startswith("Not derived")
 
 
+def test_samples_of_several_lengths_widen_the_band(opened: Any) -> None:
+    bands = []
+    for shortest in (2048, 1024):
+        page = opened(what_if_report(shortest))
+        batch = page.locator(".what-if:visible [data-set='micro-batch']")
+        batch.focus()
+        batch.press("ArrowRight")
+        assert batch.get_attribute("aria-valuetext") == "3"
+        used = page.locator(".what-if:visible .used").inner_text()
+        bands.append(tuple(float(size) for size in re.findall(r"([\d.]+) GiB", used)[:2]))
+    (low, high), (low_of_several, high_of_several) = bands
+    assert low_of_several == low
+    assert high_of_several > high
+
+
 def test_charts_follow_pointer_keyboard_and_choice(opened: Any) -> None:
     page = opened(charted_report())
     over = page.locator(".over-time:visible .u-over")

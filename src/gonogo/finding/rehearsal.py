@@ -300,6 +300,8 @@ class AlsoRehearsed(msgspec.Struct, frozen=True):
     """Of the longest sample that was seen."""
     accumulation: int | None
     curve: MemoryCurve | None
+    min_tokens: int | None = None
+    """Of the shortest sample that was seen."""
 
 
 class GpuModel(msgspec.Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 The page's script answers. A micro-batch or a length other than the rehearsed one scales what a training step holds of
 activations and temporary tensors, moment by moment: between the least and the most of it that can grow with them lies
-the band. Another ZeRO stage or offload is answered from a rehearsal of it (``--also``), and from nothing else.
+the band. Samples of several lengths make it wider: which of them a moment of the curve had is not known. Another ZeRO
+stage or offload is answered from a rehearsal of it (``--also``), and from nothing else.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ def what_if_data(report: Report) -> dict[str, Any] | None:
     node = rehearsal.host_per_node
     first = {
         **base,
+        "min-tokens": run.tokens[0] if run.tokens else base["seq-len"],
         "allocated": device.peak_allocated_bytes,
         "reserved": device.peak_reserved_bytes,
         "host": node.peak_bytes if node is not None else 0,
@@ -215,6 +217,7 @@ def _point(one: AlsoRehearsed, base: dict[str, Any]) -> dict[str, Any] | None:
         "accumulation": one.accumulation or 1,
         "stage": int(stage) if stage is not None else base["stage"],
         **changed,
+        "min-tokens": one.min_tokens or one.tokens,
         "allocated": one.peak_allocated_bytes,
         "reserved": one.peak_reserved_bytes,
         "host": one.host_bytes_of_node,

@@ -139,6 +139,7 @@ def summarize_variant(settings: Settings, report: Report) -> AlsoRehearsed:
         tokens=run.tokens[1] if run is not None and run.tokens else None,
         accumulation=run.accumulation[1] if run is not None and run.accumulation else None,
         curve=downsample_timeline(timeline) if timeline is not None else None,
+        min_tokens=run.tokens[0] if run is not None and run.tokens else None,
     )
 
 

@@ -12,17 +12,21 @@ function bandOf(point, m, s) {
   const { held, phases } = point.curve;
   const batch = m / point["micro-batch"];
   const length = s / point["seq-len"];
+  const longest = s / point["min-tokens"]; // a moment may have been one of the shortest samples
   if (batch === 1 && length === 1) return [point.allocated, point.allocated];
+  const times = (phase, one) => (phase === "evaluate" ? one : phase === "forward" || phase === "backward" ? batch * one : 1);
   let [least, most] = [0, 0];
   for (const [phase, , first, last] of phases) {
-    const linear = phase === "evaluate" ? length : phase === "forward" || phase === "backward" ? batch * length : 1;
+    const linear = times(phase, length);
+    const linearMost = times(phase, phase === "evaluate" && length === 1 ? 1 : longest);
     const square = data.whatIf.eager ? linear * length : linear;
-    const grows = { activations: [Math.min(linear, square), Math.max(linear, square)] };
-    grows.temporary = [Math.min(1, linear, square), Math.max(1, linear, square)];
+    const squareMost = data.whatIf.eager ? linearMost * longest : linearMost;
+    const grows = { activations: [Math.min(linear, square), Math.max(linearMost, squareMost)] };
+    grows.temporary = [Math.min(1, linear, square), Math.max(1, linearMost, squareMost)];
     for (let at = first; at <= last; at += 1) {
       let [low, high] = [0, 0];
       for (const [name, column] of Object.entries(held)) {
-        const [slow, fast] = (linear !== 1 || square !== 1) && FREE.has(name) ? grows[name] : [1, 1];
+        const [slow, fast] = (linear !== 1 || linearMost !== 1) && FREE.has(name) ? grows[name] : [1, 1];
         low += column[at] * slow;
         high += column[at] * fast;
       }
