@@ -60,6 +60,11 @@ def test_options_that_do_not_go_together() -> None:
         check_life("save,serve", None, None, StageCommands(merge="python a.py"))
     with pytest.raises(UserError, match="--serve-with 'a: No closing quotation"):
         check_life("save,serve", None, None, StageCommands(serve="'a"))
+    for stage in ("convert", "merge", "serve"):
+        with pytest.raises(UserError, match=f"--{stage}-with is empty"):
+            check_life(f"save,{stage}", None, None, StageCommands(**{stage: " "}))
+    with pytest.raises(UserError, match="--resume-with is empty"):
+        check_life("save,kill,resume", None, "")
     with pytest.raises(UserError, match="--resume-on needs --life"):
         check_life(None, "4xH100-80G", None)
     with pytest.raises(UserError, match="--resume-with needs --life"):

@@ -208,6 +208,25 @@ def environment_option(path: Path | None) -> Path | None:
     return None if path == Path("auto") else path
 
 
+def typed_options(context: typer.Context, *without: str) -> tuple[tuple[str, ...], ...]:
+    """The options of the command that runs, as they were typed, but for those of its parameters that are named."""
+    typed: list[tuple[str, ...]] = []
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE" or name in without or not parameter.opts[0].startswith("-"):
+            continue
+        value = context.params[name]
+        if isinstance(value, bool):
+            typed.append((parameter.opts[0] if value else parameter.secondary_opts[0],))
+            continue
+        for one in value if isinstance(value, list | tuple) else (value,):
+            said = f"{one:g}" if isinstance(one, float) else str(one)
+            option = parameter.opts[0]
+            typed.append((f"{option}={said}",) if said.startswith("-") else (option, said))
+    return tuple(typed)
+
+
 def split_at_dashes(words: list[str]) -> tuple[list[str], list[str]]:
     """What stands before and after ``--``, which the parser takes away: it is looked up in the process's own words."""
     typed = sys.argv[1:]

@@ -13,6 +13,8 @@ class Invocation(msgspec.Struct, frozen=True):
     command: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    own_options: tuple[tuple[str, ...], ...] = ()
+    """The rest of what was typed, which only the same command takes, each with its value: ``("--ranks", "0,1")``."""
 
 
 def machine_options(

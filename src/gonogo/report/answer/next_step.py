@@ -71,7 +71,9 @@ def _recorded(report: Report) -> Invocation:
 def _gonogo(
     name: str, call: Invocation, *options: str, files: Sequence[str] = (), with_machine_options: bool = True
 ) -> str:
-    words = ["gonogo", name, *files, *(call.options if with_machine_options else ()), *options]
+    again = call.own_options if name == "rehearse" and with_machine_options else ()
+    own = [word for option in again if option[0].partition("=")[0] not in options for word in option]
+    words = ["gonogo", name, *files, *(call.options if with_machine_options else ()), *own, *options]
     return shlex.join([*words, "--", *call.command] if call.command else words)
 
 
