@@ -174,7 +174,7 @@ def _state_row(
     own = [one for one in origins if _is_same_state(state, one.kind, one.slot, one.name)]
     elsewhere = [one for one in own if one.part and resumed_state.part and one.part != resumed_state.part]
     if elsewhere and len(elsewhere) == len(own) and same_sharding:
-        return row("other-state", sum(one.share for one in own), holds=f"{state.name}, another rank's shard")
+        return row("other-state", sum(one.share for one in own), holds=state.name)
     others = [one for one in origins if one.kind in ("parameter", "buffer", "optimizer") and one not in own]
     share = min(1.0, sum(one.share for one in own))
     read = tuple(dict.fromkeys(one.file for one in own if one.file))

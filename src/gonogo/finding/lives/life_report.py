@@ -29,6 +29,8 @@ class Interruption(msgspec.Struct, frozen=True):
     kind: InterruptedResume
     why: str = ""
     """The exception, or the states that are lost."""
+    why_zh: str = ""
+    """The same in Chinese, where it differs."""
 
 
 class StateRow(msgspec.Struct, frozen=True):
@@ -50,7 +52,7 @@ class StateRow(msgspec.Struct, frozen=True):
     dtype_before: str = ""
     """In the first life."""
     holds: str = ""
-    """With ``other-state``: whose contents it has."""
+    """With ``other-state``: whose contents it has; with its own name, those of another rank's shard."""
     ranks: tuple[int, ...] = ()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import UnsetType
 
 from gonogo.finding.lives.life_report import LifeReport, StateRow
+from gonogo.finding.lives.state_names import state_text
 from gonogo.finding.rehearsal import Rehearsal
 from gonogo.finding.words import size
 from gonogo.report.table import Table
@@ -90,6 +91,7 @@ _WORDS = {
         "other": "顺序不同",
         "data": "训练数据",
         "random": "随机状态：{name}",
+        "accelerator": "设备",
         "random-not-read": "已保存，未设置",
         "random-not-written": "没有保存",
         "optimizer": "{name} 的步数",
@@ -127,7 +129,7 @@ def _states(life_report: LifeReport, language: str) -> Table:
     for (kind, status), same in kinds.items():
         files = list(dict.fromkeys(_short(file) for row in same for file in row.written_to))
         lost = status not in ("restored", "unchanged")
-        names = ", ".join(clean_line(row.name) for row in same[:_MAX_NAMES_SHOWN]) if lost else ""
+        names = ", ".join(_name(row, language) for row in same[:_MAX_NAMES_SHOWN]) if lost else ""
         rows.append(
             (
                 clean_line(words.get(kind, kind)),
@@ -147,6 +149,10 @@ def _kind(row: StateRow) -> str:
     return "frozen" if row.kind == "parameter" and not row.trained else row.kind
 
 
+def _name(row: StateRow, language: str) -> str:
+    return clean_line(state_text(row.name).in_language(language))
+
+
 def _short(file: str) -> str:
     return clean_line("/".join(file.split("/")[-2:])) or "-"
 
@@ -160,7 +166,7 @@ def _counters(life_report: LifeReport, language: str) -> Table:
     rows.append((words["data"], "", "", words[life_report.data]))
     for one in life_report.random:
         status = words["restored"] if one.status == "restored" else words[f"random-{one.status}"]
-        rows.append((words["random"].format(name=one.generator), "", "", status))
+        rows.append((words["random"].format(name=words.get(one.generator, one.generator)), "", "", status))
     return Table(words["counters"], _COUNTER_COLUMNS[language], tuple(rows), frozenset({1, 2}))
 
 
@@ -180,7 +186,7 @@ def _interruptions(life: LifeReport, language: str) -> Table:
     rows: list[tuple[str, str, str, str]] = []
     for one in life.interruptions:
         after = words["half of"].format(file=_short(one.after)) if one.torn else _short(one.after)
-        came_to = words[f"resume-{one.kind}"], clean_line(one.why)
+        came_to = words[f"resume-{one.kind}"], clean_line((language == "zh" and one.why_zh) or one.why)
         if rows and rows[-1][2:] == came_to:
             rows[-1] = (rows[-1][0], after, *came_to)
         else:
