@@ -274,7 +274,7 @@ def rehearse(
             report = compare_with_baseline(report, earlier, peak_growth)
         launch = () if synthetic_batch is not None else tuple(command)
         machine = machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ())
-        report = called(report, Invocation(launch, machine, own_options=typed_options(context, *_NOT_REPEATED)))
+        report = called(report, Invocation(launch, machine, own_options=typed_options(context, without=_NOT_REPEATED)))
         publish(report, format_, output, language, open_)
         if record is not None and was_interrupted(record):
             raise SystemExit(INTERRUPTED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -208,13 +209,17 @@ def environment_option(path: Path | None) -> Path | None:
     return None if path == Path("auto") else path
 
 
-def typed_options(context: typer.Context, *without: str) -> tuple[tuple[str, ...], ...]:
-    """The options of the command that runs, as they were typed, but for those of its parameters that are named."""
+def typed_options(
+    context: typer.Context, *, only: Sequence[str] = (), without: Sequence[str] = ()
+) -> tuple[tuple[str, ...], ...]:
+    """The options of the command that runs, as they were typed: of certain parameters, or of all but some."""
     typed: list[tuple[str, ...]] = []
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
-        if source is None or source.name != "COMMANDLINE" or name in without or not parameter.opts[0].startswith("-"):
+        if source is None or source.name != "COMMANDLINE" or name in without or (only and name not in only):
+            continue
+        if not parameter.opts[0].startswith("-"):
             continue
         value = context.params[name]
         if isinstance(value, bool):

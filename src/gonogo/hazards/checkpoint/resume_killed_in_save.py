@@ -21,6 +21,7 @@ class ResumeKilledInSave(Hazard):
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,
+                cure=self.page.cures,
             )
         if raises:
             yield self.finding(
@@ -30,6 +31,7 @@ class ResumeKilledInSave(Hazard):
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,
+                cure=self.page.cures,
             )
 
 
