@@ -139,6 +139,11 @@ def _skipped_result_stages(record: RehearsalRecord) -> Iterator[Skipped]:
         yield Skipped(translated("{count} weights of the result").format(count=len(unknown)), _OTHER_NAMES)
 
 
+def _has_averages(record: RehearsalRecord) -> bool:
+    moments = [rank.life.at_save for rank in (record.first_life or record).ranks if rank.life is not None]
+    return any(state.kind == "average" for moment in moments if moment is not None for state in moment.held)
+
+
 def unknown_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
     """What is not known and lowers no verdict."""
     life = life_report(record)
@@ -149,6 +154,11 @@ def unknown_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
                 "its values are inconclusive: generated or identical rows, a different world size, or no batch "
                 "after the save"
             ),
+        )
+    if life is not None and _has_averages(record) and not any(row.kind == "average" for row in life.states):
+        yield Skipped(
+            translated("the averaged weights (EMA) after the resume"),
+            translated("the resumed program did not update them in the rehearsed steps: rehearse more (--steps N)"),
         )
     if life is not None and life.moments_not_tried:
         every = len(life.interruptions) + life.moments_not_tried

@@ -37,7 +37,7 @@ class StateRow(msgspec.Struct, frozen=True):
     """One parameter, buffer or optimizer tensor over both lives."""
 
     kind: str
-    """``parameter``, ``buffer`` or ``optimizer``."""
+    """``parameter``, ``buffer``, ``optimizer`` or ``average`` (EMA, SWA)."""
     name: str
     slot: str
     """Of an optimizer: ``exp_avg`` and the like; ``weights``: a copy of the weights that it steps."""
@@ -57,10 +57,10 @@ class StateRow(msgspec.Struct, frozen=True):
 
 
 class CounterRow(msgspec.Struct, frozen=True):
-    """An optimizer's number of steps, or a scheduler's position."""
+    """An optimizer's number of steps, a scheduler's position, or how often an average was updated."""
 
     kind: str
-    """``optimizer`` or ``scheduler``."""
+    """``optimizer``, ``scheduler`` or ``average``."""
     name: str
     saved: float | None
     resumed: float | None

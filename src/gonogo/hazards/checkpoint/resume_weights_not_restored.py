@@ -14,7 +14,7 @@ class ResumeWeightsNotRestored(Hazard):
         life = resumed(record)
         if life is None:
             return
-        weights = [row for row in life.states if row.kind != "optimizer"]
+        weights = [row for row in life.states if row.kind in ("parameter", "buffer")]
         lost = [row for row in weights if row.status in _LOST and (row.trained or row.kind == "buffer")]
         drawn = [row for row in weights if row.status == "drawn-anew"]
         for rows, certainty in ((lost, Certainty.CERTAIN), (drawn, Certainty.LIKELY)):

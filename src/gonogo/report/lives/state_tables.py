@@ -36,6 +36,8 @@ _WORDS = {
         "parameter": "parameters",
         "frozen": "frozen parameters",
         "buffer": "buffers",
+        "average": "averaged weights",
+        "average-counter": "updates: {name}",
         "restored": "restored",
         "partly": "restored in part",
         "not-read": "LOST: saved, not loaded",
@@ -74,6 +76,8 @@ _WORDS = {
         "parameter": "参数",
         "frozen": "冻结的参数",
         "buffer": "缓冲区",
+        "average": "平均权重",
+        "average-counter": "更新次数：{name}",
         "restored": "已恢复",
         "partly": "部分恢复",
         "not-read": "丢失：已保存，未加载",
@@ -161,7 +165,8 @@ def _counters(life_report: LifeReport, language: str) -> Table:
     words = _WORDS[language]
     rows: list[tuple[str, ...]] = []
     for counter in life_report.counters:
-        what = words[counter.kind].format(name=clean_line(counter.name))
+        key = "average-counter" if counter.kind == "average" else counter.kind
+        what = words[key].format(name=clean_line(counter.name))
         rows.append((what, _number(counter.saved), _number(counter.resumed), words[counter.status]))
     rows.append((words["data"], "", "", words[life_report.data]))
     for one in life_report.random:
