@@ -1,7 +1,7 @@
 """A loop with an average of its weights, and what it leaves out of the save or the load.
 
-``torch``: AveragedModel; ``module``: a copy of the model, as timm's; ``shadow``: a list of tensors, as diffusers'. ``none``
-has no average, but a copy of the weights that is made anew after each step, as for a rollout.
+``torch``: AveragedModel; ``module``: a copy of the model, as timm's; ``shadow``: a list of tensors, as diffusers'.
+``none`` has no average, but a copy of the weights that is made anew after each step, as for a rollout.
 """
 
 import copy
@@ -60,13 +60,14 @@ class CopiedWeights(ModuleAverage):
             copied.copy_(now)
 
 
-CLASSES = {"module": ModuleAverage, "shadow": ShadowAverage, "none": CopiedWeights}
+def swa_average(model):
+    return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+
+
+KINDS = {"torch": swa_average, "module": ModuleAverage, "shadow": ShadowAverage, "none": CopiedWeights}
 torch.manual_seed(1)
 model = nn.Sequential(nn.Embedding(50, 16), nn.Flatten(), nn.Linear(64, 64), nn.Linear(64, 64)).to(device)
-if kind == "torch":
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
-else:
-    average = CLASSES[kind](model)
+average = KINDS[kind](model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 start = 0
 if os.path.exists("ck.pt"):
