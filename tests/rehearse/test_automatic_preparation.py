@@ -15,7 +15,7 @@ from gonogo.evidence.prepared import FOLDER, read_prepared
 from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, RehearsalRecord
 from gonogo.finding import Verdict
 from gonogo.prepare.prepare import runs_of_command
-from gonogo.prepare.provided_files import describe_substitutes, find_prepared_folder
+from gonogo.prepare.provided_files import AS_INSTALLED, describe_substitutes, find_prepared_folder
 from gonogo.rehearse.automatic_preparation import automatically_prepared, prepare_and_rehearse
 from gonogo.rehearse.ranks.auto import resolve_auto_ranks
 from gonogo.rehearse.ranks.rank_options import FIRST_AND_LAST
@@ -172,6 +172,17 @@ def test_an_import_that_is_not_installed_ends_it_before_anything_runs(
     assert report.verdict is Verdict.CANNOT_TELL
     assert report.skipped[0].why.en.startswith(f"{ABSENT}: not installed here")
     assert missing in report.skipped[0].why.en
+
+
+def test_what_the_project_declares_is_looked_for_also_where_its_environment_is_not_wanted(
+    project: Path, rehearsals: list[RehearsalRequest]
+) -> None:
+    (project / "train.py").write_text("import nobody_knows\n")
+    (project / "requirements.txt").write_text("nobody-knows\n")
+    record, report = prepare_and_rehearse(RehearsalRequest(LAUNCH, environment=AS_INSTALLED))
+    assert record is None
+    assert not rehearsals
+    assert report.skipped[0].why.en.startswith("nobody-knows: not installed here")
 
 
 @pytest.mark.parametrize("launch", ["/opt/train/bin/python train.py", "conda run -n train python train.py"])

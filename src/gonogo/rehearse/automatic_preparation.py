@@ -24,6 +24,7 @@ from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Report, Skipped, Text, Verdict, translated, verdict_of
 from gonogo.finding.errors import UserError
+from gonogo.prepare.environment_mismatch import declared_requirements
 from gonogo.prepare.missing_imports import missing_imports
 from gonogo.prepare.packages.consent import InstallNotConfirmed, has_consent_or_terminal
 from gonogo.prepare.packages.full_environment import last_commit_date
@@ -210,7 +211,8 @@ def _lacking(request: RehearsalRequest, runs: Sequence[Run], packages: ProjectPa
     if brought or request.ray is not None or (packages.files and packages.differ and not request.as_installed):
         return None
     with_packages = {one.partition("=")[0].strip().lower() for one in request.with_packages}
-    names = [name for name in missing_imports(runs, packages, folder) if name not in with_packages]
+    declared = declared_requirements(folder)
+    names = [name for name in missing_imports(runs, packages, folder, declared) if name not in with_packages]
     if not names:
         return None
     shown = ", ".join(names)
