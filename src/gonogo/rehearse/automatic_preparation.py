@@ -36,6 +36,7 @@ from gonogo.rehearse.answer import rehearsed
 from gonogo.rehearse.probe_run import look
 from gonogo.rehearse.progress import OnProgress, ProgressReporter
 from gonogo.rehearse.ranks.auto import resolve_auto_ranks
+from gonogo.rehearse.ranks.rank_options import ROLES
 from gonogo.rehearse.request import RehearsalRequest
 
 _ROWS = 64
@@ -59,6 +60,9 @@ _NOT_MADE = translated(
 )
 
 
+_ONE_OF_EACH_ROLE = translated("ranks {ranks}: one for each role of a rank, since the model is divided among ranks")
+
+
 def prepare_and_rehearse(
     request: RehearsalRequest, on_progress: OnProgress | None = None
 ) -> tuple[RehearsalRecord | None, Report]:
@@ -74,6 +78,8 @@ def prepare_and_rehearse(
         ranks, note = resolve_auto_ranks(request.ranks, launches[0])
         request = replace(request, ranks=ranks)
         said = [note] if note is not None else []
+        if ranks.startswith(ROLES):
+            say(_ONE_OF_EACH_ROLE.format(ranks=ranks.removeprefix(ROLES).replace(",", ", ")))
         if find_prepared_folder(folder) is not None:
             record, report = rehearsed(request, on_progress)
             return record, _with_notes(report, said)
