@@ -1,0 +1,116 @@
+"""Data sets that torchvision downloads itself, offline: their files are made as they are published, without pictures.
+
+torchvision asks for each file, by its name and checksum, before it fetches the archive. Where that file is not here, it
+is made then: of as many rows as published and of their size, all black, with every label. So the number of steps is the
+run's own; a file that is here stays as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gonogo.finding import Text, translated
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+
+_MADE = translated(
+    "the files of {name} are generated: torchvision downloads them, and a rehearsal does not use the network; they "
+    "have as many rows as published, all of them black"
+)
+_CIFAR = {
+    "cifar-10-batches-py": (
+        "CIFAR-10",
+        {**{f"data_batch_{number}": 10_000 for number in range(1, 6)}, "test_batch": 10_000},
+        {"labels": 10},
+        ("batches.meta", "label_names"),
+    ),
+    "cifar-100-python": (
+        "CIFAR-100",
+        {"train": 50_000, "test": 10_000},
+        {"fine_labels": 100, "coarse_labels": 20},
+        ("meta", "fine_label_names"),
+    ),
+}
+"""By folder: the name, the rows of each file, the classes of each kind of label, the file of the classes' names."""
+_CIFAR_BYTES = 3 * 32 * 32
+_MNIST = ("MNIST", "FashionMNIST", "KMNIST")
+_MNIST_ROWS = {"train": 60_000, "t10k": 10_000}
+_MNIST_SIDE = 28
+_MNIST_CLASSES = 10
+_IMAGES, _LABELS = b"\0\0\x08\x03", b"\0\0\x08\x01"
+"""How a file of bytes begins in three dimensions, and in one."""
+
+
+def install(assume: Callable[[Text], object]) -> Callable[[], None]:
+    """Have torchvision find what it would download; ``assume`` hears of each data set."""
+    patches = Patches()
+    for module in ("torchvision.datasets.cifar", "torchvision.datasets.mnist"):
+        patches.on_undo(after_import(module, functools.partial(_follow, patches, functools.cache(assume))))
+    return patches.undo
+
+
+def _follow(patches: Patches, assume: Callable[[Text], object], module: ModuleType) -> None:
+    check = vars(module).get("check_integrity")
+    if check is None:
+        return
+    made: set[str] = set()
+
+    @functools.wraps(check)
+    def check_integrity(fpath: Any, *args: Any, **kwargs: Any) -> Any:
+        path = os.path.abspath(fpath)
+        if not os.path.exists(path) and (name := _make(path)) is not None:
+            assume(_MADE.format(name=name))
+            made.add(path)
+        return True if path in made else check(fpath, *args, **kwargs)
+
+    patches.set(module, "check_integrity", check_integrity)
+
+
+def _make(path: str) -> str | None:
+    """Make a published file of that name; the name of its data set, None where it is of none."""
+    folder, file = os.path.split(path)
+    if (described := _CIFAR.get(os.path.basename(folder))) is not None:
+        name, rows, labels, (names_file, names_key) = described
+        if file == names_file:
+            content: dict[str, Any] = {names_key: [f"class {number}" for number in range(next(iter(labels.values())))]}
+        elif file in rows:
+            content = {key: [row % classes for row in range(rows[file])] for key, classes in labels.items()}
+            content["data"] = _BlackRows(rows[file])
+        else:
+            return None
+        os.makedirs(folder, exist_ok=True)
+        with open(path, "wb") as out:
+            pickle.dump(content, out, protocol=2)
+        return name
+    name = os.path.basename(os.path.dirname(folder))
+    split, _, kind = file.partition("-")
+    if os.path.basename(folder) != "raw" or name not in _MNIST or split not in _MNIST_ROWS:
+        return None
+    count = _MNIST_ROWS[split]
+    if kind not in ("images-idx3-ubyte", "labels-idx1-ubyte"):
+        return None
+    os.makedirs(folder, exist_ok=True)
+    with open(path, "wb") as out:
+        if kind.startswith("images"):
+            out.write(_IMAGES + b"".join(size.to_bytes(4, "big") for size in (count, _MNIST_SIDE, _MNIST_SIDE)))
+            out.truncate(out.tell() + count * _MNIST_SIDE * _MNIST_SIDE)  # a hole, which takes no space on disk
+        else:
+            out.write(_LABELS + count.to_bytes(4, "big") + bytes(row % _MNIST_CLASSES for row in range(count)))
+    return name
+
+
+class _BlackRows:
+    """A CIFAR file's array of pictures; as a pickle it is only what makes it, a few bytes."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return np.zeros, ((self.count, _CIFAR_BYTES), "uint8")
