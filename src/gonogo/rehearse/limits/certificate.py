@@ -189,8 +189,9 @@ def _around(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> I
     assert failure is not None
     if rank.made_operands and CALL_SIGNATURE_ERROR_PATTERN.search(failure.message) is None:
         yield BrokenObligation("made", _MADE.format(names=", ".join(rank.made_operands[:3])), named=False)
-    if CALL_SIGNATURE_ERROR_PATTERN.search(failure.message) is None and (why := explain_generated_files(rank)):
-        yield BrokenObligation("made", why, named=False)
+    generated = explain_generated_files(rank)
+    if generated is not None and CALL_SIGNATURE_ERROR_PATTERN.search(failure.message) is None:
+        yield BrokenObligation("made", generated, named=False)
     assumed = assumption_behind_failure(rank, failure) or synthetic_input_behind_failure(rank, failure)
     if assumed is not None:
         yield BrokenObligation("assumed", Text(assumed.what, assumed.what_zh or assumed.what), named=False)
