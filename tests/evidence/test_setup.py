@@ -115,3 +115,10 @@ class TestFilesThatCannotBeRead:
             file.truncate(MAX_FILE_BYTES + 1)
         with pytest.raises(UserError, match="8 MiB"):
             read_setup(deepspeed_config=binary)
+
+
+def test_what_a_setup_mentions_is_found_in_linear_time() -> None:
+    """A config of digits alone held the search for mixtures of experts (``\\d+B-A\\d+``) for minutes."""
+    setup = Setup(deepspeed_config_text="1" * 3_000_000 + " Qwen3-30B-A3B")
+    assert setup.mentions(r"(?i)\d+B-A\d+(?:\.\d+)?B")
+    assert not setup.mentions(r"(?i)\d+B-B\d+")

@@ -88,6 +88,13 @@ SCRIPTS = {
     "loops within loops": (b"for a in {1..100}; do " * 30 + START + b"done\n" * 30, ""),
     "long values": (b"X=" + b"y" * 20_000 + b"\n" + many(b"torchrun t.py $X $X $X\n", 24_000) + START, ""),
     "variables": (lines(lambda n: f"export A{n}={n}\n", 500_000) + START, ""),
+    "launches with one config": (
+        b"cat > a.yaml <<E\ndistributed_type: MULTI_GPU\n"
+        + many(b"- a\n", 100_000)
+        + b"E\n"
+        + b"accelerate launch --config_file a.yaml t.py\n" * 200,
+        "",
+    ),
     "options": (b"torchrun t.py " + lines(lambda n: f"--o{n} {n} ", 500_000), ""),
 }
 
@@ -102,6 +109,13 @@ def test_a_shell_script(name: str, tmp_path: Path) -> None:
 FILES = {
     "a list in Python": ("train.py", b"import torch\nx = [" + many(b"1,", 500_000) + b"]\n", ""),
     "calls in Python": ("train.py", b"import torch\n" + many(b"f(x)\n", 500_000), ""),
+    "a module of many parts": ("train.py", b"import torch\nimport a" + many(b".a", 500_000) + b"\n", ""),
+    "calls that pass on a parameter": (
+        "train.py",
+        b"import torch.distributed as dist\ndef f(x):\n    dist.all_reduce(x)\n    f(x)\n" + many(b"f(y)\n", 60_000)
+        + many(b"def f(x):\n    dist.all_reduce(x)\n    f(x)\n", 60_000),
+        "",
+    ),
     "megabytes of Python": ("train.py", b"import torch\n" + many(b"f(x)\n"), "KiB"),
     "steps in one loop": (
         "train.py",

@@ -254,7 +254,7 @@ def _explain_dtype_mismatch(exception: RaisedException) -> Explanation:
                 "a loss outside autocast), and this backward multiplies it with {half} weights without a cast"
             ).format(half=half),
             translated(
-                "leave output_dtype of the MixedPrecisionPolicy as it is (None), or cast the gradient to the "
+                "leave output_dtype of the MixedPrecisionPolicy at its default (None), or cast the gradient to the "
                 "weight's dtype in that backward (a later release may do this)"
             ),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import msgspec
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.paths import opened
-from gonogo.evidence.patterns import lazy_compile
+from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
@@ -92,8 +93,18 @@ class Setup(msgspec.Struct, frozen=True):
         return int(found.group(1)) if found else None
 
     def mentions(self, pattern: str) -> bool:
-        """True where the launch command, the script or the config has the pattern (of :mod:`re`: the user's texts)."""
-        return any(re.search(pattern, text) for text in (self.launch, self.script, self.deepspeed_config_text) if text)
+        """True if the launch command, the script or the config matches ``pattern``, in :class:`Pattern`'s syntax."""
+        return any(_compiled(pattern).search(text) for text in self.texts)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Launch command, script and config, as far as known."""
+        return tuple(filter(None, (self.launch, self.script, self.deepspeed_config_text)))
+
+
+@cache
+def _compiled(pattern: str) -> Pattern:
+    return Pattern(pattern)
 
 
 _LAUNCHER_PATTERNS = tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from gonogo.evidence.document.yaml_file import YamlFile
@@ -39,7 +40,13 @@ class AccelerateConfig(YamlFile):
 
 def read_accelerate_config(source: SourceFile) -> AccelerateConfig:
     """A config of accelerate's, whatever its bytes are."""
-    return AccelerateConfig(source)
+    return _parsed(source.path, source.data, source.writable)
+
+
+# A launch script may start two hundred programs with one config.
+@lru_cache(2)
+def _parsed(path: str, data: bytes, writable: bool) -> AccelerateConfig:
+    return AccelerateConfig(SourceFile(path, data, writable=writable))
 
 
 def is_accelerate_config(config: YamlFile) -> bool:
@@ -74,9 +81,9 @@ def resolve_accelerate_config(
         whole = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
         if whole in written_files:
             source = written_files[whole]
-            return field, AccelerateConfig(source) if source is not None else None, ()
+            return field, read_accelerate_config(source) if source is not None else None, ()
         try:
-            return field, AccelerateConfig(SourceFile.read(display_path(whole))), ()
+            return field, read_accelerate_config(SourceFile.read(display_path(whole))), ()
         except UserError:
             return field, None, ()
     if field.unknown or launcher != "accelerate":
@@ -85,7 +92,7 @@ def resolve_accelerate_config(
     if not is_file(default):
         return field, None, ()
     try:
-        config = AccelerateConfig(SourceFile.read(default))
+        config = read_accelerate_config(SourceFile.read(default))
     except UserError:
         return field, None, ()
     return Field.of(str(default), None, _FROM_DEFAULT_CONFIG), config, (_DEFAULT_CONFIG.format(path=str(default)),)

@@ -307,9 +307,7 @@ class NameResolver:
         places = [*function.args.posonlyargs, *function.args.args]
         at = next((i for i, each in enumerate(places) if each is arg), None)
         found: list[Names] = []
-        for call in self.index.calls:
-            if not isinstance(call.func, ast.Name) or call.func.id != function.name:
-                continue
+        for call in self.index.calls_by_name.get(function.name, ()):
             passed = next((each.value for each in call.keywords if each.arg == arg.arg), None)
             if passed is None and at is not None and at < len(call.args):
                 if any(isinstance(each, ast.Starred) for each in call.args[: at + 1]):

@@ -19,6 +19,8 @@ MAX_SCRIPT_BYTES = 512 << 10
 """Bytes; Python itself reads larger ones, but nobody wrote them: a syntax tree takes 700 bytes for each of theirs, and
 before 3.11 Python can crash on what they nest."""
 _MAX_LINE_LENGTH_BEFORE_3_11 = 64 << 10
+_MAX_IMPORT_LENGTH = 8 << 10
+_MODULE_NAME_PATTERN = Pattern(r"\b(?:import|from)\s+\.*\w+(?:\s*\.\s*\w+){200}")
 
 _ENCODING_COOKIE_PATTERN = Pattern(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _UTF8_NAMES = frozenset({"utf-8", "utf8", "utf-8-sig", "u8", "ascii", "us-ascii"})
@@ -91,6 +93,8 @@ def parse(source: SourceFile) -> ParsedSource:
         return ParsedSource(None, ScriptProblem("encoding", source.place(at, at + 1), _NOT_UTF8))
     else:
         text = source.text
+    if _has_endless_module_name(data):
+        return ParsedSource(None, ScriptProblem("too-deep", source.place(0, 0), _TOO_DEEP))
     try:
         with gc_disabled(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "\d" in the user's strings is not ours to say on stderr
@@ -114,6 +118,16 @@ def gc_disabled() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+def _has_endless_module_name(data: bytes) -> bool:
+    """Whether a line may import ``a.a.a…`` of thousands of parts, for which Python takes memory quadratic in them."""
+    if len(data) <= _MAX_IMPORT_LENGTH:
+        return False
+    return any(
+        len(line) > _MAX_IMPORT_LENGTH and _MODULE_NAME_PATTERN.search_bytes(line) is not None
+        for line in data.split(b"\n")
+    )
 
 
 def _may_crash_the_parser(data: bytes) -> bool:

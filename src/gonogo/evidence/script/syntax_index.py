@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, cached_property
 from typing import Any
 
 import msgspec
@@ -109,6 +110,15 @@ class ScriptIndex:
                     parents[value] = node
                     push((value, scope))
         self.calls = by_type[ast.Call]
+
+    @cached_property
+    def calls_by_name(self) -> Mapping[str, list[ast.Call]]:
+        """Calls of a plain name (``build(…)``, not ``module.build(…)``), by that name."""
+        found: defaultdict[str, list[ast.Call]] = defaultdict(list)
+        for call in self.calls:
+            if isinstance(call.func, ast.Name):
+                found[call.func.id].append(call)
+        return found
 
     def scope_at(self, node: ast.AST) -> Scope:
         """The scope in which an expression is evaluated: defaults and decorators belong to the outer one."""

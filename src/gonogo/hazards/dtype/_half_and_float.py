@@ -86,7 +86,7 @@ class DtypeMismatch:
         """True where frames, setup or the log speak of a quantized model."""
         return (
             self.in_quantized_linear
-            or self.log.setup.mentions(_QUANTIZATION_PATTERN.pattern)
+            or any(map(_QUANTIZATION_PATTERN.search, self.log.setup.texts))
             or self._log_has(_QUANTIZATION_PATTERN)
         )
 

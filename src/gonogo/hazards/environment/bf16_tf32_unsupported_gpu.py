@@ -82,8 +82,8 @@ class Bf16Tf32UnsupportedGpu(Hazard):
 
 
 _CUDA_BUILD_CURE = translated(
-    "Install a PyTorch with CUDA: pip install --force-reinstall torch --index-url "
-    "https://download.pytorch.org/whl/cu124 (a CUDA that the driver supports)"
+    "Install a CUDA build of PyTorch: pip install --force-reinstall torch --index-url "
+    "https://download.pytorch.org/whl/cu124 (choose a CUDA version that the driver supports)"
 )
 _CAPABILITY_CONFIRM = translated("torch.cuda.get_device_capability() prints less than (8, 0)")
 

@@ -13,7 +13,7 @@ _RENDEZVOUS_PATTERN = Pattern(
 _PORT_ZERO_PATTERN = Pattern(
     r"main_process_port[\"']?\s*[:=]?\s*[\"']?0(?:$|[^.\d])|--master[-_]port[= ]+0\b|MASTER_PORT=0\b"
 )
-_IN_SETUP = r"main_process_port[\"']?\s*[:=]?\s*[\"']?0\b(?!\.)|--master[-_]port[= ]+0\b|\bMASTER_PORT=[\"']?0\b"
+_IN_SETUP = r"main_process_port[\"']?\s*[:=]?\s*[\"']?0(?:[^\w.]|$)|--master[-_]port[= ]+0\b|\bMASTER_PORT=[\"']?0\b"
 
 
 class RendezvousPortZeroHang(Hazard):

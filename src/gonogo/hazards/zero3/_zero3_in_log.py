@@ -19,7 +19,7 @@ _ONE_PROCESS = Pattern(
 def zero3(log: FailureLog) -> bool | None:
     """True where the log or what is beside it says that ZeRO-3 is on, False where it names a lower stage, or None."""
     stage = log.setup.zero_stage
-    if stage == 3 or (stage is None and log.setup.mentions(r"(?i)zero[-_]?(?:stage)?[-_]?3(?!\d)|\bds_z3")):
+    if stage == 3 or (stage is None and log.setup.mentions(r"(?i)zero[-_]?(?:stage)?[-_]?3(?:\D|$)|\bds_z3")):
         return True
     if log.find(_ZERO3) and not (stage in (0, 1, 2) and not log.passes("zero/stage3", "partitioned_param")):
         return True
