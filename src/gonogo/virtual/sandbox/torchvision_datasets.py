@@ -10,11 +10,10 @@ from __future__ import annotations
 import functools
 import os
 import pickle
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
-
-import numpy as np
 
 from gonogo.finding import Text, translated
 from gonogo.virtual.patching.after_import import after_import
@@ -113,4 +112,5 @@ class _BlackRows:
         self.count = count
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return np.zeros, ((self.count, _CIFAR_BYTES), "uint8")
+        zeros = sys.modules["numpy"].zeros  # which torchvision has imported: gonogo does not require it
+        return zeros, ((self.count, _CIFAR_BYTES), "uint8")
