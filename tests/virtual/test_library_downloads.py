@@ -90,6 +90,23 @@ def test_mnists_files_are_as_published(tmp_path: Path, assumed: list[str]) -> No
     assert "FashionMNIST" in assumed[0]
 
 
+def test_what_another_rank_has_made_is_found(tmp_path: Path, assumed: list[str]) -> None:
+    from torchvision.datasets import cifar, mnist
+
+    images = tmp_path / "MNIST" / "raw" / "train-images-idx3-ubyte"
+    for module, path in ((cifar, tmp_path / "cifar-100-python" / "meta"), (mnist, images)):
+        published = torchvision_datasets._published_file(str(path))
+        assert published is not None
+        published.write(str(path))
+        assert [one.name for one in path.parent.iterdir()] == [path.name]
+        assert module.check_integrity(str(path), "0" * 32)
+    with open(images, "r+b") as file:  # as published: the first picture has some white in it
+        file.seek(300)
+        file.write(b"\xff")
+    assert not mnist.check_integrity(str(images), "0" * 32)
+    assert len(assumed) == 2
+
+
 def test_what_is_here_or_unknown_is_left_alone(tmp_path: Path, assumed: list[str]) -> None:
     from torchvision.datasets import cifar
 

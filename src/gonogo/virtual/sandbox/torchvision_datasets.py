@@ -13,7 +13,7 @@ import pickle
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from gonogo.finding import Text, translated
 from gonogo.virtual.patching.after_import import after_import
@@ -45,6 +45,8 @@ _MNIST_SIDE = 28
 _MNIST_CLASSES = 10
 _IMAGES, _LABELS = b"\0\0\x08\x03", b"\0\0\x08\x01"
 """How a file of bytes begins in three dimensions, and in one."""
+_PROBED = 4096
+"""Bytes after a made file's head that are looked at: five pictures, of which the published ones are not all black."""
 
 
 def install(assume: Callable[[Text], object]) -> Callable[[], None]:
@@ -55,25 +57,56 @@ def install(assume: Callable[[Text], object]) -> Callable[[], None]:
     return patches.undo
 
 
+class _PublishedFile(NamedTuple):
+    """A file of a published data set, as it is made: what it begins with, and zeros up to its size."""
+
+    data_set: str
+    head: bytes
+    size: int
+
+    def write(self, path: str) -> None:
+        """Make it, whole or not at all: the ranks of a machine share its files, and each may come first."""
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        unfinished = f"{path}.{os.getpid()}"
+        with open(unfinished, "wb") as file:
+            file.write(self.head)
+            file.truncate(self.size)  # a hole, which takes no space on disk
+        os.replace(unfinished, path)
+
+    def lies_at(self, path: str) -> bool:
+        """Whether that file was made, by this rank or another; the published one has pictures in it."""
+        try:
+            if os.path.getsize(path) != self.size:
+                return False
+            with open(path, "rb") as file:
+                start = file.read(len(self.head) + _PROBED)
+        except OSError:
+            return False
+        return start.startswith(self.head) and not any(start[len(self.head) :])
+
+
 def _follow(patches: Patches, assume: Callable[[Text], object], module: ModuleType) -> None:
     check = vars(module).get("check_integrity")
     if check is None:
         return
-    made: set[str] = set()
 
     @functools.wraps(check)
     def check_integrity(fpath: Any, *args: Any, **kwargs: Any) -> Any:
         path = os.path.abspath(fpath)
-        if not os.path.exists(path) and (name := _make(path)) is not None:
-            assume(_MADE.format(name=name))
-            made.add(path)
-        return True if path in made else check(fpath, *args, **kwargs)
+        published = _published_file(path)
+        if published is not None:
+            if not os.path.exists(path):
+                published.write(path)
+            if published.lies_at(path):
+                assume(_MADE.format(name=published.data_set))
+                return True
+        return check(fpath, *args, **kwargs)
 
     patches.set(module, "check_integrity", check_integrity)
 
 
-def _make(path: str) -> str | None:
-    """Make a published file of that name; the name of its data set, None where it is of none."""
+def _published_file(path: str) -> _PublishedFile | None:
+    """What is published under that path; None for any other."""
     folder, file = os.path.split(path)
     if (described := _CIFAR.get(os.path.basename(folder))) is not None:
         name, rows, labels, (names_file, names_key) = described
@@ -84,25 +117,20 @@ def _make(path: str) -> str | None:
             content["data"] = _BlackRows(rows[file])
         else:
             return None
-        os.makedirs(folder, exist_ok=True)
-        with open(path, "wb") as out:
-            pickle.dump(content, out, protocol=2)
-        return name
+        head = pickle.dumps(content, protocol=2)
+        return _PublishedFile(name, head, len(head))
     name = os.path.basename(os.path.dirname(folder))
     split, _, kind = file.partition("-")
     if os.path.basename(folder) != "raw" or name not in _MNIST or split not in _MNIST_ROWS:
         return None
     count = _MNIST_ROWS[split]
-    if kind not in ("images-idx3-ubyte", "labels-idx1-ubyte"):
+    if kind == "labels-idx1-ubyte":
+        head = _LABELS + count.to_bytes(4, "big") + bytes(row % _MNIST_CLASSES for row in range(count))
+        return _PublishedFile(name, head, len(head))
+    if kind != "images-idx3-ubyte":
         return None
-    os.makedirs(folder, exist_ok=True)
-    with open(path, "wb") as out:
-        if kind.startswith("images"):
-            out.write(_IMAGES + b"".join(size.to_bytes(4, "big") for size in (count, _MNIST_SIDE, _MNIST_SIDE)))
-            out.truncate(out.tell() + count * _MNIST_SIDE * _MNIST_SIDE)  # a hole, which takes no space on disk
-        else:
-            out.write(_LABELS + count.to_bytes(4, "big") + bytes(row % _MNIST_CLASSES for row in range(count)))
-    return name
+    head = _IMAGES + b"".join(size.to_bytes(4, "big") for size in (count, _MNIST_SIDE, _MNIST_SIDE))
+    return _PublishedFile(name, head, len(head) + count * _MNIST_SIDE * _MNIST_SIDE)
 
 
 class _BlackRows:
