@@ -22,6 +22,7 @@ import torch
 
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.notebook import SUFFIX, python_of
+from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import Failure, Frame, MissingInput, Outcome, RankRecord, Shortage, Unsupported
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
@@ -128,7 +129,10 @@ class Session:
         self.batches = 0
         self.data_shapes: list[str] = []
         self.missed: list[MissingInput] = []
-        self.lookups = asked_in_vain.FailedLookups(os.path.join(os.path.dirname(plan.scratch), "caches"))
+        table = read_prepared(Path(plan.prepared)) if plan.prepared else None
+        self.lookups = asked_in_vain.FailedLookups(
+            os.path.join(os.path.dirname(plan.scratch), "caches"), table.paths if table is not None else ()
+        )
         self.lookups.moment = lambda: (self.life.phase, self.life.step)
         self._why: dict[str, Any] = {}
         self._undo: list[Callable[[], None]] = []
