@@ -42,11 +42,10 @@ RESULTS = Path(__file__).with_name("projects.jsonl")
 """The last result of each launch, without its report; ``first`` is how it was judged before anything was mended."""
 PAGES = [LAUNCHES.parents[2] / "docs" / name for name in ("projects.md", "projects.zh-CN.md")]
 SAID = (
-    ("all", r"\d+ launches of \d+ repositories,"),
-    ("all_zh", r"共 \d+ 个仓库的 \d+ 条启动命令"),
+    ("all", r"\| (?:all|全部) \| \d+ \| \d+ \| \d+ \|"),
+    ("three", r"\| (?:prepared by gonogo alone|只由 gonogo 准备) \| \d+ \| \d+ \| \d+ \|"),
+    ("first", r"\| (?:at first|最初) \| \d+ \| \d+ \| \d+ \|"),
     ("now", r"\| (?:now|现在) \| \d+ \| \d+ \| \d+ \|"),
-    ("three", r"\d+ launches of \d+ repositories are those three commands alone: of \d+, of \d+ repositories"),
-    ("three", r"\d+ 条启动命令（\d+ 个仓库）只用这三条命令：其中 \d+ 条、\d+ 个仓库"),
 )
 """The documents' phrases with numbers in them, each with the key of those in ``counted``."""
 _TIMEOUT = 1800
@@ -180,19 +179,23 @@ def table(language: str) -> str:
 
 
 def counted() -> dict[str, tuple[int, ...]]:
-    """What the pages say in numbers: all launches and repositories, judgements, and those that are three commands."""
+    """What the pages say in numbers: launches, repositories and right ones; judgements at first, and now."""
     kept = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
-    last = {one["launch"]: one.get("judged") for one in kept}
-    judged_now = [(one, last.get(f"{one['project']}: {one['name']}", "not run")) for one in launches()]
-    in_three = [
-        one for one in judged_now if one[0].get("prepared") and not one[0].get("prepare", {}).keys() - {"lacking"}
-    ]
-    right = [one["project"] for one, judgement in in_three if judgement == "right"]
+    last = {one["launch"]: one for one in kept}
+    results = [(one, last.get(f"{one['project']}: {one['name']}", {"judged": "not run"})) for one in launches()]
+    alone = [one for one in results if one[0].get("prepared") and not one[0].get("prepare", {}).keys() - {"lacking"}]
+
+    def summary(some: list[tuple[dict[str, Any], dict[str, Any]]]) -> tuple[int, ...]:
+        return len(some), len({one["project"] for one, _ in some}), sum(one["judged"] == "right" for _, one in some)
+
+    def judgements(words: list[str]) -> tuple[int, ...]:
+        return tuple(words.count(word) for word in ("right", "unsure", "wrong"))
+
     return {
-        "all": (len(judged_now), len({one["project"] for one, _ in judged_now})),
-        "all_zh": (len({one["project"] for one, _ in judged_now}), len(judged_now)),
-        "now": tuple(sum(judgement == word for _, judgement in judged_now) for word in ("right", "unsure", "wrong")),
-        "three": (len(in_three), len({one["project"] for one, _ in in_three}), len(right), len(set(right))),
+        "all": summary(results),
+        "three": summary(alone),
+        "first": judgements([one.get("first", one["judged"]) for _, one in results]),
+        "now": judgements([one["judged"] for _, one in results]),
     }
 
 
@@ -202,7 +205,7 @@ def write() -> None:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         said = [(what, pattern) for what, pattern in SAID if re.search(pattern, text)]
-        if len(said) != len({what.removesuffix("_zh") for what, _ in SAID}):
+        if len(said) != len(SAID):
             raise SystemExit(f"{page}: a phrase of {SAID} is not there any more: its numbers would stay old")
         for what, pattern in said:
             text = re.sub(pattern, functools.partial(_renumbered, numbers[what]), text)

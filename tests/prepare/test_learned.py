@@ -445,3 +445,15 @@ def test_a_variable_that_nothing_sets_is_no_column_of_a_row(project: Path, line:
     whole = RehearsalRecord(["python"], str(project), 1, 1, 1, AcceleratorFacts("H100", "cuda", 80, 0), 1, None)
     why = explain_data_failure(record, table, whole, project)
     assert (why is None) == of_environment
+
+
+@pytest.mark.parametrize(
+    ("said", "told"), [("./dataset/traffic/traffic.csv", "dataset/traffic/traffic.csv"), ("traffic.csv", "traffic.csv")]
+)
+def test_a_file_that_lacks_is_named_where_the_program_looked_for_it(project: Path, said: str, told: str) -> None:
+    """``--root_path ./dataset/traffic --data_path traffic.csv``: the command alone tells the name, not the folder."""
+    record = failed(project, "FileNotFoundError", f"[Errno 2] No such file or directory: '{said}'", 8)
+    whole = RehearsalRecord(["python"], str(project), 1, 1, 1, AcceleratorFacts("H100", "cuda", 80, 0), 1, None)
+    found = explain_data_failure(record, Prepared(missing=(str(project / "traffic.csv"),)), whole, project)
+    assert found is not None
+    assert found[1].en.startswith(f"{project / told} does not exist here")

@@ -43,16 +43,25 @@ def _last_ordinary(layout: TokenizerLayout) -> int:
 
 def test_the_table_is_whole() -> None:
     assert len(all_models()) >= 550
-    without = {model.model_type for model in all_models() if model.tokenizer is None}
+    of_transformers = [model for model in all_models() if "_class_name" not in model.config]  # as diffusers' have
+    without = {model.model_type for model in of_transformers if model.tokenizer is None}
     assert without == {"vit", "siglip", "dinov2", "swin", "resnet", "wav2vec2", "hubert", "wavlm"}
     last = {name: _last_ordinary(tokenizer_layout(name)) for name in LAYOUTS}
-    for model in all_models():
+    for model in of_transformers:
         assert model.model_type in CONFIG_MAPPING, model.name
         assert model.config["architectures"], model.name
         assert model.source, model.name
         if model.tokenizer is not None:
             size = model.config.get("vocab_size") or model.config["text_config"].get("vocab_size", 0)
             assert last[model.tokenizer] < size, model.name
+
+
+def test_a_model_of_diffusers_is_its_configuration_alone() -> None:
+    model = published_model("stabilityai/sd-vae-ft-mse")
+    assert model is not None
+    files = model_files(model)
+    assert list(files) == ["config.json"]
+    assert json.loads(files["config.json"])["_class_name"] == "AutoencoderKL"
 
 
 def test_the_table_ships_small() -> None:

@@ -96,6 +96,11 @@ def test_the_nearest_list_goes_first(project: Path) -> None:
     assert "open-r1" not in found.lines
 
 
+def test_what_another_list_says_of_a_package_keeps_its_extras(project: Path) -> None:
+    write(project, {"requirements.txt": "torch\n", "requirements-train.txt": "jieba[fast,paddle]>=0.42\n"})
+    assert asked(project, "bash", "launch.sh").lines["jieba"] == "jieba[fast,paddle]>=0.42"
+
+
 def test_a_list_that_leaves_a_version_open_takes_it_from_the_next(project: Path) -> None:
     write(project, {"requirements.txt": "accelerate\ntrl<2\n"})
     lines = asked(project, "bash", "launch.sh").lines

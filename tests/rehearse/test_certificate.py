@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from gonogo.hazards.index import all_hazards
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.limits.certificate import NAMES, apply_limits, hazard_obligations
 from gonogo.rehearse.limits.world import ProjectWorld
+from gonogo.virtual.lookups import failed_lookups
 
 WORLDS = all_worlds()
 HAZARDS = Path(__file__).parent.parent / "hazards"
@@ -169,6 +171,44 @@ def test_what_gonogo_made_has_no_part_in_it(tmp_path: Path) -> None:
     )  # whatever is in it
     record = record_of(tmp_path, refused, made_operands=["Qwen2TokenizerFast"])
     assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == []
+
+
+READS_MADE_TEXT = {
+    "in one statement": ("ids = [int(line) for line in open(PATH).readlines()]", False),
+    "some statements later": ("with open(PATH) as f:\n    rows = f.read()\nkind = {'a': 1}[rows[:5]]", False),
+    "in a function that is given it": (
+        "def parsed(text):\n    return float(text)\nname = open(PATH).readline()\nparsed(name)", False
+    ),
+    "by Python's reader of tables": ("import csv\nrows = list(csv.reader(open(PATH)))\nyear = int(rows[0][0])", False),
+    "beside it": ("rows = open(PATH).read()\nsteps = 10\nwidth = steps // 0", True),
+    "a call that no row decides": ("rows = open(PATH).read()\nint('1', bass=2)", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READS_MADE_TEXT)
+def test_the_text_of_a_made_file_has_no_part_in_it(tmp_path: Path, name: str) -> None:
+    text, certain = READS_MADE_TEXT[name]
+    made, program = tmp_path / "ids.txt", tmp_path / "train.py"
+    made.write_text("abc 123\n")
+    program.write_text(f"PATH = {str(made)!r}\n{text}\n")
+    lookups = failed_lookups.FailedLookups(made=[str(made)])
+    undo = failed_lookups.install(lookups)
+    try:
+        exec(compile(program.read_text(), str(program), "exec"), {"__name__": "__main__"})
+        raise SystemExit
+    except Exception as error:
+        kind, absent = type(error).__name__, failed_lookups.lookups_before_failure(lookups, error, [])
+        lines = [
+            line for frame, line in traceback.walk_tb(error.__traceback__) if "train.py" in frame.f_code.co_filename
+        ]
+        message = str(error)
+    finally:
+        undo()
+    frames = tuple(Frame(str(program), line, "<module>", "", "user") for line in lines)
+    record = record_of(tmp_path, Failure(kind, message, frames, "load", 0), absent=absent, phases=["load"])
+    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == ([] if certain else ["made"])
+    if not certain:
+        assert str(made) in record.ranks[0].unsupported[0].why
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from gonogo.virtual import private
 from gonogo.virtual.failure import failure_of
 from gonogo.virtual.internal_failures import find_internal_failure
 from gonogo.virtual.ranks.session import Session
+from gonogo.virtual.sandbox.questions import attach_hub_request
 from gonogo.virtual.values.batches import described
 
 
@@ -71,6 +72,20 @@ class MissingCUDAException(Exception):
     """DeepSpeed's."""
 
 
+def of_the_hub(name: str) -> Callable[[], object]:
+    """A library's own word where the hub was asked for a model in vain, as transformers says it."""
+
+    def call() -> None:
+        try:
+            refused = OfflineModeIsEnabled("offline mode is enabled")
+            attach_hub_request(refused, name, "")
+            raise refused
+        except OfflineModeIsEnabled as error:
+            raise OSError("We couldn't connect to 'https://huggingface.co' to load the files") from error
+
+    return call
+
+
 def _lazily() -> None:
     try:
         raise OfflineModeIsEnabled("Cannot reach https://huggingface.co/api/repos/create: offline mode is enabled.")
@@ -111,6 +126,8 @@ OURS: dict[str, tuple[Callable[[], object], str]] = {
     "a model by its hub's name": (
         raise_(OSError("We couldn't connect to 'https://huggingface.co' to load the files")), "network",
     ),
+    "a published model that was not prepared": (of_the_hub("HuggingFaceTB/SmolLM2-135M"), "gonogo prepare"),
+    "a model that no table has": (of_the_hub("someone/their-model"), "hf download someone/their-model"),
     "a library built for CUDA": (
         raise_(OSError("libcudart.so.12: cannot open shared object file: No such file or directory")), "compiled",
     ),

@@ -40,7 +40,8 @@ Ranks = Annotated[
     str,
     typer.Option(
         metavar="auto|0|0,3|sample|mesh|all",
-        help="Which ranks to run; auto: rank 0, and the last one too where the files let ranks differ.",
+        help="Which ranks to run; auto: rank 0, and the last one too where the files let ranks differ, "
+        "or one of each role.",
     ),
 ]
 Set = Annotated[

@@ -95,6 +95,8 @@ class Requirements(dict[str, tuple[SpecifierSet, str]]):
         super().__init__()
         self.addresses: dict[str, str] = {}
         """Of those that come from a repository or an archive."""
+        self.extras: dict[str, str] = {}
+        """``[signatures]``, of those that are asked for with extras."""
 
 
 def declared_requirements(folder: Path, environment: Path | None = None) -> Requirements:
@@ -104,9 +106,11 @@ def declared_requirements(folder: Path, environment: Path | None = None) -> Requ
     """
     asked = Requirements()
     for path in ([environment] if environment is not None else []) + list(project_files(folder)):
-        for name, specifier, address in _read_requirements(path):
+        for name, specifier, address, extras in _read_requirements(path):
             if address and name not in asked:
                 asked.addresses[name] = address
+            if extras and name not in asked:
+                asked.extras[name] = f"[{extras}]"
             asked.setdefault(name, (specifier, display_path(path)))
     return asked
 
@@ -130,18 +134,18 @@ def display_path(path: Path) -> str:
         return str(path)
 
 
-def _read_requirements(path: Path) -> Iterator[tuple[str, SpecifierSet, str]]:
+def _read_requirements(path: Path) -> Iterator[tuple[str, SpecifierSet, str, str]]:
     try:
         if path.name in ("setup.py", "setup.cfg"):
             text = path.read_text(encoding="utf-8", errors="replace")
-            found = [(name, specifier, "") for name, specifier in _QUOTED.findall(text)]
+            found = [(name, specifier, "", "") for name, specifier in _QUOTED.findall(text)]
         else:
             packages = read_environment(SourceFile.read(path)).packages
-            found = [(name, package.specifier, package.address) for name, package in packages.items()]
+            found = [(name, one.specifier, one.address, one.extras) for name, one in packages.items()]
     except (OSError, UserError):
         return
-    for name, specifier, address in found:
-        yield canonical(name), _specifier(specifier), address
+    for name, specifier, address, extras in found:
+        yield canonical(name), _specifier(specifier), address, extras
 
 
 def _specifier(text: str) -> SpecifierSet:

@@ -143,8 +143,8 @@ def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
     for start in dict.fromkeys(starts):
         asked = declared_requirements(start)
         for name, (specifier, _) in asked.items():
-            address = asked.addresses.get(name)
-            found.asked.setdefault(name, f"{name} @ {address}" if address else f"{name}{specifier}")
+            address, full_name = asked.addresses.get(name), f"{name}{asked.extras.get(name, '')}"
+            found.asked.setdefault(name, f"{full_name} @ {address}" if address else f"{full_name}{specifier}")
     for place in dict.fromkeys(place for start in starts for place in iter_parent_folders(start)):
         for path in sorted((*place.glob("README*.md"), *place.glob("setup*.sh"), *place.glob("install*.sh"))):
             lines = list(_lines(_pip_install_names(path)))

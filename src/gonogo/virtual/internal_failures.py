@@ -26,7 +26,7 @@ from gonogo.finding import Text, translated
 from gonogo.virtual.sandbox.questions import asked_for
 from gonogo.virtual.stack import OURS
 from gonogo.virtual.tensor import VirtualTensor
-from gonogo.virtual.weights.model_folders import ModelNotDownloaded
+from gonogo.virtual.weights.model_folders import NOT_CACHED, ModelNotDownloaded
 
 
 class InternalFailure(NamedTuple):
@@ -257,9 +257,11 @@ def _line(text: str, match: re.Match[str]) -> str:
 def _network(error: BaseException, message: str) -> InternalFailure | None:
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & _OFFLINE_ERROR_TYPES or _NO_NETWORK.search(message):
-        asked = asked_for(error)
-        if asked is not None and published_model(asked[0]) is None:
+        asked = next((found for one in chain(error) if (found := asked_for(one)) is not None), None)
+        if asked is not None:
             name, file = asked
+            if published_model(name) is not None:  # asked for only where it was not prepared
+                return InternalFailure(name, NOT_CACHED.format(name=name))
             if not file:
                 return InternalFailure(name, _UNKNOWN_HUB_MODEL.format(name=name))
             return InternalFailure(f"{name}, {file}", _ASKED.format(name=name, file=file))

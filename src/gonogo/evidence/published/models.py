@@ -32,8 +32,8 @@ class PublishedModel(msgspec.Struct, frozen=True):
 
     @property
     def model_type(self) -> str:
-        """transformers' name for its architecture."""
-        return str(self.config["model_type"])
+        """transformers' name for its architecture; empty for a model of diffusers."""
+        return str(self.config.get("model_type", ""))
 
 
 class TokenizerLayout(msgspec.Struct, frozen=True, rename={"class_name": "class"}):

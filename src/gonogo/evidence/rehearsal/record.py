@@ -214,14 +214,15 @@ class MissingInput(msgspec.Struct, frozen=True):
 
 
 class FailedLookup(msgspec.Struct, frozen=True):
-    """Something that the program, or a library for it, asked for before a failure and that was not there.
+    """Something that the program, or a library for it, asked for before a failure and that was not there, or was made.
 
     Told by who asked (the importer, the functions that open and look, the loader of libraries), whatever the exception
     says afterwards.
     """
 
-    kind: Literal["file", "folder", "module", "library", "program", "address"]
-    """``folder``: one that was listed, and may lack what other ranks would have written to it."""
+    kind: Literal["file", "folder", "module", "library", "program", "address", "made"]
+    """``folder``: one that was listed, and may lack what other ranks would have written to it. ``made``: a file or
+    folder that gonogo made in place of one that is not here, and that was read."""
     name: str
     asked: Frame
     """The innermost frame, other than Python's own, that asked."""

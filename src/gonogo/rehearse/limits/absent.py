@@ -42,6 +42,10 @@ _NO_NETWORK_AFTER_PREPARE = translated(
     "the program tried to get {name} over the network, but gonogo prepare generated nothing for it: download "
     "what it needs, and use its folder in the command"
 )
+_GENERATED_FILE = translated(
+    "the program read {name}, which gonogo generated in place of a file that is not here, before it failed: put the "
+    "real file there, or a few rows of it"
+)
 _OTHER_RANKS = translated(
     "it reads what all ranks write ({name}), but only {ranks} of {world} were rehearsed: use --ranks all"
 )
@@ -54,6 +58,18 @@ def explain_missing_inputs(rank: RankRecord, record: RehearsalRecord, world: Pro
     for one in rank.absent[:_MAX_LOOKUPS]:
         if _counts(one, failure, record, world) and _is_related_to_failure(one, failure):
             yield _told(one, is_prepared=world.prepared.environment != NO_ENVIRONMENT)
+
+
+def explain_generated_files(rank: RankRecord) -> Text | None:
+    """The file that gonogo generated and whose content may have led to a rank's failure while it loaded; None: none."""
+    failure = rank.failure
+    assert failure is not None
+    if set(rank.phases) & _TRAINING:
+        return None
+    for one in rank.absent[:_MAX_LOOKUPS]:
+        if one.kind == "made" and _leads_to_failure(one, failure):
+            return _GENERATED_FILE.format(name=one.name)
+    return None
 
 
 def explain_missing_rank_output(rank: RankRecord, record: RehearsalRecord) -> Text | None:
@@ -84,7 +100,7 @@ def _counts(lookup: FailedLookup, failure: Failure, record: RehearsalRecord, wor
         if is_project_module(name, world.cwd) or class_of(failure) in _IMPORT_ERROR_TYPES:
             return False  # told by its own words: environment_mismatch
         return not record.whole_environment or distribution_of(name) in record.differing
-    return lookup.kind != "folder"
+    return lookup.kind not in ("folder", "made")
 
 
 def _is_hub_repository(name: str, world: ProjectWorld) -> bool:

@@ -25,7 +25,7 @@ from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.rehearsal_findings import findings_in_record
 from gonogo.prepare.environment_mismatch import explain_package_mismatch, is_excluded_by
-from gonogo.rehearse.limits.absent import explain_missing_inputs, explain_missing_rank_output
+from gonogo.rehearse.limits.absent import explain_generated_files, explain_missing_inputs, explain_missing_rank_output
 from gonogo.rehearse.limits.confinement_failures import explain_denied_access
 from gonogo.rehearse.limits.synthetic_data_failures import explain_data_failure
 from gonogo.rehearse.limits.version_mismatch import explain_version_mismatch
@@ -110,7 +110,8 @@ def apply_limits(record: RehearsalRecord, world: ProjectWorld) -> None:
         broken = list(broken_obligations(rank, record, world))
         rank.certificate = _assemble_certificate(broken, needed, world)
         lacking = (one for one in broken if one.counts(needed))
-        first = next((one for one in lacking if one.name != "assumed"), None)  # the finding says what was assumed
+        told = [one for one in lacking if one.name != "assumed"]  # the finding says what was assumed
+        first = next((one for one in told if one.named), next(iter(told), None))
         if first is not None:
             _mark_unsupported(rank, first)
 
@@ -189,6 +190,9 @@ def _around(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> I
     assert failure is not None
     if rank.made_operands and CALL_SIGNATURE_ERROR_PATTERN.search(failure.message) is None:
         yield BrokenObligation("made", _MADE.format(names=", ".join(rank.made_operands[:3])), named=False)
+    generated = explain_generated_files(rank)
+    if generated is not None and CALL_SIGNATURE_ERROR_PATTERN.search(failure.message) is None:
+        yield BrokenObligation("made", generated, named=False)
     assumed = assumption_behind_failure(rank, failure) or synthetic_input_behind_failure(rank, failure)
     if assumed is not None:
         yield BrokenObligation("assumed", Text(assumed.what, assumed.what_zh or assumed.what), named=False)

@@ -98,6 +98,8 @@ def explain_data_failure(
         return None
     missed = next((one.name for one in rank.missed if _may_be_caused_by(one, failure, rank)), None)
     lacks = next((path for path in table.missing if not os.path.exists(path) and _names(failure, path)), None)
+    if lacks is not None:
+        lacks = _opened_path(failure, lacks, record.cwd)
     if (
         table.environment != NO_ENVIRONMENT
         and lacks is None
@@ -177,6 +179,14 @@ def _failed_import_message(failure: Failure) -> str:
     here = failure.frames[-1].path
     told = [one for one in exception_chain(failure) if one.type == "ModuleNotFoundError"]
     return next((one.message for one in told if any(frame.path == here for frame in one.frames)), "")
+
+
+def _opened_path(failure: Failure, path: str, cwd: str) -> str:
+    """The place at which the program looked for a file: the failure's word for it, where it gives a folder too."""
+    name = os.path.basename(path)
+    quoted = re.findall(r"['\"]([^'\"\n]+)['\"]", failure.message)
+    at = (text for text in quoted if os.path.basename(text) == name and os.path.dirname(text))
+    return next((os.path.normpath(os.path.join(cwd, text)) for text in at), path)
 
 
 def _names(failure: Failure, path: str) -> bool:

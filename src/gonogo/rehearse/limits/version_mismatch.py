@@ -15,7 +15,7 @@ _KINDS = re.compile(
     r"(?:.*\.)?(?:ImportError|ModuleNotFoundError|AttributeError|TypeError|NameError|RecursionError|NotImplementedError|"
     r"PackageNotFoundError|VersionConflict|KeyError|RuntimeError|ValueError|AssertionError|DeprecationWarning)"
 )
-_NOT_IN = re.compile(r"cannot import name '\w+' from '(\w+)")
+_NOT_IN = re.compile(r"(?:cannot import name '\w+' from|^module) '(\w+)")
 _PACKAGE = re.compile(r".*-packages/[^/]+(?=/)")
 _NEAR = 6
 """Innermost frames in which a package's own file makes it the suspect."""

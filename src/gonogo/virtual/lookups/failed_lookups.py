@@ -20,7 +20,7 @@ import shlex
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import source_from_cache
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Literal, NamedTuple
@@ -30,7 +30,7 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.plan import MODULE_LISTING_SUFFIX
 from gonogo.virtual.stack import OURS, is_standard_library, owner_of
 
-Kind = Literal["file", "folder", "module", "library", "program", "address"]
+Kind = Literal["file", "folder", "module", "library", "program", "address", "made"]
 _MAX_KEPT = 4096
 _MAX_DEPTH = 150
 _MAX_RECORDED = 200
@@ -66,8 +66,12 @@ class _UnansweredLookup(NamedTuple):
 class FailedLookups:
     """What one process has asked for in vain."""
 
-    def __init__(self, scratch: str | None = None) -> None:
-        """``scratch``: the folder of this process's caches, which begin empty: what is not in them is nothing."""
+    def __init__(self, scratch: str | None = None, made: Iterable[str] = ()) -> None:
+        """``scratch``: the folder of this process's caches, which begin empty: what is not in them is nothing.
+
+        ``made``: whole paths of what gonogo made in place of something that is not here.
+        """
+        self._made = tuple(made)
         of_gonogo = (*_IGNORED_PATH_PREFIXES, OURS)  # what its own stand-ins don't have is nothing of the program's
         self._not_taken = of_gonogo if scratch is None else (*of_gonogo, os.path.join(scratch, ""))
         self.written: set[str] = set()
@@ -103,8 +107,11 @@ class FailedLookups:
         yield from reversed(list(self._by_libraries.values()))
 
     def look(self, path: str) -> None:
-        """Take down a path that was looked for, if nothing is there."""
+        """Take down a path that was looked for, if nothing is there, or what gonogo made."""
         if self._busy or path.startswith(self._not_taken):
+            return
+        if self._made and _is_below(os.path.abspath(path), self._made):
+            self.note("made", path)
             return
         # An entry of Python's path that is not here, as pythonXY.zip is on most machines, is asked for by the importer
         # again and again; a module that lacks for it is taken down as such.
@@ -355,7 +362,8 @@ def lookups_before_failure(
             if frame is not None:
                 shared = Frame(frame.path, line, frame.function, "", frame.owner)
                 below = raising is not None and _is_raising_function(raising, frame, one.kind)
-        if one.asked.owner == "user" or (shared is not None and shared.owner != "user") or one.kind == "folder":
+        of_user = one.asked.owner == "user" or one.kind in ("folder", "made")
+        if of_user or (shared is not None and shared.owner != "user"):
             found.append(
                 FailedLookup(
                     one.kind,
@@ -376,6 +384,10 @@ def lookups_before_failure(
         if user is not None and path not in told:
             found.insert(0, FailedLookup("file", path, user, user, user.line, True, phase, step, False, True))
     return found[:_MAX_RECORDED]
+
+
+def _is_below(path: str, places: tuple[str, ...]) -> bool:
+    return any(path == one or path.startswith(one.rstrip(os.sep) + os.sep) for one in places)
 
 
 def _still_running(

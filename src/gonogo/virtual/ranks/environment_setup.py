@@ -28,7 +28,18 @@ from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.plan import WorkerPlan
-from gonogo.virtual.sandbox import addresses, file_copies, hub, metrics, network, prepared, spawned, trackers
+from gonogo.virtual.sandbox import (
+    addresses,
+    file_copies,
+    hub,
+    metrics,
+    network,
+    prepared,
+    spawned,
+    tiktoken_files,
+    torchvision_datasets,
+    trackers,
+)
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing import work
 from gonogo.virtual.unsupported import UnsupportedOperator
@@ -91,6 +102,8 @@ def install(
     undo.append(prepared.install(plan.prepared, assume, missed, functools.partial(opened_files.make, made)))
     undo.append(addresses.install(plan.prepared, assume, missed))
     undo.append(metrics.install(assume))
+    undo.append(torchvision_datasets.install(assume))
+    undo.append(tiktoken_files.install(assume))
     undo.append(file_copies.install())
     undo.append(probe_reporting.install())
     undo.append(spawned.install(plan.scratch))

@@ -22,6 +22,7 @@ import torch
 
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.notebook import SUFFIX, python_of
+from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import Failure, Frame, MissingInput, Outcome, RankRecord, Shortage, Unsupported
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
@@ -68,7 +69,7 @@ from gonogo.virtual.operators.native_functions import install_argument_conversio
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.messages import End, Reply
 from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
-from gonogo.virtual.ranks import environment_setup, spawned_ranks
+from gonogo.virtual.ranks import environment_setup, newer_python, spawned_ranks
 from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
 from gonogo.virtual.sandbox import prepared, spawned
@@ -128,7 +129,10 @@ class Session:
         self.batches = 0
         self.data_shapes: list[str] = []
         self.missed: list[MissingInput] = []
-        self.lookups = asked_in_vain.FailedLookups(os.path.join(os.path.dirname(plan.scratch), "caches"))
+        table = read_prepared(Path(plan.prepared)) if plan.prepared else None
+        self.lookups = asked_in_vain.FailedLookups(
+            os.path.join(os.path.dirname(plan.scratch), "caches"), table.paths if table is not None else ()
+        )
         self.lookups.moment = lambda: (self.life.phase, self.life.step)
         self._why: dict[str, Any] = {}
         self._undo: list[Callable[[], None]] = []
@@ -179,6 +183,7 @@ class Session:
         self.memory.device(self.device)
         self.memory.set_category("parameters")
         undo = self._undo
+        undo.append(newer_python.install(self.plan.required_python, self.ledger.assume))
         undo.append(asked_in_vain.install(self.lookups))
         undo.append(c10d_operators.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())

@@ -30,6 +30,10 @@ def install(generated_weights: GeneratedWeights) -> Patches:
     return patches
 
 
+_NO_WEIGHTS_FILE = ("no file named", "does not appear to have a file named diffusion_pytorch_model")
+"""What diffusers says of a folder without a file of weights, and of a repository of the hub without one."""
+
+
 def _follow_diffusers(patches: Patches, notify: Callable[[str], None]) -> None:
     """Models of diffusers whose configuration is there and whose weights aren't are made of the configuration.
 
@@ -50,7 +54,7 @@ def _follow(patches: Patches, notify: Callable[[str], None], module: ModuleType)
         try:
             return original(cls, path, **kwargs)
         except OSError as error:
-            if "no file named" not in str(error):
+            if not any(words in str(error) for words in _NO_WEIGHTS_FILE):
                 raise
         config = cls.load_config(path, **{name: kwargs[name] for name in _CONFIG_ARGUMENTS if name in kwargs})
         model = cls.from_config(config)

@@ -1,0 +1,175 @@
+import ast
+
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.rehearsal.failures import places
+from gonogo.evidence.rehearsal.record import Failure, RankRecord
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Text, translated
+
+_BUILTINS = ("int", "float", "complex", "object", "str", "unicode")
+_REMOVED = {
+    **dict.fromkeys(_BUILTINS, "1.24"),
+    **dict.fromkeys(
+        (
+            *("bool8", "int0", "uint0", "object0", "str0", "bytes0", "void0", "float_", "complex_", "longfloat"),
+            *("singlecomplex", "cfloat", "longcomplex", "clongfloat", "string_", "unicode_", "Inf", "Infinity", "NaN"),
+            *("infty", "NINF", "PINF", "NZERO", "PZERO", "mat", "cast", "sctypes", "asfarray", "find_common_type"),
+            *(
+                "issubsctype",
+                "issubclass_",
+                "issctype",
+                "obj2sctype",
+                "sctype2char",
+                "maximum_sctype",
+                "round_",
+                "product",
+            ),
+            *("cumproduct", "sometrue", "alltrue", "msort", "disp", "safe_eval", "recfromcsv", "recfromtxt", "who"),
+            *("deprecate", "set_string_function", "byte_bounds", "fastCopyAndTranspose", "DataSource", "compat"),
+        ),
+        "2.0",
+    ),
+}
+"""Names that a release of numpy dropped, and which none has had since."""
+_REPLACEMENTS = {
+    **{name: name for name in ("int", "float", "complex", "object", "str")},
+    "unicode": "str",
+    "bool8": "numpy.bool_",
+    "float_": "numpy.float64",
+    "complex_": "numpy.complex128",
+    "string_": "numpy.bytes_",
+    "unicode_": "numpy.str_",
+    "Inf": "numpy.inf",
+    "Infinity": "numpy.inf",
+    "infty": "numpy.inf",
+    "NaN": "numpy.nan",
+    "NINF": "-numpy.inf",
+    "PINF": "numpy.inf",
+    "product": "numpy.prod",
+    "cumproduct": "numpy.cumprod",
+    "sometrue": "numpy.any",
+    "alltrue": "numpy.all",
+    "round_": "numpy.round",
+    "mat": "numpy.asmatrix",
+}
+_SAID = Pattern(
+    r"module 'numpy' has no attribute '(?P<name>\w+)'"
+    r"|`(?:np|numpy)\.(?P<expired>\w+)` was removed in the NumPy \d+\.\d+ release"
+)
+
+
+class NumpyNameRemoved(Hazard):
+    log_words = ("module 'numpy' has no attribute", "was removed in the NumPy")
+
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """The name, in a file of a run whose numpy has it no more; not where the file asks for it first, or sets it."""
+        if b"numpy" not in script.source.data:
+            return
+        numpy = run.environment.packages.get("numpy")
+        told: set[str] = set()
+        for node in script.nodes(ast.Attribute):
+            name = node.attr
+            removed = _REMOVED.get(name)
+            if removed is None or name in told or not run.environment.within("numpy", f">={removed}"):
+                continue
+            if script.qualified(node) != f"numpy.{name}" or _may_be_there(script, name):
+                continue
+            told.add(name)
+            yield self.finding(
+                _cause(script.source.path, name, str(numpy.version) if numpy is not None and numpy.version else None),
+                certainty=Certainty.LIKELY,
+                cure=_cures(name),
+                spans=(script.place(node).span(), numpy.place.span() if numpy and numpy.place else None),
+            )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """numpy's own refusal, where numpy is the declared one and no package of another release called it."""
+        if "numpy" in record.differing:
+            return
+        for rank in record.ranks:
+            failure = rank.failure
+            name = _refused_by_numpy(failure) if failure is not None else None
+            if failure is None or name is None or _is_called_by(failure, record.differing):
+                continue
+            caller = next((frame for frame in reversed(failure.frames) if not _is_numpys(frame.path)), None)
+            if caller is None:
+                continue
+            yield self.finding(
+                _cause(_called(caller.path), name, _release(rank)),
+                cure=_cures(name),
+                spans=places((failure.innermost("user"), None), (caller, None)),
+                ranks=(rank.rank,),
+            )
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """The same, as a traceback prints it."""
+        for error in log.errors_of("AttributeError"):
+            name = _name_in(error.message)
+            if name is not None:
+                yield self.log_finding(error, _cause(_caller(error), name, None), cure=_cures(name))
+                return
+
+
+def _name_in(message: str) -> str | None:
+    said = _SAID.search(message)
+    name = (said.group("name") or said.group("expired")) if said is not None else None
+    return name if name in _REMOVED else None
+
+
+def _refused_by_numpy(failure: Failure) -> str | None:
+    last = failure.frames[-1] if failure.frames else None
+    own_refusal = last is not None and last.function == "__getattr__" and _is_numpys(last.path)
+    return _name_in(failure.message) if failure.type == "AttributeError" and own_refusal else None
+
+
+def _is_numpys(path: str) -> bool:
+    return path.endswith("/numpy/__init__.py")
+
+
+def _is_called_by(failure: Failure, packages: list[str]) -> bool:
+    """Whether a package that is not the declared one is on the way there."""
+    modules = {f"/{name.replace('-', '_')}/" for name in packages}
+    return any("-packages/" in frame.path and any(one in frame.path for one in modules) for frame in failure.frames)
+
+
+def _release(rank: RankRecord) -> str | None:
+    return rank.imported.get("numpy") or rank.versions.get("numpy")
+
+
+def _may_be_there(script: Script, name: str) -> bool:
+    """Whether the file sets the name itself, asks whether numpy has it, or expects that it may not."""
+    if any(node.value == name for node in script.nodes(ast.Constant)):  # hasattr, getattr, setattr
+        return True
+    if any(node.attr == name and isinstance(node.ctx, ast.Store) for node in script.nodes(ast.Attribute)):
+        return True
+    return any(
+        isinstance(inner, ast.Attribute) and inner.attr == name
+        for node in script.nodes(ast.Try)
+        for inner in ast.walk(node)
+    )
+
+
+def _cause(caller: str, name: str, release: str | None) -> Text:
+    return translated("{caller} uses numpy.{name}, which numpy removed in {removed}{release}.").format(
+        caller=caller,
+        name=name,
+        removed=_REMOVED[name],
+        release=translated("; installed is {release}").format(release=release) if release else Text("", ""),
+    )
+
+
+def _cures(name: str) -> tuple[Text, ...]:
+    older = translated('pip install "numpy<{release}"').format(release=_REMOVED[name].removesuffix(".0"))
+    if (replacement := _REPLACEMENTS.get(name)) is None:
+        return (older,)
+    return older, translated("Or, in code of your own, write {replacement}").format(replacement=replacement)
+
+
+def _caller(error: LoggedError) -> str:
+    frames = [frame for frame in error.frames if not _is_numpys(frame.path)]
+    return _called(frames[-1].path) if frames else "the program"
+
+
+def _called(path: str) -> str:
+    """A package by its name, a file of one's own by its path."""
+    _, installed, inside = path.rpartition("-packages/")
+    return inside.partition("/")[0].removesuffix(".py") if installed else path
