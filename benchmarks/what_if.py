@@ -1,10 +1,11 @@
-"""How near a page's what-if comes: its band of GPU memory, and what a rehearsal with the same settings says.
+"""How near a page's what-if comes: its bands of GPU memory and time, and what a rehearsal with these settings says.
 
     python benchmarks/what_if.py [--json FILE] [EXAMPLE:SCRIPT ...]
 
 Each launch is rehearsed as it is, and its page is asked in a real Chromium (Debian's `chromium`, or another that it
-starts) for each of the changes below; then the run is rehearsed with `--set` for each of them. A change whose samples
-came out no longer than asked (the data has none) is left out.
+starts) for each of the changes below; then the run is rehearsed with `--set` for each of them. The data is repeated, so
+that it suffices for the steps. A change is left out if the rehearsal came out otherwise than asked (samples not as
+long, fewer of them in a step).
 """
 
 from __future__ import annotations
@@ -37,19 +38,27 @@ CHANGES: tuple[dict[str, float], ...] = (
 )
 """Settings, and what they are multiplied by."""
 GIB = 1 << 30
-ASKED = "settings => whatIf({...data.whatIf.base, gpu: data.whatIf.own[0], ...settings})"
+REPEATED = 16
+"""How often the examples' data is written: a larger batch must not leave it with fewer steps."""
+ASKED = """settings => {
+  const asked = {...data.whatIf.base, gpu: data.whatIf.own[0], ...settings};
+  return {...whatIf(asked), time: timeOf(asked)};
+}"""
 
 
 def rehearsed(launch: str, folder: Path, *options: str) -> tuple[dict[str, Any] | None, str, Path]:
     """The report's JSON, what was said where there is none, and the page."""
     example, _, script = launch.partition(":")
+    project = folder / example
+    if not project.is_dir():
+        shutil.copytree(ROOT / "examples" / example, project)
+        for data in project.rglob("*.jsonl"):
+            data.write_text(data.read_text(encoding="utf-8") * REPEATED, encoding="utf-8")
     page = folder / "page.html"
     machine = ["--gpus", "8xA100-80G", "--host-memory", "2T", "--environment", "none", "--ranks", "0"]
     words = [sys.executable, "-m", "gonogo", "rehearse", *machine, *options, "--format", "html", "--output", str(page)]
     page.unlink(missing_ok=True)
-    ended = subprocess.run(
-        [*words, "--", "bash", script], cwd=ROOT / "examples" / example, capture_output=True, text=True, check=False
-    )
+    ended = subprocess.run([*words, "--", "bash", script], cwd=project, capture_output=True, text=True, check=False)
     if not page.is_file():
         return None, ended.stderr.strip().splitlines()[-1] if ended.stderr.strip() else "no report", page
     kept = page.read_text(encoding="utf-8").split('<script type="application/json" id="report">')[1]
@@ -60,6 +69,17 @@ def used(report: dict[str, Any]) -> int:
     """Bytes of the GPU that the first rank takes: reserved, and what is held beside it."""
     rank = report["rehearsal"]["ranks"][0]
     return int(rank["peak_reserved_bytes"] + report["rehearsal"]["allowance_bytes"])
+
+
+def unlike(run: dict[str, Any], asked: dict[str, Any], changed: dict[str, int]) -> str:
+    """What came out otherwise than asked; the length of samples only where it was to change."""
+    for name, key in (("micro-batch", "samples"), ("accumulation", "accumulation"), ("seq-len", "tokens")):
+        seen = run.get(key) or [1, 1]
+        if (name != "seq-len" or name in changed) and (
+            seen[1] != asked[name] or (name == "accumulation" and len(set(seen)) > 1)
+        ):
+            return f"{name} was {seen[0]} to {seen[1]}"
+    return ""
 
 
 def rows_of(launch: str, browser: Any, folder: Path) -> Iterator[dict[str, Any]]:
@@ -86,12 +106,12 @@ def rows_of(launch: str, browser: Any, folder: Path) -> Iterator[dict[str, Any]]
             yield {**row, "why": why}
             continue
         rank = report["rehearsal"]["ranks"][0]
-        tokens = ((rank["as_run"] or {}).get("tokens") or (0, 0))[1]
-        row |= {"rehearsed": used(report), "verdict": report["verdict"]}
+        row |= {"rehearsed": used(report), "verdict": report["verdict"], "time": answer["time"]}
+        row["seconds"] = report["rehearsal"]["seconds_of_step"]
         if not rank["steps"]:
             row["why"] = report["answer"]["reason"]
-        elif "seq-len" in settings and tokens != settings["seq-len"]:
-            row["why"] = f"the data's longest sample has {tokens} tokens"
+        elif other := unlike(rank["as_run"] or {}, {**base, **settings}, settings):
+            row["why"] = other
         yield row
     opened.close()
 
@@ -110,11 +130,19 @@ def main() -> None:
                 rows.append(row)
                 band = f"{row['low'] / GIB:.1f} - {row['high'] / GIB:.1f}" if row.get("high") else row.get("how", "")
                 seen = f"{row['rehearsed'] / GIB:.1f}" if "rehearsed" in row else ""
-                print(launch, row.get("settings", ""), band, seen, row.get("why", ""), sep=" | ", flush=True)
+                time = " - ".join(f"{seconds:.3g}" for seconds in row.get("time") or ())
+                took = f"{row['seconds']:.3g}" if row.get("seconds") else ""
+                print(
+                    launch, row.get("settings", ""), band, seen, time, took, row.get("why", ""), sep=" | ", flush=True
+                )
     told = [row for row in rows if row.get("high") and "rehearsed" in row and "why" not in row]
     inside = sum(row["low"] <= row["rehearsed"] <= row["high"] for row in told)
     above = max((row["high"] / row["rehearsed"] - 1 for row in told), default=0.0)
     print(f"{inside} of {len(told)} inside the band; its upper end is at most {above:.0%} above")
+    timed = [row for row in told if row["time"] and row["seconds"]]
+    inside = sum(row["time"][0] <= row["seconds"] <= row["time"][1] for row in timed)
+    wide = max((row["time"][1] / row["time"][0] - 1 for row in timed), default=0.0)
+    print(f"time: {inside} of {len(timed)} inside the band; its ends are at most {wide:.0%} apart")
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 

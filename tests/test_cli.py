@@ -402,3 +402,31 @@ def test_a_command_whose_extra_is_not_installed_names_it(command: str, packages:
         assert done.returncode == 2, done.stderr
         assert re.search(rf"pip install -e \S*\[{extra}\]", done.stderr), done.stderr
         assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("language", [("--lang", "zh"), ("--lang=zh",)])
+def test_the_language_may_stand_before_the_command(
+    gonogo: Run, capsys: pytest.CaptureFixture[str], language: tuple[str, ...]
+) -> None:
+    record = samples.rehearsal_record(samples.rank_record(), world_size=1)
+    assert gonogo(*language, "rehearse", "--", "bash", "launch.sh", "--lang", "en", rehearse=returning(record)) == 0
+    assert "程序完整执行" in capsys.readouterr().out
+    for command in ("gpus", "hazards"):  # one that is imported when it is called, and one that is not
+        assert gonogo(*language, command, "--help") == 0
+        assert "列出" in capsys.readouterr().out
+    assert gonogo(*language, "--version") == 0
+    assert gonogo("--lang", "fr", "gpus") == 2
+    assert "--lang fr: must be one of" in capsys.readouterr().err
+
+
+def test_the_next_command_repeats_what_was_typed(gonogo: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """All but how the answer is printed; what the next step gives another value stands there once."""
+    record = samples.rehearsal_record(samples.rank_record(outcome="timed-out"), world_size=1)
+    words = ("--gpus", "8xH100-80G", "--ranks", "0", "--timeout", "60", "--no-prepare", "--lang", "en")
+    life = ("--life", "save,kill,resume", "--resume-with=--resume out/1")
+    assert gonogo("rehearse", *words, *life, "--", "bash", "launch.sh", rehearse=returning(record)) == 3
+    (said,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("next:"))
+    assert said.startswith(
+        "next: gonogo rehearse --gpus 8xH100-80G --ranks 0 --no-prepare --life save,kill,resume "
+        "'--resume-with=--resume out/1' --timeout 3600 -- bash launch.sh "
+    )

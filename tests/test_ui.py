@@ -134,6 +134,8 @@ def test_the_folder_is_shown_and_nothing_around_it(client: TestClient, project: 
         ({"tool": "check", "command": "bash way_out/x.sh"}, ""),
         ({"tool": "check", "command": "bash 'launch.sh"}, "a quote that is not closed"),
         ({"tool": "rehearse"}, "no command"),
+        ({"tool": "rehearse", "command": "bash launch.sh", "settings": {"stage": "9"}}, "one of 0, 1, 2, 3"),
+        ({"tool": "rehearse", "command": "bash launch.sh", "also": [{"--output": "x"}]}, "there is no setting"),
         ({"tool": "cure", "command": "  "}, "no command"),
         ({"tool": "plan"}, "plan needs a model"),
         ({"tool": "plan", "model": "/etc"}, "outside the allowed folders"),
@@ -163,6 +165,10 @@ def test_what_is_asked_becomes_words_that_are_never_options(project: Path) -> No
     assert words(tool="rehearse", language="zh", **given) == [
         "rehearse", "--format=html", "--lang=zh", "--gpus=8xH100-80G", "--nodes=2", "--ranks=all", "--steps=3", "--",
         "bash", "launch.sh", "--lr", "1",
+    ]  # fmt: skip
+    others = {"settings": {"seq-len": "8192", "stage": "2"}, "also": [{"micro-batch": "4"}, {"accumulation": "2"}]}
+    assert words(tool="rehearse", command="bash launch.sh", **others)[3:-3] == [
+        "--set=seq-len=8192,stage=2", "--also=micro-batch=4", "--also=accumulation=2",
     ]  # fmt: skip
     assert words(tool="plan", model="Qwen/Qwen2-7B", seq_len=2048)[3:] == ["--seq-len=2048", "Qwen/Qwen2-7B"]
     assert words(tool="plan", model="deep", command="bash launch.sh")[3:] == ["./deep"]

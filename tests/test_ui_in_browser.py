@@ -100,7 +100,7 @@ def test_a_script_is_chosen_and_checked_by_keyboard_alone(page: Any) -> None:
     assert frame.locator(".switches").is_hidden(), "what is around it says the language"
     page.locator("[data-language=zh]").click()
     frame.get_by_text("原因").first.wait_for()
-    assert page.locator("#tab-before").inner_text() == "启动之前"
+    assert page.locator("#tab-before").inner_text() == "运行之前"
     assert page.evaluate("document.querySelector('iframe').contentDocument") is None, "it is out of reach"
     own = page.locator(".frame-bar a")
     with page.context.expect_page() as tab:
@@ -127,6 +127,24 @@ def test_it_is_accessible_in_both_colours_and_on_a_phone(page: Any) -> None:
     page.keyboard.press("ArrowRight")
     assert page.locator("#tab-after").get_attribute("aria-selected") == "true"
     assert page.locator("#log").is_visible()
+
+
+def test_a_rehearsal_with_other_settings_is_asked_for(page: Any) -> None:
+    page.locator("#command").fill("bash launch.sh")
+    page.get_by_text("Rehearse with other settings").click()
+    page.get_by_label("samples per micro-batch").fill("4")
+    page.get_by_label("optimizer states on").select_option("cpu")
+    sent: list[Any] = []
+    for beside in (False, True):
+        page.locator("#beside").set_checked(beside)
+        with page.expect_request("**/api/jobs") as asked:
+            page.locator("button[value=rehearse]").click()
+        sent.append(asked.value.post_data_json)
+        page.locator("#shown button").filter(has_text="Cancel").or_(page.locator("#shown .chip")).first.click()
+    settings = {"micro-batch": "4", "offload-optimizer": "cpu"}
+    assert (sent[0]["settings"], sent[1]["also"]) == (settings, [settings])
+    assert "--also micro-batch=4,offload-optimizer=cpu" in page.locator(".reports .what").first.inner_text()
+    assert serious(page) == []
 
 
 def test_a_rehearsal_says_what_it_does_and_is_cancelled(page: Any) -> None:

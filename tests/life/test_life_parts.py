@@ -10,6 +10,9 @@ from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.evidence.rehearsal.lives import HeldState, RankLife, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding.errors import UserError
+from gonogo.finding.lives.life_report import Interruption
+from gonogo.finding.lives.state_names import state_text
+from gonogo.judge.rehearsal_summary import rehearsal_summary
 from gonogo.rehearse.lives import (
     StageCommands,
     add_files_of_other_ranks,
@@ -17,6 +20,7 @@ from gonogo.rehearse.lives import (
     check_life_options,
     second_command,
 )
+from gonogo.report.lives.state_tables import life_tables
 
 
 @pytest.mark.parametrize(
@@ -60,6 +64,11 @@ def test_options_that_do_not_go_together() -> None:
         check_life("save,serve", None, None, StageCommands(merge="python a.py"))
     with pytest.raises(UserError, match="--serve-with 'a: No closing quotation"):
         check_life("save,serve", None, None, StageCommands(serve="'a"))
+    for stage in ("convert", "merge", "serve"):
+        with pytest.raises(UserError, match=f"--{stage}-with is empty"):
+            check_life(f"save,{stage}", None, None, StageCommands(**{stage: " "}))
+    with pytest.raises(UserError, match="--resume-with is empty"):
+        check_life("save,kill,resume", None, "")
     with pytest.raises(UserError, match="--resume-on needs --life"):
         check_life(None, "4xH100-80G", None)
     with pytest.raises(UserError, match="--resume-with needs --life"):
@@ -182,3 +191,29 @@ def test_what_the_first_life_did_not_write_is_nowhere_else() -> None:
     record.first_life.world_size = 8
     assert not record.was_written_before("out/checkpoint-2"), "of ranks that were not run, files are missing here"
     assert not record.first_life.was_written_before("out/checkpoint-2")
+
+
+@pytest.mark.parametrize(
+    ("name", "slot", "english", "chinese"),
+    [
+        ("a.weight", "", "a.weight", "a.weight"),
+        ("a.weight", "exp_avg", "exp_avg of a.weight", "a.weight 的 exp_avg"),
+        ("group 0, tensor 1", "exp_avg", "exp_avg of group 0, tensor 1", "第 0 组第 1 个张量 的 exp_avg"),
+        ("2: partition 3", "", "2: partition 3", "2: 分区 3"),
+    ],
+)
+def test_what_a_state_is_called(name: str, slot: str, english: str, chinese: str) -> None:
+    text = state_text(name, slot)
+    assert (text.en, text.zh) == (english, chinese)
+
+
+def test_the_tables_in_chinese() -> None:
+    """No words of English but names."""
+    record = _lives(_moment(name="group 0, tensor 1"), None)
+    record.interruptions = [
+        Interruption("/x/a.pt", "/x/b.pt", torn=False, kind="half", why="training data", why_zh="训练数据")
+    ]
+    tables = life_tables(rehearsal_summary(record, "/x"), "zh")
+    assert tables[0].rows[0][-1] == "第 0 组第 1 个张量"
+    assert tables[-1].rows[0][-1] == "训练数据"
+    assert life_tables(rehearsal_summary(record, "/x"), "en")[-1].rows[0][-1] == "training data"

@@ -15,10 +15,10 @@ from gonogo.evidence.prepared import FOLDER, read_prepared
 from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, RehearsalRecord
 from gonogo.finding import Verdict
 from gonogo.prepare.prepare import runs_of_command
-from gonogo.prepare.provided_files import describe_substitutes, find_prepared_folder
+from gonogo.prepare.provided_files import AS_INSTALLED, describe_substitutes, find_prepared_folder
 from gonogo.rehearse.automatic_preparation import automatically_prepared, prepare_and_rehearse
 from gonogo.rehearse.ranks.auto import resolve_auto_ranks
-from gonogo.rehearse.ranks.rank_options import FIRST_AND_LAST
+from gonogo.rehearse.ranks.rank_options import FIRST_AND_LAST, ROLES
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.workers.keep import check_keep_folder
 
@@ -174,6 +174,17 @@ def test_an_import_that_is_not_installed_ends_it_before_anything_runs(
     assert missing in report.skipped[0].why.en
 
 
+def test_what_the_project_declares_is_looked_for_also_where_its_environment_is_not_wanted(
+    project: Path, rehearsals: list[RehearsalRequest]
+) -> None:
+    (project / "train.py").write_text("import nobody_knows\n")
+    (project / "requirements.txt").write_text("nobody-knows\n")
+    record, report = prepare_and_rehearse(RehearsalRequest(LAUNCH, environment=AS_INSTALLED))
+    assert record is None
+    assert not rehearsals
+    assert report.skipped[0].why.en.startswith("nobody-knows: not installed here")
+
+
 @pytest.mark.parametrize("launch", ["/opt/train/bin/python train.py", "conda run -n train python train.py"])
 def test_a_python_of_the_launchs_own_is_not_looked_into(
     project: Path, rehearsals: list[RehearsalRequest], launch: str
@@ -223,7 +234,7 @@ PLAIN = "import torch\nprint(1)\n"
         ("import torch.distributed as dist\ndist.init_process_group()\ndist.barrier()\n", LAUNCH, False),
         ("import torch.distributed as dist\ndist.broadcast(x, 0)\n", LAUNCH, True),
         ("from transformers import AutoProcessor\np = AutoProcessor.from_pretrained('m')\n", LAUNCH, True),
-        (PLAIN, [*LAUNCH, "--tensor_model_parallel_size", "2"], True),
+        (PLAIN, [*LAUNCH, "--tensor_model_parallel_size", "3"], True),  # which doesn't divide the world
         (PLAIN, [*LAUNCH, "--tensor_model_parallel_size", "1"], False),
     ],
 )
@@ -235,6 +246,38 @@ def test_a_second_rank_is_run_where_ranks_may_part(
     assert ranks == (FIRST_AND_LAST if second else "0")
     assert (note is not None) is second
     assert resolve_auto_ranks("0,3", runs_of_command(launch)[0]) == ("0,3", None)
+
+
+ON_EIGHT = ["torchrun", "--nproc_per_node", "8", "train.py"]
+FIRST_ALONE = "import os\nif int(os.environ['RANK']) == 0:\n    save()\n"
+DEVICE_MESH = "from torch.distributed.device_mesh import init_device_mesh\nmesh = init_device_mesh('cuda', {})\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "ranks"),
+    [
+        (PLAIN, "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2", "0,1,4"),
+        (PLAIN, "--pipeline-model-parallel-size 4", "0,2,6"),
+        (FIRST_ALONE, "--context-parallel-size 2", "0,1,7"),
+        (DEVICE_MESH.format("(2, 4), mesh_dim_names=('dp', 'tp')"), "", "0,1"),
+        (DEVICE_MESH.format("(2, 2, 2), mesh_dim_names=('pp', 'fsdp', 'cp')"), "", "0,1,4"),
+        (DEVICE_MESH.format("mesh_shape=[4, 2], mesh_dim_names=['pp', 'dp_shard']"), "", "0,2,6"),
+    ],
+)
+def test_one_rank_of_each_role_is_run_where_the_model_is_divided(
+    project: Path, program: str, options: str, ranks: str
+) -> None:
+    (project / "train.py").write_text(program)
+    found, note = resolve_auto_ranks("auto", runs_of_command([*ON_EIGHT, *options.split()])[0])
+    assert found == f"{ROLES}{ranks}"
+    assert note is not None
+    assert f"ranks {ranks.replace(',', ', ')} were rehearsed together, one for each role" in note.en
+
+
+@pytest.mark.parametrize("options", ["(8,), mesh_dim_names=('dp',)", "(2, 2), mesh_dim_names=('dp', 'tp')", "(2, n)"])
+def test_a_device_mesh_without_other_roles_changes_nothing(project: Path, options: str) -> None:
+    (project / "train.py").write_text(DEVICE_MESH.format(options))
+    assert resolve_auto_ranks("auto", runs_of_command(ON_EIGHT)[0]) == ("0", None)
 
 
 def test_a_missing_package_is_told_within_a_second_and_with_the_users_command(project: Path) -> None:

@@ -14,7 +14,14 @@ from gonogo.evidence.rehearsal.record import CATEGORIES, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text, Verdict
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.call import Invocation
-from gonogo.finding.rehearsal import AlsoRehearsed, GpuModel, MemoryTimeline, ModuleMemory, downsample_timeline
+from gonogo.finding.rehearsal import (
+    AlsoRehearsed,
+    GpuModel,
+    MemoryTimeline,
+    ModuleMemory,
+    StepScaling,
+    downsample_timeline,
+)
 from gonogo.guard.report import report_of
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.baseline import compare_with_baseline, read_baseline
@@ -89,7 +96,9 @@ def what_if_report(shortest: int = 2048) -> Report:
                          downsample_timeline(rank.timelines[0]))  # fmt: skip
     gpus = (GpuModel("H100-80G", 80 << 30, 1 << 30, True), GpuModel("V100-16G", 16 << 30, 1 << 30, False))
     ranks = (rank, *(msgspec.structs.replace(one, peak_allocated_bytes=0) for one in others))
-    rehearsal = msgspec.structs.replace(report.rehearsal, ranks=ranks, also=(also,), gpus=gpus)
+    bounds = ((0.5, 0.6, 0.7), (1.0, 1.0, 1.0), (1.5, 1.3, 1.4), (2.0, 1.8, 1.9))
+    rehearsal = msgspec.structs.replace(report.rehearsal, ranks=ranks, also=(also,), gpus=gpus, seconds_of_step=1.0,
+                                        step_scaling=StepScaling(1.0, 0.1, 0.2, bounds))  # fmt: skip
     return called(
         msgspec.structs.replace(report, rehearsal=rehearsal),
         Invocation(("bash", "launch $1.sh"), ("--gpus", "8xH100-80G", "--host-memory", "2T")),

@@ -131,6 +131,30 @@ def test_what_if_is_answered_from_what_was_rehearsed_and_says_what_it_does_not_k
     assert how.inner_text().startswith("Not derived")
 
 
+def test_what_if_says_what_a_step_would_take_between_bounds(opened: Any) -> None:
+    page = opened(what_if_report())
+    part = page.locator(".what-if:visible")
+    besides = part.locator(".besides")
+    assert "time per step: about 1.00 s (estimate), 8,192 tokens/s per GPU" in besides.inner_text()
+
+    def seconds(**settings: object) -> list[float] | None:
+        asked = {name.replace("_", "-"): value for name, value in settings.items()}
+        return page.evaluate("set => timeOf({...data.whatIf.base, gpu: data.whatIf.own[0], ...set})", asked)  # type: ignore[no-any-return]
+
+    assert seconds(micro_batch=4) == pytest.approx([1.8, 1.9])
+    assert seconds(micro_batch=1) == pytest.approx([0.6, 0.7])
+    assert seconds(accumulation=4) == pytest.approx([1.7, 2.0]), "collectives once or twice, the optimizer once"
+    assert seconds(micro_batch=16) is None, "more than was reckoned"
+    assert seconds(seq_len=4096) is None
+    assert seconds(gpu="V100-16G") is None
+    assert seconds(stage=3) == [3.0, 3.0], "that --also saw"
+    batch = part.locator("[data-set='micro-batch']")
+    batch.focus()
+    batch.press("ArrowRight")
+    batch.press("ArrowRight")
+    assert "about 1.80 – 1.90 s (estimate), 8,623 – 9,102 tokens/s" in besides.inner_text()
+
+
 def test_samples_of_several_lengths_widen_the_band(opened: Any) -> None:
     bands = []
     for shortest in (2048, 1024):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 from gonogo.evidence.rehearsal.record import CATEGORIES
+from gonogo.virtual.hooks import engine
 from gonogo.virtual.memory.owners import Shares, divided, owner_of_part, placed, scaled, shares
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
+from gonogo.virtual.patching.patches import Patches
 
 
 def test_a_flat_buffer_is_shared_out_by_ranges() -> None:
@@ -73,3 +77,33 @@ def test_what_is_learned_of_an_owner_holds_for_the_peak_it_was_a_part_of() -> No
     later = memory.new_cell("cuda:0", 10)
     memory.own(later, "norm")  # was not there
     assert sorted(device.at_peak(), key=str) == [("optimizer", "lm_head", 100), ("optimizer", None, 50)]
+
+
+def test_the_gradients_that_zero_2_keeps_are_gradients_from_the_moment_that_backward_makes_room_for_them() -> None:
+    """A step's peak is in the middle of backward: what is only found out when it is over comes too late."""
+    memory = MemoryRecord(lambda name: DeviceRecord(name, 1 << 30, 0, None))
+    memory.set_category("temporary")
+
+    class Optimizer:
+        """As DeepSpeed's of ZeRO-1 and -2, with and without another dtype for accumulation."""
+
+        kept: list[Any] = []  # noqa: RUF012
+
+        def copy_grads_in_partition(self) -> None:
+            self.kept.append(memory.new_cell("cuda:0", 4096))
+
+        def _build_compact_grad_partition_buffer(self) -> None:
+            self.kept.append(memory.new_cell("cuda:0", 1024))
+
+        def average_tensor(self) -> None:
+            self.kept.append(memory.new_cell("cuda:0", 512))
+
+    patches = Patches()
+    module = SimpleNamespace(DeepSpeedZeroOptimizer=Optimizer)
+    engine._count_reduced(patches, SimpleNamespace(memory=memory), "DeepSpeedZeroOptimizer", None, module)  # type: ignore[arg-type]
+    made = Optimizer()
+    made.copy_grads_in_partition()
+    made._build_compact_grad_partition_buffer()
+    made.average_tensor()
+    assert +Counter(memory.device("cuda:0").categories()) == {"gradients": 5120, "temporary": 512}
+    patches.undo()

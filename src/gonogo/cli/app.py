@@ -66,6 +66,7 @@ from gonogo.cli.options import (
     Yes,
     environment_option,
     split_at_dashes,
+    typed_options,
 )
 from gonogo.cli.plan import plan
 from gonogo.cli.prepare import prepare
@@ -117,11 +118,19 @@ app.command(epilog="Exit status: 0 GO, 1 NO-GO, 3 CANNOT-TELL (something could n
 app.command(epilog="Exit status: 0 a strategy fits, 1 none does, 3 CANNOT-TELL, 2 invalid input.")(plan)
 
 
+_MACHINE = ("gpus", "nodes", "host_memory", "environment", "with_", "env")
+_PRINTING = ("format_", "output", "open_", "lang")
+_NOT_REPEATED = (*_MACHINE, *_PRINTING, "command", "set_", "against", "peak_growth")
+"""Parameters of ``rehearse`` that the next command has from elsewhere, or not at all: it says how a run is rehearsed,
+not how the answer is printed."""
+
+
 @app.command(
     context_settings={"allow_interspersed_args": False},
     epilog="Exit status: 0 GO, 1 NO-GO, 2 invalid input, 3 CANNOT-TELL, 70 internal error, 130 Ctrl-C.",
 )
 def rehearse(
+    context: typer.Context,
     command: Command = None,
     gpus: Gpus = None,
     nodes: Nodes = None,
@@ -264,9 +273,8 @@ def rehearse(
         if earlier is not None:
             report = compare_with_baseline(report, earlier, peak_growth)
         launch = () if synthetic_batch is not None else tuple(command)
-        report = called(
-            report, Invocation(launch, machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ()))
-        )
+        machine = machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ())
+        report = called(report, Invocation(launch, machine, own_options=typed_options(context, without=_NOT_REPEATED)))
         publish(report, format_, output, language, open_)
         if record is not None and was_interrupted(record):
             raise SystemExit(INTERRUPTED)
@@ -538,6 +546,7 @@ def _register_lazy_commands(command_name: str | None) -> None:
 def main() -> None:
     """The entry point of the command ``gonogo``."""
     with exit_statuses(language_of_locale(os.environ)):
+        sys.argv[1:] = _with_language_option_after_command(sys.argv[1:])
         words, asked = _extract_language_option(sys.argv[1:])
         language = choose_language(asked, os.environ)
         if overview.wanted(words) and "_GONOGO_COMPLETE" not in os.environ:  # a shell asks for its completion script
@@ -572,6 +581,15 @@ def _localize_help(language: str) -> None:
 def _words_before_dashes(words: list[str]) -> list[str]:
     """What stands before the user's own command."""
     return words[: words.index("--")] if "--" in words else words
+
+
+def _with_language_option_after_command(words: list[str]) -> list[str]:
+    """``--lang zh rehearse …`` as ``rehearse --lang zh …``: each command has the option, and the group none."""
+    count = 1 if words[:1] and words[0].startswith("--lang=") else 2 if words[:1] == ["--lang"] else 0
+    option, rest = words[:count], words[count:]
+    if not option or not rest:
+        return words
+    return [rest[0], *option, *rest[1:]] if not rest[0].startswith("-") else rest
 
 
 def _extract_language_option(words: list[str]) -> tuple[list[str], str | None]:

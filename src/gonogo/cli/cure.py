@@ -13,18 +13,25 @@ from gonogo.cli.command_words import words_of
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
     Command,
+    ConvertWith,
     Env,
     Format,
     Gpus,
     HostMemory,
     Lang,
+    Life,
+    MergeWith,
     Nodes,
     Open,
     Output,
+    ResumeOn,
+    ResumeWith,
+    ServeWith,
     Steps,
     Unconfined,
     Upstream,
     Yes,
+    typed_options,
 )
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
@@ -37,7 +44,11 @@ if TYPE_CHECKING:
     from gonogo.rehearse.request import RehearsalRequest
 
 
+_LIFE = ("life", "resume_on", "resume_with", "convert_with", "merge_with", "serve_with")
+
+
 def cure(
+    context: typer.Context,
     command: Command = None,
     gpus: Gpus = None,
     nodes: Nodes = None,
@@ -78,6 +89,12 @@ def cure(
         ),
     ] = False,
     upstream: Upstream = False,
+    life: Life = None,
+    resume_on: ResumeOn = None,
+    resume_with: ResumeWith = None,
+    convert_with: ConvertWith = None,
+    merge_with: MergeWith = None,
+    serve_with: ServeWith = None,
     output_patch: Annotated[Path, typer.Option(metavar="FILE", help="File to write the patch to.")] = Path(
         "cure.patch"
     ),
@@ -112,6 +129,8 @@ def cure(
         from gonogo.rehearse.automatic_preparation import automatically_prepared
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
+        from gonogo.rehearse.lives import StageCommands, check_life
+        from gonogo.rehearse.ranks.rank_options import LIFE_DEFAULT
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.scratch import scratch_folder
         from gonogo.report.answer.command_placeholders import called
@@ -120,12 +139,14 @@ def cure(
         from gonogo.trials.cure.request import CureRequest
 
         check_patch_file(output_patch)
+        commands = StageCommands(convert_with, merge_with, serve_with)
+        stages = check_life(life, resume_on, resume_with, commands)
         rehearsal = RehearsalRequest(
             command=command,
             gpus=gpus,
             nodes=nodes,
             host_memory=host_memory,
-            ranks=ranks or "0",
+            ranks=ranks or (LIFE_DEFAULT if stages else "0"),
             steps=steps,
             timeout=timeout,
             environment=environment,
@@ -133,10 +154,14 @@ def cure(
             yes=yes,
             unconfined=unconfined,
             env=tuple(env or ()),
+            life=stages,
+            resume_on=resume_on,
+            resume_with=resume_with,
+            stage_commands=commands,
         )
         request = CureRequest(
             unpacked(rehearsal),
-            own_ranks=ranks is None,
+            own_ranks=ranks is None and not stages,
             budget=budget,
             allow_training_changes=allow_training_changes,
             upstream=upstream,
@@ -154,7 +179,11 @@ def cure(
             report = apply_cure(cured, report)
         report = called(
             report,
-            Invocation(tuple(command), machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ())),
+            Invocation(
+                tuple(command),
+                machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ()),
+                own_options=typed_options(context, only=_LIFE),
+            ),
         )
         publish(report, format_, output, language, open_)
         interrupted = report.cure is not None and report.cure.interrupted

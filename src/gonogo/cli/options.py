@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +40,8 @@ Ranks = Annotated[
     str,
     typer.Option(
         metavar="auto|0|0,3|sample|mesh|all",
-        help="Which ranks to run; auto: rank 0, and the last one too where the files let ranks differ.",
+        help="Which ranks to run; auto: rank 0, and the last one too where the files let ranks differ, "
+        "or one of each role.",
     ),
 ]
 Set = Annotated[
@@ -206,6 +208,29 @@ GradientCheckpointing = Annotated[
 def environment_option(path: Path | None) -> Path | None:
     """``--environment``; None for ``auto``, the default."""
     return None if path == Path("auto") else path
+
+
+def typed_options(
+    context: typer.Context, *, only: Sequence[str] = (), without: Sequence[str] = ()
+) -> tuple[tuple[str, ...], ...]:
+    """The options of the command that runs, as they were typed: of certain parameters, or of all but some."""
+    typed: list[tuple[str, ...]] = []
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE" or name in without or (only and name not in only):
+            continue
+        if not parameter.opts[0].startswith("-"):
+            continue
+        value = context.params[name]
+        if isinstance(value, bool):
+            typed.append((parameter.opts[0] if value else parameter.secondary_opts[0],))
+            continue
+        for one in value if isinstance(value, list | tuple) else (value,):
+            said = f"{one:g}" if isinstance(one, float) else str(one)
+            option = parameter.opts[0]
+            typed.append((f"{option}={said}",) if said.startswith("-") else (option, said))
+    return tuple(typed)
 
 
 def split_at_dashes(words: list[str]) -> tuple[list[str], list[str]]:

@@ -13,6 +13,12 @@ class Invocation(msgspec.Struct, frozen=True):
     command: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    own_options: tuple[tuple[str, ...], ...] = ()
+    """The rest of what was typed, which only the same command takes, each with its value: ``("--ranks", "0,1")``."""
+
+
+LIFE_OPTIONS = (*("--life", "--resume-on", "--resume-with"), *("--convert-with", "--merge-with", "--serve-with"))
+"""Those of :attr:`Invocation.own_options` that both ``rehearse`` and ``cure`` take."""
 
 
 def machine_options(

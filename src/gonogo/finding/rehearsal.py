@@ -313,6 +313,19 @@ class GpuModel(msgspec.Struct, frozen=True):
     has_bfloat16: bool
 
 
+class StepScaling(msgspec.Struct, frozen=True):
+    """What the estimated time of a step would be with other micro-batches and accumulation, between what bounds."""
+
+    seconds: float
+    """As it was rehearsed."""
+    fixed: float
+    """Of them, what a step takes once, however many micro-batches it has: the optimizer."""
+    waits: float
+    """Of the others, what collectives take: once in a step, or once for each micro-batch."""
+    by_samples: tuple[tuple[float, float, float], ...]
+    """(times as many samples in a micro-batch, at least, at most), ascending."""
+
+
 class Rehearsal(msgspec.Struct, frozen=True):
     """A rehearsal. ``seconds`` is the only value that differs between two rehearsals of the same program."""
 
@@ -344,6 +357,8 @@ class Rehearsal(msgspec.Struct, frozen=True):
     """Of ``--also``: the same run with other settings."""
     gpus: tuple[GpuModel, ...] = ()
     """Types of GPU that the page's what-if chooses from; the JSON is without."""
+    step_scaling: StepScaling | None = None
+    """For the page's what-if; the JSON is without."""
 
 
 def downsample_timeline(timeline: MemoryTimeline) -> MemoryCurve:

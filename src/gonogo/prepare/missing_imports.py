@@ -6,7 +6,7 @@ import ast
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 from gonogo.evidence.paths import is_file, is_folder, iter_parent_folders
@@ -19,12 +19,15 @@ STOOD_IN = frozenset({"vllm", "sglang", "flash_attn", "flash_attn_2_cuda", "torc
 """Modules that a rehearsal has a stand-in for, or speaks of itself where they are missing."""
 
 
-def missing_imports(runs: Sequence[Run], packages: ProjectPackages, folder: Path) -> list[str]:
+def missing_imports(
+    runs: Sequence[Run], packages: ProjectPackages, folder: Path, declared: Container[str] = ()
+) -> list[str]:
     """Distributions by the names that pip installs them by, in the order of the imports.
 
     Only imports that run without condition as the program starts, in the program and in the project's modules that it
     imports so; and only of distributions that the project lists or that are usual in training: another name may be a
-    module that the launch's own Python finds.
+    module that the launch's own Python finds. ``declared``: what the project's files ask for, where they are not
+    followed.
     """
     found: dict[str, None] = {}
     for run in runs:
@@ -35,11 +38,11 @@ def missing_imports(runs: Sequence[Run], packages: ProjectPackages, folder: Path
             name = distribution_of(module)
             if name in found or first in sys.stdlib_module_names or first in STOOD_IN:
                 continue
-            if not (name in packages.lines or name in packages.asked or name in COMMON_PACKAGES):
+            listed = name in packages.lines or name in declared
+            if not (listed or name in packages.asked or name in COMMON_PACKAGES):
                 continue
             if packages.own is not None and packages.own.name == name:
                 continue
-            listed = name in packages.lines
             if not _can_be_found(first) and not _is_project_module(first, run, folder, deep=not listed):
                 found[name] = None
     return list(found)

@@ -24,6 +24,7 @@ from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Report, Skipped, Text, Verdict, translated, verdict_of
 from gonogo.finding.errors import UserError
+from gonogo.prepare.environment_mismatch import declared_requirements
 from gonogo.prepare.missing_imports import missing_imports
 from gonogo.prepare.packages.consent import InstallNotConfirmed, has_consent_or_terminal
 from gonogo.prepare.packages.full_environment import last_commit_date
@@ -35,6 +36,7 @@ from gonogo.rehearse.answer import rehearsed
 from gonogo.rehearse.probe_run import look
 from gonogo.rehearse.progress import OnProgress, ProgressReporter
 from gonogo.rehearse.ranks.auto import resolve_auto_ranks
+from gonogo.rehearse.ranks.rank_options import ROLES
 from gonogo.rehearse.request import RehearsalRequest
 
 _ROWS = 64
@@ -58,6 +60,9 @@ _NOT_MADE = translated(
 )
 
 
+_ONE_OF_EACH_ROLE = translated("ranks {ranks}: one for each role of a rank, since the model is divided among ranks")
+
+
 def prepare_and_rehearse(
     request: RehearsalRequest, on_progress: OnProgress | None = None
 ) -> tuple[RehearsalRecord | None, Report]:
@@ -73,6 +78,8 @@ def prepare_and_rehearse(
         ranks, note = resolve_auto_ranks(request.ranks, launches[0])
         request = replace(request, ranks=ranks)
         said = [note] if note is not None else []
+        if ranks.startswith(ROLES):
+            say(_ONE_OF_EACH_ROLE.format(ranks=ranks.removeprefix(ROLES).replace(",", ", ")))
         if find_prepared_folder(folder) is not None:
             record, report = rehearsed(request, on_progress)
             return record, _with_notes(report, said)
@@ -210,7 +217,8 @@ def _lacking(request: RehearsalRequest, runs: Sequence[Run], packages: ProjectPa
     if brought or request.ray is not None or (packages.files and packages.differ and not request.as_installed):
         return None
     with_packages = {one.partition("=")[0].strip().lower() for one in request.with_packages}
-    names = [name for name in missing_imports(runs, packages, folder) if name not in with_packages]
+    declared = declared_requirements(folder)
+    names = [name for name in missing_imports(runs, packages, folder, declared) if name not in with_packages]
     if not names:
         return None
     shown = ", ".join(names)

@@ -13,12 +13,17 @@ from gonogo.evidence.rehearsal.failures import shorten
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.evidence.rehearsal.lives import FileEvent
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord
+from gonogo.finding import Text, translated
 from gonogo.finding.lives.life_report import InterruptedResume, Interruption, LifeReport
+from gonogo.finding.lives.state_names import listed_texts, state_text
 
 _MAX_MOMENTS = 16
 """Moments that are tried, each by a rehearsal of its own."""
 _MAX_MESSAGE_CHARS = 120
 """Of an exception's message."""
+_MAX_LOST = 3
+"""States that are named as lost."""
+_NOTHING = Text("", "")
 _LOST_STATUSES = ("partly", "not-read", "not-written", "other-state", "drawn-anew")
 
 
@@ -105,7 +110,8 @@ def rehearse_interruptions(
         restore_tree_at(tree, target, events, moment)
         kind, why = _classify_resume(resume(target), whole)
         following = events[moment.number + 1].path if moment.number + 1 < len(events) else ""
-        tried.append(Interruption(events[moment.number].path, following, moment.torn, kind, why))
+        in_chinese = why.zh if why.zh != why.en else ""
+        tried.append(Interruption(events[moment.number].path, following, moment.torn, kind, why.en, in_chinese))
         longest = max(longest, time.monotonic() - began)
     second.interruptions = tried
     second.moments_not_tried = len(every) - len(tried)
@@ -120,21 +126,24 @@ def _select_moments(every: Sequence[SaveMoment]) -> list[SaveMoment]:
     return sorted([*between, *torn[: _MAX_MOMENTS - len(between)]], key=lambda one: (one.number, not one.torn))
 
 
-def _classify_resume(record: RehearsalRecord, whole: LifeReport) -> tuple[InterruptedResume, str]:
+def _classify_resume(record: RehearsalRecord, whole: LifeReport) -> tuple[InterruptedResume, Text]:
     """What a resume came to, and which error or which states say so."""
     failed = next((rank for rank in record.ranks if rank.failure is not None and _is_own(rank, rank.failure)), None)
     if failed is not None and failed.failure is not None:
         message = shorten(failed.failure.message.partition("\n")[0], _MAX_MESSAGE_CHARS)
-        return "raises", f"{failed.failure.type}: {message}"
+        error = f"{failed.failure.type}: {message}"
+        return "raises", Text(error, error)
     life = life_report(record)
     if life is None or not life.trains_on or any(rank.unsupported for rank in record.ranks):
-        return "unknown", ""
+        return "unknown", _NOTHING
     lost = list(_lost_states(life, whole))
     read = [row for row in life.states if row.status in ("restored", "other-dtype", "partly")]
     counted = any(row.status == "restored" and row.saved for row in life.counters)
     if not read and not counted:
-        return "anew", ""
-    return ("half", ", ".join([*lost[:3], *(["…"] if len(lost) > 3 else [])])) if lost else ("whole", "")
+        return "anew", _NOTHING
+    if not lost:
+        return "whole", _NOTHING
+    return "half", listed_texts([*lost[:_MAX_LOST], *([Text("…", "…")] if len(lost) > _MAX_LOST else [])])
 
 
 def _is_own(rank: RankRecord, failure: Failure) -> bool:
@@ -144,15 +153,15 @@ def _is_own(rank: RankRecord, failure: Failure) -> bool:
     return any(one.what.startswith(f"{failure.type.rpartition('.')[2]}: ") for one in rank.unsupported)
 
 
-def _lost_states(life: LifeReport, whole: LifeReport) -> Iterator[str]:
+def _lost_states(life: LifeReport, whole: LifeReport) -> Iterator[Text]:
     """What a resume of the whole checkpoint restores, and this one does not."""
     restored = {(row.kind, row.slot, row.name) for row in whole.states if row.status == "restored"}
     for row in life.states:
         if row.status in _LOST_STATUSES and (row.kind, row.slot, row.name) in restored:
-            yield f"{row.slot} of {row.name}" if row.slot else row.name
+            yield state_text(row.name, row.slot)
     counted = {(row.kind, row.name) for row in whole.counters if row.status == "restored"}
     for counter in life.counters:
         if counter.status in ("restarted", "differs") and (counter.kind, counter.name) in counted:
-            yield counter.name
+            yield Text(counter.name, counter.name)
     if whole.data == "goes-on" and life.data not in ("goes-on", "unknown"):
-        yield "training data"
+        yield translated("training data")

@@ -30,7 +30,10 @@ _STAGES = {
     "merge": translated("merging the adapter"),
     "serve": translated("loading the result"),
 }
-_DEFAULT_STAGE_PROGRAMS = {"merge": "PEFT's merge_and_unload", "serve": "transformers' from_pretrained"}
+_DEFAULT_STAGE_PROGRAMS = {
+    "merge": translated("PEFT's merge_and_unload"),
+    "serve": translated("transformers' from_pretrained"),
+}
 _NO_FOLDER = translated(
     "nothing that was written looks like its input (an adapter_config.json for merge, a config.json for serve): "
     "specify the command, with --{stage}-with"
@@ -62,10 +65,12 @@ def life_coverage(record: RehearsalRecord) -> Iterator[Text]:
         steps = max((rank.life.at_save.step for rank in record.ranks if rank.life and rank.life.at_save), default=0)
         yield translated("saved after step {step} by {world} ranks").format(step=steps, world=record.world_size)
     for stage in result.stages if result is not None else ():
-        command = list(stage.command)
-        if CHECKPOINT_PROGRAMS_MODULE in command:
-            command = [_DEFAULT_STAGE_PROGRAMS[stage.stage], *command[command.index(CHECKPOINT_PROGRAMS_MODULE) + 2 :]]
-        yield translated("{stage}: {command}").format(stage=_STAGES[stage.stage], command=" ".join(command))
+        command = Text(*[" ".join(stage.command)] * 2)
+        if CHECKPOINT_PROGRAMS_MODULE in stage.command:
+            given = stage.command[stage.command.index(CHECKPOINT_PROGRAMS_MODULE) + 2 :]
+            program = _DEFAULT_STAGE_PROGRAMS[stage.stage]
+            command = Text(*(" ".join([words, *given]) for words in (program.en, program.zh)))
+        yield translated("{stage}: {command}").format(stage=_STAGES[stage.stage], command=command)
 
 
 def _lives(life: LifeReport) -> Text:
@@ -134,6 +139,11 @@ def _skipped_result_stages(record: RehearsalRecord) -> Iterator[Skipped]:
         yield Skipped(translated("{count} weights of the result").format(count=len(unknown)), _OTHER_NAMES)
 
 
+def _has_averages(record: RehearsalRecord) -> bool:
+    moments = [rank.life.at_save for rank in (record.first_life or record).ranks if rank.life is not None]
+    return any(state.kind == "average" for moment in moments if moment is not None for state in moment.held)
+
+
 def unknown_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
     """What is not known and lowers no verdict."""
     life = life_report(record)
@@ -144,6 +154,11 @@ def unknown_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
                 "its values are inconclusive: generated or identical rows, a different world size, or no batch "
                 "after the save"
             ),
+        )
+    if life is not None and _has_averages(record) and not any(row.kind == "average" for row in life.states):
+        yield Skipped(
+            translated("the averaged weights (EMA) after the resume"),
+            translated("the resumed program did not update them in the rehearsed steps: rehearse more (--steps N)"),
         )
     if life is not None and life.moments_not_tried:
         every = len(life.interruptions) + life.moments_not_tried

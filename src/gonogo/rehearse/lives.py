@@ -22,6 +22,7 @@ CHECKPOINT_PROGRAMS_MODULE = "gonogo.virtual.checkpoint_programs"
 _COUNTS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--num-processes", "--num_gpus")
 """Options by which launchers are told how many processes a node has."""
 _NUMBER = re.compile(r"\d+")
+_EMPTY_OPTION = translated("{name} is empty: give it a value in quotes, or leave it out")
 
 
 @dataclass
@@ -93,6 +94,8 @@ def check_life(
         if value is not None and stage not in stages:
             example = ["train", "save", *(["kill"] if stage == "resume" else []), stage]
             raise UserError(translated("{name} needs --life {stages}").format(name=name, stages=",".join(example)))
+        if value is not None and not value.strip():
+            raise UserError(_EMPTY_OPTION.format(name=name))
     if life is None:
         return ()
     places = [_STAGES.index(stage) for stage in stages]

@@ -38,11 +38,12 @@ from gonogo.prepare.provided_files import (
     prepared_files,
 )
 from gonogo.rehearse.interruptions import rehearse_interruptions
+from gonogo.rehearse.launch.build_tools import with_build_tools
 from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, ResolvedLaunch
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
 from gonogo.rehearse.limits.certificate import apply_limits
-from gonogo.rehearse.limits.world import ProjectWorld
+from gonogo.rehearse.limits.world import ProjectWorld, python_specifier
 from gonogo.rehearse.lives import (
     LifePass,
     add_files_of_other_ranks,
@@ -377,6 +378,7 @@ class _Job:
             counts_work=request.count_work and counts,
             every=request.every or request.viewers.flight_recorder is not None or bool(self.life.part),
             to_the_end=self.life.part not in ("first", "second"),
+            required_python=python_specifier(Path(launch.cwd), request.environment),
             life=self.life.part,
             written_folders=self.life.written_folders,
             prepared=str(find_prepared_folder(Path.cwd()) or ""),
@@ -386,7 +388,7 @@ class _Job:
         environment = worker_environment(launch, process, packages=self.overlay.folders, scratch=folder / "caches")
         if world is not None:
             programs = put_in(self.confinement.readable / "programs", LaunchMachine.of(machine, None))
-            environment["PATH"] = os.pathsep.join([str(programs), environment.get("PATH", os.defpath)])
+            environment = with_build_tools(environment, launch.interpreter or sys.executable, programs)
         return Assignment(
             plan=plan,
             python=launch.interpreter or sys.executable,

@@ -92,7 +92,7 @@ def _clue_object(clue: Clue, language: str) -> dict[str, Any]:
 def _rehearsal_json(report: Report, language: str) -> dict[str, Any]:
     rehearsal = msgspec.to_builtins(report.rehearsal)
     if report.rehearsal is not None:
-        del rehearsal["gpus"]
+        del rehearsal["gpus"], rehearsal["step_scaling"]
         for rank, shown in zip(report.rehearsal.ranks, rehearsal["ranks"], strict=True):
             del shown["timelines"]  # thousands of figures, which only a picture tells something
             if rank.timelines:

@@ -215,13 +215,14 @@ class Page:
 
     def _rows_as_lines(self, table: Table) -> None:
         """Each row as its first cell, and below it what the others are, by the names of their columns."""
+        separator = "；" if any(cells(column) > len(column) for column in table.columns) else "; "
         for row in table.rows:
             (first, head), *others = zip(table.columns, row, strict=True)
             self.line(Styled.assemble((f"{first} " if head.isdigit() or not head else "", "dim"), (head, "bold")))
             said = Styled()
             for name, cell in others:
                 if cell:
-                    said.append("; " if said.parts else "").append(f"{name} " if name else "", "dim").append(cell)
+                    said.append(separator if said.parts else "").append(f"{name} " if name else "", "dim").append(cell)
             self.line(said, indent=2 * _GAP)
         if table.note:
             self.line(Styled(table.note, "dim"))

@@ -170,7 +170,7 @@ def as_json(key: str, pieces: Sequence[Piece]) -> str:
     return json.dumps([key, [[a, b, *label[:4]] for a, b, label in pieces if label[0] in _KEPT]])
 
 
-_KEPT = ("parameter", "buffer", "optimizer", "rank", "base")
+_KEPT = ("parameter", "buffer", "optimizer", "average", "rank", "base")
 
 
 def embed_in_location(location: str, key: str, pieces: Sequence[Piece]) -> str:

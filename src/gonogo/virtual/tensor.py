@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch.utils._pytree import tree_flatten
 
 from gonogo.virtual import private
 
@@ -60,6 +61,11 @@ class MetaKernelState:
     running = False
 
 
+def _is_own(kind: type) -> bool:
+    """Whether a tensor's class is the virtual one, or has no operators of its own."""
+    return issubclass(kind, VirtualTensor) or kind is torch.Tensor or kind is torch.nn.Parameter
+
+
 class VirtualTensor(torch.Tensor):
     """A tensor on a virtual device. Made by :func:`new_virtual` and :func:`alias_of` only."""
 
@@ -86,8 +92,14 @@ class VirtualTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Reached only where the mode is not active (another thread, a data pipeline): enter it."""
-        if not all(issubclass(t, VirtualTensor) or t is torch.Tensor or t is torch.nn.Parameter for t in types):
+        """Reached where the mode is not active (another thread, a data pipeline): enter it.
+
+        A class that wraps virtual tensors may call it too, with its own class among ``types`` and none of its objects
+        among the operands.
+        """
+        if not all(map(_is_own, types)) and not all(
+            _is_own(type(one)) for one in tree_flatten((args, kwargs))[0] if isinstance(one, torch.Tensor)
+        ):
             return NotImplemented
         with cls.virtual_mode:
             return func(*args, **(kwargs or {}))

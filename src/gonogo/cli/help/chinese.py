@@ -77,8 +77,8 @@ HELP_ZH = {
         "一个节点的 GPU，例如 8xH100-80G，或实例类型：p5.48xlarge。默认：H100-80G，张数取自命令。"
     ),
     "Number of nodes. Default: from COMMAND.": "节点数。默认取自命令。",
-    "Which ranks to run; auto: rank 0, and the last one too where the files let ranks differ.": (
-        "运行哪些 rank；auto：rank 0，文件表明各 rank 可能不同时再加最后一个。"
+    "Which ranks to run; auto: rank 0, and the last one too where the files let ranks differ, or one of each role.": (
+        "运行哪些 rank；auto：rank 0，文件表明各 rank 可能不同时再加最后一个，或每种角色一个。"
     ),
     "Optimizer steps to run.": "运行多少次参数更新。",
     "Stop a program that takes longer.": "程序超过此时间就停止。",

@@ -89,15 +89,6 @@ def report_schema() -> dict[str, Any]:
     }
 
 
-def short_report_schema() -> dict[str, Any]:
-    """The same without references, where what was seen beside findings is no more than an object."""
-    whole = report_schema()
-    properties = {**whole["properties"], "findings": {"type": "array", "items": _finding_schema()}}
-    seen = {name: {"type": "array" if name == "upstream" else "object"} for name in _SECTION_TYPES}
-    seen["comparison"] = {"type": "object"}
-    return {**_object_schema({**properties, **seen}), "required": whole["required"]}
-
-
 def _curve_schema() -> dict[str, Any]:
     counts = {"type": "array", "items": _COUNT}
     return _object_schema(

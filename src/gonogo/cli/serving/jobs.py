@@ -41,7 +41,9 @@ _MAX_RESULT_BYTES = 64 << 20
 class Job:
     """One command. ``doing`` is what it last said of its progress; ``status`` is None while it runs."""
 
-    def __init__(self, words: Sequence[str], folder: Path, folders: Folders, given: bytes = b"") -> None:
+    def __init__(
+        self, words: Sequence[str], folder: Path, folders: Folders, given: bytes = b"", also_below: Sequence[Path] = ()
+    ) -> None:
         self.id = uuid4().hex[:12]
         self.tool = words[0]
         self.folder = folder
@@ -60,7 +62,7 @@ class Job:
         self._others: list[str] = []
         self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        below = os.pathsep.join(str(root) for root in folders.roots)
+        below = os.pathsep.join(str(root) for root in (*folders.roots, *also_below))
         with tempfile.TemporaryFile() as said:
             said.write(given)
             said.seek(0)
@@ -156,8 +158,11 @@ class Jobs:
         self.folders = folders
         self._jobs: dict[str, Job] = {}
 
-    def start(self, words: Sequence[str], folder: Path, stdin: bytes = b"") -> Job:
-        """Start a command in a folder, ``stdin`` as its stdin. Raises Refused where too many run already."""
+    def start(self, words: Sequence[str], folder: Path, stdin: bytes = b"", also_below: Sequence[Path] = ()) -> Job:
+        """Start a command in a folder, ``stdin`` as its stdin. Raises Refused where too many run already.
+
+        ``also_below``: folders of the server's own that it may read besides those that were allowed.
+        """
         running = [job for job in self._jobs.values() if not job.poll()]
         if len(running) >= MAX_RUNNING:
             names = ", ".join(f"{job.id} ({job.tool})" for job in running)
@@ -166,7 +171,7 @@ class Jobs:
                     count=len(running), names=names
                 )
             )
-        job = Job(words, folder, self.folders, stdin)
+        job = Job(words, folder, self.folders, stdin, also_below)
         self._jobs[job.id] = job
         for old in [one for one in self._jobs.values() if one.poll()][: max(0, len(self._jobs) - _MAX_KEPT_JOBS)]:
             del self._jobs[old.id]

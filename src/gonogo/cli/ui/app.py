@@ -34,6 +34,7 @@ from gonogo.report import render
 from gonogo.report.answer.headline import badge
 from gonogo.report.html import report_style
 from gonogo.report.untrusted import clean, clean_line
+from gonogo.trials.what_if.setting_changes import as_text
 
 _STATIC = Path(__file__).parent / "static"
 _MEDIA_TYPES = {"ui.css": "text/css", "ui.js": "text/javascript"}
@@ -256,6 +257,9 @@ def _job_title(request: UiRequest) -> str:
         return " ".join(request.logs) or first[:200]
     if request.tool == "plan" and request.model:
         return request.model
+    if request.tool == "rehearse" and (request.settings or request.also):
+        others = [f"--set {as_text(request.settings)}"] if request.settings else []
+        return f"{request.command} ({' '.join([*others, *(f'--also {as_text(one)}' for one in request.also)])})"
     return request.records if request.tool == "report" else request.command
 
 

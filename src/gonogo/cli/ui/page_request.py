@@ -11,6 +11,8 @@ import msgspec
 
 from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.finding import translated
+from gonogo.finding.errors import UserError
+from gonogo.trials.what_if.setting_changes import as_text, read_settings
 
 MAX_BYTES = 64 << 20
 """Of a request: a log that is pasted may be long."""
@@ -31,6 +33,10 @@ class UiRequest(msgspec.Struct, forbid_unknown_fields=True):
     host_memory: str = ""
     ranks: str = ""
     steps: int | None = None
+    settings: dict[str, str] = {}
+    """Settings to rehearse with instead of the run's own, by name."""
+    also: list[dict[str, str]] = []
+    """Settings of rehearsals beside it."""
     model: str = ""
     seq_len: int | None = None
     tune: str = ""
@@ -88,7 +94,18 @@ def _check(asked: UiRequest, folders: Folders, folder: Path, command: list[str])
 
 def _rehearse(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
     _some(command)
-    return [*_machine(request), *_option_words(ranks=request.ranks, steps=request.steps)]
+    return [*_machine(request), *_option_words(ranks=request.ranks, steps=request.steps), *_other_settings(request)]
+
+
+def _other_settings(request: UiRequest) -> list[str]:
+    words: list[str] = []
+    for option, settings in (("--set", request.settings), *(("--also", one) for one in request.also)):
+        if settings:
+            try:
+                words.append(f"{option}={as_text(read_settings([as_text(settings)], option))}")
+            except UserError as error:
+                raise RequestRefused(error.text) from None
+    return words
 
 
 def _plan(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import get_args
 
 import msgspec
 
-from gonogo.evidence.rehearsal.lives import RESULT_STAGES, HeldState, RankLife, StateMoment, StateOrigin
+from gonogo.evidence.rehearsal.lives import RESULT_STAGES, HeldState, RankLife, StateKind, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import (
     CounterRow,
@@ -23,6 +24,7 @@ from gonogo.finding.lives.life_report import (
 Identity = tuple[str, str, str]
 WHOLE_SHARE, _MOST = 0.999, 0.5
 """A flat partition is padded, and what pads it comes from no file."""
+_STATE_KINDS = get_args(StateKind)
 _GENERATORS = ("python", "numpy", "torch", "accelerator")
 _STATUSES_WORST_FIRST: tuple[StateStatus, ...] = (
     "not-written", "not-read", "other-state", "partly", "drawn-anew", "other-dtype", "unknown", "unchanged", "restored"
@@ -103,7 +105,10 @@ def _state_rows(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> It
     then = _partitions(after)  # of the first life, those are known that the ranks had which saved
     same_parts = all(parts <= then.get(identity, set()) for identity, parts in _partitions(before).items())
     made = _untracked_files([rank.life for rank in (*before, *after) if rank.life is not None])
+    averages_known = any(state.kind == "average" for held in held_by.values() for state in held.values())
     for identity, state in had.items():
+        if state.kind == "average" and not averages_known:
+            continue  # the second life did not update them in the rehearsed steps
         found: list[tuple[int, StateRow]] = []
         for rank in after:
             now = held_by[rank.rank].get(identity)
@@ -174,8 +179,8 @@ def _state_row(
     own = [one for one in origins if _is_same_state(state, one.kind, one.slot, one.name)]
     elsewhere = [one for one in own if one.part and resumed_state.part and one.part != resumed_state.part]
     if elsewhere and len(elsewhere) == len(own) and same_sharding:
-        return row("other-state", sum(one.share for one in own), holds=f"{state.name}, another rank's shard")
-    others = [one for one in origins if one.kind in ("parameter", "buffer", "optimizer") and one not in own]
+        return row("other-state", sum(one.share for one in own), holds=state.name)
+    others = [one for one in origins if one.kind in _STATE_KINDS and one not in own]
     share = min(1.0, sum(one.share for one in own))
     read = tuple(dict.fromkeys(one.file for one in own if one.file))
     flat = state.kind == "optimizer" and (" tensor " in state.name or state.name.startswith("partition"))
@@ -185,6 +190,8 @@ def _state_row(
     unseen = tuple(dict.fromkeys(one.file for one in origins if one.kind == "base" and one.file in unrecorded_files))
     if unseen:
         return row("unknown", share, unseen)
+    if state.kind == "average" and not own and all(one.kind == "parameter" for one in others):
+        return row("not-read" if is_written else "not-written")  # it begins again, from the weights
     if others and not own:
         names = ", ".join(dict.fromkeys(" ".join(filter(None, (one.slot, one.name))) for one in others[:3]))
         return row("other-state", sum(one.share for one in others), holds=names)

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-StateKind = Literal["parameter", "buffer", "optimizer"]
+StateKind = Literal["parameter", "buffer", "optimizer", "average"]
 LifePart = Literal["", "first", "second", "convert", "merge", "serve"]
 """Empty: a rehearsal of one life, of which nothing of this is recorded. What comes after both goes by its stage."""
 RESULT_STAGES: tuple[LifePart, ...] = ("convert", "merge", "serve")
@@ -69,9 +69,9 @@ class SavedTensor(msgspec.Struct, frozen=True):
 
 
 class StateCounter(msgspec.Struct, frozen=True):
-    """A number that a run counts on: an optimizer's steps, a scheduler's position."""
+    """A number that a run counts on: an optimizer's steps, a scheduler's position, the updates of an average."""
 
-    kind: Literal["optimizer", "scheduler"]
+    kind: Literal["optimizer", "scheduler", "average"]
     name: str
     value: float | None
     """None where it can't be known."""

@@ -25,7 +25,7 @@ def result_report(record: RehearsalRecord) -> ResultReport | None:
     loaded = _loaded_states(lives[-1]) if record.afterwards[-1].life_part == "serve" else None
     had: dict[str, HeldState] = {}
     for state in (state for life in before if life.at_save is not None for state in life.at_save.held):
-        if state.kind != "optimizer":
+        if state.kind in ("parameter", "buffer"):
             had.setdefault(state.name, state)
     files = next((saved for stage in reversed(lives) if (saved := _saved_tensors(stage))), _saved_tensors(before))
     rows = [_row(state, files, loaded) for state in had.values() if state.trained or state.kind == "buffer"]
@@ -76,7 +76,7 @@ def _row(state: HeldState, files: Sequence[SavedTensor], loaded: StateMoment | N
 
     if loaded is None:
         return row("restored" if written else "unchanged" if state.kind == "buffer" else "not-written")
-    held = [one for one in loaded.held if one.kind != "optimizer"]
+    held = [one for one in loaded.held if one.kind in ("parameter", "buffer")]
     found = [
         (one, origin) for one in held for origin in one.origins if (origin.kind, "", origin.name) == state.identity
     ]

@@ -29,13 +29,15 @@ class Interruption(msgspec.Struct, frozen=True):
     kind: InterruptedResume
     why: str = ""
     """The exception, or the states that are lost."""
+    why_zh: str = ""
+    """The same in Chinese, where it differs."""
 
 
 class StateRow(msgspec.Struct, frozen=True):
     """One parameter, buffer or optimizer tensor over both lives."""
 
     kind: str
-    """``parameter``, ``buffer`` or ``optimizer``."""
+    """``parameter``, ``buffer``, ``optimizer`` or ``average`` (EMA, SWA)."""
     name: str
     slot: str
     """Of an optimizer: ``exp_avg`` and the like; ``weights``: a copy of the weights that it steps."""
@@ -50,15 +52,15 @@ class StateRow(msgspec.Struct, frozen=True):
     dtype_before: str = ""
     """In the first life."""
     holds: str = ""
-    """With ``other-state``: whose contents it has."""
+    """With ``other-state``: whose contents it has; with its own name, those of another rank's shard."""
     ranks: tuple[int, ...] = ()
 
 
 class CounterRow(msgspec.Struct, frozen=True):
-    """An optimizer's number of steps, or a scheduler's position."""
+    """An optimizer's number of steps, a scheduler's position, or how often an average was updated."""
 
     kind: str
-    """``optimizer`` or ``scheduler``."""
+    """``optimizer``, ``scheduler`` or ``average``."""
     name: str
     saved: float | None
     resumed: float | None

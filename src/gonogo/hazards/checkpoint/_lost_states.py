@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.finding.lives.life_report import LifeReport, StateRow
+from gonogo.finding.lives.state_names import listed_texts, state_text
 from gonogo.hazards.rule import RehearsalRecord, Text, translated
 
 _SHOWN = 3
@@ -18,6 +19,7 @@ _REASONS_BY_STATUS = {
     "other-dtype": translated("loaded in another dtype"),
     "drawn-anew": translated("reinitialized at each start, and not saved"),
 }
+_OTHER_SHARD = translated("the shard of another rank")
 
 
 def resumed(record: RehearsalRecord) -> LifeReport | None:
@@ -52,17 +54,19 @@ def listed(rows: Sequence[StateRow]) -> Text:
     return Text("; ".join(part.en for part in parts), "；".join(part.zh for part in parts))
 
 
-def named(rows: Sequence[StateRow]) -> str:
+def named(rows: Sequence[StateRow]) -> Text:
     """The first rows by name."""
-    names = [_name(row) for row in rows[:_SHOWN]]
-    return ", ".join(names) + (", …" if len(rows) > _SHOWN else "")
+    return listed_texts([*map(_name, rows[:_SHOWN]), *([Text("…", "…")] if len(rows) > _SHOWN else [])])
 
 
-def _name(row: StateRow) -> str:
-    name = f"{row.slot} of {row.name}" if row.slot else row.name
+def _name(row: StateRow) -> Text:
+    name = state_text(row.name, row.slot)
     if row.status == "other-state":
-        return f"{name} ← {row.holds}"
-    return f"{name}: {row.dtype_before} → {row.dtype}" if row.status == "other-dtype" else name
+        held = _OTHER_SHARD if row.holds == row.name else Text(row.holds, row.holds)
+        return Text(f"{name.en} ← {held.en}", f"{name.zh} ← {held.zh}")
+    if row.status == "other-dtype":
+        return translated("{name}: {before} → {now}").format(name=name, before=row.dtype_before, now=row.dtype)
+    return name
 
 
 def ranks_of(rows: Iterable[StateRow]) -> tuple[int, ...]:

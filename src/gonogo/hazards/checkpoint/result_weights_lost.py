@@ -1,6 +1,9 @@
+from collections.abc import Iterator
+
 from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.hazards.checkpoint._lost_states import listed, named
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
+from gonogo.hazards.facts.left_out_of_checkpoint import adapter_fixes, gathering_fixes
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Severity, translated
 
 
 class ResultWeightsLost(Hazard):
@@ -19,6 +22,7 @@ class ResultWeightsLost(Hazard):
                     all=len(trained), rows=listed(lost)
                 ),
                 severity=Severity.ERROR,
+                cure=self.page.cures,
                 ranks=ranks,
                 certainty=Certainty.CERTAIN,
             )
@@ -28,6 +32,14 @@ class ResultWeightsLost(Hazard):
                     "Weights of the loaded model that are in no file and initialized anew: {names} ({count} in all)."
                 ).format(count=len(drawn), names=named(drawn)),
                 severity=Severity.ERROR,
+                cure=self.page.cures,
                 ranks=ranks,
                 certainty=Certainty.LIKELY,
             )
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """The adapter saves what is trained beside it; ZeRO-3 gathers the weights for the save."""
+        result = result_report(record)
+        lost = [row.name for row in result.states if row.status == "not-written"] if result is not None else []
+        yield from adapter_fixes(self, lost, run)
+        yield from gathering_fixes(self, run)

@@ -20,5 +20,6 @@ class ResumeDataSeenAgain(Hazard):
                 cause,
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
+                cure=self.page.cures,
                 ranks=tuple(rank.rank for rank in record.ranks),
             )

@@ -17,20 +17,26 @@ class ResumeKilledInSave(Hazard):
             yield self.finding(
                 translated(
                     "Killed {window}, the run resumes with half a checkpoint and no error; this is lost: {lost}."
-                ).format(window=_describe_window(half), lost=half[0].why),
+                ).format(window=_describe_window(half), lost=_why(half[0])),
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,
+                cure=self.page.cures,
             )
         if raises:
             yield self.finding(
                 translated("Killed {window}, each resume raises until the folder is deleted: {error}").format(
-                    window=_describe_window(raises), error=raises[0].why
+                    window=_describe_window(raises), error=_why(raises[0])
                 ),
                 ranks=ranks,
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN,
+                cure=self.page.cures,
             )
+
+
+def _why(moment: Interruption) -> Text:
+    return Text(moment.why, moment.why_zh or moment.why)
 
 
 def _describe_window(moments: Sequence[Interruption]) -> Text:

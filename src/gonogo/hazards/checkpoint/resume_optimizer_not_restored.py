@@ -1,5 +1,8 @@
+from collections.abc import Iterator
+
 from gonogo.hazards.checkpoint._lost_states import listed, ranks_of, resumed
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, translated
+from gonogo.hazards.facts.left_out_of_checkpoint import OPTIMIZER, restoring_fixes
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
 _LOST_STATUSES = ("not-written", "not-read", "partly", "other-state", "other-dtype")
 
@@ -18,6 +21,7 @@ class ResumeOptimizerNotRestored(Hazard):
                     all=len(states), rows=listed(lost)
                 ),
                 certainty=Certainty.CERTAIN,
+                cure=self.page.cures,
                 ranks=ranks_of(lost),
             )
             return
@@ -29,5 +33,10 @@ class ResumeOptimizerNotRestored(Hazard):
                         "{now:.0f}: its bias correction is that of a different step."
                     ).format(name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0),
                     certainty=Certainty.CERTAIN,
+                    cure=self.page.cures,
                     ranks=tuple(rank.rank for rank in record.ranks),
                 )
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """What leaves the optimizer out of the save, or of the load, taken back."""
+        yield from restoring_fixes(self, OPTIMIZER, run)

@@ -16,5 +16,6 @@ class ResumeRandomStateNotRestored(Hazard):
             else translated("No random state was saved."),
             certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
+            cure=self.page.cures,
             ranks=tuple(rank.rank for rank in record.ranks),
         )

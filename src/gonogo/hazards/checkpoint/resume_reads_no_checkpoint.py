@@ -1,6 +1,9 @@
+from collections.abc import Iterator
+
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.hazards.checkpoint._lost_states import may_have_resumed
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, translated
+from gonogo.hazards.facts.left_out_of_checkpoint import reading_fixes
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
 
 class ResumeReadsNoCheckpoint(Hazard):
@@ -15,5 +18,10 @@ class ResumeReadsNoCheckpoint(Hazard):
                 "the {count} files and trains from the beginning."
             ).format(step=life.steps_before_save, count=len(life.files)),
             certainty=Certainty.CERTAIN,
+            cure=self.page.cures,
             ranks=tuple(rank.rank for rank in record.ranks),
         )
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """What keeps the program from looking for the checkpoint, or from being told of it."""
+        yield from reading_fixes(self, run)

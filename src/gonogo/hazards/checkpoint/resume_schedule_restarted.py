@@ -1,5 +1,8 @@
+from collections.abc import Iterator
+
 from gonogo.hazards.checkpoint._lost_states import resumed
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, translated
+from gonogo.hazards.facts.left_out_of_checkpoint import SCHEDULER, restoring_fixes
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
 
 class ResumeScheduleRestarted(Hazard):
@@ -13,5 +16,10 @@ class ResumeScheduleRestarted(Hazard):
                         "{name} was at {saved:.0f} when it was saved; after the resume, it is at {now:.0f}."
                     ).format(name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0),
                     certainty=Certainty.CERTAIN,
+                    cure=self.page.cures,
                     ranks=tuple(rank.rank for rank in record.ranks),
                 )
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """What leaves the scheduler out of the save, or of the load, taken back."""
+        yield from restoring_fixes(self, SCHEDULER, run)

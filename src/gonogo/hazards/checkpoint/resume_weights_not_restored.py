@@ -1,5 +1,9 @@
+from collections.abc import Iterator
+
+from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.hazards.checkpoint._lost_states import listed, ranks_of, resumed
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, translated
+from gonogo.hazards.facts.left_out_of_checkpoint import adapter_fixes, gathering_fixes
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
 _LOST = ("not-written", "not-read", "partly", "other-state")
 
@@ -10,7 +14,7 @@ class ResumeWeightsNotRestored(Hazard):
         life = resumed(record)
         if life is None:
             return
-        weights = [row for row in life.states if row.kind != "optimizer"]
+        weights = [row for row in life.states if row.kind in ("parameter", "buffer")]
         lost = [row for row in weights if row.status in _LOST and (row.trained or row.kind == "buffer")]
         drawn = [row for row in weights if row.status == "drawn-anew"]
         for rows, certainty in ((lost, Certainty.CERTAIN), (drawn, Certainty.LIKELY)):
@@ -20,5 +24,14 @@ class ResumeWeightsNotRestored(Hazard):
                         all=len(weights), rows=listed(rows)
                     ),
                     certainty=certainty,
+                    cure=self.page.cures,
                     ranks=ranks_of(rows),
                 )
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """The adapter saves what is trained beside it."""
+        life = life_report(record)
+        states = life.states if life is not None else ()
+        lost = [row.name for row in states if row.status == "not-written" and row.kind == "parameter" and row.trained]
+        yield from adapter_fixes(self, lost, run)
+        yield from gathering_fixes(self, run)

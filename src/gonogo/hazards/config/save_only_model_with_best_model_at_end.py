@@ -1,5 +1,19 @@
+from collections.abc import Iterator
+
+from gonogo.hazards.facts.left_out_of_checkpoint import OPTIMIZER, restoring_fixes
 from gonogo.hazards.facts.training_framework import uses_trainer
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, RehearsalRecord, Run, Severity, translated
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    Finding,
+    Findings,
+    Fix,
+    Hazard,
+    RehearsalRecord,
+    Run,
+    Severity,
+    translated,
+)
 
 
 class SaveOnlyModelWithBestModelAtEnd(Hazard):
@@ -59,3 +73,7 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
             certainty=Certainty.CERTAIN,
             ranks=tuple(failed),
         )
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """The checkpoint has everything again."""
+        yield from restoring_fixes(self, OPTIMIZER, run)

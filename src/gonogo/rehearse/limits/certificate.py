@@ -110,7 +110,8 @@ def apply_limits(record: RehearsalRecord, world: ProjectWorld) -> None:
         broken = list(broken_obligations(rank, record, world))
         rank.certificate = _assemble_certificate(broken, needed, world)
         lacking = (one for one in broken if one.counts(needed))
-        first = next((one for one in lacking if one.name != "assumed"), None)  # the finding says what was assumed
+        told = [one for one in lacking if one.name != "assumed"]  # the finding says what was assumed
+        first = next((one for one in told if one.named), next(iter(told), None))
         if first is not None:
             _mark_unsupported(rank, first)
 

@@ -45,12 +45,7 @@ class ProjectWorld:
         requirements = declared_requirements(cwd, environment)
         table = prepared_table(folder)
         return cls(
-            folder,
-            cwd,
-            requirements,
-            _python_requirement(cwd, requirements),
-            table,
-            is_complete or environment is not None,
+            folder, cwd, requirements, required_python(cwd, requirements), table, is_complete or environment is not None
         )
 
     def allows_python(self, version: str) -> bool:
@@ -63,7 +58,14 @@ class ProjectWorld:
             return True
 
 
-def _python_requirement(folder: Path, requirements: Requirements) -> tuple[str, str] | None:
+def python_specifier(folder: Path, environment: Path | None = None) -> str:
+    """Which versions of Python the files of a project allow; empty where they say nothing."""
+    found = required_python(folder, declared_requirements(folder, environment))
+    return found[0] if found is not None else ""
+
+
+def required_python(folder: Path, requirements: Requirements) -> tuple[str, str] | None:
+    """Which Python a project's files allow, as a specifier, and the file that says so; None where none does."""
     for path in project_files(folder):
         try:
             text = path.read_text(encoding="utf-8", errors="replace")

@@ -1,15 +1,21 @@
-"""``--ranks auto``: rank 0, and the last one beside it where the files say that ranks may not all do the same."""
+"""``--ranks auto``: rank 0, and the last one beside it where the files say that ranks may not all do the same.
+
+Where the model is divided among ranks, one rank of each role is run.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.identifiers import last_name, words
+from gonogo.evidence.script.script import Call
 from gonogo.finding import Text, translated
 from gonogo.hazards.facts.rank_tests import excludes_some_ranks
-from gonogo.rehearse.ranks.rank_options import AUTO, FIRST_AND_LAST
+from gonogo.rehearse.ranks.mesh import mesh_of_options, roles_in_device_mesh
+from gonogo.rehearse.ranks.rank_options import AUTO, FIRST_AND_LAST, ROLES
 
 _LOGGING_FUNCTIONS = frozenset(
     {
@@ -23,6 +29,10 @@ _RANK_DEPENDENT_CODE = translated("the code at {place} is not the same for all r
 _MODEL_PARALLEL_OPTION = translated("{option} divides the model among ranks")
 _DIRECT_COLLECTIVES = translated("the program calls collectives itself ({place})")
 _NON_TEXT_DATA = translated("its data is not only text ({place})")
+_DEVICE_MESH = translated("the device mesh at {place} divides the model among ranks")
+_ROLES_NOTE = translated(
+    "ranks {ranks} were rehearsed together, one for each role of a rank, since {why} (--ranks 0: only rank 0)"
+)
 _NOTE = translated("rank 0 and the last rank were rehearsed together, since {why} (--ranks 0: only that one)")
 
 
@@ -30,16 +40,64 @@ def resolve_auto_ranks(ranks_option: str, runs: Sequence[Run]) -> tuple[str, Tex
     """What ``--ranks`` comes to, and what is to be said of it; anything but ``auto`` stays as it is."""
     if ranks_option.strip().lower() != AUTO:
         return ranks_option, None
-    why = next((why for run in runs for why in _differences(run)), None)
-    return ("0", None) if why is None else (FIRST_AND_LAST, _NOTE.format(why=why))
+    for run in runs:
+        if run.launch is None or run.world_size == 1:
+            continue
+        difference = next(_differences(run), None)
+        for roles, why in _roles(run):
+            ranks = sorted(roles | ({run.world_size - 1} if difference is not None and run.world_size else set()))
+            listed = ",".join(map(str, ranks))
+            return f"{ROLES}{listed}", _ROLES_NOTE.format(ranks=listed.replace(",", ", "), why=why)
+        sizes = [_MODEL_PARALLEL_OPTION.format(option=f"{name} {value}") for name, value in _parallel_sizes(run)]
+        for why in (*sizes[:1], *([difference] if difference is not None else [])):
+            return FIRST_AND_LAST, _NOTE.format(why=why)
+    return "0", None
+
+
+def _roles(run: Run) -> Iterator[tuple[set[int], Text]]:
+    """One rank of each role, by the program's options or the device mesh that it makes; and what says so."""
+    if run.world_size is None:
+        return
+    sizes = list(_parallel_sizes(run))
+    if sizes:
+        options = {_plain(name): str(run.arguments.get(name).get("")) for name in run.arguments.names()}
+        mesh = mesh_of_options(options, run.world_size)
+        if mesh is not None:
+            yield mesh.roles(), _MODEL_PARALLEL_OPTION.format(option=f"{sizes[0][0]} {sizes[0][1]}")
+    for call, roles in _device_meshes(run):
+        yield roles, _DEVICE_MESH.format(place=f"{call.script.source.path}:{call.node.lineno}")
+
+
+def _device_meshes(run: Run) -> Iterator[tuple[Call, set[int]]]:
+    """The device meshes whose sizes and names are written out, and one rank of each role in them."""
+    for script in run.scripts:
+        for call in script.calls(
+            "torch.distributed.device_mesh.init_device_mesh", "torch.distributed.init_device_mesh"
+        ):
+            shape, names = _given(call, 1, "mesh_shape"), call.keyword("mesh_dim_names").get(None)
+            if not isinstance(shape, list | tuple) or not isinstance(names, list | tuple) or run.world_size is None:
+                continue
+            if not all(isinstance(size, int) and size > 0 for size in shape) or not all(map(_is_text, names)):
+                continue
+            roles = roles_in_device_mesh(shape, names, run.world_size)
+            if roles is not None and run.reached.holds(script.source.path, call.node.lineno):
+                yield call, roles
+
+
+def _given(call: Call, index: int, name: str) -> Any:
+    return call.keyword(name).get(None) if call.has(name) else call.argument(index).get(None)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _plain(name: str) -> str:
+    return name.lstrip("-").replace("-", "_")
 
 
 def _differences(run: Run) -> Iterator[Text]:
-    """Reasons for which the ranks of a run may part."""
-    if run.launch is None or run.world_size == 1:
-        return
-    for name, value in _parallel_sizes(run):
-        yield _MODEL_PARALLEL_OPTION.format(option=f"{name} {value}")
+    """Reasons for which ranks that have the same part of the model may part."""
     for script in run.scripts:
         for call in script.calls("torch.distributed.*"):
             if last_name(call.node) in _COLLECTIVES and run.reached.holds(script.source.path, call.node.lineno):
@@ -69,7 +127,7 @@ _COLLECTIVES = frozenset(
 def _parallel_sizes(run: Run) -> Iterator[tuple[str, int]]:
     """Options of the program that divide a model: ``--tensor_model_parallel_size 2``."""
     for name in run.arguments.names():
-        parts = set(words(name.lstrip("-").replace("-", "_")))
+        parts = set(words(_plain(name)))
         if "parallel" in parts and parts & _SIZES:
             value = run.arguments.get(name).get(None)
             if isinstance(value, int | str) and str(value).isdigit() and int(value) > 1:

@@ -7,9 +7,11 @@ by default: tensor, context, data, then pipeline parallelism, or data after pipe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from gonogo.evidence.script.identifiers import words
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import ResolvedLaunch
@@ -19,6 +21,9 @@ _TENSOR_PARALLEL_OPTIONS = ("tensor_model_parallel_size", "parallelism.tensor_pa
 _CONTEXT = ("context_parallel_size", "parallelism.context_parallel_degree")
 _EXPERT = ("expert_model_parallel_size", "parallelism.expert_parallel_degree")
 _PIPELINE_PARALLEL_OPTIONS = ("pipeline_model_parallel_size", "parallelism.pipeline_parallel_degree")
+_SAMPLE_DIMENSIONS = frozenset({"dp", "data", "fsdp", "ddp", "replicate", "shard", "batch"})
+"""Words of a device mesh's dimension whose ranks have the same part of the model, of other samples."""
+_PIPELINE_DIMENSIONS = frozenset({"pp", "pipeline", "pipe", "stage"})
 _DATA_LAST_OPTION = "use_tp_pp_dp_mapping"
 
 
@@ -36,6 +41,34 @@ class Mesh(NamedTuple):
         """The rank at a place."""
         outer = stage + self.pipeline * data if self.data_last else data + self.data * stage
         return tensor + self.tensor * (context + self.context * outer)
+
+    def roles(self) -> set[int]:
+        """One rank of each: first, second and last stage; peers in the tensor, context and expert groups."""
+        ranks = {self.rank(stage=stage) for stage in {0, min(1, self.pipeline - 1), self.pipeline - 1}}
+        if self.tensor > 1:
+            ranks.add(self.rank(tensor=1))
+        if self.context > 1:
+            ranks.add(self.rank(context=1))
+        if self.expert > 1 and self.data > 1:
+            ranks.add(self.rank(data=1))
+        return ranks
+
+
+def roles_in_device_mesh(shape: Sequence[int], names: Sequence[str], world: int) -> set[int] | None:
+    """One rank of each role in a device mesh, whose ranks are numbered last dimension first.
+
+    Ranks that differ only along dimensions of samples do the same. None where it isn't a mesh of the whole world, or
+    has no other dimension.
+    """
+    if len(shape) != len(names) or math.prod(shape) != world:
+        return None
+    ranks = {0}
+    for position, (size, name) in enumerate(zip(shape, names, strict=True)):
+        if size > 1 and not set(words(name)) & _SAMPLE_DIMENSIONS:
+            step = math.prod(shape[position + 1 :])
+            is_pipeline = bool(set(words(name)) & _PIPELINE_DIMENSIONS)
+            ranks |= {step, step * (size - 1)} if is_pipeline else {step}
+    return ranks if len(ranks) > 1 else None
 
 
 def is_mesh(ranks_option: str) -> bool:
@@ -56,19 +89,16 @@ def mesh_ranks(launch: ResolvedLaunch) -> set[int]:
                 "that divides the world size, {world}: name the ranks, or use --ranks sample"
             ).format(world=launch.world_size)
         )
-    ranks = {mesh.rank(stage=stage) for stage in {0, min(1, mesh.pipeline - 1), mesh.pipeline - 1}}
-    if mesh.tensor > 1:
-        ranks.add(mesh.rank(tensor=1))
-    if mesh.context > 1:
-        ranks.add(mesh.rank(context=1))
-    if mesh.expert > 1 and mesh.data > 1:
-        ranks.add(mesh.rank(data=1))
-    return ranks
+    return mesh.roles()
 
 
 def parse_mesh(arguments: Sequence[str], world: int) -> Mesh | None:
     """The sizes that the arguments give; None where they give none, or some that don't divide the world."""
-    given = _options(arguments)
+    return mesh_of_options(_options(arguments), world)
+
+
+def mesh_of_options(given: Mapping[str, str], world: int) -> Mesh | None:
+    """The sizes that options give, by their names with ``_``; None where they give none, or don't divide the world."""
     sizes = [_size(given, names) for names in (_TENSOR_PARALLEL_OPTIONS, _CONTEXT, _EXPERT, _PIPELINE_PARALLEL_OPTIONS)]
     tensor, context, expert, pipeline = sizes
     held = tensor * context * pipeline
@@ -87,6 +117,6 @@ def _options(arguments: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _size(options: dict[str, str], names: tuple[str, ...]) -> int:
+def _size(options: Mapping[str, str], names: tuple[str, ...]) -> int:
     value = next((options[name] for name in names if name in options), "1")
     return int(value) if value.isdigit() else 0

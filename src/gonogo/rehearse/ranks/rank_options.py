@@ -8,3 +8,5 @@ MAX_DEFAULT_RANKS = 4
 """The largest world of which every rank is run then."""
 FIRST_AND_LAST = "first and last"
 """What ``auto`` becomes where ranks may differ."""
+ROLES = "roles "
+"""What ``auto`` becomes where the model is divided among ranks: that, and one rank of each role."""

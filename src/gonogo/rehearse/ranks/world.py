@@ -15,7 +15,7 @@ from gonogo.rehearse.launch.launch import (
     is_unspecified_count,
 )
 from gonogo.rehearse.ranks.mesh import is_mesh, mesh_ranks
-from gonogo.rehearse.ranks.rank_options import AUTO, FIRST_AND_LAST, LIFE_DEFAULT, MAX_DEFAULT_RANKS
+from gonogo.rehearse.ranks.rank_options import AUTO, FIRST_AND_LAST, LIFE_DEFAULT, MAX_DEFAULT_RANKS, ROLES
 from gonogo.rehearse.ranks.sample import is_sample, sample_ranks
 from gonogo.rehearse.request import RehearsalRequest
 
@@ -87,6 +87,11 @@ def ranks_to_run(
         return list(range(world))
     if ranks_option == LIFE_DEFAULT:
         return list(range(world)) if world <= MAX_DEFAULT_RANKS else [0, 1]
+    if ranks_option.startswith(ROLES):
+        roles = [int(part) for part in ranks_option.removeprefix(ROLES).split(",")]
+        ranks_option = FIRST_AND_LAST if max(roles) >= world else ranks_option
+        if ranks_option != FIRST_AND_LAST:
+            return sorted(roles)
     if ranks_option == FIRST_AND_LAST:
         return sorted({0, world - 1})
     ranks_option = "0" if ranks_option.strip().lower() == AUTO else ranks_option

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gonogo.finding import Applicability, Certainty, Finding, Report, Severity, Text, Verdict, translated
-from gonogo.finding.call import Invocation
+from gonogo.finding.call import LIFE_OPTIONS, Invocation
 from gonogo.finding.rehearsal import ChangedSetting
 
 _NOTHING = translated("nothing is left to do")
@@ -71,7 +71,11 @@ def _recorded(report: Report) -> Invocation:
 def _gonogo(
     name: str, call: Invocation, *options: str, files: Sequence[str] = (), with_machine_options: bool = True
 ) -> str:
-    words = ["gonogo", name, *files, *(call.options if with_machine_options else ()), *options]
+    again = call.own_options if name in ("rehearse", "cure") and with_machine_options else ()
+    names = [option[0].partition("=")[0] for option in again]
+    repeated = {one for one in names if one not in options and (name == "rehearse" or one in LIFE_OPTIONS)}
+    own = [word for one, option in zip(names, again, strict=True) if one in repeated for word in option]
+    words = ["gonogo", name, *files, *(call.options if with_machine_options else ()), *own, *options]
     return shlex.join([*words, "--", *call.command] if call.command else words)
 
 
@@ -165,9 +169,7 @@ def _after_rehearsal(report: Report, call: Invocation) -> NextStep:
     if (fixing := _step_to_fix(report, call)) is not None:
         return fixing
     if report.verdict is Verdict.NO_GO:
-        is_of_life = report.rehearsal is not None and report.rehearsal.life is not msgspec.UNSET  # cure has one life
-        is_cured = call.command and not is_of_life
-        return NextStep(_gonogo("cure", call), _DOES_CURE) if is_cured else _step_to_explain(report)
+        return NextStep(_gonogo("cure", call), _DOES_CURE) if call.command else _step_to_explain(report)
     likely = [one for one in _errors(report) if one.certainty is Certainty.LIKELY]
     if likely:
         return _step_to_explain(report)
@@ -230,6 +232,8 @@ def _after_cure(report: Report, call: Invocation) -> NextStep:
             )
         if cure.pins:
             return NextStep(shlex.join(["pip", "install", *cure.pins]), translated("the versions it needs"))
+        if cure.command:
+            call = msgspec.structs.replace(call, command=cure.command)
         return NextStep(_gonogo("run", call, with_machine_options=False), _ON_GPUS)
     if report.findings:
         return _step_to_explain(report)

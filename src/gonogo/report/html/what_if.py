@@ -3,7 +3,8 @@
 The page's script answers. A micro-batch or a length other than the rehearsed one scales what a training step holds of
 activations and temporary tensors, moment by moment: between the least and the most of it that can grow with them lies
 the band. Samples of several lengths make it wider: which of them a moment of the curve had is not known. Another ZeRO
-stage or offload is answered from a rehearsal of it (``--also``), and from nothing else.
+stage or offload is answered from a rehearsal of it (``--also``), and from nothing else. The time of a step is that of
+a rehearsal, or with other micro-batches lies between the bounds of ``trials/what_if/step_scaling.py``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _CHOICE_LABELS = {
     "offload-parameters": translated("parameters on"),
     "gpu": translated("GPU"),
 }
-_REMARK = translated("Answered from the rehearsal. Step time is not derived; rehearsing the command gives it.")
+_REMARK = translated("Answered from the rehearsal. Times per step are estimates, to compare.")
 _COPY = translated("copy")
 _CONFIRM_LABEL = translated("Make it sure:")
 _MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
@@ -62,6 +63,7 @@ WORDS = {
     "rolls out": translated("Not derived: this training also generates, and its memory does not follow its batch."),
     "tokens a step": translated("{tokens} tokens per GPU and optimizer step, at most"),
     "gpu memory": translated("GPU memory used"),
+    "time": translated("time per step: about {seconds} s (estimate), {speed} tokens/s per GPU"),
     "host": translated("host memory used per node: {host}, as rehearsed"),
     "none": translated("GPU"),
     "cpu": translated("CPU"),
@@ -86,11 +88,13 @@ def what_if_data(report: Report) -> dict[str, Any] | None:
         "allocated": device.peak_allocated_bytes,
         "reserved": device.peak_reserved_bytes,
         "host": node.peak_bytes if node is not None else 0,
+        "seconds": rehearsal.seconds_of_step,
         "curve": _curve(curve),
     }
     also = () if rehearsal.also is msgspec.UNSET else rehearsal.also
     return {
         "base": base,
+        "time": _time(rehearsal),
         "points": [first, *(point for one in also if (point := _point(one, base)) is not None)],
         "gpus": [
             [clean_line(one.name), one.total_bytes, one.allowance_bytes, one.has_bfloat16] for one in rehearsal.gpus
@@ -221,8 +225,14 @@ def _point(one: AlsoRehearsed, base: dict[str, Any]) -> dict[str, Any] | None:
         "allocated": one.peak_allocated_bytes,
         "reserved": one.peak_reserved_bytes,
         "host": one.host_bytes_of_node,
+        "seconds": one.seconds_of_step,
         "curve": _curve(one.curve),
     }
+
+
+def _time(rehearsal: Rehearsal) -> dict[str, Any] | None:
+    found = rehearsal.step_scaling
+    return {"fixed": found.fixed, "waits": found.waits, "bounds": found.by_samples} if found is not None else None
 
 
 def _curve(curve: MemoryCurve) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import UnsetType
 
 from gonogo.finding.lives.life_report import LifeReport, StateRow
+from gonogo.finding.lives.state_names import state_text
 from gonogo.finding.rehearsal import Rehearsal
 from gonogo.finding.words import size
 from gonogo.report.table import Table
@@ -35,6 +36,8 @@ _WORDS = {
         "parameter": "parameters",
         "frozen": "frozen parameters",
         "buffer": "buffers",
+        "average": "averaged weights",
+        "average-counter": "updates: {name}",
         "restored": "restored",
         "partly": "restored in part",
         "not-read": "LOST: saved, not loaded",
@@ -73,6 +76,8 @@ _WORDS = {
         "parameter": "参数",
         "frozen": "冻结的参数",
         "buffer": "缓冲区",
+        "average": "平均权重",
+        "average-counter": "更新次数：{name}",
         "restored": "已恢复",
         "partly": "部分恢复",
         "not-read": "丢失：已保存，未加载",
@@ -90,6 +95,7 @@ _WORDS = {
         "other": "顺序不同",
         "data": "训练数据",
         "random": "随机状态：{name}",
+        "accelerator": "设备",
         "random-not-read": "已保存，未设置",
         "random-not-written": "没有保存",
         "optimizer": "{name} 的步数",
@@ -127,7 +133,7 @@ def _states(life_report: LifeReport, language: str) -> Table:
     for (kind, status), same in kinds.items():
         files = list(dict.fromkeys(_short(file) for row in same for file in row.written_to))
         lost = status not in ("restored", "unchanged")
-        names = ", ".join(clean_line(row.name) for row in same[:_MAX_NAMES_SHOWN]) if lost else ""
+        names = ", ".join(_name(row, language) for row in same[:_MAX_NAMES_SHOWN]) if lost else ""
         rows.append(
             (
                 clean_line(words.get(kind, kind)),
@@ -147,6 +153,10 @@ def _kind(row: StateRow) -> str:
     return "frozen" if row.kind == "parameter" and not row.trained else row.kind
 
 
+def _name(row: StateRow, language: str) -> str:
+    return clean_line(state_text(row.name).in_language(language))
+
+
 def _short(file: str) -> str:
     return clean_line("/".join(file.split("/")[-2:])) or "-"
 
@@ -155,12 +165,13 @@ def _counters(life_report: LifeReport, language: str) -> Table:
     words = _WORDS[language]
     rows: list[tuple[str, ...]] = []
     for counter in life_report.counters:
-        what = words[counter.kind].format(name=clean_line(counter.name))
+        key = "average-counter" if counter.kind == "average" else counter.kind
+        what = words[key].format(name=clean_line(counter.name))
         rows.append((what, _number(counter.saved), _number(counter.resumed), words[counter.status]))
     rows.append((words["data"], "", "", words[life_report.data]))
     for one in life_report.random:
         status = words["restored"] if one.status == "restored" else words[f"random-{one.status}"]
-        rows.append((words["random"].format(name=one.generator), "", "", status))
+        rows.append((words["random"].format(name=words.get(one.generator, one.generator)), "", "", status))
     return Table(words["counters"], _COUNTER_COLUMNS[language], tuple(rows), frozenset({1, 2}))
 
 
@@ -180,7 +191,7 @@ def _interruptions(life: LifeReport, language: str) -> Table:
     rows: list[tuple[str, str, str, str]] = []
     for one in life.interruptions:
         after = words["half of"].format(file=_short(one.after)) if one.torn else _short(one.after)
-        came_to = words[f"resume-{one.kind}"], clean_line(one.why)
+        came_to = words[f"resume-{one.kind}"], clean_line((language == "zh" and one.why_zh) or one.why)
         if rows and rows[-1][2:] == came_to:
             rows[-1] = (rows[-1][0], after, *came_to)
         else:

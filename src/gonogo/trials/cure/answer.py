@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, cured, translated
 from gonogo.judge.rehearsal_summary import host_per_node, own_device
+from gonogo.rehearse.ranks.rank_options import LIFE_DEFAULT
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.copy import WorkingCopy, make_patch
 from gonogo.trials.cure.search import SearchState
@@ -128,12 +129,19 @@ def _trial_outcome(trial: Trial) -> cured.TrialOutcome:
     return cured.TrialOutcome(
         verdict=trial.verdict.value,
         hazards=tuple(dict.fromkeys(finding.hazard for finding in trial.blocking_findings)),
-        ranks=trial.ranks,
+        ranks=_ranks(trial),
         peak_reserved_bytes=own.peak_reserved_bytes if own is not None and _has_optimizer_step(record) else None,
         capacity_bytes=own.total_bytes - own.allowance_bytes if own is not None else None,
         host_peak_bytes=node.peak_bytes if node is not None and _has_optimizer_step(record) else None,
         seconds_of_step=seconds_of_step(record) if record is not None else None,
     )
+
+
+def _ranks(trial: Trial) -> str:
+    """As they were asked for; of a life, which chooses its own, those that were run."""
+    if trial.ranks != LIFE_DEFAULT or trial.record is None:
+        return trial.ranks
+    return ",".join(str(rank.rank) for rank in trial.record.ranks)
 
 
 def _has_optimizer_step(record: RehearsalRecord | None) -> bool:

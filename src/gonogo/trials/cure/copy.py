@@ -75,6 +75,10 @@ class WorkingCopy:
         """The original path that the typed command's script would have."""
         return self.original_folder / COMMAND_FILE if self.typed else None
 
+    def command_script(self) -> str:
+        """The typed command as the copy has it now."""
+        return self.of(self.original_folder / COMMAND_FILE).read_bytes().decode("utf-8", "surrogateescape")
+
     def own(self, original: Path) -> bool:
         """Make the copy's file one of its own, no link; False where there is no such file."""
         if original in self._owned:

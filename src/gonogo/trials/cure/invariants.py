@@ -29,6 +29,7 @@ _KEYS = (
     ("optimizer", "params", "weight_decay"),
     ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"),
 )
+_GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
 _NAMES = {"samples_a_step": translated("samples per optimizer step")}
 
 
@@ -38,6 +39,8 @@ def explain_changed_training(before: Trial, after: Trial) -> Text | None:
         was, now = _settings(before.run), _settings(after.run)
         for name, value in was.items():
             if value is not None and now.get(name) is not None and now[name] != value:
+                if name == _GATHER and now[name] is True:
+                    continue  # the save has more in it than before
                 shown = _NAMES.get(name, Text(name, name))
                 return translated("{name}: {was} would become {now}").format(name=shown, was=value, now=now[name])
     return _explain_reduced_work(before, after)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +30,7 @@ Rehearse = Callable[[RehearsalRequest, OnProgress | None], tuple[RehearsalRecord
 Raises UserError as a rehearsal does."""
 
 _PHASES = get_args(Phase)
+_ASSIGNMENT = re.compile(r"\w+=")
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class TrialRunner:
             record, report = self.rehearse(
                 dataclasses.replace(
                     self.request,
-                    command=self.copy.words,
+                    command=self._command(),
                     ranks=ranks,
                     environment=self._environment_file(),
                     with_packages=self._packages(trial.run),
@@ -127,6 +130,13 @@ class TrialRunner:
                 self._shown if self.on_progress is not None else None,
             )
         return dataclasses.replace(trial, record=record, rehearsed=report, ranks=ranks)
+
+    def _command(self) -> list[str]:
+        """The copy's command. That of a life is changed for the resume, so that one that was typed is read back."""
+        if not self.request.life or not self.copy.typed:
+            return self.copy.words
+        words = shlex.split(self.copy.command_script())
+        return ["env", *words] if words and _ASSIGNMENT.match(words[0]) else words
 
     def _shown(self, status: RehearsalStatus) -> None:
         assert self.on_progress is not None

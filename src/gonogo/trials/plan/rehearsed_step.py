@@ -41,14 +41,26 @@ STEP_PHASES = ("forward", "backward", "step")
 
 def seconds_of_step(record: RehearsalRecord) -> float | None:
     """Seconds of the last whole step of the slowest rank; None where there was none, or nothing was counted."""
-    try:
-        speed = find_accelerator(record.accelerator.name).speed
-    except UserError:
-        return None
+    slowest = slowest_rank(record)
+    return slowest[1] if slowest is not None else None
+
+
+def slowest_rank(record: RehearsalRecord) -> tuple[RankRecord, float] | None:
+    """The rank whose last whole step took the longest, with its seconds."""
+    speed = speed_of(record)
     if speed is None:
         return None
-    found = [_rank_step_seconds(rank, record, speed) for rank in record.ranks if rank.work and rank.steps]
-    return max((seconds for seconds in found if seconds), default=None)
+    ranks = [(rank, last_whole_step(rank.work)) for rank in record.ranks if rank.work and rank.steps]
+    found = [(rank, rank_step_seconds(rank, record, speed, parts)) for rank, parts in ranks if parts]
+    return max(((rank, seconds) for rank, seconds in found if seconds), key=lambda one: one[1], default=None)
+
+
+def speed_of(record: RehearsalRecord) -> Speed | None:
+    """How fast the accelerator of a rehearsal is; None where that is not known."""
+    try:
+        return find_accelerator(record.accelerator.name).speed
+    except UserError:
+        return None
 
 
 def last_whole_step(phase_works: Sequence[PhaseWork]) -> list[PhaseWork]:
@@ -86,10 +98,8 @@ def seconds_of(
     return total
 
 
-def _rank_step_seconds(rank: RankRecord, record: RehearsalRecord, speed: Speed) -> float | None:
-    parts = last_whole_step(rank.work)
-    if not parts:
-        return None
+def rank_step_seconds(rank: RankRecord, record: RehearsalRecord, speed: Speed, parts: Sequence[PhaseWork]) -> float:
+    """Seconds of a step of a rank that has these parts."""
     device = offload_device(rank.deepspeed_config, "offload_optimizer")
     share = rank.parameter_count / record.world_size if device is not None else 0.0
     return step_time(

@@ -25,6 +25,7 @@ from gonogo.rehearse.workers.scratch import scratch_folder
 from gonogo.trials.cure.answer import with_step_time
 from gonogo.trials.cure.copy import WorkingCopy
 from gonogo.trials.what_if.setting_changes import Settings, as_text, edits_for
+from gonogo.trials.what_if.step_scaling import step_scaling
 
 Rehearse = Callable[[RehearsalRequest, OnProgress | None], tuple[RehearsalRecord | None, Report]]
 """Rehearses a request in the current folder. Raises what a rehearsal raises."""
@@ -59,7 +60,7 @@ def rehearse_with(
             record, report = first.rehearsed(rehearse, on_progress)
         else:
             record, report = rehearse(request, on_progress)
-            report = with_step_time(report, record) if record is not None else report
+            report = _with_times(report, record) if record is not None else report
         if report.rehearsal is None or record is None or was_interrupted(record):
             return record, report
         found = []
@@ -110,7 +111,7 @@ class ChangedRun:
 
         with self._copy.entered():
             record, report = rehearse(self._request, said if on_progress is not None else None)
-            report = with_step_time(report, record) if record is not None else report
+            report = _with_times(report, record) if record is not None else report
         report = _with_user_paths(report, self._copy)
         findings = tuple(msgspec.structs.replace(finding, fixes=()) for finding in report.findings)  # the copy's edits
         rehearsal = report.rehearsal
@@ -141,6 +142,16 @@ def summarize_variant(settings: Settings, report: Report) -> AlsoRehearsed:
         curve=downsample_timeline(timeline) if timeline is not None else None,
         min_tokens=run.tokens[0] if run is not None and run.tokens else None,
     )
+
+
+def _with_times(report: Report, record: RehearsalRecord) -> Report:
+    """The report with what a step takes, and would take with other micro-batches."""
+    report = with_step_time(report, record)
+    rehearsal = report.rehearsal
+    if rehearsal is None or rehearsal.seconds_of_step is None:
+        return report
+    rehearsal = msgspec.structs.replace(rehearsal, step_scaling=step_scaling(record))
+    return msgspec.structs.replace(report, rehearsal=rehearsal)
 
 
 def _host_bytes_per_node(rehearsal: Rehearsal | None) -> int:

@@ -54,7 +54,10 @@ def _replace_moves(cuda: VirtualCuda) -> None:
         )
         if dtype is not None and name.startswith(f"torch.{cuda.kind}."):
             return self.to(cuda.kind, private.dtype_of_legacy_type(name), non_blocking=non_blocking)
-        return real_type(self, dtype, non_blocking, **kwargs)
+        found = real_type(self, dtype, non_blocking, **kwargs)
+        if isinstance(found, str) and found.startswith("torch.meta.") and (kind := self.device.type) != "meta":
+            return found.replace("meta.", "" if kind == "cpu" else f"{kind}.", 1)  # a subclass around virtual tensors
+        return found
 
     cuda.patches.set(torch.Tensor, "to", to)
     cuda.patches.set(torch.Tensor, cuda.kind, move)

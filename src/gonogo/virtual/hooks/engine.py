@@ -27,6 +27,8 @@ _REDUCER_CLASSES = (
     ("stage_1_and_2", "DeepSpeedZeroOptimizer", None),
 )
 """(file, class, category of what its reduction allocates; None: that of the phase)."""
+_PARTITION_METHODS = ("copy_grads_in_partition", "_build_compact_grad_partition_buffer")
+"""Of ZeRO-1 and -2: they allocate what this rank keeps of the gradients, in the middle of backward."""
 
 
 def install(lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> Callable[[], None]:
@@ -175,6 +177,8 @@ def _count_gathered(patches: Patches, module: Any, lifecycle: Lifecycle, modules
 def _count_reduced(patches: Patches, lifecycle: Lifecycle, name: str, category: str | None, module: Any) -> None:
     """Buckets into which gradients are put to be reduced are not those of the module that is in backward then."""
     owner = getattr(module, name)
+    for method in _PARTITION_METHODS:
+        _wrap_counting_as(patches, owner, method, lifecycle.memory, "gradients")
     for method in dir(owner):
         reduces = "reduce" in method and any(word in method for word in ("ipg", "bucket", "grad"))
         if not callable(getattr(owner, method)):

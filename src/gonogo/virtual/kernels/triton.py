@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from gonogo.finding import Text, translated
+from gonogo.virtual.kernels import triton_stand_in
 from gonogo.virtual.kernels.checks import on_accelerator
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
@@ -74,6 +75,7 @@ def install(
         name = next((name for name in ("_active", "_obj") if name in vars(module.driver)), "active")
         patches.set(module.driver, name, _Driver(target))
 
+    triton_stand_in.install(patches, assume)
     patches.on_undo(after_import("triton.runtime.jit", replace_launch))
     patches.on_undo(after_import("triton.runtime.autotuner", replace_tuning))
     patches.on_undo(after_import("triton.runtime.driver", replace_driver))

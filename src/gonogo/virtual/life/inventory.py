@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from torch.distributed.tensor._utils import compute_local_shape_and_global_offse
 
 from gonogo.evidence.rehearsal.lives import HeldState, StateCounter, StateOrigin
 from gonogo.virtual.hooks.modules import ModuleTracker
-from gonogo.virtual.origins import Label, pieces_in
+from gonogo.virtual.origins import Label, Piece, pieces_in
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor, local_tensors
@@ -54,9 +54,13 @@ class StateTensor(NamedTuple):
 
 
 def _origins_of(tensor: VirtualTensor) -> Iterator[StateOrigin]:
-    nbytes = tensor.numel() * tensor.element_size()
+    return origins_of_pieces(pieces_in(tensor), tensor.numel() * tensor.element_size())
+
+
+def origins_of_pieces(pieces: Iterable[Piece], nbytes: int) -> Iterator[StateOrigin]:
+    """The pieces of so many bytes, label by label."""
     sums: dict[Label, int] = {}
-    for start, end, label in pieces_in(tensor):
+    for start, end, label in pieces:
         sums[label] = sums.get(label, 0) + end - start
     for label, count in sums.items():
         kind, slot, name, part, file, key = (*label, "", "", "", "")[:6]

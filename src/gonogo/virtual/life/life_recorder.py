@@ -8,15 +8,25 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 from torch import nn
 
-from gonogo.evidence.rehearsal.lives import RESULT_STAGES, FileEvent, LifePart, RankLife, SavedTensor, StateMoment
+from gonogo.evidence.rehearsal.lives import (
+    RESULT_STAGES,
+    FileEvent,
+    LifePart,
+    RankLife,
+    SavedTensor,
+    StateKind,
+    StateMoment,
+)
 from gonogo.evidence.rehearsal.record import Outcome, Phase
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.life import random_states
+from gonogo.virtual.life.averages import Averages
 from gonogo.virtual.life.inventory import Inventory
 from gonogo.virtual.life.origin_mode import BATCH, OriginMode
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
@@ -26,7 +36,7 @@ from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.tracing.components import PLAIN, ComponentFactories
 
 _MAX_FILE_EVENTS = 4096
-_STATES = ("parameter", "buffer", "optimizer")
+_STATES = get_args(StateKind)
 _ALLOCATOR: Callable[..., CachingAllocator] = PLAIN.allocator
 
 
@@ -43,6 +53,7 @@ class LifeRecorder:
         self._is_first, self._is_afterwards = part == "first", part in RESULT_STAGES
         self._saved_since_step = False
         self._drawn: dict[Any, bool] = {}
+        self._averages = Averages(labels=part == "first")
 
     def install(self, mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
         """Follow the program of a session; returns the undo."""
@@ -53,6 +64,7 @@ class LifeRecorder:
         sys.addaudithook(self._on_audit)
         Origins.followed = True
         mode.mixes = self._is_afterwards
+        mode.averages = None if self._is_afterwards else self._averages
         Origins.on_saved, Origins.on_read = self._on_saved, self._on_read
         Origins.on_unlabelled, Origins.on_omitted = self._on_unlabelled, self._on_omitted
         if self._is_first:
@@ -88,6 +100,7 @@ class LifeRecorder:
 
     def on_forward(self) -> None:
         """Training goes on: the second life's state is what it is now."""
+        self._averages.close()
         if self._is_first:
             if self._saved_since_step and not self.record.save_peaks:
                 self.record.save_peaks = self._peaks()
@@ -108,6 +121,7 @@ class LifeRecorder:
 
     def on_step(self) -> None:
         """The state is new: it gets its names again."""
+        self._averages.open(self._inventory.held(self._life.trained_root))
         if self._is_first:
             self._label()
             self.record.random_got = {}
@@ -118,8 +132,15 @@ class LifeRecorder:
     def ended(self, outcome: Outcome) -> RankLife:
         """The record, at the program's end; one that failed before it trained has shown nothing of its state."""
         resumed = not self._is_first and not self._is_afterwards
+        self._averages.close()
         if resumed and self.record.at_start is None and outcome == "completed":
             self.record.at_start = self._moment(self._life.trained_root, continues_training=False)
+        if self.record.at_start is not None and resumed:
+            self.record.at_start = msgspec.structs.replace(
+                self.record.at_start,
+                held=(*self.record.at_start.held, *self._averages.at_first_update),
+                counters=(*self.record.at_start.counters, *self._averages.counters_at_first_update),
+            )
         return self.record
 
     def _label(self) -> None:
@@ -130,7 +151,9 @@ class LifeRecorder:
             one.described(randomly_initialized=self._drawn.get(one.label, not one.is_from_file))
             for one in self._inventory.held(root)
         ]
-        return StateMoment(self._life.step, tuple(held), tuple(self._inventory.counters()), continues_training)
+        held += self._averages.held()
+        counters = *self._inventory.counters(), *self._averages.counters()
+        return StateMoment(self._life.step, tuple(held), counters, continues_training)
 
     # -- files ------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from gonogo.virtual import origins
 from gonogo.virtual.collectives.exchange import Operation, flat
+from gonogo.virtual.life.averages import Averages
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import VirtualTensor
 
@@ -24,6 +25,8 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
         super().__init__(*args)
         self.on_batch_used: Callable[[str], None] | None = None
         """Told of the batch that the next operator with something of a batch takes in; once."""
+        self.averages: Averages | None = None
+        """Told of each operator, where a life's averages of its weights are followed."""
         self.mixes = False
         """Whether what is computed of states has them as origins: where weights are merged, not where they train."""
         self._rules: dict[int, OriginRule | None] = {}
@@ -33,12 +36,20 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
         if self.on_batch_used is not None:
             self._detect_batch_use(args)
         sent = _pieces_before_collective(func, args) if func.namespace == "c10d" else None
+        if self.averages is not None:
+            self.averages.before_operator(func, args, kwargs or {})
         out = _serve(self, func, types, args, kwargs)
         if out is NotImplemented:
             return out
+        self._follow_origins(func, args, kwargs, out, sent)
+        if self.averages is not None:
+            self.averages.after_operator(func, args, out)
+        return out
+
+    def _follow_origins(self, func: Any, args: Any, kwargs: Any, out: Any, sent: _SentPieces | None) -> None:
         if sent is not None:
             _collective(func, args, sent)
-            return out
+            return
         try:
             rule = self._rules[id(func)]
         except KeyError:
@@ -47,7 +58,6 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
             rule(func, args, kwargs or {}, out)
         elif self.mixes:
             _computed(func, args, kwargs or {}, out)
-        return out
 
     def _detect_batch_use(self, args: Any) -> None:
         for tensor in _virtual_tensors(args):

@@ -61,7 +61,17 @@ class Cell:
     """One storage. Lives as long as a tensor that uses it, and gives its bytes back when it goes."""
 
     __slots__ = (
-        "address", "at_peak", "born", "chosen", "freed_by", "holding", "nbytes", "nonnegative", "origins", "pinned",
+        "__weakref__",
+        "address",
+        "at_peak",
+        "born",
+        "chosen",
+        "freed_by",
+        "holding",
+        "nbytes",
+        "nonnegative",
+        "origins",
+        "pinned",
         "values",
     )  # fmt: skip
 

@@ -69,6 +69,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """The folder of what gonogo prepare has made; empty where there is none."""
     trace: str = ""
     """Where what it does is written event by event (:class:`RankTrace`); empty: it is not followed."""
+    required_python: str = ""
+    """Which versions of Python the project allows, as a specifier; empty where it says nothing."""
     life: LifePart = ""
     """Which of a run's two lives it is, where they are rehearsed."""
     written_folders: tuple[str, ...] = ()

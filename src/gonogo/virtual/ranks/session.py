@@ -69,7 +69,7 @@ from gonogo.virtual.operators.native_functions import install_argument_conversio
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.messages import End, Reply
 from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
-from gonogo.virtual.ranks import environment_setup, spawned_ranks
+from gonogo.virtual.ranks import environment_setup, newer_python, spawned_ranks
 from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
 from gonogo.virtual.sandbox import prepared, spawned
@@ -183,6 +183,7 @@ class Session:
         self.memory.device(self.device)
         self.memory.set_category("parameters")
         undo = self._undo
+        undo.append(newer_python.install(self.plan.required_python, self.ledger.assume))
         undo.append(asked_in_vain.install(self.lookups))
         undo.append(c10d_operators.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())

@@ -122,7 +122,9 @@ function upTo(path) {
 function asked() {
   const values = Object.fromEntries(TEXTS.map((name) => [name, $(name).value.trim()]));
   for (const name of NUMBERS) if ($(name).value) values[name] = Number($(name).value);
-  return { ...values, training_changes: $("training_changes").checked };
+  const others = Object.fromEntries([...document.querySelectorAll("[data-set]")].flatMap((one) => (one.value ? [[one.dataset.set, one.value]] : [])));
+  const chosen = Object.keys(others).length ? ($("beside").checked ? { also: [others] } : { settings: others }) : {};
+  return { ...values, ...chosen, training_changes: $("training_changes").checked };
 }
 
 async function start(tool, values) {

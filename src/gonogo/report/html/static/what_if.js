@@ -67,6 +67,29 @@ function whatIf(settings) {
   return { low: Math.min(low, high) + allowance, high: Math.max(low, high) + allowance, how, host: accumulating[0].host };
 }
 
+// Seconds of a step, [least, most], or null: as rehearsed, or between the bounds of other micro-batches.
+function timeOf(settings) {
+  const { points, base, time, own, rollout } = data.whatIf;
+  if (settings.gpu !== own[0]) return null;
+  const same = (point, ...names) => names.every((name) => String(point[name]) === String(settings[name]));
+  const exact = points.find((point) => same(point, "micro-batch", "seq-len", "accumulation", ...MODEL));
+  if (exact) return exact.seconds ? [exact.seconds, exact.seconds] : null;
+  if (!time || rollout || !same(base, "seq-len", ...MODEL)) return null;
+  const { fixed, waits, bounds } = time;
+  const samples = settings["micro-batch"] / base["micro-batch"];
+  const padded = samples === 1 ? 1 : points[0]["seq-len"] / points[0]["min-tokens"]; // of samples of several lengths
+  const below = bounds.filter(([factor]) => factor <= samples / padded).pop();
+  const above = bounds.find(([factor]) => factor >= samples * padded);
+  if (!below || !above) return null;
+  const times = settings.accumulation / base.accumulation;
+  const all = (seconds) => (seconds - fixed) * times + fixed;
+  const once = (seconds) => (seconds - fixed - waits) * times + fixed + waits; // collectives once in a step
+  const found = [all(below[1]), once(below[1]), all(above[2]), once(above[2]), ...(times > 1 ? [above[2] * times] : [])];
+  return [Math.min(...found), Math.max(...found)];
+}
+
+const figures = (numbers, round) => [...new Set(numbers.map(round))].join(" – ");
+
 function commandFor(settings) {
   const { base, command, count } = data.whatIf;
   const set = { ...command.changed };
@@ -112,7 +135,13 @@ function answerWhatIf() {
   const quadratic = answer.how === "derived" && data.whatIf.eager && chosenIf["seq-len"] !== data.whatIf.base["seq-len"];
   part.querySelector(".how").textContent = say(answer.how) + (quadratic ? ` ${say("quadratic")}` : "");
   const tokens = (chosenIf["micro-batch"] * chosenIf["seq-len"] * chosenIf.accumulation).toLocaleString("en");
-  const besides = [filled("tokens a step", { tokens }), ...(answer.host ? [filled("host", { host: size(answer.host) })] : [])];
+  const time = timeOf(chosenIf);
+  const perStep = chosenIf["micro-batch"] * chosenIf["seq-len"] * chosenIf.accumulation;
+  const timed = time && {
+    seconds: figures(time, (seconds) => seconds.toPrecision(3)),
+    speed: figures([perStep / time[1], perStep / time[0]], (speed) => Math.round(speed).toLocaleString("en")),
+  };
+  const besides = [filled("tokens a step", { tokens }), ...(timed ? [filled("time", timed)] : []), ...(answer.host ? [filled("host", { host: size(answer.host) })] : [])];
   part.querySelector(".besides").textContent = besides.join(language === "zh" ? "；" : "; ");
   part.querySelector(".asks").textContent = commandFor(chosenIf);
   part.querySelector(".sure").hidden = answer.how === "rehearsed" && word !== "no bf16";

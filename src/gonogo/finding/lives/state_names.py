@@ -1,0 +1,35 @@
+"""What a parameter, or a tensor of an optimizer, is called in a sentence."""
+
+from __future__ import annotations
+
+import re
+
+from gonogo.finding import Text, translated
+
+_OPTIMIZER_PREFIX = re.compile(r"\d+: ")
+_FLAT_TENSOR = re.compile(r"group (\d+), tensor (\d+)")
+_PARTITION = re.compile(r"partition (\d+)")
+
+
+def state_text(name: str, slot: str = "") -> Text:
+    """The state's name, with that of the optimizer's slot: ``exp_avg of a.weight``."""
+    shown = _name_text(name)
+    return translated("{slot} of {name}").format(slot=slot, name=shown) if slot else shown
+
+
+def listed_texts(texts: list[Text]) -> Text:
+    """One after the other, with commas."""
+    return Text(", ".join(text.en for text in texts), ", ".join(text.zh for text in texts))
+
+
+def _name_text(name: str) -> Text:
+    """A flat partition has no name of its own: the inventory numbers it."""
+    prefix = _OPTIMIZER_PREFIX.match(name)
+    start = prefix.end() if prefix else 0
+    if flat := _FLAT_TENSOR.fullmatch(name, start):
+        shown = translated("group {group}, tensor {place}").format(group=flat[1], place=flat[2])
+    elif part := _PARTITION.fullmatch(name, start):
+        shown = translated("partition {place}").format(place=part[1])
+    else:
+        return Text(name, name)
+    return Text(f"{name[:start]}{shown.en}", f"{name[:start]}{shown.zh}")

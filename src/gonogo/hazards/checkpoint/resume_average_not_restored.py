@@ -1,0 +1,35 @@
+from gonogo.hazards.checkpoint._lost_states import listed, ranks_of, resumed
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
+
+_LOST_STATUSES = ("not-written", "not-read", "partly", "other-state")
+
+
+class ResumeAverageNotRestored(Hazard):
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """Averages of weights that the second life doesn't have when it first updates them, or their counter."""
+        life = resumed(record)
+        if life is None:
+            return
+        averages = [row for row in life.states if row.kind == "average"]
+        lost = [row for row in averages if row.status in _LOST_STATUSES]
+        if lost:
+            yield self.finding(
+                translated("Of {all} averaged weights, the resume loses these: {rows}.").format(
+                    all=len(averages), rows=listed(lost)
+                ),
+                certainty=Certainty.CERTAIN,
+                cure=self.page.cures,
+                ranks=ranks_of(lost),
+            )
+            return
+        for counter in life.counters:
+            if counter.kind == "average" and counter.status in ("restarted", "differs"):
+                yield self.finding(
+                    translated(
+                        "{name} was {saved:.0f} when the averages were saved; after the resume, it is {now:.0f}."
+                    ).format(name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0),
+                    certainty=Certainty.CERTAIN,
+                    severity=Severity.WARNING,
+                    cure=self.page.cures,
+                    ranks=tuple(rank.rank for rank in record.ranks),
+                )

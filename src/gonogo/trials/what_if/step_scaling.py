@@ -1,0 +1,92 @@
+"""The time of a step with other micro-batches, between two bounds: what the page's what-if says without a rehearsal.
+
+Of each kernel of a step it is known what it computes and what it moves. With other micro-batches the FLOPs of its
+products grow as the samples do; of the bytes that it moves, some are weights, which don't: between none and all of them
+grow. As many kernels are launched, or, where a model goes through its samples one by one, as many more. As much is sent
+between the ranks, and the optimizer does the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gonogo.evidence.environment.hardware import Speed
+from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, RehearsalRecord
+from gonogo.evidence.rehearsal.work import PhaseWork
+from gonogo.finding.rehearsal import StepScaling
+from gonogo.trials.plan.rehearsed_step import last_whole_step, rank_step_seconds, slowest_rank, speed_of
+from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, operator_seconds
+
+FACTORS = (0.0625, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0)
+"""Of the samples of a micro-batch; between two of them, the lower one's bound is the least and the upper one's the
+most."""
+
+
+def step_scaling(record: RehearsalRecord) -> StepScaling | None:
+    """The bounds of a rehearsal's slowest rank; None where they can't be told."""
+    slowest, speed = slowest_rank(record), speed_of(record)
+    if slowest is None or speed is None:
+        return None
+    rank, seconds = slowest
+    parts = last_whole_step(rank.work)
+    stages, _, _ = rank.pipeline
+    if stages > 1 or any(part.phase in ROLLOUT_PHASES for part in rank.work):
+        return None
+    if any(part.phase != "step" and not part.kernels for part in parts):
+        return None
+
+    def total(changed: Sequence[PhaseWork]) -> float:
+        return rank_step_seconds(rank, record, speed, changed)
+
+    once = [part for part in parts if part.phase == "step"]
+    silent = [part if part.phase == "step" else _without_transfers(part) for part in parts]
+    by_samples: list[tuple[float, float, float]] = []
+    for factor in FACTORS:
+        bounds = [total([_scaled(part, factor, others, speed) for part in parts]) for others in (1.0, factor)]
+        by_samples.append((factor, min(bounds), max(bounds)))
+    return StepScaling(
+        seconds=seconds,
+        fixed=min(total(once), seconds),
+        waits=max(seconds - total(silent), 0.0),
+        by_samples=tuple(by_samples),
+    )
+
+
+def _without_transfers(part: PhaseWork) -> PhaseWork:
+    return msgspec.structs.replace(part, collectives={}, to_host_bytes=0, from_host_bytes=0)
+
+
+def _scaled(part: PhaseWork, factor: float, others: float, speed: Speed) -> PhaseWork:
+    """The part with so many times the FLOPs of each product; ``others``: times the bytes of each kernel, and kernels.
+
+    The kernels are those of the micro-batches that were run; of what was only counted, they are as many in proportion.
+    """
+    if part.phase == "step":
+        return part
+    long_before, short_before, _ = _seconds(part, 1.0, 1.0, speed)
+    long_after, short_after, short_count = _seconds(part, factor, others, speed)
+    run = sum(count for *_, count in part.kernels)
+    share = (part.long_seconds + part.short_seconds) / (long_before + short_before or 1.0)
+    return msgspec.structs.replace(
+        part,
+        long_seconds=long_after * share,
+        short_seconds=short_after * share,
+        short_operators=round(part.operators * short_count / max(run, 1)),
+        operators=round(part.operators * others),
+        library_calls=round(part.library_calls * others),
+    )
+
+
+def _seconds(part: PhaseWork, factor: float, moved: float, speed: Speed) -> tuple[float, float, int]:
+    """Seconds of kernels that run longer than their launch takes, of the others, and how many those are."""
+    long, short, short_count = 0.0, 0.0, 0
+    for kind, flops, nbytes, count in part.kernels:
+        seconds = operator_seconds(round(flops * factor), round(nbytes * moved), speed, kind)
+        if seconds > LAUNCH_SECONDS:
+            long += seconds * count
+        else:
+            short += seconds * count
+            short_count += count
+    return long, short, short_count

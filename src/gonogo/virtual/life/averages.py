@@ -1,0 +1,264 @@
+"""Averages of the weights (EMA, SWA): tensors shaped like the parameters that the program updates after each step.
+
+They are known by what is done with them, not by the class that keeps them: what is written in place between an
+optimizer's step and the next forward, from another tensor of its shape, was there before the step, and is neither a
+parameter, a buffer nor the optimizer's. A plain copy of a parameter is no average: so weights are handed to a rollout.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from gonogo.evidence.rehearsal.lives import HeldState, StateCounter
+from gonogo.virtual import origins
+from gonogo.virtual.collectives.exchange import flat
+from gonogo.virtual.life.inventory import StateTensor, origins_of_pieces
+from gonogo.virtual.memory.tracking import Cell
+from gonogo.virtual.tensor import VirtualTensor, local_tensors
+
+_MIN_SHARE = 0.5
+"""Of the trained parameters, that have an average: fewer are something else that has the shape of a parameter."""
+_MAX_FRAMES = 40
+_MAX_HELD_VALUES = 100_000
+"""Of an object, that are looked through for the averages."""
+
+
+class _Average(NamedTuple):
+    cell: weakref.ref[Cell]
+    start: int
+    end: int
+    shape: tuple[int, ...]
+    dtype: str
+    name: str
+    part: str
+
+    @property
+    def label(self) -> origins.Label:
+        return "average", "", self.name, self.part
+
+    def held(self) -> HeldState | None:
+        """As it is now; None where it is gone."""
+        cell = self.cell()
+        if cell is None:
+            return None
+        pieces = origins.pieces_of(cell, self.start, self.end)
+        found = tuple(origins_of_pieces(pieces, self.end - self.start))
+        return HeldState("average", self.name, self.shape, self.dtype, origins=found, part=self.part)
+
+
+class Averages:
+    """What is averaged, found anew after each step; in the second life as it was before its first update."""
+
+    def __init__(self, *, labels: bool) -> None:
+        self._labels = labels
+        """Whether they get labels: in the first life."""
+        self._is_open = False
+        self._known_cells: set[int] = set()
+        self._parameters: list[StateTensor] = []
+        self._unused: list[StateTensor] = []
+        self._born: set[int] = set()
+        self._found: dict[tuple[int, int], tuple[_Average, HeldState | None]] = {}
+        self._current: tuple[_Average, ...] = ()
+        self.at_first_update: tuple[HeldState, ...] = ()
+        """Before the first update of this life."""
+        self.counters_at_first_update: tuple[StateCounter, ...] = ()
+        self._owner: weakref.ref[Any] | None = None
+        self._numbers: dict[str, float] = {}
+        """Of the owner, when the last window closed."""
+
+    # -- from one step to the next forward ------------------------------------------------------------
+
+    def open(self, held: Iterable[StateTensor]) -> None:
+        """A step was made with this state."""
+        states = list(held)
+        self._known_cells = {id(state.tensor.cell) for state in states}
+        self._parameters = [state for state in states if state.kind == "parameter"]
+        self._unused = list(self._parameters)
+        self._born, self._found, self._is_open = set(), {}, True
+
+    def close(self) -> None:
+        """The next forward begins."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        numbers = self._owner_numbers()
+        if found := self._found_now():
+            self._current = tuple(average for average, _ in found)
+            if not self.at_first_update:
+                self.at_first_update = tuple(before for _, before in found if before is not None)
+            self._label(self._current)
+        grown = [name for name, value in numbers.items() if self._numbers.get(name) == value - 1]
+        if grown and self._current and not self.counters_at_first_update:
+            # Each window adds one: before the first it was two less than after the second.
+            self.counters_at_first_update = tuple(self._counter(name, numbers[name] - 2) for name in grown)
+        self._numbers = numbers
+
+    def held(self) -> Iterator[HeldState]:
+        """The averages as they are now."""
+        for average in self._averages_now():
+            if (state := average.held()) is not None:
+                yield state
+
+    def counters(self) -> Iterator[StateCounter]:
+        """Numbers of the object that keeps them which have grown by one since the update before."""
+        for name, value in self._owner_numbers().items():
+            if self._averages_now() and self._numbers.get(name) == value - 1:
+                yield self._counter(name, value)
+
+    def _averages_now(self) -> tuple[_Average, ...]:
+        return tuple(average for average, _ in self._found_now()) or self._current
+
+    def _found_now(self) -> list[tuple[_Average, HeldState | None]]:
+        """What was updated after this step, where that is enough to be an average of the weights."""
+        trained = sum(parameter.trained for parameter in self._parameters)
+        found = [pair for pair in self._found.values() if pair[0].cell() is not None]
+        return found if len(found) >= max(_MIN_SHARE * trained, 1) else []
+
+    def _counter(self, name: str, value: float) -> StateCounter:
+        owner = self._owner() if self._owner is not None else None
+        return StateCounter("average", f"{type(owner).__name__}.{name}", value)
+
+    def _label(self, averages: Iterable[_Average]) -> None:
+        for average in averages if self._labels else ():
+            cell = average.cell()
+            if cell is not None:
+                size = average.end - average.start
+                origins.put(cell, average.start, average.end, [(0, size, average.label)])
+
+    # -- what operators do ------------------------------------------------------------
+
+    def before_operator(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Told of each operator: what it is about to write may be an average."""
+        if not self._is_open or func.namespace != "aten" or not func._schema.is_mutable:
+            return
+        copies = func._schema.name in ("aten::copy_", "aten::_foreach_copy_")
+        for written, read in _written_from(func, args, kwargs):
+            if not self._may_be_average(written, read):
+                continue
+            if self._owner is None or self._owner() is None:
+                owner = _find_owner(written, sys._getframe(1))
+                self._owner = weakref.ref(owner) if owner is not None else None
+            if not copies or not any(map(self._is_parameter, read)):  # an average begins as a copy of the weights
+                self._note(written)
+
+    def after_operator(self, func: Any, args: Any, out: Any) -> None:
+        """What comes to be after the step is no state; what was updated has its label again."""
+        if not self._is_open:
+            return
+        if func._schema.is_mutable:
+            if self._labels and func.namespace == "aten":
+                for tensor in _tensors(args):
+                    found = self._found.get((id(tensor.cell), origins.span_of(tensor)[0]))
+                    if found is not None and found[0].cell() is tensor.cell:
+                        self._label([found[0]])
+            return
+        given = {id(tensor.cell) for tensor in _tensors(args)}
+        self._born |= {id(tensor.cell) for tensor in _tensors([out])} - given
+
+    def _may_be_average(self, written: VirtualTensor, read: list[VirtualTensor]) -> bool:
+        cell = id(written.cell)
+        if cell in self._known_cells or cell in self._born or written.numel() <= 1:
+            return False
+        return written.dtype.is_floating_point and any(
+            one.shape == written.shape and one.cell is not written.cell for one in read
+        )
+
+    def _is_parameter(self, source: VirtualTensor) -> bool:
+        """Whether a source is a parameter itself, or a copy of one."""
+        if id(source.cell) in self._known_cells:
+            return True
+        pieces = origins.pieces_in(source)
+        return bool(pieces) and all(label[0] == "parameter" for *_, label in pieces)
+
+    def _note(self, tensor: VirtualTensor) -> None:
+        start, end = origins.span_of(tensor)
+        key = id(tensor.cell), start
+        if key in self._found:
+            return
+        parameter = next((one for one in self._unused if one.tensor.shape == tensor.shape), None)
+        if parameter is None:
+            return
+        self._unused.remove(parameter)
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        average = _Average(
+            weakref.ref(tensor.cell), start, end, parameter.shape, dtype, parameter.name, parameter.part
+        )  # fmt: skip
+        self._found[key] = average, average.held() if not self.at_first_update else None
+
+    # -- counters ------------------------------------------------------------
+
+    def _owner_numbers(self) -> dict[str, float]:
+        owner = self._owner() if self._owner is not None else None
+        if owner is None:
+            return {}
+        values = {**vars(owner), **getattr(owner, "_buffers", {})}
+        return {name: number for name, value in values.items() if (number := _whole_number(value)) is not None}
+
+
+def _whole_number(value: Any) -> float | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, torch.Tensor) and not value.dim() and not value.dtype.is_floating_point:
+        known = VirtualTensor.virtual_mode.known_values(value) if isinstance(value, VirtualTensor) else value
+        return float(known.item()) if known is not None and known.dtype != torch.bool else None
+    return None
+
+
+def _find_owner(tensor: VirtualTensor, frame: FrameType | None) -> Any:
+    """The object whose method updates the tensor, and that keeps it itself, or in a list, a dict or a module of its."""
+    for _ in range(_MAX_FRAMES):
+        if frame is None:
+            return None
+        owner = frame.f_locals.get("self")
+        if owner is not None and hasattr(owner, "__dict__") and _keeps(owner, tensor):
+            return owner
+        frame = frame.f_back
+    return None
+
+
+def _keeps(owner: Any, tensor: VirtualTensor) -> bool:
+    if isinstance(owner, nn.Module):
+        return any(_has_cell(parameter, tensor) for parameter in owner.parameters())
+    for value in list(vars(owner).values()):
+        values = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        if len(values) < _MAX_HELD_VALUES and any(_has_cell(one, tensor) for one in values):
+            return True
+    return False
+
+
+def _has_cell(value: Any, tensor: VirtualTensor) -> bool:
+    return isinstance(value, torch.Tensor) and any(one.cell is tensor.cell for one in local_tensors(value))
+
+
+def _tensors(values: Any) -> Iterator[VirtualTensor]:
+    return (value for value in flat(values) if isinstance(value, VirtualTensor))
+
+
+@functools.cache
+def _written_positions(func: Any) -> tuple[int, ...]:
+    arguments = func._schema.arguments
+    return tuple(n for n, one in enumerate(arguments) if one.alias_info is not None and one.alias_info.is_write)
+
+
+def _written_from(func: Any, args: Any, kwargs: Any) -> Iterator[tuple[VirtualTensor, list[VirtualTensor]]]:
+    """What an operator writes in place, each with what it is written from: of lists, the entries at its place."""
+    for position in _written_positions(func):
+        if position >= len(args):
+            continue
+        others = [one for number, one in enumerate(args) if number != position]
+        if isinstance(args[position], list | tuple):
+            lists = [one for one in others if isinstance(one, list | tuple)]
+            for place, written in enumerate(args[position]):
+                read = [one[place] for one in lists if place < len(one)]
+                if isinstance(written, VirtualTensor):
+                    yield written, list(_tensors(read))
+        elif isinstance(args[position], VirtualTensor):
+            yield args[position], [*_tensors(others), *_tensors(list(kwargs.values()))]
