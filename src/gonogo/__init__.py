@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gonogo._version import __version__
 
-TYPE_CHECKING = False  # as typing's, which would be one more import at the start of every guarded process
+TYPE_CHECKING = False  # like typing.TYPE_CHECKING, without importing typing at the start of every guarded process
 if TYPE_CHECKING:
     from gonogo.api import check_files, diagnose_logs, rehearse_command
     from gonogo.finding import Applicability, Certainty, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
@@ -59,7 +59,7 @@ def load_ipython_extension(shell: object) -> None:
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for only then: `import gonogo` is part of the start of every guarded process."""
+    """Import an attribute on first use, since ``import gonogo`` is part of the start of every guarded process."""
     if name.startswith("_") or name not in __all__:
         raise AttributeError(f"module 'gonogo' has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""check, rehearse and diagnose as functions, for notebooks and programs; their answers show themselves."""
+"""check, rehearse and diagnose as functions, for notebooks and programs; their reports display themselves."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gonogo.finding.language import choose_language
 from gonogo.report.answer.command_placeholders import called
 
 Words = str | Sequence[str]
-"""A command: as typed, or word by word."""
+"""A command, either as one string as typed or as a list of words."""
 
 
 class DisplayedReport(Report, frozen=True):
-    """A report that shows itself: as a page in a notebook, as text elsewhere, in the language of the locale."""
+    """A report that displays itself: as a page in a notebook, as text elsewhere, in the language of the locale."""
 
     def _repr_html_(self) -> str:
         from gonogo.report.html.frame import framed
@@ -29,16 +29,17 @@ class DisplayedReport(Report, frozen=True):
         return self.as_("text")
 
     def as_(self, format_name: str, language: str | None = None) -> str:
-        """The report in a format of ``--format``. Raises UserError for one that there is not."""
+        """The report in one of the formats of ``--format``. Raises UserError for an unknown format."""
         from gonogo.report import render
 
         return render(self, format_name, choose_language(language, os.environ))
 
 
 def check_files(*paths: str | Path, command: Words = (), environment: str | Path | None = None) -> DisplayedReport:
-    """``gonogo check PATHS -- COMMAND``. ``environment``: a file of versions, where they are not what is installed.
+    """``gonogo check PATHS -- COMMAND``.
 
-    Raises UserError for what can't be read.
+    ``environment``: a file of package versions to use instead of the installed ones. Raises UserError if an input
+    can't be read.
     """
     from msgspec.structs import replace
 
@@ -64,9 +65,9 @@ def rehearse_command(
     timeout: float = 600.0,
     env: Sequence[str] = (),
 ) -> DisplayedReport:
-    """``gonogo rehearse -- COMMAND``, with the options of the same names; what it does now is told on stderr.
+    """``gonogo rehearse -- COMMAND``, with the options of the same names; progress is written to stderr.
 
-    Raises UserError for what the user has to change.
+    Raises UserError for everything that the user has to change.
     """
     from gonogo.rehearse.automatic_preparation import prepare_and_rehearse
     from gonogo.rehearse.display import live_display, progress_lines
@@ -90,7 +91,7 @@ def rehearse_command(
 
 
 def diagnose_logs(*logs: str | Path, command: Words = ()) -> DisplayedReport:
-    """``gonogo diagnose LOGS -- COMMAND``. Raises UserError for a log that is not there or can't be read."""
+    """``gonogo diagnose LOGS -- COMMAND``. Raises UserError for a log that doesn't exist or can't be read."""
     from gonogo.diagnose.findings import read_failure
 
     words, files = _split_command(command), [str(log) for log in logs]

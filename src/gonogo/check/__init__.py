@@ -1,1 +1,1 @@
-"""``gonogo check``: a run's files in, findings out; fixes carried out."""
+"""``gonogo check``: reads a run's files, reports findings, applies fixes."""

@@ -1,4 +1,4 @@
-"""How sure a finding is of this run: what holds by unknown versions, unreached code or an open condition is not."""
+"""Lower the certainty of findings that depend on assumed versions, unreached code, or unknown conditions."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _CONFIG_OPENED_BY_PROGRAM = translated(
 )
 _IN_TEST_FILE = translated("a launch runs this test file")
 _TEST_FILE_PATTERN = re.compile(r"(^|[/\\])(test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
-"""Files that a test runner starts, which skips and selects what stands in them."""
+"""Files that are run by a test runner, which selects and skips the code in them."""
 _RANK_NAMES = ("should_save", "world_size", "is_initialized")
-"""Tests that some rank passes, besides those of a rank: that not all do is what such findings are about."""
+"""Names, besides those of a rank, that mark a condition as true on some ranks only, which counts as reached."""
 _COUNTER_WORDS = frozenset(
     {"step", "steps", "epoch", "epochs", "iter", "iters", "iteration", "iterations", "itr", "idx"}
 )
 _LIMIT_WORDS = frozenset({"max", "min", "num", "warmup", "every", "per", "save", "log", "logging", "eval"})
-"""Words of numbers of steps that are set beforehand, beside those that a loop counts."""
+"""Words that mark a number of steps as a setting (``max_steps``), not as a loop's counter."""
 _DEEPSPEED_NAMES = ("deepspeed", "zero_3", "zero_stage")
 
 
 def downgrade_unreached(findings: Sequence[Finding], run: Run) -> list[Finding]:
-    """What stands in code that the launch never reaches is merely possible; under a condition, likely at most."""
+    """Downgrade findings in code that the launch never reaches to possible, and under a condition to likely."""
     scripts = {script.source.path: script for script in run.scripts}
     return [
         _downgrade_by_conditions(one, scripts[one.spans[0].path], run) if _is_downgradable(one, scripts) else one
@@ -46,7 +46,7 @@ def downgrade_unreached(findings: Sequence[Finding], run: Run) -> list[Finding]:
 
 
 def downgrade_rewritten_config(findings: Sequence[Finding], run: Run) -> list[Finding]:
-    """Of a config that the program opens itself, what its usual reader would make of it is not certain."""
+    """Downgrade findings in a config that the program opens itself, since it may change the config before use."""
     if run.launch is None or all(one.certainty is not Certainty.CERTAIN for one in findings):
         return list(findings)
     line = _config_open_line(run)
@@ -106,7 +106,7 @@ def _statements_in(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 def _condition_holds(script: Script, test: ast.expr, run: Run) -> bool | None:
-    """Whether a condition holds in this run; None where that depends on what the files do not tell."""
+    """Whether a condition holds in this run; None if the files don't tell."""
     known = script.field(test)
     if known.truth is not None:
         return known.truth
@@ -125,7 +125,7 @@ def _condition_holds(script: Script, test: ast.expr, run: Run) -> bool | None:
 
 
 def _negation_holds(script: Script, test: ast.expr, run: Run) -> bool | None:
-    """Whether ``not test`` holds in this run, which some rank or some step passes as well as the test itself."""
+    """Whether ``not test`` holds in this run. A test of the rank or step is true for some and false for others."""
     known = script.field(test).truth
     if known is None and isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _condition_holds(script, test.operand, run)
@@ -148,7 +148,7 @@ def _depends_on_rank(test: ast.expr) -> bool:
 
 
 def _tests_step_count(test: ast.expr) -> bool:
-    """Whether it compares what a loop counts, so that the loop comes to it sooner or later."""
+    """Whether a test compares a loop's counter, so that it becomes true at some step."""
     return isinstance(test, ast.Compare) and any(
         not _COUNTER_WORDS.isdisjoint(named := words(last_name(each))) and _LIMIT_WORDS.isdisjoint(named)
         for each in ast.walk(test)
@@ -157,7 +157,7 @@ def _tests_step_count(test: ast.expr) -> bool:
 
 
 def _tests_for_deepspeed(test: ast.expr) -> bool | None:
-    """Whether a test holds where DeepSpeed is on; None where it has nothing to do with it, or asks for more."""
+    """Whether a test holds if DeepSpeed is used; None if it is not about DeepSpeed, or about more than that."""
     texts = [each.value for each in ast.walk(test) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     by_value = any(says(text, *_DEEPSPEED_NAMES) for text in texts)
     if not by_value and not uses_name(test, *_DEEPSPEED_NAMES):
@@ -171,7 +171,7 @@ def _tests_for_deepspeed(test: ast.expr) -> bool | None:
 
 
 def _config_open_line(run: Run) -> int | None:
-    """The line where the program opens the file that its option names, as in ``open(args.deepspeed)``."""
+    """The line on which the program opens the config file named by its own option, as in ``open(args.deepspeed)``."""
     if run.launch is None or run.config_field.place is None:
         return None
     options = run.launch.options
@@ -191,7 +191,7 @@ _ASSUMED_VERSIONS = translated(
 
 
 def downgrade_undeclared_versions(findings: Sequence[Finding], told: Sequence[Finding]) -> list[Finding]:
-    """What holds by this Python's versions alone is merely possible; ``told`` is what is found without them."""
+    """Downgrade what only this Python's package versions show to possible. ``told``: the findings without them."""
     sure = {(finding.parameter, finding.cause.en, finding.spans[:1]): finding.certainty for finding in told}
     placed = {(finding.parameter, finding.spans[:1]): finding.certainty for finding in told}
     answers = []

@@ -1,4 +1,4 @@
-"""The report of ``gonogo env``: an environment as evidence, and whether it agrees with itself."""
+"""The report of ``gonogo env``: an environment as evidence, and whether it is consistent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOOLKIT = translated("whether the compilers can build DeepSpeed's ops")
 
 
 def environment_findings(environment: Environment) -> tuple[Finding, ...]:
-    """What the hazards find in an environment by itself, best first."""
+    """Findings of the hazards that look at an environment alone, most certain first."""
     run = Run(environment)
     found: list[Finding] = []
     for hazard in hazards_at_stages("environment"):
@@ -30,9 +30,9 @@ def environment_findings(environment: Environment) -> tuple[Finding, ...]:
 
 
 def environment_report(environment: Environment, extra_notes: tuple[Text, ...] = ()) -> Report:
-    """The environment with a verdict on its own consistency; what could not be asked is said to be so.
+    """The environment, with a verdict on its own consistency; what could not be determined is listed as such.
 
-    ``extra_notes``: what else is to be said of this machine.
+    ``extra_notes``: further notes about this machine.
     """
     findings = environment_findings(environment)
     skipped: list[Skipped] = []

@@ -1,4 +1,4 @@
-"""Files in, findings out: what the files of a run show before it is launched."""
+"""``gonogo check`` as a function: from the files of a run to findings, before it is launched."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from gonogo.finding import (
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import FILES, hazards_at_stages
 
-# In a shell script, YAML, Python, requirements after "#"; in a JSON with comments after "//".
+# Comments start with "#" in shell scripts, YAML, Python and requirements, and with "//" in a JSON with comments.
 _ALLOW_COMMENT_PATTERN = lazy_compile(rb"(?:#|//)\s*gonogo:\s*allow\s+([\w*?\[\]-]+(?:\s*,\s*[\w*?\[\]-]+)*)")
 _COMMENT_LINE_PATTERN = lazy_compile(rb"\s*(?:#|//)")
 
 _Evidence = TypeVar("_Evidence")
 _MAX_FINDINGS = 50
-"""Findings of one hazard in one file: whoever has more makes the same mistake everywhere, and is shown enough."""
+"""Findings of one hazard in one file: beyond this number they repeat the same mistake."""
 _MORE_FINDINGS = translated("{hazard}: more than {limit} findings in one file; the first {limit} are shown")
 
 
@@ -61,7 +61,7 @@ class Checked(msgspec.Struct, frozen=True):
 
     @property
     def exit_status(self) -> int:
-        """0 GO, 1 NO-GO or a finding that ``fail-on`` asks for, 3 CANNOT-TELL."""
+        """0 GO, 1 NO-GO or a finding at or above ``fail-on``, 3 CANNOT-TELL."""
         return Verdict.NO_GO.exit_status if self.failing else self.report.verdict.exit_status
 
 
@@ -75,14 +75,14 @@ def check(
     allow_no_files: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Checked:
-    """Check files and folders, or a command with all that it names.
+    """Check files and folders, or a command with all files that it names.
 
-    ``use_installed``: the packages of this interpreter count where no file tells a version. ``laid_over``: for what
-    runs on this machine with other versions of some packages (canonical name to version), these. ``allow_no_files``:
-    files that are nothing to check are no gap. ``on_progress`` hears how many of how many runs have been looked at.
-    Raises UserError for a path that isn't there.
+    ``use_installed``: take the versions of this interpreter's packages if no file states them. ``laid_over``:
+    versions (by canonical package name) that replace the installed ones. ``allow_no_files``: don't report a gap if
+    the given files are of no type that gonogo checks. ``on_progress`` is called with the number of runs checked and
+    the total. Raises UserError for a path that doesn't exist.
     """
-    with gc_disabled():  # trees that stay: to look through them for garbage takes a fifth of the time
+    with gc_disabled():  # the trees are all kept: garbage collection would take a fifth of the time
         return _check(
             paths, command, settings or CheckSettings(), use_installed, laid_over, allow_no_files, on_progress
         )
@@ -146,7 +146,7 @@ _NOTHING_TO_CHECK = Skipped(
 
 
 class _Handlers:
-    """Which hazards look at which evidence: only those that override a handler are called."""
+    """The hazards to call for each kind of evidence: those that override its handler."""
 
     def __init__(self, hazards: Sequence[Hazard]) -> None:
         def overriding(handler: str) -> list[Hazard]:
@@ -161,8 +161,7 @@ class _Handlers:
         self._cut: set[str] = set()
 
     def findings_in(self, run: Run) -> tuple[list[Finding], dict[str, Skipped], set[str]]:
-        """What all hazards find in a run; the hazards that failed themselves, whose answer isn't known; and those that
-        found more than is shown."""
+        """The findings of all hazards in a run, the hazards that raised, and those cut at the maximum number."""
         self._faults, self._cut = {}, set()
         found: list[Finding] = []
         if run.config is not None:
@@ -181,7 +180,7 @@ class _Handlers:
     def _findings_of(
         self, hazard: Hazard, handler: Callable[[_Evidence, Run], Iterator[Finding]], evidence: _Evidence, run: Run
     ) -> list[Finding]:
-        """What one hazard finds. Its own fault costs its answer alone, and is told."""
+        """The findings of one hazard. If it raises, it is recorded as faulty and has no findings."""
         try:
             found = list(islice(handler(evidence, run), _MAX_FINDINGS + 1))
             if len(found) > _MAX_FINDINGS:
@@ -204,9 +203,9 @@ class _Handlers:
 
 
 def _deduplicate(findings: Sequence[Finding]) -> list[Finding]:
-    """Each finding once: a file that several runs share is looked at with each of them; the surest stays.
+    """Remove duplicates, which occur if several runs share a file; the most severe and most certain finding is kept.
 
-    The same hazard at the same place, said of two launches, is one finding.
+    Findings of one hazard at the same place count as one, even if they come from different launches.
     """
     kept: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
@@ -224,31 +223,31 @@ def _priority(finding: Finding) -> tuple[int, int]:
 
 
 def fixable_roots(paths: Sequence[str], base: Path) -> tuple[Path, ...]:
-    """The folders within which fixes may write: those that were named, and the one that gonogo was started in."""
+    """The folders in which fixes may write: those given by the user, and the working directory."""
     named = [Path(path) if is_folder(Path(path)) else Path(path).parent for path in paths]
     return tuple(dict.fromkeys(resolved(folder) for folder in (base, *named)))
 
 
 def names_of(hazard: Hazard) -> tuple[str, ...]:
-    """All names under which a project may have silenced a hazard: its own, and those of earlier releases."""
+    """All names by which a project may have silenced a hazard: its current name and those of earlier releases."""
     return (hazard.name, *hazard.formerly)
 
 
 def is_allowed(finding: Finding, files: Mapping[str, SourceFile], names: Sequence[str]) -> bool:
-    """Whether a comment on one of the finding's lines, or on a line of its own directly above, allows it."""
+    """Whether a comment on one of the finding's lines, or on a comment line directly above, allows it."""
     return any(
         span.path in files and is_hazard_allowed_at(names, files[span.path], span.line) for span in finding.spans[:1]
     )
 
 
 def is_hazard_allowed_at(names: Sequence[str], source: SourceFile, line: int) -> bool:
-    """Whether the hazard with these names is allowed at that line of the file (from 1)."""
+    """Whether a comment allows the hazard with these names at a line (from 1) of the file."""
     if b"gonogo:" not in source.data:
         return False
     lines = [source.line_bytes(line)]
     above = line - 1
     while above >= 1 and source.line_bytes(above).rstrip(b"\r\n").endswith(b"\\"):
-        above -= 1  # no comment can stand inside a command that goes on over several lines
+        above -= 1  # a command that is continued over several lines can't contain a comment
     while above >= 1 and _COMMENT_LINE_PATTERN.match(source.line_bytes(above)):
         lines.append(source.line_bytes(above))
         above -= 1

@@ -1,7 +1,7 @@
-"""What the fixes of findings come to: diffs, and files changed.
+"""Turn the fixes of findings into diffs, and apply them to files.
 
-A fix is carried out whole or not at all. Two fixes that change the same bytes in different ways are a conflict: the
-first, which belongs to the better finding, is carried out, and the other is reported.
+A fix is applied completely or not at all. Two fixes that change the same bytes in different ways are a conflict: the
+first, which belongs to the more certain finding, is applied, and the other is reported.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SYMLINK_OUTSIDE_ROOT = translated("it is a symlink that points outside {root}: 
 
 
 _MAX_TOTAL_DIFF_LENGTH = 1 << 20
-"""Characters of all diffs that findings carry."""
+"""Maximum number of characters of all diffs of a report together."""
 _MAX_DIFF_LENGTH = 1 << 16
-"""Characters of one."""
+"""Maximum number of characters of a single diff."""
 _CONTEXT_LINES = 3
 _HUNK = re.compile(r"@@ -(\d+)((?:,\d+)?) \+(\d+)((?:,\d+)?) @@")
 
@@ -37,7 +37,7 @@ READ_ONLY = translated("it is read-only: chmod u+w {path}, then run --fix again"
 
 
 class NotApplied(msgspec.Struct, frozen=True):
-    """A fix that was not carried out, and why."""
+    """A fix that was not applied, and the reason."""
 
     hazard: str
     path: str
@@ -45,7 +45,7 @@ class NotApplied(msgspec.Struct, frozen=True):
 
 
 class FixPlan(msgspec.Struct, frozen=True):
-    """The fixes that can be carried out together: for each file its edits, in the order of the file."""
+    """The fixes that can be applied together, and the edits of each file in file order."""
 
     edits: dict[str, list[Edit]] = {}
     fixes: tuple[tuple[Finding, Fix], ...] = ()
@@ -53,7 +53,7 @@ class FixPlan(msgspec.Struct, frozen=True):
 
 
 def planned(findings: Iterable[Finding], *, unsafe: bool) -> FixPlan:
-    """The first fix of each finding that may be applied by the tool: safe ones, with ``unsafe`` also the others."""
+    """Plan the first applicable fix of each finding: only safe fixes, or with ``unsafe`` also unsafe ones."""
     allowed = {Applicability.SAFE, Applicability.UNSAFE} if unsafe else {Applicability.SAFE}
     edits: dict[str, list[Edit]] = {}
     done: list[tuple[Finding, Fix]] = []
@@ -83,12 +83,12 @@ def _clashes(edit: Edit, others: Sequence[Edit]) -> bool:
         if edit.start < other.end and other.start < edit.end:
             return True
         if edit.start == other.start and (edit.start == edit.end or other.start == other.end):
-            return True  # two insertions at one place: which comes first is not for the tool to say
+            return True  # two insertions at one place: their order is undefined
     return False
 
 
 def apply_edits_to(data: bytes, edits: Sequence[Edit]) -> bytes:
-    """The file's bytes with the edits made. Raises ValueError where the file isn't what the edits were made for."""
+    """The file's bytes with the edits applied. Raises ValueError if the edits were made for other contents."""
     parts = []
     position = 0
     for edit in edits:
@@ -100,10 +100,10 @@ def apply_edits_to(data: bytes, edits: Sequence[Edit]) -> bytes:
 
 
 def diff_of(path: str, before: bytes, after: bytes) -> str:
-    """A unified diff, as ``patch -p1`` and git take it. Line ends are shown as they are."""
+    """A unified diff that ``patch -p1`` and git accept. Line endings are kept."""
     old, new = _lines(before), _lines(after)
     name = path.replace(os.sep, "/").lstrip("/")
-    # difflib sees only what differs, with its context: its time grows with the lines that it is given.
+    # difflib is given only the changed part with its context, since its time grows with the number of lines.
     shortest = min(len(old), len(new))
     same = next((index for index in range(shortest) if old[index] != new[index]), shortest)
     left = shortest - same
@@ -120,7 +120,7 @@ def diff_of(path: str, before: bytes, after: bytes) -> str:
 
 
 def _shift_hunks(diff: Iterable[str], line_offset: int) -> Iterator[str]:
-    """The diff of a part of a file as the file's: the lines of its hunks are counted from the file's first."""
+    """Shift the line numbers of a diff's hunks by an offset, for a diff of a part of a file."""
     for line in diff:
         hunk = _HUNK.match(line)
         if hunk is None:
@@ -130,22 +130,22 @@ def _shift_hunks(diff: Iterable[str], line_offset: int) -> Iterator[str]:
 
 
 def _lines(data: bytes) -> list[bytes]:
-    """The lines with their ends; only ``\\n`` ends one, as in patch."""
+    """The lines with their line endings; only ``\\n`` ends a line, as in patch."""
     lines = data.split(b"\n")
     return [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
 def with_diffs(findings: Iterable[Finding], files: dict[str, bytes]) -> tuple[Finding, ...]:
-    """The findings with the diff of each of their fixes; ``files`` are the bytes that the edits were made for.
+    """The findings with a diff for each of their fixes. ``files``: the contents that the edits were made for.
 
-    In a file of few long lines each diff holds most of it: those that are longer than anyone reads are left out, and
-    shown by ``--diff``.
+    In a file with a few very long lines, each diff contains most of the file: diffs above the length limit are left
+    out of the report, and shown by ``--diff``.
     """
     left = _MAX_TOTAL_DIFF_LENGTH
     shown: list[Finding] = []
     for finding in findings:
         fixes = tuple(_with_diff(fix, files) if left > 0 else fix for fix in finding.fixes)
-        # A diff that is left out for its length has cost as much to make.
+        # A diff that is left out for its length took as much time to make.
         left -= sum(len(fix.diff) or (_MAX_DIFF_LENGTH if fix.edits else 0) for fix in fixes)
         shown.append(replace(finding, fixes=fixes) if fixes else finding)
     return tuple(shown)
@@ -167,18 +167,18 @@ def _with_diff(fix: Fix, files: dict[str, bytes]) -> Fix:
 
 
 def diff_of_plan(plan: FixPlan) -> str:
-    """One diff of all that the plan would change. Raises UserError where a file has changed meanwhile."""
+    """A single diff of all changes in a plan. Raises UserError if a file has changed since it was read."""
     return "".join(diff_of(path, *_read_and_edit(path, edits)) for path, edits in sorted(plan.edits.items()))
 
 
 def apply(
     plan: FixPlan, roots: Sequence[Path], may_overwrite: Callable[[str], bool] = lambda path: False
 ) -> tuple[tuple[str, ...], tuple[NotApplied, ...]]:
-    """Change the files; answers which were, and what could not be.
+    """Write the planned changes; returns the changed files, and the fixes that could not be applied.
 
-    A link is followed to the file it names only within ``roots``, and stays a link. A file that is read-only is changed
-    only where ``may_overwrite`` says so. All new contents are worked out before the first file is written. Raises
-    UserError where a file has changed since it was read, or can't be written.
+    A symlink is followed only if its target is within ``roots``, and stays a symlink. A read-only file is changed
+    only if ``may_overwrite`` allows it. All new contents are computed before the first file is written. Raises
+    UserError if a file has changed since it was read, or can't be written.
     """
     kept: dict[str, Text] = {}
     for path in sorted(plan.edits):
@@ -201,7 +201,7 @@ def apply(
     for path, edits in sorted(left.items()):
         edits.sort(key=lambda edit: (edit.start, edit.end))
         target = Path(os.path.realpath(path))
-        if target not in contents:  # else the same file under another name, whose edits are the same
+        if target not in contents:  # otherwise it's the same file under another name, with the same edits
             contents[target] = (path, _read_and_edit(path, edits)[1])
     written = []
     for target, (path, data) in contents.items():
@@ -214,11 +214,11 @@ def apply(
 
 
 def _is_read_only(path: Path) -> bool:
-    """Whether nobody may write to a file, not even its owner: root, who may all the same, is asked too."""
+    """Whether a file has no write permission for anyone. The mode is tested, since root may always write."""
     try:
         return not path.stat().st_mode & 0o222
     except OSError:
-        return False  # reading it says what is the matter
+        return False  # the error is reported when the file is read
 
 
 def _is_within(target: Path, root: Path) -> bool:

@@ -1,4 +1,4 @@
-"""A function of many items on all processors, where there are so many that it is worth the start of processes."""
+"""Map a function over many items on all processors, if there are enough items to make up for starting processes."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from typing import Any, TypeVar
 _Result = TypeVar("_Result")
 
 _MIN_PARALLEL_COUNT = 64
-"""Fewer items than this are done sooner than processes are started for them."""
+"""Fewer items than this are processed faster in this process."""
 _CHUNKS_PER_WORKER = 4
-"""Parts of the work for each processor, so that none waits long for the last."""
+"""Chunks of work for each processor, so that all of them finish at about the same time."""
 
 _work: Callable[[int], Any] | None = None
-"""What the forked processes were started to answer."""
+"""The function that the forked workers call."""
 
 
 def processors() -> int:
-    """How many processors this process may use, where its memory can be shared by forking; else one."""
-    if sys.platform != "linux":  # elsewhere a fork of a process with threads or frameworks loaded is not safe
+    """The number of processors that this process may use; 1 where it can't safely fork."""
+    if sys.platform != "linux":  # on other systems, forking a process with threads or loaded frameworks is not safe
         return 1
     return len(os.sched_getaffinity(0))
 
 
 def parallel_map(function: Callable[[int], _Result], count: int, on_progress: Callable[[int], None]) -> list[_Result]:
-    """``[work(0), …, work(count - 1)]``; ``on_progress`` hears how many are done.
+    """``[function(0), …, function(count - 1)]``; ``on_progress`` is called with the number of items done.
 
-    What ``function`` changes in memory may be lost: it must return all that matters, as something that can be pickled.
+    ``function`` may run in a forked process, so its changes to memory are lost: its result must be complete and
+    picklable.
     """
     if count < _MIN_PARALLEL_COUNT or processors() < 2:
         found = []
@@ -55,7 +56,7 @@ def _run_forked(count: int, on_progress: Callable[[int], None]) -> list[Any]:
     done = 0
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork"))
     try:
-        with warnings.catch_warnings():  # Python 3.12 warns of a fork beside a progress bar's thread, which is not used
+        with warnings.catch_warnings():  # Python 3.12 warns of forking beside a progress bar's thread; unused here
             warnings.simplefilter("ignore", DeprecationWarning)
             waiting = {pool.submit(_run_chunk, part): part for part in parts}
         for future in as_completed(waiting):

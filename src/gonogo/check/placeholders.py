@@ -1,5 +1,8 @@
-"""What launches leave unread: what is written to be filled in (``<model>``, ``/path/to/ds.json``), what only an image
-holds, and packages that are built from a repository."""
+"""Parts of launches that can't be checked.
+
+These are unfilled placeholders (``<model>``, ``/path/to/ds.json``), programs that exist only in an image, and
+packages installed from a repository.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _LAUNCH_COMMAND_PATTERN = re.compile(
     rb"(?m)^[ \t]*(?:\w+=\S*[ \t]+)*(?:torchrun|deepspeed|accelerate[ \t]+launch|llamafactory-cli|swift|axolotl|trl|"
     rb"python3?[ \t]+(?:-m[ \t]+torch|\S+\.py))\b(?:[^\n\\]|\\\r?\n|\\.)*"
 )
-"""A command that starts a training, with the lines that it goes on over."""
+"""A command that starts a training, with its continuation lines."""
 _PLACEHOLDER_PATTERN = re.compile(rb"<[A-Za-z](?:[\w ./:-]{0,60}[A-Za-z_])?>")
 _PATH_TO_PATTERN = re.compile(r"(^|[/\\])path[/_]to[/_]")
 _MAX_SHOWN = 5
@@ -31,7 +34,7 @@ _MORE = translated(" and {count} more")
 
 
 def placeholders_in(source: SourceFile, launches: Sequence[Launch]) -> Iterator[tuple[str, str]]:
-    """The placeholders of a script, each with its place: ``<words>`` in commands that train, and files' paths."""
+    """The placeholders in a script with their places: ``<words>`` in training commands, ``path/to`` file names."""
     for command in _LAUNCH_COMMAND_PATTERN.finditer(source.data) if b"<" in source.data else ():
         found = _PLACEHOLDER_PATTERN.search(command[0])
         if found is not None:
@@ -45,7 +48,7 @@ def placeholders_in(source: SourceFile, launches: Sequence[Launch]) -> Iterator[
 
 
 def placeholder_note(placeholders: Sequence[tuple[str, str]]) -> Text | None:
-    """One line for all of them; None where there are none."""
+    """One note that lists all placeholders; None if there are none."""
     if not placeholders:
         return None
     what = list(dict.fromkeys(f"`{name}`" for name, _ in placeholders))
@@ -54,7 +57,7 @@ def placeholder_note(placeholders: Sequence[tuple[str, str]]) -> Text | None:
 
 
 def missing_programs_note(launches: Sequence[Launch]) -> Text | None:
-    """The programs that queued jobs and containers start, and that are not here; None where all are."""
+    """A note listing programs started by queued jobs and containers that don't exist here; None if all of them do."""
     found = []
     for launch in launches:
         path = launch.path_of(launch.program) if launch.program_kind == "script" and launch.heredoc is None else None
@@ -64,7 +67,7 @@ def missing_programs_note(launches: Sequence[Launch]) -> Text | None:
 
 
 def vcs_packages_note(runs: Sequence[Run]) -> Text | None:
-    """The packages that are built of a repository, as no release of theirs is known by that; None where none is."""
+    """A note listing packages installed from a repository, whose release is unknown; None if there are none."""
     found = [
         f"{package.address} ({package.place.source.path}:{package.place.line})"
         for run in runs

@@ -1,4 +1,4 @@
-"""Where the Python of a launch finds the project's modules, and which of them it doesn't find."""
+"""The ``sys.path`` of a launch, and the project's modules that are not on it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _PROJECT_ROOT_MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "req
 
 
 def python_path_of(launch: Launch, program: Path | None, accelerate: AccelerateConfig | None = None) -> PythonPath:
-    """``sys.path`` of a launch, as far as it is the project's: Python's own rules, and what the launcher adds.
+    """The project's part of a launch's ``sys.path``: by Python's own rules, and with what the launcher adds.
 
-    ``accelerate``: the config that ``accelerate launch`` reads, where it is here.
+    ``accelerate``: the config that ``accelerate launch`` reads, if it is available.
     """
     cwd = os.path.realpath(launch.cwd)
     first = cwd if launch.program_kind != "script" or program is None else os.path.dirname(os.path.realpath(program))
     entries = [os.path.realpath(os.path.join(cwd, os.path.expanduser(each))) for each in launch.python_path]
     if launch.launcher == "deepspeed" and launch.nodes.number not in (None, 1):
-        entries.append(cwd)  # its runner hands the folder to the other nodes
+        entries.append(cwd)  # its multi-node runner exports the folder to the other nodes
     with_deepspeed = _starts_deepspeed(launch, accelerate) if launch.launcher == "accelerate" else False
     if with_deepspeed:
         entries.append(cwd)  # accelerate's prepare_deepspeed_cmd_env
@@ -45,11 +45,11 @@ def python_path_of(launch: Launch, program: Path | None, accelerate: AccelerateC
 
 
 def _starts_deepspeed(launch: Launch, accelerate: AccelerateConfig | None) -> bool | None:
-    """Whether ``accelerate launch`` starts the program for DeepSpeed; None where a config that isn't here decides."""
+    """Whether ``accelerate launch`` starts the program with DeepSpeed; None if a config that isn't here sets it."""
     if "use_deepspeed" in launch.launcher_options:
         return True
     if any(name in launch.launcher_options for name in _OTHER_DISTRIBUTED_MODES):
-        return False  # the config's kind holds only where the command names none
+        return False  # the config's distributed_type only applies if the command line sets none
     return accelerate.deepspeed_on if accelerate is not None else None
 
 
@@ -80,7 +80,7 @@ def module_file(launch: Launch, name: str) -> Path | None:
 
 
 def is_installed(module_name: str) -> bool:
-    """Whether the Python that gonogo runs in has a module or package of that name, not from a folder it stands in."""
+    """Whether this interpreter's site-packages or standard library has a module or package of that name."""
     folders = [folder for folder in sys.path if os.path.basename(folder) in ("site-packages", "dist-packages")]
     return module_name in sys.stdlib_module_names or PathFinder.find_spec(module_name, folders) is not None
 
@@ -88,7 +88,7 @@ def is_installed(module_name: str) -> bool:
 def imports_not_on_path(
     launch: Launch, project: Project, scripts: Sequence[Script]
 ) -> tuple[ImportOutsideSysPath, ...]:
-    """The imports of modules that lie in the project, where the launch's Python doesn't look."""
+    """The imports of modules that exist in the project but are not on the launch's ``sys.path``."""
     path = project.search.path
     if path is None or launch.python_path_unread:
         return ()
@@ -116,7 +116,7 @@ def imports_not_on_path(
 
 
 def _handles_import_error(script: Script, node: ast.stmt) -> bool:
-    """Whether an import stands in a ``try`` that goes on without the module."""
+    """Whether an import is in a ``try`` whose handler continues without the module."""
     inner: ast.AST = node
     while (outer := script.index.parents.get(inner)) is not None:
         if isinstance(outer, ast.Try) and inner in outer.body:

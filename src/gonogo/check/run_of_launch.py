@@ -1,4 +1,4 @@
-"""One run out of a launch: what the launch names is read, and what that names in its turn."""
+"""Make a run from a launch: read the files that the launch names, and the files that those name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.evidence.training_arguments import ARGUMENT_CLASSES, Arguments, read_arguments
 from gonogo.finding import Skipped, Text, translated
 
-# accelerate's key under deepspeed_config, and DeepSpeed's: DeepSpeedPlugin.__post_init__ (utils/dataclasses.py).
+# Keys of accelerate's deepspeed_config, mapped to DeepSpeed's: DeepSpeedPlugin.__post_init__ (utils/dataclasses.py).
 _DEEPSPEED_KEYS = {
     "zero_stage": ("zero_optimization", "stage"),
     "offload_optimizer_device": ("zero_optimization", "offload_optimizer", "device"),
@@ -41,19 +41,19 @@ _DEEPSPEED_KEYS = {
     "gradient_accumulation_steps": ("gradient_accumulation_steps",),
     "gradient_clipping": ("gradient_clipping",),
 }
-# What the plugin sets where the YAML leaves it out.
+# The plugin's default if the YAML has no zero_stage.
 _DEFAULT_STAGE = 2
 
 if TYPE_CHECKING:
     from gonogo.evidence.script.project import Project
 
-# A file of a project is worth reading as a training script where it names one of these.
+# A project's file is read as a training script if it contains one of these names.
 _FRAMEWORK_NAMES = (
     *(b"torch", b"transformers", b"deepspeed", b"accelerate", b"peft", b"trl", b"swift", b"llamafactory"),
     *(b"bitsandbytes", b"lightning", b"datasets"),
 )
 _PLACEHOLDER = re.compile(rb":\s*([A-Z][A-Z0-9_]{3,})\s*[,}\r\n]")
-"""``"train_batch_size": BATCH_SIZE``: what a script puts a value in the place of, with sed for one."""
+"""``"train_batch_size": BATCH_SIZE``: a placeholder that a script replaces by a value, for example with sed."""
 _CONSTANT_NAMES = frozenset({b"TRUE", b"FALSE", b"NULL", b"NONE", b"INFINITY"})
 _TEMPLATE = translated("{path} is a template that no launch reads as is; it was not checked")
 _MODULE_NOT_ON_PATH = translated(
@@ -66,15 +66,15 @@ _UNKNOWN_DEEPSPEED_CONFIG = translated("can't determine which DeepSpeed config i
 
 
 class RunMaker:
-    """Makes runs; remembers which files they have used."""
+    """Makes runs, and records which files they use."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
         self.used: set[str] = set()
-        """Paths, as shown, of files that belong to a run."""
+        """Paths, as displayed, of files that belong to a run."""
         self.notes: list[Text] = []
         self._projects: dict[tuple[object, ...], Project] = {}
-        """By their roots and what is added to sys.path: launches of one project share what was read of it."""
+        """By project root and additions to ``sys.path``, so that launches of one project share what was read."""
 
     def run_of(self, launch: Launch, environment: Environment) -> Run:
         """The run that a launch starts."""
@@ -101,7 +101,7 @@ class RunMaker:
         return run
 
     def run_of_config(self, source: SourceFile, environment: Environment) -> Run | None:
-        """A DeepSpeed or accelerate config by itself; None for a file that is neither."""
+        """A run that consists of a DeepSpeed or accelerate config only; None if the file is neither."""
 
         if source.path.lower().endswith((".yaml", ".yml")):
             if b"distributed_type" not in source.data:
@@ -119,13 +119,13 @@ class RunMaker:
     def runs_of_scripts(
         self, sources: Sequence[SourceFile], environment: Environment, named_paths: set[str]
     ) -> Iterator[Run]:
-        """The scripts that no launch starts or imports, each a run with what it hands over itself."""
+        """The scripts that no launch starts or imports, each as a run with the arguments and config in it."""
         from gonogo.evidence.script.project import Project, read_script
 
         loose = [
             one for one in sources if one.path not in self.used and any(word in one.data for word in _FRAMEWORK_NAMES)
         ]
-        # Many scripts of one folder share what they import.
+        # Scripts in one folder usually share imports.
         folder = os.path.commonpath([os.path.dirname(os.path.abspath(one.path)) for one in loose]) if loose else ""
         project = Project(Path(folder)) if len(loose) > 1 else None
         for source in loose:
@@ -143,7 +143,7 @@ class RunMaker:
     def _scripts_of(
         self, launch: Launch, accelerate: AccelerateConfig | None
     ) -> tuple[tuple[Script, ...], tuple[ImportOutsideSysPath, ...]]:
-        """The program with the modules of the project that it imports, and which it would not find."""
+        """The program with the project's modules that it imports, and the imports not on its ``sys.path``."""
         from gonogo.check.python_path import imports_not_on_path, project_root, python_path_of
         from gonogo.evidence.script.project import Project, read_script
 
@@ -160,7 +160,7 @@ class RunMaker:
         if source is None:
             return (), ()
         root, looked_in = project_root(launch, path), python_path_of(launch, path, accelerate)
-        own = path if b"sys" in source.data and b"path" in source.data else None  # what it adds is its own
+        own = path if b"sys" in source.data and b"path" in source.data else None  # it may change its own sys.path
         key = (resolved(root), looked_in, own)
         project = self._projects.setdefault(key, Project(root, path=looked_in))
         entries = [project.script(source), *_parent_packages(launch, path, project)]
@@ -177,7 +177,7 @@ class RunMaker:
     def _note_unresolved_imports(
         self, off_path_imports: tuple[ImportOutsideSysPath, ...], project: Project, source: SourceFile
     ) -> None:
-        """Say which modules were not looked at."""
+        """Add a note for each module that was not checked."""
         notes = [
             _MODULE_NOT_ON_PATH.format(name=each.name, path=each.script.source.path, line=each.node.lineno)
             for each in off_path_imports
@@ -188,7 +188,7 @@ class RunMaker:
 
     def _is_parsed(self, script: Script) -> bool:
         problem = script.problem
-        if problem is not None and not problem.is_fault:  # the reader's limit: not a pass
+        if problem is not None and not problem.is_fault:  # a limit of gonogo's parser: must not count as a pass
             path = script.source.path
             self.files.skipped.append(Skipped(Text(path, path), problem.message))
         return problem is None
@@ -213,12 +213,12 @@ class RunMaker:
         return read_accelerate_config(source) if source is not None else None
 
     def _config_of(self, launch: Launch, run: Run) -> tuple[Field, DeepSpeedConfig | None]:
-        """Where the run says which DeepSpeed config it uses, and the config."""
+        """The field that names the run's DeepSpeed config, and the config itself."""
         field = launch.deepspeed_config
         if field.known and isinstance(field.value, str):
             return field, self._named_config(field, launch, run)
         if field.unknown and not _involves_deepspeed(launch, run):
-            return field, None  # arguments that aren't in the file, of a program that nothing ties to DeepSpeed
+            return field, None  # unknown arguments, and no sign that the program uses DeepSpeed
         if field.unknown:
             where = f"{launch.source.path}:{launch.line}"
             why = field.reason or translated("the value is not in the files")
@@ -262,7 +262,7 @@ class RunMaker:
         )
 
     def _config_in(self, scripts: Sequence[Script], run: Run, cwd: Path | None = None) -> DeepSpeedConfig | None:
-        """The config that a script hands over: a dict of its own, or a path that it holds."""
+        """The config that a script passes on: a dict in the script, or a path that it contains."""
         from gonogo.evidence.script.deepspeed_dicts import dict_to_tree, resolve_dict
 
         world = run.launch.world_size if run.launch is not None else Field.not_known()
@@ -295,7 +295,7 @@ def _hidden_size(model: ModelConfig | None) -> Field:
 
 
 def _training_arguments_in(scripts: Sequence[Script]) -> tuple[dict[str, Field], bool]:
-    """The training arguments that scripts set themselves, and whether these are all."""
+    """The training arguments that scripts set themselves, and whether they are complete."""
     given: dict[str, Field] = {}
     complete = True
     for script in scripts:
@@ -312,7 +312,7 @@ def _training_arguments_in(scripts: Sequence[Script]) -> tuple[dict[str, Field],
 
 
 def _loaded_model(arguments: Arguments, scripts: Sequence[Script], folder: Path) -> ModelConfig | None:
-    """The model that the run loads, by its arguments, else by the name that a script gives ``from_pretrained``."""
+    """The model that the run loads: from its arguments, or else from a script's call of ``from_pretrained``."""
     if text := arguments.model.string:
         return read_model(text, folder)
     for script in scripts:
@@ -324,7 +324,7 @@ def _loaded_model(arguments: Arguments, scripts: Sequence[Script], folder: Path)
 
 
 def _parent_packages(launch: Launch, program: Path, project: Project) -> list[Script]:
-    """The packages that ``-m a.b.c`` imports before the program runs."""
+    """The parent packages that ``-m a.b.c`` imports before the program runs."""
     name = launch.program.string if launch.program_kind == "module" else None
     parts = name.split(".")[:-1] if name else []
     folder = program.parent if program.name != "__main__.py" else program.parent.parent
@@ -338,7 +338,7 @@ def _parent_packages(launch: Launch, program: Path, project: Project) -> list[Sc
 
 
 def _involves_deepspeed(launch: Launch, run: Run) -> bool:
-    """Whether anything of a run has to do with DeepSpeed: its launcher, its script, its program, a config."""
+    """Whether a run may use DeepSpeed, by its launcher, script, program or config."""
     if launch.launcher == "deepspeed" or launch.framework is not None or b"deepspeed" in launch.source.data.lower():
         return True
     if run.accelerate is not None and run.accelerate.deepspeed_on is not False:
@@ -346,13 +346,13 @@ def _involves_deepspeed(launch: Launch, run: Run) -> bool:
     if launch.launcher == "python":
         return False
     if run.scripts and not run.off_path:
-        # What a Trainer parses may be told of a config by its arguments alone.
+        # A Trainer may get a config from its command-line arguments alone.
         return run.says(b"deepspeed", b"DeepSpeed", b"HfArgumentParser", b"TrlParser", b"TrainingArguments")
     return True
 
 
 def _program_of(launch: Launch) -> Path | None:
-    """The file that the launch runs: a script, or the module that ``-m`` finds as Python does."""
+    """The file that the launch runs: a script, or the module that ``-m`` resolves to."""
     if launch.program_kind == "script":
         return launch.path_of(launch.program)
     name = launch.program.string if launch.program_kind == "module" else None
@@ -364,7 +364,7 @@ def _program_of(launch: Launch) -> Path | None:
 
 
 def config_of_accelerate(accelerate: AccelerateConfig) -> DeepSpeedConfig:
-    """The config; its values have their places in the YAML."""
+    """The equivalent DeepSpeed config; its values have their places in the YAML."""
     root: dict[str, Member] = {}
     for key, keys in _DEEPSPEED_KEYS.items():
         field = accelerate.get("deepspeed_config", key)
@@ -380,7 +380,7 @@ def config_of_accelerate(accelerate: AccelerateConfig) -> DeepSpeedConfig:
 
 
 def _set_member(members: dict[str, Member], keys: tuple[str, ...], field: Field, accelerate: AccelerateConfig) -> None:
-    """Set a value; objects on the way have the place of accelerate's own ``deepspeed_config``."""
+    """Set a value; the objects created around it get the place of accelerate's own ``deepspeed_config``."""
     name, *rest = keys
     if not rest:
         members[name] = Member(field.place, TreeNode(field))

@@ -1,4 +1,4 @@
-"""What is to be checked, as runs: each launch with all that it names, then the files that belong to no launch."""
+"""Collect the runs to check: each launch with all files that it names, then the files that belong to no launch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.errors import UserError
 
 _LAUNCH_SIZE_VARIABLES = ("NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN")
-"""Variables of the shell that a command is typed in, which ms-swift and LLaMA-Factory take their processes from."""
+"""Environment variables from which ms-swift and LLaMA-Factory take the number of processes."""
 _PROGRAM_FROM_INPUT = translated("its program is read from standard input")
 _PROGRAM_NOT_HERE = translated("no such file: the program that the command starts was not checked")
 _MODULE_NOT_HERE = translated("no such module in the project: the program that the command starts was not checked")
@@ -46,14 +46,14 @@ _NO_SUCH_PATH = translated("{path}: no such file or folder")
 
 
 class GatheredRuns(msgspec.Struct, frozen=True):
-    """The runs with the files that were read for them; what was covered, and what was not and why."""
+    """The runs with the files read for them; what was covered, and what was not and why."""
 
     runs: tuple[Run, ...]
     files: Files
     covered: tuple[Text, ...]
     skipped: tuple[Skipped, ...]
     not_ours: tuple[Skipped, ...] = ()
-    """Files that were named, and are nothing that gonogo checks."""
+    """Files that the user named, of a type that gonogo doesn't check."""
     notes: tuple[Text, ...] = ()
 
 
@@ -65,9 +65,9 @@ def gather(
     use_installed: bool,
     laid_over: Mapping[str, str] | None = None,
 ) -> GatheredRuns:
-    """The runs that files, folders and a command come to; ``laid_over`` as for :func:`gonogo.check.findings.check`.
+    """The runs given by files, folders and a command; ``laid_over`` as for :func:`gonogo.check.findings.check`.
 
-    Raises UserError for a path that isn't there, a file named that can't be read, or a command that starts nothing.
+    Raises UserError if a path doesn't exist, a named file can't be read, or the command starts nothing.
     """
     gatherer = _Gatherer(Files(Path.cwd()), settings, use_installed, laid_over)
     if command:
@@ -88,20 +88,20 @@ class _Gatherer:
         self.launches: list[Launch] = []
         self.found: dict[FileKind, list[SourceFile]] = {kind: [] for kind in FileKind}
         self.named: set[str] = set()
-        """Files that the user named one by one: what they are not is said."""
+        """Files that the user named individually, for which an unsupported type is reported."""
         self.not_ours: list[Skipped] = []
         self.placeholders: list[tuple[str, str]] = []
-        """What stands in scripts to be filled in, with its place."""
+        """Unfilled placeholders in scripts, with their places."""
         self._environments: dict[Path | None, Environment] = {}
         self._declared_by: dict[Path, Environment] = {}
         self._asked_for = settings.environment
         self._jobs: dict[int, Workload] = {}
-        """By the launch's identity: the queued job that it is of."""
+        """The queued job that each launch belongs to, by the launch's ``id()``."""
         self.typed = False
-        """A command was typed here: the Python that it is typed for is this one, as far as no file says otherwise."""
+        """Whether a command was typed, so that this Python's packages apply unless a file says otherwise."""
 
     def add_command(self, command: Sequence[str]) -> None:
-        """A command as it would be typed."""
+        """Add a launch command, given as its words."""
         if (file := file_of_command(command)) is not None:
             self.add_file_or_folder(file)
             return
@@ -138,7 +138,7 @@ class _Gatherer:
             self.placeholders += placeholders_in(source, [one for one in launches if one.source is source])
 
     def _look_for_program(self, launch: Launch) -> None:
-        """Of a command that is typed here, a program that is not here is a gap: nothing of it was looked at."""
+        """Report the program of a typed command as a gap if it doesn't exist here, since it was not checked."""
         if launch.launcher == "python" and launch.program.absent and launch.heredoc is None:
             self.files.skipped.append(Skipped(translated("python"), _PROGRAM_FROM_INPUT))
         if launch.program_kind == "module" and launch.program.string and not launch.in_container:
@@ -154,14 +154,14 @@ class _Gatherer:
             self.files.skipped.append(Skipped(Text(name, name), _PROGRAM_NOT_HERE))
 
     def _look_for_module(self, launch: Launch, name: str) -> None:
-        """A module that neither the project nor this Python has is a gap too."""
+        """Report a module as a gap if neither the project nor this Python has it."""
         from gonogo.check.python_path import is_installed, module_file
 
         if module_file(launch, name) is None and not is_installed(name.partition(".")[0]):
             self.files.skipped.append(Skipped(Text(name, name), _MODULE_NOT_HERE))
 
     def add_file_or_folder(self, path: str) -> None:
-        """A file, or a folder with all below it."""
+        """Add a file, or a folder with everything in it."""
         place = Path(path)
         if is_folder(place):
             for found, kind in walk(place, self._is_excluded, self.files.skipped):
@@ -172,7 +172,7 @@ class _Gatherer:
             if kind_of_named is None:
                 self._skip_unsupported_file(self.files.display_path(place))
             else:
-                # Named by the user: that it can't be read is an error.
+                # The user named this file, so failing to read it is an error.
                 _ = notebook_source(path) if path.endswith(NOTEBOOK) else SourceFile.read(place)
                 self._add_file(place, kind_of_named)
         else:
@@ -196,7 +196,7 @@ class _Gatherer:
             self.placeholders += placeholders_in(source, launches)
 
     def _assign_jobs(self, source: SourceFile, launches: Sequence[Launch]) -> None:
-        """Which job of a manifest each launch is of: a script's that one runs is that one's."""
+        """Find the job of a manifest that each launch belongs to: its own, or the one that runs its script."""
         from gonogo.evidence.launch.manifest import workload_at, workloads
 
         jobs = workloads(source)
@@ -236,9 +236,9 @@ class _Gatherer:
         return GatheredRuns(tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(self.not_ours), notes)
 
     def _distinct_launches(self) -> Iterator[Launch]:
-        """The launches without those that repeat others word for word.
+        """The launches, leaving out further exact duplicates.
 
-        What these would show is shown at the first places: a script that is one line many times costs no more.
+        A duplicate would give the same findings as the first ones, and cost time.
         """
         met: Counter[tuple[object, ...]] = Counter()
         for launch in self.launches:
@@ -249,7 +249,7 @@ class _Gatherer:
                 yield launch
 
     def _run_of(self, run_maker: RunMaker, launch: Launch) -> Run | None:
-        """The run of a launch; None where gonogo fails over it, which costs that launch alone and is reported."""
+        """The run of a launch; None if gonogo itself fails on it, which is reported as skipped."""
         try:
             return run_maker.run_of(launch, self._environment_for(launch))
         except (UserError, MemoryError):
@@ -263,7 +263,7 @@ class _Gatherer:
             return None
 
     def _runs_of_unused_files(self, run_maker: RunMaker, launch_environments: Sequence[Environment]) -> list[Run]:
-        """Files that no launch uses: each a run of which nothing else is known."""
+        """Runs of files that no launch uses, in which nothing else is known."""
         environment = self._environment_for(None)
         runs: list[Run] = []
         for source in (*self.found[FileKind.JSON], *self.found[FileKind.YAML]):
@@ -287,7 +287,7 @@ class _Gatherer:
         return runs
 
     def _environment_for(self, launch: Launch | None) -> Environment:
-        """The versions that a launch will have: those asked for, else those of the file nearest to it."""
+        """The versions that a launch will have, from the given environment file or the nearest one with versions."""
         if self._asked_for is not None:
             return self._environment(self._asked_for)
         folders = [self.files.base]
@@ -308,7 +308,7 @@ class _Gatherer:
             return found
         from gonogo.evidence.job_environment import in_container, job_environment_of
 
-        if found.declared is None:  # of what was typed here; but it trains elsewhere
+        if found.declared is None:  # these are the versions installed here, but the launch runs in a job or container
             declared = self._declared_environment(file) if file is not None else Environment.unknown()
             found = msgspec.structs.replace(found, declared=declared)
         if job is not None:
@@ -326,7 +326,7 @@ class _Gatherer:
     def _read_environment(self, path: Path | None) -> Environment:
         declared = self._declared_environment(path) if path is not None else Environment.unknown()
         if path is not None and self._is_requested_environment(path) and self.laid_over is None:
-            return declared  # another machine's: this one says nothing of it
+            return declared  # a file that describes another machine: the packages installed here don't matter
         found = declared.over(self._machine) if self.use_installed else declared
         if self.use_installed and not self.typed:
             found = msgspec.structs.replace(found, declared=declared)
@@ -336,7 +336,7 @@ class _Gatherer:
         return self._asked_for is not None and path == Path(os.path.abspath(self._asked_for))
 
     def _declared_environment(self, path: Path) -> Environment:
-        """What one file tells of the environment."""
+        """The environment that one file declares."""
         from gonogo.evidence.environment.reading import read_environment
 
         path = Path(os.path.abspath(path))
@@ -363,7 +363,7 @@ class _Gatherer:
 
 
 def _unreadable_reason(path: Path) -> Text | None:
-    """Why a shell script can't be read; None where it can."""
+    """Why a shell script can't be read; None if it can."""
     from gonogo.evidence.shell.parse import parse_script
 
     source = SourceFile.read(path)
@@ -372,7 +372,7 @@ def _unreadable_reason(path: Path) -> Text | None:
 
 
 def _covered_items(runs: Sequence[Run], launches: Sequence[Launch]) -> list[Text]:
-    """What was looked at, one line a kind."""
+    """What was checked, one line for each kind."""
     configs = sorted({run.config.name for run in runs if run.config is not None})
     scripts = sorted({script.source.path for run in runs for script in run.scripts})
     versions = sorted({text.en: text for run in runs for text in run.environment.sources}.items())

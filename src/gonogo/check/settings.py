@@ -19,24 +19,24 @@ KEYS = ("select", "ignore", "per-file-ignores", "exclude", "fail-on", "environme
 
 
 class CheckSettings(msgspec.Struct, frozen=True):
-    """What is checked, and what is reported. Names are globs on hazards' names, files are globs on paths."""
+    """Which hazards and files are checked and reported. Hazard names and files are given as globs."""
 
     select: tuple[str, ...] = ()
-    """Only these hazards; empty for all."""
+    """Only these hazards; empty means all."""
     ignore: tuple[str, ...] = ()
     per_file_ignores: Mapping[str, tuple[str, ...]] = {}
     exclude: tuple[str, ...] = ()
-    """Files and folders that a walk leaves out."""
+    """Files and folders that are skipped when a folder is searched."""
     fail_on: Certainty = Certainty.CERTAIN
-    """An error of at least this certainty makes exit status 1."""
+    """An error of at least this certainty gives exit status 1."""
     environment: Path | None = None
 
     def selects_hazard(self, names: Sequence[str]) -> bool:
-        """Whether findings of the hazard that has these names, or had them, are wanted."""
+        """Whether the hazard with these names, current or former, is selected."""
         return not (self.select and not matches_any(names, self.select)) and not matches_any(names, self.ignore)
 
     def ignores_in_file(self, path: str, names: Sequence[str]) -> bool:
-        """Whether findings of the hazard that has these names, or had them, are not wanted in that file."""
+        """Whether findings of the hazard with these names, current or former, are ignored in a file."""
         return any(
             matches_path(path, pattern) and matches_any(names, ignored)
             for pattern, ignored in self.per_file_ignores.items()
@@ -49,7 +49,7 @@ def matches_any(names: Sequence[str], globs: Sequence[str]) -> bool:
 
 
 def matches_path(path: str, pattern: str) -> bool:
-    """Whether a path, or its last part, or a folder above it, matches the glob."""
+    """Whether a glob matches a path, its last part, or a folder above it."""
     parts = Path(path).parts
     whole = "/".join(parts)
     return fnmatchcase(whole, pattern) or any(
@@ -59,15 +59,15 @@ def matches_path(path: str, pattern: str) -> bool:
 
 
 def read_settings(start: Path) -> CheckSettings:
-    """The settings of the nearest folder, from ``start`` upwards, that has some; the defaults where none has.
+    """The settings of the nearest folder that has any, from ``start`` upwards, or the defaults if none has.
 
-    Raises UserError for a file that is no TOML, a key that there isn't, or a value of the wrong kind.
+    Raises UserError for invalid TOML, an unknown key, or a value of the wrong type.
     """
     folder = resolved(start)
     for parent in (folder, *folder.parents):
         for name in ("gonogo.toml", "pyproject.toml"):
             path = parent / name
-            if is_file(path) and is_read_allowed(path):  # a folder above those that a client may name is none of its
+            if is_file(path) and is_read_allowed(path):  # an MCP client may not read folders above its own
                 table = _settings_table(path)
                 if table is not None:
                     return _parse_settings(path, table)
@@ -93,7 +93,7 @@ def _settings_table(path: Path) -> Mapping[str, Any] | None:
 
 
 def load_toml(data: bytes) -> dict[str, Any]:
-    """A TOML document. Raises ValueError where it is none."""
+    """A parsed TOML document. Raises ValueError if it is invalid."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:

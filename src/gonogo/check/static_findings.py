@@ -1,6 +1,6 @@
-"""The files of a run for commands that see more than files: what check finds in them, at no risk to the command.
+"""``gonogo check`` as a part of rehearse, diagnose and guard, which must not fail because of it.
 
-Whatever goes wrong in reading files is told as not covered, and costs the rehearsal, the diagnosis or the run nothing.
+Any problem in reading files is reported as not covered, and doesn't affect the rehearsal, the diagnosis or the run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Finding, Skipped, Text, translated
 from gonogo.finding.errors import UserError
 
-if TYPE_CHECKING:  # what reads files is loaded where they are read
+if TYPE_CHECKING:  # imported only when files are actually read
     from gonogo.check.findings import Checked
     from gonogo.evidence.run import Run
 
@@ -29,20 +29,20 @@ _INTERNAL_ERROR = translated(
 
 
 class StaticFindings(msgspec.Struct, frozen=True):
-    """What the files of a run show, and what of them could not be read. Empty where they were not looked at."""
+    """The findings in a run's files, and the files that could not be read. Empty if nothing was checked."""
 
     findings: tuple[Finding, ...] = ()
     covered: tuple[Text, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     sources: Mapping[str, SourceFile] = {}
-    """The files that were read, by the path that reports show."""
+    """The files that were read, by the path shown in reports."""
     packages: frozenset[str] = frozenset()
-    """The packages (canonical names) that files, or this Python, tell of."""
+    """The packages (canonical names) that files mention or this Python has."""
     pinned: Mapping[str, str] = {}
-    """The versions that files ask for: package (canonical name) to specifier."""
+    """Version specifiers stated in files, by canonical package name."""
     runs: tuple[Run, ...] = ()
     base: str = ""
-    """The folder that paths are shown from."""
+    """The folder that paths in reports are relative to."""
 
 
 NO_STATIC_FINDINGS = StaticFindings()
@@ -56,10 +56,10 @@ def check_project(
     use_installed: bool = True,
     file_overrides: Mapping[str, str] | None = None,
 ) -> StaticFindings:
-    """What check finds in a command's files, or in a folder's; raises nothing.
+    """Run ``check`` on a command's files, or a folder's. Never raises.
 
-    The settings of the folder count, as for ``gonogo check``. ``environment`` is a file of versions; ``use_installed``
-    and ``file_overrides`` as for :func:`gonogo.check.findings.check`.
+    The settings of the folder apply, as for ``gonogo check``. ``environment`` is a file of versions;
+    ``use_installed`` and ``file_overrides`` are as for :func:`gonogo.check.findings.check`.
     """
     base = str(Path.cwd())
     try:
@@ -79,7 +79,7 @@ def check_project(
 
 
 def files_of(checked: Checked, base: str) -> StaticFindings:
-    """The files of a check that was started in the folder ``base``."""
+    """The result of a check that was started in the folder ``base``."""
     gathered = checked.gathered
     packages = [package for run in gathered.runs for package in run.environment.packages.values()]
     return StaticFindings(
@@ -95,7 +95,7 @@ def files_of(checked: Checked, base: str) -> StaticFindings:
 
 
 class _StoredFindings(msgspec.Struct):
-    """What is kept of a check beside a run's records."""
+    """The part of a check's result that is stored with a run's records."""
 
     findings: tuple[Finding, ...]
     packages: frozenset[str]
@@ -103,12 +103,12 @@ class _StoredFindings(msgspec.Struct):
 
 
 def dump(files: StaticFindings) -> bytes:
-    """What was found, as JSON, for a report that is made later: :func:`load` reads it."""
+    """The findings as JSON, to be stored for a later report; read by :func:`load`."""
     return msgspec.json.encode(_StoredFindings(files.findings, files.packages, files.base))
 
 
 def load(path: Path) -> StaticFindings:
-    """What was kept at a path, with the files that findings name as they are now; empty where nothing was kept."""
+    """Stored findings, with the current contents of the files that they name; empty if nothing was stored."""
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=_StoredFindings)
     except (OSError, msgspec.MsgspecError, UnicodeError):

@@ -1,1 +1,1 @@
-"""The commands: options, exit status, progress. Each parses, calls one function, renders; nothing heavy is imported."""
+"""The commands. Each parses its options, calls one function and renders the result; nothing heavy is imported."""

@@ -1,9 +1,9 @@
-"""The commands; each parses, calls one function, renders.
+"""The commands; each parses its options, calls one function and renders the result.
 
 Nothing heavy is imported here: ``gonogo --version`` and ``--help`` have to be instant, so a command imports what it
 needs when it runs.
 
-Exit statuses: 0 GO; 1 NO-GO; 2 unusable arguments or unreadable input; 3 CANNOT-TELL; 70 a fault of gonogo itself;
+Exit statuses: 0 GO; 1 NO-GO; 2 unusable arguments or unreadable input; 3 CANNOT-TELL; 70 an internal error of gonogo;
 130 interrupted by Ctrl-C (what was known by then has been printed).
 """
 
@@ -76,7 +76,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.language import choose_language, language_of_locale
 from gonogo.report.page import Page, should_use_colour
 
-_BRACED_ARGUMENT_PATTERN = re.compile(r"^\{([^|]*)\}$")  # of several words, {install|show}, they stay
+_BRACED_ARGUMENT_PATTERN = re.compile(r"^\{([^|]*)\}$")  # not {install|show}: with alternatives, the braces stay
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 _EXAMPLE_MARKER = "For instance:"
 
@@ -511,7 +511,7 @@ def hazards(
 
 
 class _Command(TyperCommand):
-    """A command whose usage line has required arguments as they are called; Typer puts them into braces."""
+    """A command that shows required arguments without braces in its usage line; Typer adds them."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [_BRACED_ARGUMENT_PATTERN.sub(r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
@@ -528,11 +528,11 @@ _LAZY_COMMANDS = {
     "skills": "gonogo.cli.skills",
     "ui": "gonogo.cli.ui.command",
 }
-"""Commands that are imported where they are called, or all are listed: the others' start does not pay for them."""
+"""Commands imported only if one of them is called or all are listed, so that other commands start faster."""
 
 
 def _register_lazy_commands(command_name: str | None) -> None:
-    """Register that of :data:`_LAZY_COMMANDS` which is called; all of them, where none of the other commands is."""
+    """Register the called command if it is in :data:`_LAZY_COMMANDS`, or all of them if the word is no command."""
     others = {_command_name(command) for command in app.registered_commands}
     for name, module in _LAZY_COMMANDS.items():
         listed = command_name not in _LAZY_COMMANDS and command_name not in others
@@ -544,12 +544,12 @@ def _register_lazy_commands(command_name: str | None) -> None:
 
 
 def main() -> None:
-    """The entry point of the command ``gonogo``."""
+    """Entry point of the ``gonogo`` command."""
     with exit_statuses(language_of_locale(os.environ)):
         sys.argv[1:] = _with_language_option_after_command(sys.argv[1:])
         words, asked = _extract_language_option(sys.argv[1:])
         language = choose_language(asked, os.environ)
-        if overview.wanted(words) and "_GONOGO_COMPLETE" not in os.environ:  # a shell asks for its completion script
+        if overview.wanted(words) and "_GONOGO_COMPLETE" not in os.environ:  # a shell requests its completion script
             from gonogo.report.output import to_stdout
 
             to_stdout(lambda stream: overview.print_overview(Page(stream, colour=should_use_colour(stream)), language))
@@ -557,7 +557,7 @@ def main() -> None:
         _register_lazy_commands(next(iter(sys.argv[1:2]), None))
         every = app.registered_commands
         called = [command for command in every if _command_name(command) in sys.argv[1:2]]
-        # Where a command is named, Typer is spared the making of the others: a tenth of a check's time.
+        # If a command is named, Typer builds only that one: building all of them takes a tenth of a check's time.
         app.registered_commands = called or every
         try:
             if {"-h", "--help"} & set(_words_before_dashes(words)):
@@ -569,7 +569,7 @@ def main() -> None:
 
 
 def _localize_help(language: str) -> None:
-    """``--help`` of the command that is called."""
+    """Run ``--help`` with the help texts in the user's language."""
     from typer.main import get_group
 
     group = get_group(app)
@@ -579,7 +579,7 @@ def _localize_help(language: str) -> None:
 
 
 def _words_before_dashes(words: list[str]) -> list[str]:
-    """What stands before the user's own command."""
+    """The words before ``--``, where the user's own command begins."""
     return words[: words.index("--")] if "--" in words else words
 
 
@@ -593,7 +593,7 @@ def _with_language_option_after_command(words: list[str]) -> list[str]:
 
 
 def _extract_language_option(words: list[str]) -> tuple[list[str], str | None]:
-    """The words without ``--lang``, and what it says."""
+    """The words without ``--lang``, and its value."""
     before = _words_before_dashes(words)
     for number, word in enumerate(before):
         if word.startswith("--lang="):
@@ -608,11 +608,11 @@ def _command_name(command: CommandInfo) -> str | None:
 
 
 def translate_help(command: Any, language: str) -> None:
-    """Have the ``--help`` of a command of click's, or of the copy that Typer brings, speak the language."""
+    """Translate the ``--help`` of a click command, which may come from Typer's own copy of click."""
     command.help = _paragraphs_in_language(command.help or "", language)
     if language != "zh":
         return
-    command.epilog = None  # exit statuses, which the report's documents tell in Chinese
+    command.epilog = None  # the exit statuses, which are documented in Chinese elsewhere
     for parameter in command.params:
         said = getattr(parameter, "help", None)
         if isinstance(said, str):
@@ -620,7 +620,7 @@ def translate_help(command: Any, language: str) -> None:
 
 
 def _paragraphs_in_language(text: str, language: str) -> str:
-    """In Chinese what it does, and the examples, which are commands; in English all but the Chinese sentence."""
+    """The help paragraphs for a language: in Chinese, the Chinese ones and the examples; in English, all others."""
     every = text.split("\n\n")
     chinese = [one for one in every if _CHINESE.search(one)]
     if language != "zh" or not chinese:

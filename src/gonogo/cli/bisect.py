@@ -1,4 +1,4 @@
-"""The command ``gonogo bisect``: what its options mean."""
+"""The command ``gonogo bisect`` and its options."""
 
 from __future__ import annotations
 

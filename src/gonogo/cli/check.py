@@ -1,4 +1,4 @@
-"""The command ``gonogo check``: what its options mean, and what it prints where files are changed."""
+"""The command ``gonogo check``, its options, and its messages about changed files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gonogo.check.settings import CheckSettings
 
 _MAX_FIX_PASSES = 10
-"""A fix may make room for another; more rounds than this is a fault of gonogo."""
+"""Maximum number of rounds of fixes, since a fix may make another possible; more indicate a bug in gonogo."""
 
 
 def check(
@@ -77,7 +77,7 @@ def check(
 
     启动之前检查命令、配置、脚本和版本，并修复问题。
     """
-    # What is read is kept to the end: looking for garbage in it would cost a fifth of the time and find none.
+    # Everything that is read is kept: garbage collection would take a fifth of the time and find none.
     gc.disable()
     language = choose_language(lang, os.environ)
     with exit_statuses(language):
@@ -127,7 +127,7 @@ def check(
 
 
 def _invocation(checked: Checked, paths: list[str], command: list[str]) -> Invocation:
-    """What was asked; where no command was given, the one script that launches a run among the files."""
+    """How gonogo was called; without a command, the only shell script among the files that launches a run."""
     launches = {run.launch.source.path for run in checked.gathered.runs if run.launch is not None}
     if not command and len(launches) == 1 and (script := launches.pop()).endswith(".sh"):
         return Invocation(("bash", script), files=tuple(paths))
@@ -137,7 +137,7 @@ def _invocation(checked: Checked, paths: list[str], command: list[str]) -> Invoc
 def _settings(
     paths: list[str], environment: Path | None, select: list[str] | None, ignore: list[str] | None, fail_on: str | None
 ) -> CheckSettings:
-    """The project's settings, over which the options win."""
+    """The project's settings, overridden by the options."""
     from msgspec.structs import replace
 
     from gonogo.check.settings import read_settings

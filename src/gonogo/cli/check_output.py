@@ -1,4 +1,4 @@
-"""What ``gonogo check`` does around its report: progress, diffs, files changed, counts."""
+"""Output of ``gonogo check`` other than its report: progress, diffs, changed files, statistics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _PROGRESS_DELAY_SECONDS = 1.0
-"""Seconds before the bar is shown."""
+"""Seconds before the progress bar appears."""
 
 _CHECKING = translated("checking")
 _FIXED = translated("{path}: fixed {hazards}")
@@ -71,19 +71,19 @@ def _bar(stream: TextIO, language: str) -> Progress:
 
 
 def show_diff(stream: TextIO, checked: Checked, unsafe: bool) -> None:
-    """Write the diff of all that ``--fix`` would change at once."""
+    """Write the diff of all changes that one round of ``--fix`` would make."""
     stream.write(diff_of_plan(planned(checked.report.findings, unsafe=unsafe)))
 
 
 def report_hidden_unsafe_fixes(stream: TextIO, checked: Checked, language: str) -> None:
-    """Say how many fixes a diff without the unsafe ones leaves out; nothing where there are none."""
+    """Say how many unsafe fixes a diff leaves out, if any."""
     all_, safe = (len(planned(checked.report.findings, unsafe=unsafe).fixes) for unsafe in (True, False))
     if all_ > safe:
         _write_line(stream, _UNSAFE_FIXES_HIDDEN.format(count=all_ - safe), language)
 
 
 class ReadOnlyFiles:
-    """Asks once for each file that is read-only, on a terminal; elsewhere such files are left as they are."""
+    """Asks once about each read-only file if there is a terminal; otherwise such files are never changed."""
 
     def __init__(self, language: str, stream: TextIO, answers: TextIO | None = None) -> None:
         self._language = language
@@ -91,10 +91,10 @@ class ReadOnlyFiles:
         self._answers = answers or sys.stdin
         self._known: dict[str, bool] = {}
         self.said: set[NotApplied] = set()
-        """What was not fixed and is said already: the files are looked at again after every round of fixes."""
+        """Fixes already reported as not applied, since files are checked again after each round of fixes."""
 
     def may_replace(self, path: str) -> bool:
-        """Whether the user lets this file be changed all the same."""
+        """Whether the user allows this read-only file to be replaced."""
         if path not in self._known:
             self._known[path] = self._asked(path)
         return self._known[path]
@@ -115,7 +115,7 @@ def fix_files(
     stream: TextIO,
     read_only: ReadOnlyFiles | None = None,
 ) -> bool:
-    """Carry out the fixes, and tell on ``stream`` what was done and what was not. True where a file was changed."""
+    """Apply the fixes, and write what was changed and what was not to ``stream``. True if any file was changed."""
     plan = planned(checked.report.findings, unsafe=unsafe)
     if not plan.fixes and not plan.not_applied:
         return False
@@ -142,7 +142,7 @@ def _write_line(stream: TextIO, text: Text, language: str) -> None:
 
 
 def write_statistics(stream: TextIO, checked: Checked, format_name: str, language: str) -> None:
-    """Write how often each hazard was found, most often first, with how many of its findings can be fixed."""
+    """Write how often each hazard was found, most frequent first, and whether its findings can be fixed."""
     findings = checked.report.findings
     counts = Counter(finding.hazard for finding in findings)
     fixable = Counter(finding.hazard for finding in findings if any(fix.edits for fix in finding.fixes))

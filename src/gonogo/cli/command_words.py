@@ -1,4 +1,4 @@
-"""A launch command that was given as one string: its words, or a shell that reads it."""
+"""Split a launch command given as one string into words."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _UNCLOSED_QUOTE = translated(
 
 
 def words_of(command: str | Sequence[str]) -> list[str]:
-    """The words of a command. One string, or a lone word with blanks that names no file, is split as a shell would.
+    """The words of a command. A string, or a single word with blanks that is not a file, is split as a shell would.
 
-    What only a shell understands (``cd run && torchrun …``, ``NAME=value …``) is handed to one. Raises UserError.
+    A command with shell syntax (``cd run && torchrun …``, ``NAME=value …``) becomes ``bash -c``. Raises UserError for
+    an unclosed quote.
     """
     if not isinstance(command, str):
         words = list(command)

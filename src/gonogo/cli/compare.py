@@ -1,4 +1,4 @@
-"""The command ``gonogo compare``: two reports of rehearsals, and what became of the first."""
+"""The command ``gonogo compare``, which compares the reports of two rehearsals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``gonogo cure``: what its options mean."""
+"""The command ``gonogo cure`` and its options."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def cure(
 
 
 def _rehearse_trial(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
-    """Raises KeyboardInterrupt where Ctrl-C ended the rehearsal."""
+    """Rehearse one candidate. Raises KeyboardInterrupt if the rehearsal was interrupted by Ctrl-C."""
     from gonogo.rehearse.answer import rehearsed, was_interrupted
 
     record, report = rehearsed(request, on_progress)

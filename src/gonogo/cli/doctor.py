@@ -1,4 +1,4 @@
-"""The command ``gonogo doctor``: what of gonogo works on this machine, and how to get the rest."""
+"""The command ``gonogo doctor``: which parts of gonogo work on this machine, and how to get the others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _HOST_REACHABLE = translated("{host} answers")
 
 
 class RequirementStatus(NamedTuple):
-    """One thing that parts of gonogo need: whether it is here, what of it, and for what."""
+    """A requirement of parts of gonogo: whether it is met, the version or the way to get it, and what needs it."""
 
     name: Text
     here: bool
@@ -51,7 +51,7 @@ class RequirementStatus(NamedTuple):
 
 
 def lines_of() -> list[RequirementStatus]:
-    """What there is, in the order in which one needs it."""
+    """The status of each requirement, in the order in which a user needs them."""
     return [
         _package_status("torch", _NEEDS_TORCH),
         _package_status("deepspeed", _NEEDS_DEEPSPEED, display_name="DeepSpeed"),
@@ -119,7 +119,7 @@ def _browser_status() -> RequirementStatus:
 
 
 def _network_status() -> RequirementStatus:
-    """Whether the host answers from which pip installs: the one that it is set to, or the usual one."""
+    """Whether a connection to pip's configured or default index, or to the proxy, succeeds."""
     from urllib.parse import urlsplit
 
     label = translated("network")

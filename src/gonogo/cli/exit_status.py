@@ -1,4 +1,4 @@
-"""How a command ends: exceptions turned into one line on stderr and the exit status of the contract."""
+"""Turn exceptions into one line on stderr and the documented exit status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
 UNUSABLE, FAULT, INTERRUPTED = 2, 70, 130
-"""Beside a verdict's own (0 GO, 1 NO-GO, 3 CANNOT-TELL)."""
+"""Exit statuses in addition to those of verdicts (0 GO, 1 NO-GO, 3 CANNOT-TELL)."""
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def _disk_full_message(error: OSError) -> Text:
 
 
 def _internal_error(error: Exception) -> Text:
-    """What to say of a fault of gonogo itself; its traceback goes into a file, to be sent along with a report of it."""
+    """The message for an internal error; its traceback is saved to a file that the user can attach to an issue."""
     import tempfile
     import traceback
 

@@ -16,7 +16,7 @@ from gonogo.hazards.pack import HANDLERS, stages_of
 
 
 def find_hazard(name: str) -> Hazard:
-    """The hazard that has that name, or had it. Raises UserError, with the names that are near, where there is none."""
+    """The hazard with that current or former name. Raises UserError, with similar names, if there is none."""
     if (hazard := hazard_of(name)) is not None:
         return hazard
     for hazard in all_hazards():
@@ -33,7 +33,7 @@ def find_hazard(name: str) -> Hazard:
 
 
 def filter_hazards(theme: str | None, stage: str | None) -> list[Hazard]:
-    """The hazards of a theme and a stage (all, where None). Raises UserError for one that there isn't."""
+    """The hazards of a theme and a stage, each optional. Raises UserError if either is unknown."""
     hazards = list(all_hazards())
     themes = sorted({hazard.theme for hazard in hazards})
     for option, value, known in (("--theme", theme, themes), ("--stage", stage, list(HANDLERS))):
@@ -49,7 +49,7 @@ def filter_hazards(theme: str | None, stage: str | None) -> list[Hazard]:
 
 
 def page_of(hazard: Hazard, language: str) -> str:
-    """The hazard's page as Markdown: its first line as the title, its name, then the sections."""
+    """The hazard's page as Markdown: its title, its name, then the sections."""
     text = hazard.page.text(language)
     title, _, body = text.partition("\n")
     return f"# {title}\n\n`{hazard.name}`\n{body}\n"
@@ -72,7 +72,7 @@ def hazard_to_json(hazard: Hazard, language: str) -> dict[str, Any]:
 
 
 def write_page(stream: TextIO, hazard: Hazard, format_name: str, language: str) -> None:
-    """Write a hazard's page: laid out on a terminal, else as Markdown or JSON."""
+    """Write a hazard's page: formatted if the stream is a terminal, otherwise as Markdown or JSON."""
     if format_name == "json":
         stream.write(json.dumps(hazard_to_json(hazard, language), ensure_ascii=False, indent=2) + "\n")
     elif format_name == "text" and stream.isatty():
@@ -85,7 +85,7 @@ def write_page(stream: TextIO, hazard: Hazard, format_name: str, language: str) 
 
 
 def write_list(stream: TextIO, hazards: Sequence[Hazard], format_name: str, language: str) -> None:
-    """Write the list of hazards: a table of names and titles by theme, or JSON."""
+    """Write the list of hazards: a table sorted by theme, Markdown, or JSON."""
     if format_name == "json":
         listed = [
             {key: value for key, value in hazard_to_json(hazard, language).items() if key not in ("page", "sections")}
@@ -109,7 +109,7 @@ def write_list(stream: TextIO, hazards: Sequence[Hazard], format_name: str, lang
     longest = max((len(hazard.name) for hazard in hazards), default=0)
     for heading, at_least in (
         (translated("theme"), None),
-        (translated("hazard"), longest),  # a name is to be copied
+        (translated("hazard"), longest),  # not wrapped, so that the name can be copied
         (translated("shows up in"), None),
         (translated("description"), None),
     ):

@@ -1,4 +1,4 @@
-"""The command ``gonogo gpus``: what ``--gpus`` takes."""
+"""The command ``gonogo gpus``, which lists the values that ``--gpus`` takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new hazard in a checkout, for ``gonogo hazards --new``: page, code if it takes some, a failing case."""
+"""Create a new hazard in a checkout, for ``gonogo hazards --new``: a page, optional code, and failing test cases."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _NEXT_STEPS = translated(
 
 
 def new_hazard(name: str | None, theme: str | None, *, code: bool, language: str) -> str:
-    """Lay out a hazard; what was made, and what to do next. Raises UserError where that can't be."""
+    """Create the files of a hazard; returns what was created and the next steps. Raises UserError if that fails."""
     if name is None:
         raise UserError(translated("--code needs --new NAME"))
     theme = _theme_of(name, theme)
@@ -103,7 +103,7 @@ def new_hazard(name: str | None, theme: str | None, *, code: bool, language: str
 
 
 def _theme_of(name: str, theme: str | None) -> str:
-    """The theme of a new hazard. Raises UserError for a name or a theme that won't do, and outside of a checkout."""
+    """The theme of a new hazard. Raises UserError for an invalid name or theme, or outside a checkout."""
     if SHIPPED.exists() or not (FOLDER.parents[2] / "tests" / "hazards").is_dir():
         raise UserError(
             translated(
@@ -133,10 +133,10 @@ def _theme_of(name: str, theme: str | None) -> str:
 
 
 def page_text(*, declared: bool) -> str:
-    """A page to fill in; it has the form of one, so that gonogo goes on working."""
+    """The template of a page; it is a valid page, so that gonogo keeps working."""
     parts = ["+++\n" + _FRONT_MATTER + (_LOG_FRONT_MATTER if declared else "") + "+++\n"]
     for language, start in (("en", ENGLISH), ("zh", CHINESE)):
         parts.append(f"{start}\n\n{_SUMMARY.in_language(language)}\n")
         texts = ((heading.in_language(language), _SECTIONS[heading.en].in_language(language)) for heading in HEADINGS)
-        parts += [f"## {heading}\n{text}\n" for heading, text in texts if text]  # the example has no language
+        parts += [f"## {heading}\n{text}\n" for heading, text in texts if text]  # the example isn't translated
     return "\n".join(parts)

@@ -1,7 +1,7 @@
-"""``%load_ext gonogo``: gonogo's commands in a notebook, a report as the output of the cell.
+"""``%load_ext gonogo``: gonogo's commands in a notebook, with reports as the output of a cell.
 
-``%gonogo COMMAND …`` takes what the command line takes. Below ``%%gonogo COMMAND …`` stands what is asked about: a log
-for ``diagnose``, else the script that launches the run.
+``%gonogo COMMAND …`` takes the same arguments as the command line. With ``%%gonogo COMMAND …``, the cell contains a
+log for ``diagnose``, or otherwise the script that launches the run.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from gonogo.finding.language import choose_language
 from gonogo.prepare.prompts import PROGRESS, PROGRESS_LINES
 
 _REPORT_COMMANDS = frozenset({"check", "env", "plan", "rehearse", "diagnose", "bisect", "cure"})
-"""Commands whose answer is a page."""
+"""Commands whose reports are shown as HTML."""
 _CELL_AND_COMMAND = translated("%%gonogo: the cell itself is the launch script: remove what follows --")
 
 
 def load(shell: Any) -> None:
-    """Give an IPython shell the magics."""
+    """Register the magics in an IPython shell."""
 
     def gonogo(line: str, cell: str | None = None) -> None:
-        """gonogo COMMAND [OPTIONS]: what the command line takes; of a cell, its text is the launch script or log."""
+        """gonogo COMMAND [OPTIONS], as on the command line; a cell's text is the launch script or log."""
         try:
             _run(shlex.split(line), cell, in_terminal=type(shell).__name__ == "TerminalInteractiveShell")
         except UserError as error:
@@ -74,7 +74,7 @@ def _add_cell(words: list[str], cell: str, folder: Path) -> list[str]:
 
 
 def _call(words: list[str]) -> None:
-    """Run the command; what it prints is printed here, what it does now stands on a line that is written over."""
+    """Run the command and print its output; progress is shown on a line that is overwritten."""
     process = subprocess.Popen(
         [sys.executable, "-m", "gonogo", *words],
         stdout=subprocess.PIPE,
@@ -82,7 +82,7 @@ def _call(words: list[str]) -> None:
         text=True,
         errors="replace",
         env={**os.environ, PROGRESS: PROGRESS_LINES},
-        start_new_session=True,  # the kernel is interrupted with its children: once is enough
+        start_new_session=True,  # otherwise the kernel's interrupt would reach it too, and it would get SIGINT twice
     )
     assert process.stdout is not None
     try:

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ GradientCheckpointing = Annotated[
 
 
 def environment_option(path: Path | None) -> Path | None:
-    """``--environment``; None for ``auto``, the default."""
+    """The value of ``--environment``; None for ``auto``, the default."""
     return None if path == Path("auto") else path
 
 
@@ -234,7 +234,7 @@ def typed_options(
 
 
 def split_at_dashes(words: list[str]) -> tuple[list[str], list[str]]:
-    """What stands before and after ``--``, which the parser takes away: it is looked up in the process's own words."""
+    """The words before and after ``--``. The parser drops the dashes, so they are looked up in ``sys.argv``."""
     typed = sys.argv[1:]
     if "--" not in typed:
         return words, []

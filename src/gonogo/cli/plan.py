@@ -199,12 +199,12 @@ def plan(
 def _machine_options(
     command: list[str], gpus: str | None, nodes: int | None, host_memory: str | None
 ) -> tuple[str | None, int | None, str | None]:
-    """The options, and where they say nothing what a job's file names."""
+    """The options, completed by what a job's file requests."""
     from gonogo.rehearse.launch.queued import unpacked
     from gonogo.rehearse.request import RehearsalRequest
 
     job = unpacked(RehearsalRequest(command, gpus, nodes, host_memory))
-    named = None if job.gpus is None or job.gpus.isdigit() else job.gpus  # its kind, too
+    named = None if job.gpus is None or job.gpus.isdigit() else job.gpus  # a count alone names no GPU model
     return gpus or named, nodes, job.host_memory
 
 

@@ -1,4 +1,4 @@
-"""The command ``gonogo prepare``: what its options mean."""
+"""The command ``gonogo prepare`` and its options."""
 
 from __future__ import annotations
 

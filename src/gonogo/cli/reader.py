@@ -1,4 +1,4 @@
-"""What ``gonogo diagnose`` gives a reader: the pack; and what it makes of a language model's answer."""
+"""``gonogo diagnose --pack`` and ``--reader``: the evidence for a reader, and a language model's reading of it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NOTHING_TO_COMPARE = translated(
 
 @dataclass(frozen=True)
 class ReaderOptions:
-    """What ``--reader`` and the options beside it say."""
+    """The values of ``--reader`` and of the options that go with it."""
 
     server: ModelServer
     yes: bool = False
@@ -60,7 +60,7 @@ class ReaderOptions:
 
 
 def with_reader_pack(failure: LoggedFailure, report: Report, language: str) -> Report:
-    """The report with the evidence for a reader."""
+    """Add the evidence for a reader to the report."""
     return replace(report, pack=_pack(failure, report, language).text)
 
 
@@ -69,9 +69,9 @@ def _pack(failure: LoggedFailure, report: Report, language: str) -> ReaderPack:
 
 
 def with_model_reading(failure: LoggedFailure, report: Report, options: ReaderOptions) -> Report:
-    """The report with what a model made of the failure, where the user agrees to ask it.
+    """Add a language model's reading of the failure to the report, if the user agrees to send the evidence.
 
-    Raises UserError where nobody can be asked for leave.
+    Raises UserError if consent is needed and there is no terminal to ask for it.
     """
 
     from gonogo.finding.second_opinion.model_reading import ModelReading
@@ -87,7 +87,7 @@ def with_model_reading(failure: LoggedFailure, report: Report, options: ReaderOp
 
 
 def _may_send(pack: ReaderPack, server: ModelServer, options: ReaderOptions) -> bool:
-    """Whether the user agrees that the pack is sent there: asked the first time that a server is."""
+    """Whether the user agrees to send the pack to the server; asked only the first time for each server."""
     from gonogo.prepare.prompts import ask, print_lines, prompt_language
 
     place = _consent_file(server)
@@ -111,14 +111,14 @@ def _may_send(pack: ReaderPack, server: ModelServer, options: ReaderOptions) -> 
 
 
 def _consent_file(server: ModelServer) -> Path:
-    """Where it is kept that a server was agreed to."""
+    """The file that records that the user agreed to a server."""
     from gonogo.prepare.packages.places import state_folder
 
     return state_folder() / "readers" / hashlib.sha256(_without_credentials(server.address).encode()).hexdigest()[:24]
 
 
 def _without_credentials(address: str) -> str:
-    """An address without the credentials that it may have."""
+    """An address without credentials, query and fragment."""
     from urllib.parse import urlsplit, urlunsplit
 
     parts = urlsplit(address)
@@ -126,7 +126,7 @@ def _without_credentials(address: str) -> str:
 
 
 def _prove_change(answer: ModelAnswer, options: ReaderOptions) -> Proof:
-    """What rehearsals say of the proposed change; what keeps them from it is told as the outcome."""
+    """Rehearse the proposed change; if that is impossible, the result says why."""
     import msgspec
 
     from gonogo.finding.second_opinion.model_reading import Proof
@@ -155,7 +155,7 @@ def _prove_change(answer: ModelAnswer, options: ReaderOptions) -> Proof:
 
 
 def _rehearse_once(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
-    """Raises KeyboardInterrupt where Ctrl-C ended the rehearsal."""
+    """Rehearse once. Raises KeyboardInterrupt if the rehearsal was interrupted by Ctrl-C."""
     from gonogo.rehearse.answer import rehearsed, was_interrupted
 
     record, report = rehearsed(request, on_progress)
@@ -165,7 +165,7 @@ def _rehearse_once(request: RehearsalRequest, on_progress: OnProgress | None) ->
 
 
 def with_upstream_facts(failure: LoggedFailure, report: Report, language: str) -> Report:
-    """The report with what other releases of the failing package show."""
+    """Add differences between releases of the failing package to the report."""
     from gonogo.prepare.prompts import print_lines, prompt_language
     from gonogo.trials.upstream.compare import upstream_facts
 
@@ -182,7 +182,7 @@ def with_upstream_facts(failure: LoggedFailure, report: Report, language: str) -
 def read_with_model(
     model: str, server: str, ask_model: Callable[[str], str], pack: ReaderPack, log: FailureLog, files: StaticFindings
 ) -> tuple[ModelReading, ModelAnswer | None]:
-    """What a model makes of a pack, with its answer; the answer is None where it gave none that can be understood."""
+    """A model's reading of a pack, and its parsed answer, which is None if it gave no usable one."""
     try:
         answer = parsed(ask_model(pack.text))
     except NoAnswer as error:

@@ -1,4 +1,4 @@
-"""The progress bar while logs are read: on a terminal, and only where it takes a while."""
+"""The progress bar for reading logs, shown only on a terminal and only if it takes a while."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 PATIENCE = 1.0
-"""Seconds before the bar is shown."""
+"""Seconds before the progress bar appears."""
 
 _READING = translated("reading logs")
 
@@ -65,7 +65,7 @@ def _bar(stream: TextIO, language: str, total: int | None) -> Progress:
 
 
 def _size(logs: list[str]) -> int | None:
-    """The bytes to read, or None where that can't be known beforehand (standard input, compressed files)."""
+    """The number of bytes to read; None if it can't be known beforehand (standard input, compressed files)."""
     total = 0
     for log in logs:
         if log.endswith((".gz", ".bz2", ".xz")) or not os.path.isfile(log):

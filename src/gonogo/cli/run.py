@@ -1,4 +1,4 @@
-"""The command ``gonogo run``: what its options mean."""
+"""The command ``gonogo run`` and its options."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ _CHECK_HAS_FINDINGS = translated(
 
 
 def _check_command(command: list[str], language: str) -> Checked | None:
-    """The check of the command; None where the check itself fails, which keeps nobody from launching."""
+    """Check the command; None if the check itself fails, which must not prevent the launch."""
     from gonogo.check.findings import check as check_files
     from gonogo.check.settings import read_settings
     from gonogo.cli.check_output import check_progress
@@ -168,12 +168,12 @@ def _publish_report(
 
 
 def _publish(folder: Path, format_: str, output: Path | None, language: str) -> None:
-    """The report into the folder, and to standard error or the file; one line where nothing is wrong."""
+    """Write the report to the folder, and to standard error or the output file; a GO without findings is one line."""
     from gonogo.guard.parent import report_of_folder, write_report_files
     from gonogo.report.output import publish
 
     if not is_folder(folder):
-        return  # there was nowhere to write, which has been said
+        return  # the folder could not be created, which was already reported
     report = report_of_folder(folder)
     kept = translated("{folder}").format(folder=folder / "report.txt")
     try:
@@ -183,7 +183,7 @@ def _publish(folder: Path, format_: str, output: Path | None, language: str) -> 
     if output is not None:
         publish(report, format_, output, language)
     elif _is_later_slurm_task(os.environ):
-        pass  # the first task of the job step prints the report of all
+        pass  # the job step's first task prints the report of all tasks
     elif report.findings or format_ != "text" or report.verdict.value != "GO":
         _print_report(report, language, format_)
     print_error(_closing_line(report).format(verdict=report.verdict.value, report=kept), language)
@@ -196,7 +196,7 @@ def _closing_line(report: Report) -> Text:
 
 
 def _is_later_slurm_task(environment: os._Environ[str]) -> bool:
-    """Whether a scheduler started one ``gonogo run`` for each task, and this is not the first of them."""
+    """Whether Slurm started one ``gonogo run`` per task, and this is not the first of them."""
     return environment.get("SLURM_PROCID", "0") != "0" and environment.get("SLURM_NTASKS", "1") != "1"
 
 
@@ -205,7 +205,7 @@ def _print_report(report: Report, language: str, format_name: str = "text") -> N
 
     try:
         print_to(sys.stderr, report, format_name, language)
-    except (OSError, UnicodeError):  # its reader is gone, or has no such characters: the folder has the report
+    except (OSError, UnicodeError):  # stderr is closed, or can't encode the text: the report is in the folder
         return
 
 

@@ -1,4 +1,4 @@
-"""The command ``gonogo sbatch``: a job is checked, then submitted."""
+"""The command ``gonogo sbatch``, which checks a job and then submits it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.language import choose_language
 
 SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-"""What sbatch is given is its own: not even its options are looked at here."""
+"""sbatch's own options are passed on to it unparsed."""
 
 
 def sbatch(
@@ -48,7 +48,7 @@ def sbatch(
             raise UserError(translated("sbatch is not on PATH: is this a login node?"))
         try:
             checked = check_files((), ["sbatch", *arguments], settings=read_settings(Path.cwd()))
-        except UserError as error:  # a job that gonogo does not know keeps nobody from submitting it
+        except UserError as error:  # a job that gonogo can't read is submitted all the same
             print_error(translated("not checked: {why}").format(why=error.text), language)
         else:
             if checked.report.findings:

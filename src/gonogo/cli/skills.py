@@ -1,4 +1,4 @@
-"""The command ``gonogo skills``: the skill file that comes with gonogo, shown or put where an agent finds it."""
+"""The command ``gonogo skills``: prints gonogo's skill file, or installs it where an agent finds it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.language import choose_language
 
 _FOLDERS = {"claude": ".claude/skills", "codex": ".codex/skills", "opencode": ".opencode/skills"}
-"""Where agents look for skills, in a project and in a home."""
+"""The folder in which each agent looks for skills, in a project and in the home directory."""
 
 
 def skills(
@@ -50,13 +50,13 @@ def skills(
 
 
 def skill(language: str) -> str:
-    """The text of the skill."""
+    """The text of the skill file."""
     name = "SKILL.zh.md" if language == "zh" else "SKILL.md"
     return (Path(__file__).parent / "skill" / name).read_text(encoding="utf-8")
 
 
 def install(text: str, target: str, *, install_globally: bool, force: bool) -> tuple[Path, bool]:
-    """Write the skill; its path, and whether that changed anything. Raises UserError."""
+    """Write the skill; returns its path, and whether the file changed. Raises UserError."""
     from gonogo.report.atomic import write_atomically
 
     base = Path.home() if install_globally else Path()

@@ -1,5 +1,6 @@
-"""Where strangers' programs run: launch scripts, launchers' own code, ranks, builds of packages.
+"""Sandboxes for untrusted programs: launch scripts, launchers' own code, ranks, builds of packages.
 
-:class:`~gonogo.confinement.confinement.Confinement` makes worlds (``world.py``) by the best means that the kernel
-offers. What each means keeps from a program, and what not, is in docs/confinement.md; ``tests/confinement`` holds it.
+:class:`~gonogo.confinement.confinement.Confinement` makes sandboxes, called worlds (``world.py``), by the best means
+that the kernel offers. docs/confinement.md says what each means protects against and what it doesn't;
+``tests/confinement`` tests it.
 """

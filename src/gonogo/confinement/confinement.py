@@ -1,4 +1,4 @@
-"""The means that this machine has to confine a program, and the worlds of one rehearsal that are made by them."""
+"""Choose the means by which this machine can confine a program, and make a rehearsal's worlds with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 FORCED = "GONOGO_CONFINEMENT"
-"""Environment variable: the only means that is tried."""
+"""Environment variable that names the only means to try."""
 _MEANS_BY_PREFERENCE: tuple[Means, ...] = ("namespaces", "landlock")
 _MIN_FREE_BYTES = 256 << 20
 
@@ -29,38 +29,38 @@ _MIN_FREE_BYTES = 256 << 20
 class Confinement:
     """The worlds of one rehearsal.
 
-    ``scratch`` is its folder, of which programs see ``shared`` and ``readable`` only.
+    ``scratch`` is its folder; programs see only ``shared`` and ``readable`` in it.
     """
 
     def __init__(self, scratch: Path, *, unconfined: bool = False) -> None:
         self.scratch = scratch.resolve()
         self.shared = self.scratch / "shared"
-        """Programs see and write this folder as it is; gonogo reads what it finds here as a stranger's."""
+        """Programs can read and write this folder; gonogo treats its contents as untrusted."""
         self.readable = self.scratch / "readable"
-        """Programs can read this folder, and not write it."""
+        """Programs can read this folder but not write to it."""
         for folder in (self.shared, self.readable):
             folder.mkdir(mode=0o755, exist_ok=True)
         self.means: Means | None = "none" if unconfined else None
-        """What confines its worlds; None before the first one."""
+        """The means that confines its worlds; None before the first one."""
         self.reasons: list[str] = []
-        """Why a better means could not be had: what the kernel refused, as it said."""
+        """Why the kernel refused better means, in its own words."""
         self._door: tuple[str, ...] | None = None
-        """Through what the user namespaces of its worlds are made, empty for directly; None before the first one."""
+        """The command that creates the user namespaces, empty if none is needed; None before the first world."""
         self._ancestors: dict[Path, set[Path]] = {}
-        """With which trees the worlds of other trees began, and those with which."""
+        """The trees that each world's tree was started with, directly or indirectly."""
         self._layers: Path | None = None
-        """Where the layers of its worlds are kept; None before the first one."""
+        """The folder for the layers of its worlds; None before the first one."""
 
     @contextlib.contextmanager
     def world(
         self, *, below: Sequence[Path] = (), prepared: Path | None = None, on_call: OnCall | None = None
     ) -> Iterator[World]:
-        """A new world, ended with the block.
+        """A new world, which is closed at the end of the block.
 
-        It begins with the files of ``prepared``, and with what the ``below`` hold: trees of earlier worlds. ``on_call``
-        is handed the system calls of programs that are traced.
+        It starts with the files of ``prepared``, and those of ``below``: trees of earlier worlds. ``on_call`` gets
+        the system calls of traced programs.
 
-        Raises UserError where this machine has no means to confine a program.
+        Raises UserError if this machine has no means to confine a program.
         """
         refused: list[str] = []
         with contextlib.ExitStack() as stack:
@@ -72,7 +72,7 @@ class Confinement:
     def open_worlds(
         self, below: Sequence[Path], prepared: Path | None, listener: SyscallListener | None, refusals: list[str]
     ) -> Iterator[World]:
-        """As :meth:`world`; ``refusals`` is told what the kernel refuses of the means that are tried first."""
+        """Like :meth:`world`; refusals by the kernel of better means are appended to ``refusals``."""
         base_trees = self._without_ancestors([*([] if prepared is None else [prepared]), *below])
         for means, door in self._means_candidates():
             for layers in self._places() if means == "namespaces" else (self.scratch / "worlds",):
@@ -118,7 +118,7 @@ class Confinement:
         raise UserError(CANNOT_CONFINE.format(why=reasons))
 
     def _means_candidates(self) -> Iterator[tuple[Means, tuple[str, ...]]]:
-        """The means to try, best first, and through what they are had."""
+        """The means to try, best first, each with the command that creates its user namespace (empty for none)."""
         if self.means is not None:
             yield self.means, self._door or ()
             return
@@ -129,11 +129,11 @@ class Confinement:
 
     @property
     def door(self) -> str:
-        """The program that makes its user namespaces, by its path; empty: none is needed."""
+        """The path of the program that creates the user namespaces; empty if none is needed."""
         return self._door[0] if self._door else ""
 
     def _without_ancestors(self, trees: Sequence[Path]) -> tuple[Path, ...]:
-        """Without those that a later one began with: what its programs deleted of them is not to come back."""
+        """The trees without ancestors of later ones, so that files deleted in those don't reappear."""
         return tuple(
             tree
             for number, tree in enumerate(trees)
@@ -141,7 +141,7 @@ class Confinement:
         )
 
     def _places(self) -> Iterator[Path]:
-        """Folders for what programs change: below the scratch folder, and in other file systems where that can't be."""
+        """Folders for the files that programs change: in the scratch folder, or else in other file systems."""
         if self._layers is not None:
             yield self._layers
             return
@@ -162,7 +162,7 @@ class Confinement:
 
 
 def _temporary_folders() -> Iterator[str]:
-    """Folders for temporary files that may be in another file system than TMPDIR is; memory last."""
+    """Folders for temporary files that may be in another file system than TMPDIR; tmpfs comes last."""
     yield "/var/tmp"
     yield os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     yield os.path.expanduser("~")
@@ -172,10 +172,10 @@ def _temporary_folders() -> Iterator[str]:
 
 
 def _bubblewrap() -> tuple[str, ...]:
-    """bubblewrap's command line before that of a program that is to have its own user namespace; empty: not to be had.
+    """The bubblewrap command line that starts a program in its own user namespace; empty if unavailable.
 
-    An administrator may allow user namespaces to this program alone (a profile of AppArmor). It maps one user: root,
-    to whom namespaces are rarely refused, would lose the others.
+    An administrator may allow user namespaces to this program alone (an AppArmor profile). It maps a single user:
+    root, to whom namespaces are rarely refused, would lose all others.
     """
     path = shutil.which("bwrap")
     if path is None or os.geteuid() == 0:
@@ -184,23 +184,23 @@ def _bubblewrap() -> tuple[str, ...]:
 
 
 def is_linux() -> bool:
-    """Whether this kernel may have the means."""
+    """Whether the system is Linux, which all means of confinement need."""
     return sys.platform.startswith("linux")
 
 
 class AvailableMeans(NamedTuple):
-    """What would confine a program on this machine."""
+    """The means of confinement available on this machine."""
 
     means: Means
-    """``none``: nothing."""
+    """``none`` if there are none."""
     refused: str
-    """What the kernel refused of better means."""
+    """Why the kernel refused better means."""
     door: str
-    """The program through which the user namespaces are made; empty for none."""
+    """The program that creates the user namespaces; empty if none is needed."""
 
 
 def detect_means() -> AvailableMeans:
-    """Try it: a world is made, in which nothing runs."""
+    """Find the available means by making an empty world."""
     with tempfile.TemporaryDirectory(prefix="gonogo-", ignore_cleanup_errors=True) as folder:
         confinement = Confinement(Path(folder))
         refused: list[str] = []
@@ -210,7 +210,7 @@ def detect_means() -> AvailableMeans:
 
 
 def raise_if_ended(world: World) -> None:
-    """Raise UserError where a world was ended for the limit that its programs passed."""
+    """Raise UserError if a world was ended because its programs exceeded a limit."""
     if world.limit is not None:
         raise UserError(world.limit)
 

@@ -1,4 +1,4 @@
-"""What a user reads of the confinement."""
+"""Messages about the confinement of programs."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ _NAMESPACES_BY_HELPER = translated(
 
 
 def confined_by(means: Means, refusal_reason: str, door: str = "") -> Text:
-    """By what programs are confined on this machine, for ``gonogo env``. ``door``: what makes the user namespaces."""
+    """How programs are confined on this machine, for ``gonogo env``. ``door``: what creates the user namespaces."""
     text = _CONFINED_BY[means].format(why=refusal_reason or "-")
     return _NAMESPACES_BY_HELPER.format(confined=text, door=door, why=refusal_reason or "-") if door else text

@@ -1,7 +1,7 @@
-"""What a program is given in place of a secret: of the same length and form, and nothing of the secret itself.
+"""Placeholders for secrets in a program's environment: of the same length and format, without any of the content.
 
-A placeholder is made of the variable's name, of the secret's length and of the kinds of its characters, never of the
-characters: nobody can try secrets against it.
+A placeholder is computed from the variable's name, the secret's length and its classes of characters, never from the
+characters themselves: it can't be used to verify a guess of the secret.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from gonogo.finding.secret_formats import is_secret, known_prefix, looks_random,
 _CHARACTER_CLASSES = (string.ascii_lowercase, string.ascii_uppercase, string.digits)
 _HEXADECIMAL = re.compile(r"[0-9a-f]*|[0-9A-F]*")
 _PUNCTUATION = frozenset("-_.:/+=@,;")
-"""Characters that stay where they are in what a machine has made: a UUID, base64."""
+"""Punctuation that keeps its place in generated strings, such as a UUID or base64."""
 _URL_PATTERN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,40}://)(?:([^/\s]*)@)?([^/\s?#@]*)(.*)", re.DOTALL)
 _URL_VARIABLE_PATTERN = re.compile(r"(?:^|_)(?:DSN|WEBHOOKS?|UR[LI]|ENDPOINT)(?:_|$)", re.IGNORECASE)
 _NON_SECRET_KEYS = frozenset({"type", "auth_uri", "token_uri", "universe_domain", "region", "auth_type"})
-"""Keys of JSON credentials whose values say how to log in, with nothing of the secret."""
+"""Keys of JSON credentials whose values describe the login method and are not secret."""
 
 
 def without_secrets(name: str, value: str) -> str:
-    """The value of a variable as a program is given it: itself, where there is no secret in it."""
+    """The value of a variable with secrets replaced; unchanged if it contains none."""
     if is_secret(name, value):
         return _replace_value(name, value)
     return replace_secrets(value, lambda prefix, rest: _stand_in(name, prefix, rest))
@@ -68,7 +68,7 @@ def _stand_in(name: str, prefix: str, rest: str) -> str:
 
 
 def _jwt_claims(name: str, length: int) -> str:
-    """The middle part of a JSON Web Token of that length, which decodes to an object."""
+    """The payload of a JSON Web Token with the given length; decodes to an object."""
     spare = length * 3 // 4 - len(b'{"sub":""}')
     if spare < 0 or length % 4 == 1:
         return _make_placeholder(name, "a" * length, string.ascii_letters)
@@ -77,8 +77,7 @@ def _jwt_claims(name: str, length: int) -> str:
 
 
 def _similar_text(name: str, text: str, structured: bool = False) -> str:
-    """Other text of the same length, of the kinds of letters and digits that it has; in ``structured``, punctuation
-    stays."""
+    """Text of the same length and classes of characters; with ``structured``, punctuation is kept."""
     letters = "".join(character for character in text if character.isalnum())
     if letters.isdigit():
         alphabet = string.digits
@@ -100,7 +99,7 @@ def _make_placeholder(name: str, text: str, alphabet: str, kept_characters: froz
 
 
 def _pseudorandom_bytes(name: str) -> Iterator[int]:
-    """The same numbers for the same name, without end."""
+    """An endless sequence of numbers that depends on the name only."""
     block = hashlib.sha256(f"gonogo placeholder {name}".encode("utf-8", "surrogateescape")).digest()
     while True:
         yield from block

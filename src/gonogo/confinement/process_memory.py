@@ -1,4 +1,4 @@
-"""The memory of a process that waits in a system call: the paths that the call names."""
+"""Access to the memory of a process stopped in a system call, such as the paths that it passes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PAGE_BYTES = 4096
 
 
 class ProcessMemory:
-    """The memory of processes that this one has started, by their id."""
+    """Access to the memory of child processes, by process id."""
 
     def __init__(self) -> None:
         self._readv = ctypes.CDLL(None, use_errno=True).process_vm_readv
@@ -21,7 +21,7 @@ class ProcessMemory:
         self._remote = (ctypes.c_size_t * 2)()
 
     def __call__(self, pid: int, address: int, size: int) -> bytes:
-        """So many bytes (a page at most), or fewer where no more can be read. Raises OSError."""
+        """Read ``size`` bytes (at most a page), or fewer if not all are readable. Raises OSError."""
         self._local[1] = self._remote[1] = min(size, _PAGE_BYTES)
         self._remote[0] = address
         count = self._readv(pid, self._local, 1, self._remote, 1, 0)
@@ -30,9 +30,9 @@ class ProcessMemory:
         return self._buffer.raw[:count]
 
     def write(self, pid: int, address: int, data: bytes, is_still_waiting: Callable[[], bool]) -> None:
-        """Change the memory, also where the process itself may only read it. Raises OSError.
+        """Write to the memory, even if it is read-only for the process itself. Raises OSError.
 
-        The number could be another process's by now: ``is_still_waiting`` is asked once the memory is open.
+        The process id may have been reused: ``is_still_waiting`` is called after the memory has been opened.
         """
         descriptor = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -43,7 +43,7 @@ class ProcessMemory:
             os.close(descriptor)
 
     def text(self, pid: int, address: int) -> bytes:
-        """The bytes up to a zero; read page by page, since the next one may not be there."""
+        """A zero-terminated string; read page by page, since the next page may not be mapped."""
         found = b""
         while len(found) <= _PAGE_BYTES:
             block = self(pid, address, _PAGE_BYTES - address % _PAGE_BYTES)
@@ -52,10 +52,10 @@ class ProcessMemory:
             if zero:
                 return found
             address += len(block)
-        return b""  # longer than any path: the call fails
+        return b""  # longer than any path, so the call will fail
 
     def pointers(self, pid: int, address: int) -> list[int]:
-        """The addresses of a list that ends in a zero; no more of it than lies in its page."""
+        """A zero-terminated list of pointers, read only to the end of its page."""
         block = self(pid, address, _PAGE_BYTES - address % _PAGE_BYTES)
         found = struct.unpack(f"={len(block) // 8}Q", block[: len(block) // 8 * 8])
         return list(itertools.takewhile(bool, found))

@@ -1,4 +1,4 @@
-"""Where credentials lie in a home folder: programs see nothing there."""
+"""Files and folders with credentials, which are hidden from confined programs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _SECRET_PATH_VARIABLES = (
     "HF_TOKEN_PATH", "NETRC", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "GOOGLE_APPLICATION_CREDENTIALS",
     "KUBECONFIG", "DOCKER_CONFIG", "PIP_CONFIG_FILE", "GNUPGHOME", "XAUTHORITY",
 )  # fmt: skip
-"""Variables that name a file or folder of credentials."""
+"""Environment variables that name a file or folder of credentials."""
 _SECRETS_IN_HF_HOME = ("token", "stored_tokens")
 _SYSTEM_SECRETS = (
     "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/krb5.keytab",
     "/etc/sudoers", "/etc/sudoers.d", "/etc/kubernetes", "/etc/rancher", "/etc/wireguard", "/etc/openvpn",
     "/etc/NetworkManager/system-connections", "/var/lib/kubelet", "/var/lib/docker", "/var/spool/cron", "/var/mail",
 )  # fmt: skip
-"""What root can read, when gonogo is root."""
+"""Further credentials, hidden if gonogo runs as root."""
 _HOST_KEYS = "/etc/ssh"
 
 
 def secret_places() -> Iterator[str]:
-    """Absolute paths of the user's credentials, those that are there and those that are not."""
+    """Absolute paths where the user's credentials may be, whether they exist or not."""
     for home in _homes():
         for name in _SECRETS_IN_HOME:
             yield os.path.join(home, name)
@@ -52,7 +52,7 @@ def secret_places() -> Iterator[str]:
 
 
 def _homes() -> list[str]:
-    """The user's home folder, that of the user's entry among the users, and those of others that can be entered."""
+    """The user's home folder, by $HOME and by the user database, and other home folders that can be entered."""
     homes = [os.path.expanduser("~")]
     with contextlib.suppress(KeyError):
         homes.append(pwd.getpwuid(os.geteuid()).pw_dir)

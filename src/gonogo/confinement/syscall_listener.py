@@ -1,7 +1,7 @@
-"""What confined programs ask of the kernel, heard call by call: each waits until it has been looked at, and goes on.
+"""Observe system calls of confined programs: each call waits until it has been looked at, then continues.
 
-The kernel tells by a descriptor of seccomp's user notification, which ``inside/seccomp.py`` makes for a program whose
-calls are to be heard. Calls are looked at, and never refused here.
+The kernel reports them on a descriptor of seccomp's user notification, which ``inside/seccomp.py`` creates for a
+traced program. Calls are only observed here, never denied.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _NOTIFICATION, _RESPONSE = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 _CONTINUE_FLAG = 1
 _SYNC_WAKE_UP_FLAG = 1
 _MACHINES = ("x86_64", "aarch64")
-"""The processors for which ``COMMANDS`` has numbers."""
+"""The architectures for which ``COMMANDS`` has numbers."""
 
 
 def _names() -> dict[int, str]:
-    """The calls that are heard, by number; none where there is no table for this machine's processor."""
+    """The traced calls by number; empty if there is no table for this machine's architecture."""
     if not (sys.platform.startswith("linux") and os.uname().machine in _MACHINES and sys.maxsize > 1 << 32):
         return {}
     index = _MACHINES.index(os.uname().machine)
@@ -40,26 +40,26 @@ _SYSCALL_NAMES = _names()
 
 @dataclass(frozen=True)
 class SystemCall:
-    """A system call that waits. ``pid`` is the process as gonogo sees it."""
+    """A system call in progress. ``pid`` is the process id in gonogo's namespace."""
 
     pid: int
     name: str | None
-    """None for a number that is in no table."""
+    """None for an unknown number."""
     arguments: Sequence[int]
     memory: ProcessMemory
     still_waits: Callable[[], bool]
-    """Whether the process is there, and waits in this call."""
+    """Whether the process still exists and waits in this call."""
 
 
 OnCall = Callable[[SystemCall], None]
 
 
 class SyscallListener:
-    """Hands each call to ``on_call``, one at a time, from a thread. Use as a context manager."""
+    """Calls ``on_call`` for each system call, one at a time, in a thread. Use as a context manager."""
 
     def __init__(self, on_syscall: OnCall) -> None:
         self.failures: list[str] = []
-        """What went wrong while a call was looked at: it went on all the same."""
+        """Exceptions raised by ``on_call``; the system calls continued all the same."""
         self._on_call = on_syscall
         self._memory = ProcessMemory()
         self._new: list[int] = []
@@ -79,8 +79,8 @@ class SyscallListener:
             os.close(descriptor)
 
     def add(self, listener: int) -> None:
-        """Listen at a descriptor of seccomp's, which is closed once all of its processes have ended."""
-        with contextlib.suppress(OSError):  # kernels before 6.6 don't know it
+        """Add a seccomp notification descriptor, which is closed once all of its processes have ended."""
+        with contextlib.suppress(OSError):  # not supported before Linux 6.6
             fcntl.ioctl(listener, _SET_FLAGS, _SYNC_WAKE_UP_FLAG)
         self._new.append(listener)
         os.write(self._wake, b"\0")
@@ -110,7 +110,7 @@ class SyscallListener:
         message = bytearray(_NOTIFICATION.size)
         try:
             fcntl.ioctl(listener, _RECEIVE, message)
-        except OSError:  # the process was ended meanwhile
+        except OSError:  # the process was killed meanwhile
             return
         identity, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(message)
 

@@ -1,6 +1,6 @@
-"""Trees that mirror the root folder: what the programs of a world changed (an upper part of overlayfs), or are to find.
+"""Trees that mirror the root folder: changes made in a world (an overlayfs upper directory), or files added to it.
 
-overlayfs marks a deletion by a device 0:0, and a folder of which nothing below is seen by an attribute.
+overlayfs marks a deleted file by a 0:0 device, and an opaque folder, which hides everything below, by an attribute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OPAQUE = "user.overlay.opaque"
 
 
 def mirror_folder(tree: Path, folder: str) -> Path:
-    """Make a folder of the tree and those above it, with the modes and times of the real ones: these will be seen."""
+    """Make a folder of the tree and its parents, with the visible modes and times of the real ones."""
     for place in (*reversed(Path(folder).parents), Path(folder)):
         made = Path(f"{tree}{place}")
         if made.exists():
@@ -33,7 +33,7 @@ def mirror_folder(tree: Path, folder: str) -> Path:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy a tree into another, with its marks, modes, owners, times, links and holes; what is there gives way."""
+    """Copy a tree over another one, including overlayfs marks, modes, owners, times, links and holes."""
     linked: dict[tuple[int, int], Path] = {}
     folders = []
     waiting = [""]
@@ -46,7 +46,7 @@ def copy_tree(source: Path, target: Path) -> None:
         state = here.lstat()
         folders.append((here, there, state))
         _allow(here, state, 0o700)
-        for entry in _scan_folder(str(here)):  # none of a folder whose path is longer than the kernel takes
+        for entry in _scan_folder(str(here)):  # empty if the path is too long for the kernel
             name = entry.name
             path, place = here / name, there / name
             state = path.lstat()
@@ -73,7 +73,7 @@ def _remove_path(place: Path) -> None:
 
 
 def copy_entry(path: Path, place: Path, state: os.stat_result) -> None:
-    """Copy what is no folder, of which ``state`` is the lstat, with its mode, owner and times."""
+    """Copy an entry that is not a folder, with its mode, owner and times; ``state`` is its lstat."""
     if stat.S_ISLNK(state.st_mode):
         place.symlink_to(os.readlink(path))
     elif stat.S_ISREG(state.st_mode):
@@ -84,7 +84,7 @@ def copy_entry(path: Path, place: Path, state: os.stat_result) -> None:
         return
     elif stat.S_ISFIFO(state.st_mode):
         os.mkfifo(place)
-    else:  # a socket: nobody listens any more
+    else:  # a socket: nobody listens on it any more
         return
     _copy_file_metadata(path, place, state)
 
@@ -104,21 +104,21 @@ def _copy_file_metadata(path: Path, place: Path, state: os.stat_result) -> None:
 
 
 def _allow(path: Path, state: os.stat_result, rights: int) -> None:
-    """Let its owner, whom a program may have left no rights, read it."""
+    """Add access rights for the owner, which a program may have removed."""
     if state.st_mode & rights != rights:
         with contextlib.suppress(OSError):
             os.chmod(path, stat.S_IMODE(state.st_mode) | rights)
 
 
 def copy_with_holes(source: str | Path, target: str | Path) -> None:
-    """Copy a file's parts that have data: weights without bytes are files of holes, a terabyte long."""
+    """Copy a file without its holes: weight files made by gonogo are sparse, up to a terabyte long."""
     reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with open(reading, "rb"), open(target, "wb") as copy:
         copy_data(reading, copy.fileno(), os.fstat(reading).st_size)
 
 
 def copy_data(source_fd: int, target_fd: int, size: int) -> None:
-    """Copy what a file of ``size`` bytes holds to an empty one, and leave out its holes."""
+    """Copy the data of a file of ``size`` bytes to an empty one, leaving out its holes."""
     for start, end in data_in(source_fd, size):
         at = start
         while at < end:
@@ -131,12 +131,12 @@ def copy_data(source_fd: int, target_fd: int, size: int) -> None:
 
 
 def data_in(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """The parts of a file of ``size`` bytes that are no holes: (start, end)."""
+    """The data segments of a file of ``size`` bytes, as (start, end), without its holes."""
     at = 0
     while at < size:
         try:
             at = os.lseek(descriptor, at, os.SEEK_DATA)
-        except OSError:  # only a hole is left
+        except OSError:  # only a hole follows
             return
         end = os.lseek(descriptor, at, os.SEEK_HOLE)
         yield at, end
@@ -144,12 +144,12 @@ def data_in(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def bytes_below(folder: Path) -> int:
-    """Bytes on the disk of all files below a folder; 0 for what can't be read."""
+    """Disk usage of all files below a folder in bytes; unreadable files count as 0."""
     return sum(state.st_blocks * 512 for _, state in files_below(folder))
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """(path, lstat) of all regular files below a folder that can be read, no links followed."""
+    """(path, lstat) of all readable regular files below a folder; links are not followed."""
     waiting = [str(folder)]
     while waiting:
         for entry in _scan_folder(waiting.pop()):
@@ -169,9 +169,9 @@ def _scan_folder(folder: str) -> list[os.DirEntry[str]]:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder that a program wrote, whatever modes, links and depths it left behind.
+    """Remove a folder written by a program, regardless of modes, links and depth.
 
-    Folders are moved up to the top before they are emptied: their paths could be longer than the kernel takes.
+    Subfolders are moved to the top before they are emptied, since their paths may be too long for the kernel.
     """
     top = str(folder)
     waiting = [top]
@@ -188,7 +188,7 @@ def remove_tree(folder: Path) -> None:
             moved += 1
             below = entry.path
             if path != top:
-                with contextlib.suppress(OSError):  # a folder is moved by who may write it: its ".." changes
+                with contextlib.suppress(OSError):  # moving a folder needs write access to it, since its ".." changes
                     os.chmod(below, 0o700)
                 below = os.path.join(top, f".{os.getpid()}-{moved}")
                 try:

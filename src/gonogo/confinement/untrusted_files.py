@@ -1,7 +1,7 @@
-"""Files that a confined program may have written or replaced: no links are followed, and nothing blocks.
+"""Access to files that a confined program may have written or replaced, without following links and without blocking.
 
-A folder that programs write may hold, at the name of any file of gonogo's, a link to a file of the user's or a pipe
-that nobody writes. Paths here are absolute, and without links as far as gonogo made them.
+In a folder that programs can write to, any file of gonogo's may have been replaced by a link to a user's file, or by
+a pipe without a writer. Paths here are absolute, and the part made by gonogo contains no links.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNREADABLE_ERRNOS = {
 
 
 def read_untrusted(path: Path | str, most: int = _MAX_BYTES, *, start: int = 0) -> bytes | None:
-    """The contents of a regular file of ``most`` bytes at the most, from ``start`` on; None where none can be read.
+    """The contents of a regular file of at most ``most`` bytes, from ``start`` on; None if it can't be read.
 
     Raises OSError for a failure that is not the file's.
     """
@@ -46,7 +46,7 @@ def read_untrusted(path: Path | str, most: int = _MAX_BYTES, *, start: int = 0) 
 
 
 def decode_untrusted(content: bytes | None, kind: type[Decoded]) -> Decoded:
-    """The JSON that a program may have written, as ``kind``. Raises ValueError for anything else, and for nothing."""
+    """Decode untrusted JSON as ``kind``. Raises ValueError for anything else, and for missing content."""
     try:
         return msgspec.json.decode(content or b"", type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -54,7 +54,7 @@ def decode_untrusted(content: bytes | None, kind: type[Decoded]) -> Decoded:
 
 
 def write_shared(path: Path | str, contents: bytes, mode: int = 0o644) -> None:
-    """Write a file into a folder that programs write too, in place of whatever is there. Raises OSError."""
+    """Write a file into a folder that programs also write to, replacing whatever is there. Raises OSError."""
     with _open_parent_folder(path) as (folder, name):
         new = f".{name[:100]}-{secrets.token_hex(8)}"
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
@@ -70,7 +70,7 @@ def write_shared(path: Path | str, contents: bytes, mode: int = 0o644) -> None:
 
 @contextlib.contextmanager
 def _open_parent_folder(path: Path | str) -> Iterator[tuple[int, str]]:
-    """A descriptor of the folder that a file is in, reached without following a link; and the file's name."""
+    """A descriptor of the folder that contains a file, opened without following links, and the file's name."""
     if not os.path.isabs(path):
         raise ValueError(f"{path} is not absolute")
     *folders, name = [part for part in os.fspath(path).split("/") if part not in ("", ".")]

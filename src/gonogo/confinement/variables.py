@@ -1,12 +1,12 @@
-"""The environment variables that a stranger's program gets: those that a launch needs, and never a real secret.
+"""The environment variables that an untrusted program gets: those that a launch needs, and never a real secret.
 
-A variable is handed on where its name is one that shells, Python, launchers and frameworks read (the tables below),
-where the launch's own files name it as a word, or where ``--env`` does. All others are withheld. What is a secret, by
-its name or by its value's format, is replaced by a placeholder of the same form (``placeholders.py``); the user name
-and password in the address of a proxy or a package index are, too.
+A variable is passed on if its name is one that shells, Python, launchers and frameworks read (the tables below), if
+the launch's own files contain the name as a word, or if ``--env`` names it. All others are withheld. A secret,
+recognized by its name or its value's format, is replaced by a placeholder of the same format (``placeholders.py``),
+as are the user name and password in the address of a proxy or a package index.
 
-``--env NAME`` hands a variable on, a secret by its placeholder: a program that only asks whether a key is set runs,
-and the key can't be read by it. ``--env NAME=VALUE`` hands on what the user typed, character by character.
+``--env NAME`` passes a variable on, a secret as its placeholder: a program that only checks whether a key is set
+runs, but can't read the key. ``--env NAME=VALUE`` passes on exactly what the user typed.
 """
 
 from __future__ import annotations
@@ -83,30 +83,31 @@ _BLOCKED_PATTERN = re.compile(
     r"SSH_.*|SSHPASS|GPG_.*|GNUPG.*|DBUS_.*|XAUTHORITY|XDG_RUNTIME_DIR|XDG_SESSION.*|KRB5.*|SUDO_.*|VAULT_.*|DOCKER_.*"
     r"|KUBE.*|GIT_ASKPASS|BASH_ENV"
 )
-"""Variables that lead to what speaks for the user (an agent's socket, a ticket), or that run files of the user's."""
+"""Variables that give access in the user's name (an agent's socket, a ticket), or that make a shell run files."""
 _BASH_FUNCTION_PATTERN = re.compile(r"BASH_FUNC_(.+?)(?:%%|\(\))")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class ProgramEnvironment:
-    """What a program is started with, and what it was not given."""
+    """The environment of a program, and what was withheld from it."""
 
     environment: dict[str, str]
     withheld: tuple[str, ...] = ()
-    """Names of the variables that are set here and that it does not get."""
+    """Names of the variables that are set here but not passed on."""
     replaced: dict[str, str] = field(default_factory=dict)
-    """By the name of a variable, the value with placeholders that it gets in place of the real one."""
+    """The placeholder value of each variable whose real value was replaced."""
     typed: tuple[str, ...] = ()
-    """The values of ``--env NAME=VALUE`` that are secrets by their names."""
+    """Values given by ``--env NAME=VALUE`` for variables whose names indicate a secret."""
 
 
 def program_environment(
     environ: Mapping[str, str], *, texts: Iterable[str] = (), env_options: Sequence[str] = ()
 ) -> ProgramEnvironment:
-    """The environment of a program. ``texts`` are the launch's own files; ``env_options`` is what ``--env`` was given.
+    """The environment of a program.
 
-    Raises UserError for an ``--env`` that names nothing that is set, or that is no name.
+    ``texts`` are the contents of the launch's own files; ``env_options`` are the values of ``--env``. Raises
+    UserError for an ``--env`` with an invalid name, or with a variable that is not set.
     """
     by_option, given = _parse_env_options(env_options, environ)
     asked = {name for name in environ if not _is_passed_by_default(name) and name not in by_option}
@@ -129,12 +130,12 @@ def program_environment(
 
 
 def check_named(env_options: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Raise UserError for an ``--env`` that names nothing that is set, or that is no name."""
+    """Raise UserError for an ``--env`` with an invalid name, or with a variable that is not set."""
     _parse_env_options(env_options, environ)
 
 
 def _parse_env_options(env_options: Sequence[str], environ: Mapping[str, str]) -> tuple[set[str], dict[str, str]]:
-    """The names alone, and the names with values."""
+    """The names given without a value, and the values of the others."""
     alone: set[str] = set()
     given: dict[str, str] = {}
     for one in env_options:
@@ -163,7 +164,7 @@ def _is_passed_by_default(name: str) -> bool:
 
 
 def _variables_mentioned(texts: Iterable[str], names: set[str]) -> set[str]:
-    """Those of the variables that some text has as a word; a function of bash's counts by its own name."""
+    """The variables that occur as a word in any text; a bash function's variable matches by the function's name."""
     sought: dict[str, set[str]] = {}
     for name in names:
         if not _BLOCKED_PATTERN.fullmatch(name):

@@ -1,8 +1,8 @@
-"""A world: where a stranger's programs run, apart from the user's files, processes, network and secrets.
+"""A world: a sandbox for untrusted programs, isolated from the user's files, processes, network and secrets.
 
-The first process of a world makes it and starts programs in it (``inside/init.py``). It runs until the world is
-closed, or gonogo ends in whatever way; all that was started in the world ends with it. Each program is started through
-a relay (``inside/relay.py``): to ``subprocess`` a world is no more than some words before a command.
+The first process of a world sets it up and starts programs in it (``inside/init.py``). It runs until the world is
+closed or gonogo ends in any way, and all processes in the world end with it. Each program is started through a relay
+(``inside/relay.py``), so that running it in a world only takes a prefix to the command given to ``subprocess``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
 Means = Literal["namespaces", "landlock", "none"]
-"""What confines a world: the kernel's namespaces with overlayfs; Landlock with seccomp; nothing."""
+"""How a world is confined: by namespaces and overlayfs, by Landlock and seccomp, or not at all."""
 OnListener = Callable[[int], None]
-"""Takes the descriptor at which the calls of a program are heard."""
+"""Called with the descriptor on which a program's traced calls are received."""
 
 _INSIDE_FOLDER = str(Path(__file__).with_name("inside"))
 _START_TIMEOUT = 20.0
@@ -39,7 +39,7 @@ _MAX_PROCESSES = 8192
 _MIN_MEMORY_BYTES = 96 << 20
 _MIN_FREE_DISK_BYTES = 32 << 20
 LAYER_LIMIT_VARIABLE = "GONOGO_LAYER_GIB"
-"""Environment variable: how many GiB programs may write into a world's layer."""
+"""Environment variable: the number of GiB that programs may write into a world's layer."""
 _DEFAULT_LAYER_GIB = 16.0
 _PREFIX = ":"  # as in inside/relay.py
 _CHECK_INTERVAL_SECONDS = 0.5
@@ -57,47 +57,48 @@ WROTE_TOO_MUCH = translated(
 
 
 class WorldRefused(Exception):
-    """The kernel does not allow a world of that kind; the message says what it refused."""
+    """The kernel does not support a world of that kind; the message says why."""
 
 
 class LayerRefused(WorldRefused):
-    """What programs change can't be kept in the world's folder; it may be in another file system."""
+    """The world's folder can't hold an overlayfs layer; another file system may."""
 
 
 @dataclass(frozen=True)
 class WorldSpec:
-    """What a world shows. Paths are absolute and without links."""
+    """The specification of a world. Paths are absolute and contain no links."""
 
     means: Means
     folder: Path
-    """The world's own, new; programs don't see it."""
+    """The world's own new folder, invisible to programs."""
     private: Path
-    """Shown empty, but for what of it is shared."""
+    """Hidden from programs, except for its shared and readable folders."""
     shared: tuple[Path, ...] = ()
-    """Folders that are as they are outside: what programs write there is really written."""
+    """Folders in which writes by programs go to the real files."""
     readable: tuple[Path, ...] = ()
-    """Folders of gonogo's that programs can read, and not write."""
+    """gonogo's folders that programs can only read."""
     remapped: tuple[str, ...] = ()
-    """Folders in which programs are to be able to write though others own them; of the first, also those below it."""
+    """Folders that programs may write to even if owned by other users; for the first one, including subfolders."""
     hidden: tuple[str, ...] = ()
-    """Files and folders that are shown empty (with Landlock: that can't be read)."""
+    """Files and folders that appear empty (with Landlock: that can't be read)."""
     door: tuple[str, ...] = ()
-    """Words before the command of the first process: a program that may make the user namespace where gonogo may not.
-    It leaves that process all capabilities in it."""
+    """Command prefix of the first process: a program allowed to create the user namespace if gonogo is not.
+
+    It leaves that process all capabilities in the namespace.
+    """
     base_trees: tuple[Path, ...] = ()
-    """Trees (see ``trees.py``) that are copied into the world's own: what they hold is seen before the real files. The
-    later ones come over the earlier."""
+    """Trees (see ``trees.py``) copied into the world's own, which hide the real files; later ones win."""
 
 
 class World:
-    """Use as a context manager. Raises WorldRefused on entering."""
+    """A running world. Use as a context manager, which raises WorldRefused on entering."""
 
     def __init__(self, spec: WorldSpec, on_listener: OnListener | None = None) -> None:
         self.spec = spec
         self.notes: tuple[str, ...] = ()
-        """What of the files could not be laid over."""
+        """Files that programs can't change in the world, or that are missing from it."""
         self.limit: Text | None = None
-        """Why the world was ended before its time, or None."""
+        """Why the world was ended early, or None."""
         self._on_listener = on_listener
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -106,12 +107,12 @@ class World:
 
     @property
     def tree(self) -> Path:
-        """What was changed in it, as a tree that mirrors the root folder: an upper part of overlayfs."""
+        """The changes made in the world, as a tree that mirrors the root folder (an overlayfs upper directory)."""
         return self.spec.folder / "layer" / "tree"
 
     @property
     def has_overlay(self) -> bool:
-        """Whether programs may write where they like, and see what they wrote."""
+        """Whether programs may write anywhere, and see what they wrote."""
         return self.spec.means == "namespaces"
 
     def __enter__(self) -> World:
@@ -176,7 +177,7 @@ class World:
         self.notes = tuple(note for note in rest.decode(errors="replace").split("\0") if note)
 
     def _helper_error(self) -> str:
-        """What the door said of why it does not open."""
+        """The error message of the program that should have created the user namespace."""
         if self._process is None or self._process.stderr is None:
             return ""
         return self._process.stderr.read(1 << 12).decode(errors="replace").strip().partition("\n")[0]
@@ -187,7 +188,7 @@ class World:
         self.close()
 
     def close(self) -> None:
-        """End all that runs in the world. What it has written stays in :attr:`tree`."""
+        """Kill all processes in the world. The files written in it stay in :attr:`tree`."""
         if self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.shutdown(socket.SHUT_RDWR)
@@ -211,14 +212,13 @@ class World:
     def command(
         self, words: Sequence[str], *, traced: bool = False, descriptors: Mapping[int, int] | None = None, cwd: str = ""
     ) -> list[str]:
-        """The command line that runs ``words`` in the world: for subprocess, with folder and streams as ever.
+        """The command line for ``subprocess`` that runs ``words`` in the world, with the usual streams.
 
-        What stands for the program outside runs there with the variables that subprocess is given: hand it those of
-        :meth:`environment`, or nothing is started. ``cwd`` is a folder that may be there in the world alone; without
-        it, the program's is subprocess's. ``traced``: the calls by which its
-        commands start, reach out and end (``inside/calls.py``) wait for the listener of the world.
-        ``descriptors``: those that are handed on beside the streams, which subprocess has to pass, and the numbers that
-        they have in the program.
+        The relay outside the world is started with the variables given to subprocess: they must be those of
+        :meth:`environment`, or nothing is started. ``cwd`` is a folder that may exist only in the world; the default
+        is subprocess's working directory. ``traced``: the calls by which commands start, connect and exit
+        (``inside/calls.py``) wait for the world's listener. ``descriptors``: further descriptors to pass on, and
+        their numbers in the program; subprocess has to pass them too.
         """
         handed = ",".join(f"{here}={there}" for here, there in (descriptors or {}).items())
         listen = "commands" if traced else ""
@@ -226,20 +226,20 @@ class World:
 
     @staticmethod
     def environment(variables: Mapping[str, str]) -> dict[str, str]:
-        """The variables to hand to subprocess, so that the program has ``variables``.
+        """The variables to give to subprocess, so that the program in the world has ``variables``.
 
-        Their names are changed on the way: a stranger's LD_PRELOAD or LD_LIBRARY_PATH is none to what runs outside.
+        Their names are encoded, so that a program's LD_PRELOAD or LD_LIBRARY_PATH doesn't affect the relay outside.
         """
         named = {_PREFIX + name: value for name, value in variables.items() if name and "=" not in name}
         return {**_library_path_variables(), **named, _PREFIX: "1"}
 
     def signal(self, process: int, number: signal.Signals, *, group: bool = False) -> None:
-        """Signal a process, by the number that it has in the world."""
+        """Send a signal to a process or process group, given by its id in the world."""
         if self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.send(b"%s %d %d" % (b"group" if group else b"process", process, number))
 
-    # -- what its first process says, and the size of what is written
+    # -- messages of its first process, and the size of the written files
 
     def _hear(self, control: socket.socket) -> None:
         poll = select.poll()
@@ -293,7 +293,7 @@ class World:
 
 
 def _bind(listener: socket.socket, folder: Path, name: str) -> None:
-    """Bind at a path, by a descriptor of its folder: the kernel takes no path of more than 107 bytes."""
+    """Bind to a path via a descriptor of its folder, since the kernel limits paths to 107 bytes."""
     descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
         listener.bind(f"/proc/self/fd/{descriptor}/{name}")
@@ -302,7 +302,7 @@ def _bind(listener: socket.socket, folder: Path, name: str) -> None:
 
 
 def _library_path_variables() -> dict[str, str]:
-    """What this Python may need to find its own libraries: gonogo's variable, and none of a stranger's."""
+    """The library path that this Python may need, from gonogo's own environment rather than the program's."""
     value = os.environ.get("LD_LIBRARY_PATH")
     return {} if value is None else {"LD_LIBRARY_PATH": value}
 
@@ -323,7 +323,7 @@ def _layer_limit() -> int:
 
 
 def _umask() -> int:
-    """This process's umask, which can only be read by setting it, or from /proc (Linux 4.7)."""
+    """This process's umask, from /proc (Linux 4.7): the system call can only read it by changing it."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
             for line in file:

@@ -1,1 +1,1 @@
-"""``gonogo diagnose``: logs in, findings out, the root cause first."""
+"""``gonogo diagnose``: reads logs and reports findings, the root cause first."""

@@ -1,4 +1,4 @@
-"""What is said first: one sentence that tells why it failed, where, and what to change."""
+"""The answer at the top of a report: one sentence that says why the run failed, where, and what to change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo.finding.ranks import ranks_text
 from gonogo.judge.cut_short import CUT_LOG_CAUSES
 
 FALLBACKS = ("program-raises", "failure-elsewhere")
-"""Findings that only say what was raised, or that the cause is elsewhere."""
+"""Hazards that only repeat the exception, or say that the cause is elsewhere."""
 _CONFIDENT = (Certainty.CERTAIN, Certainty.LIKELY)
 _OOM_PATTERN = lazy_compile(r"Tried to allocate [\d.]+ [KMGT]i?B")
 
@@ -25,12 +25,12 @@ def failure_answer(
     versions: Mapping[str, str],
     cut_place: CodePlace | None = None,
 ) -> Answer | None:
-    """The sentence; None for a log that tells of no failure. ``cut_place`` is where its cut traceback ends."""
+    """The answer; None if the log shows no failure. ``cut_place`` is the innermost frame of a truncated traceback."""
     statement = exception_statement(facts, versions)
     first = next((one for one in findings if one.severity is Severity.ERROR and one.hazard not in FALLBACKS), None)
     apart = next((clue for clue in clues if clue.decides), None)
     if first is not None and first.cause in CUT_LOG_CAUSES and clues:
-        # A line that is left of a failure says less than what the log itself tells of it.
+        # A leftover line of a truncated failure says less than the clues.
         first, apart = None, apart or clues[0]
     if first is not None and (first.certainty in _CONFIDENT or (statement is None and apart is None)):
         return Answer(
@@ -65,7 +65,7 @@ _ATTRIBUTE_READ_PATTERN = lazy_compile(r"(?<![\w.\"'])([A-Za-z_]\w*(?:\.\w+)+)(?
 
 
 def _truncated_traceback_answer(cut_place: CodePlace) -> Answer:
-    """Where a traceback was cut before the line that names its exception, and what that line of code reads."""
+    """The answer if a traceback was cut off before its exception: the line of code that raised it."""
     code = " ".join(cut_place.code[:200].split())
     read = list(dict.fromkeys(_ATTRIBUTE_READ_PATTERN.findall(code)))[-1:]
     release = f"{cut_place.package} {cut_place.release}".strip()
@@ -98,7 +98,7 @@ def _place_of_code(place: CodePlace) -> Text:
 
 
 def _split_first_sentence(text: Text) -> tuple[Text, Text | None]:
-    """A clue's first sentence, which says what happened, and the rest, which says what to look at."""
+    """A clue's first sentence, which says what happened, and the rest, which says what to check."""
     first_en, _, rest_en = text.en.partition(". ")
     first_zh, _, rest_zh = text.zh.partition("。")
     if not rest_en or not rest_zh:
@@ -111,7 +111,7 @@ _PROPER_NOUNS = ("Python", "Ray", "Triton", "NumPy", "Liger", "Accelerate", "Tra
 
 
 def lowered(text: Text) -> Text:
-    """A sentence as a clause: in small letters where it begins with a plain word."""
+    """A sentence as a clause: its first letter in lower case if it begins with an ordinary word."""
     first, _, rest = text.en.partition(" ")
     plain = (first[1:].islower() or len(first) == 1) and first.isalpha() and first not in _PROPER_NOUNS
     return Text(f"{first.lower()} {rest}".strip() if plain else text.en, text.zh)
@@ -128,7 +128,7 @@ _DESCRIBED_BY_CAUSE = (
     "torchvision-of-other-torch",
     "hydra-key-not-in-config-version",
 )
-"""Hazards of which the title is general, and the cause names the packages or the key."""
+"""Hazards with a general title, whose cause names the packages or the key."""
 
 
 def _as_clause(finding: Finding) -> Text:
@@ -142,14 +142,14 @@ def _as_clause(finding: Finding) -> Text:
 
 
 def _is_certain_oom(facts: FailureFacts, finding: Finding) -> bool:
-    """True where memory ran out for certain, whatever held it."""
+    """Whether GPU memory certainly ran out, even if the reason is uncertain."""
     return finding.hazard.startswith("gpu-oom") and any(
         _OOM_PATTERN.search(raised.message.text) is not None and raised.frames for raised in facts.chain
     )
 
 
 def _place_of(facts: FailureFacts, finding: Finding) -> Text | None:
-    """Where the failure was raised, if the finding is of its line; else the finding's own place."""
+    """The place where the failure was raised if the finding is about it, or otherwise the finding's own place."""
     span = finding.spans[0] if finding.spans else None
     if span is None:
         return None
@@ -184,7 +184,7 @@ def _location(place: CodePlace) -> str:
 
 
 def _suggested_change(statement: Statement, possible_finding: Finding | None) -> Text | None:
-    """What the statement says to do, else the cure of what is merely possible."""
+    """The change that the statement suggests, or otherwise the cure of a possible finding."""
     if statement.change is not None:
         return statement.change
     return lowered(possible_finding.cure[0]) if possible_finding is not None and possible_finding.cure else None

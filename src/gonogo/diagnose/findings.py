@@ -1,4 +1,4 @@
-"""Logs in, findings out: the root cause first."""
+"""The report on logs: findings with the root cause first, the answer, clues and excerpts."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from gonogo.hazards.index import all_hazards
 from gonogo.judge.log_findings import CONFIDENT_CERTAINTIES, explains, findings_in_log, is_fallback
 
 _BEFORE, _AFTER = 8, 8
-"""Lines around the decisive one."""
+"""Lines of context around the decisive line."""
 _MAX_EXCERPTS = 3
 _MAX_LINE_LENGTH = 400
 _MAX_RANKS = 512
 _FAILURE_ROLES = (Role.ROOT, Role.CASCADE)
 
-if TYPE_CHECKING:  # loaded where a log asks for it
+if TYPE_CHECKING:  # imported only if a log needs it
     from gonogo.finding.log_answer import SimilarThread
 
 
 class LoggedFailure(NamedTuple):
-    """Logs that were read, and the files of the run where those were read too."""
+    """Logs that were read, and the run's files if these were read too."""
 
     log: FailureLog
     files: StaticFindings
     skipped: tuple[Skipped, ...]
 
     def report(self) -> Report:
-        """What is found in it."""
+        """The report on the logs."""
         return report_of(self.log, self.skipped, self.files)
 
 
@@ -61,11 +61,11 @@ def read_failure(
     project: Path | None = None,
     on_bytes: Callable[[int], None] = lambda count: None,
 ) -> LoggedFailure:
-    """The logs of a run that has died (paths, folders, ``-`` for stdin), and its files.
+    """Read the logs of a failed run (paths, folders, ``-`` for stdin), and its files.
 
-    ``command`` is what launched it, ``project`` the folder of its files: they are read as ``gonogo check`` reads them,
-    but for the packages of this Python. ``on_bytes`` hears how much more was read. Raises UserError for a file that
-    isn't there or can't be read.
+    ``command`` launched it, ``project`` is the folder of its files: they are read as by ``gonogo check``, but without
+    this Python's packages. ``on_bytes`` is called with the number of bytes just read. Raises UserError for a file
+    that doesn't exist or can't be read.
     """
     setup = read_setup(deepspeed_config, launch, script, environment)
     files = NO_STATIC_FINDINGS
@@ -81,13 +81,13 @@ def read_failure(
 
 
 def _words() -> Iterator[str]:
-    """The words of all hazards; only a long log asks for them."""
+    """The log words of all hazards; consumed only for a long log."""
     for hazard in all_hazards():
         yield from hazard.log_words
 
 
 def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticFindings = NO_STATIC_FINDINGS) -> Report:
-    """The report on logs that were read, and on the files of the run where those were read too."""
+    """The report on logs, and on the run's files if these were read too."""
     facts_of_failure = failure_facts(log)
     clues = find_clues(log, facts_of_failure)
     logged = drop_contradicted(findings_in_log(log), clues)
@@ -127,13 +127,13 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
 
 
 def _truncated_traceback_frame(log: FailureLog) -> CodePlace | None:
-    """The innermost frame of the last traceback that was cut before it names its exception."""
+    """The innermost frame of the last traceback that was cut off before its exception."""
     frames = log.cut[-1].frames if log.cut else ()
     return code_place(frames[-1], log.setup.version_texts) if frames and frames[-1].code else None
 
 
 def drop_contradicted(findings: tuple[Finding, ...], clues: Sequence[Clue]) -> tuple[Finding, ...]:
-    """The findings without those that a clue speaks against, and last those that would only be a consequence."""
+    """Drop findings that a clue contradicts; those that are only a consequence become possible, and come last."""
     against = {name for clue in clues for name in clue.against}
     secondary = {name for clue in clues for name in clue.secondary}
     kept = [finding for finding in findings if finding.hazard not in against]
@@ -144,7 +144,7 @@ def drop_contradicted(findings: tuple[Finding, ...], clues: Sequence[Clue]) -> t
 
 
 def _similar_threads(log: FailureLog, findings: tuple[Finding, ...], *, complete: bool) -> tuple[SimilarThread, ...]:
-    """Public threads that look like the log; none where the cause is certain, or nothing is wrong."""
+    """Public threads about similar logs; none if the cause is certain or nothing failed."""
     causes = (finding for finding in findings if explains(finding) and not is_fallback(finding))
     if complete or any(finding.certainty is Certainty.CERTAIN for finding in causes):
         return ()
@@ -178,7 +178,7 @@ def _size(count: int) -> str:
 
 
 def _notes(log: FailureLog, findings: tuple[Finding, ...]) -> tuple[Text, ...]:
-    """What else was seen, in a line or two; what to do where nothing explains the log."""
+    """Other errors seen, and what to do if nothing explains the log."""
     notes = []
     if not any(facts.bytes for facts in log.logs):
         notes.append(translated("The log is empty."))
@@ -226,7 +226,7 @@ def _log_section(log: FailureLog, findings: tuple[Finding, ...]) -> Logs:
 
 
 def excerpts(log: FailureLog, findings: Sequence[Finding]) -> Iterator[Excerpt]:
-    """Of the first findings, the lines around the one that shows it."""
+    """The lines around the decisive line of each of the first findings."""
     lines = {(line.path, line.number): line for line in log.lines}
     decisive = {(span.path, span.line) for finding in findings for span in finding.spans}
     shown: set[tuple[str, int]] = set()
@@ -249,7 +249,7 @@ def excerpts(log: FailureLog, findings: Sequence[Finding]) -> Iterator[Excerpt]:
 
 
 def rank_failure_times(log: FailureLog) -> Iterator[RankEnd]:
-    """When each rank spoke first of its failure, in that order; only ranks whose lines say the time."""
+    """The time at which each rank first reported a failure, in order; only ranks with timestamps."""
     first: dict[int, RankEnd] = {}
     for error in log.errors:
         if error.role not in _FAILURE_ROLES:

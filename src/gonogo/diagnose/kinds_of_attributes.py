@@ -1,4 +1,4 @@
-"""What a missing attribute means by whose object it is: a plain dict, one that reads its own, a wrapper's, a config."""
+"""Explain a missing attribute by the kind of object: a plain dict, a package's own class, a wrapper, a config."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ _WRAPPERS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
         translated("call fully_shard on it first, or use the FSDP version that {asks} expects"),
     ),
 )
-"""Attributes that only one way of sharding gives a module: on what, why it is missing, what to do."""
+"""Attributes that only one kind of sharding adds: on which object, why it is missing, what to do."""
 _FRAMEWORKS = ("verl", "ms-swift", "openrlhf", "slime", "nemo-rl", "llamafactory", "areal", "axolotl", "trl")
 _MODELS = ("transformers", "vllm", "sglang", "diffusers", "trl")
-"""Packages that read the configs of transformers' models."""
+"""Packages that read the configs of transformers models."""
 _CONFIG_CLASS_PATTERN = lazy_compile(r"^[A-Z]\w{2,80}Config$")
 _MODEL_CLASS_PATTERN = lazy_compile(r"For[A-Z]\w+$|Model$|^Auto|^Pre[Tt]rained|Config$|^Dynamic")
-"""Classes of models, of which any program asks what only some of them have."""
+"""Model and config classes, from which code often reads attributes that only some of them have."""
 _LIBRARY_CONFIG_PATTERN = lazy_compile(
     r"^(?:Lora|Peft|Generation|BitsAndBytes|DeepSpeed|HfDeepSpeed|HfTrainerDeepSpeed|Vllm|\w*Parallel|\w*Quant)\w*Config$"
     r"|^(?:Model|Cache|Scheduler|Device|Load|Speculative|Compilation|LoRA|Decoding|Observability|Engine|Server|Trainer"
     r"|Training|KV\w*|Optimizer|Data\w*|MultiModal)Config$"
 )
-"""Classes of settings of libraries themselves, not of models."""
+"""Config classes of libraries, not of models."""
 
 
 def explain_by_attribute(
     raised: RaisedException, misfit: ApiMismatch | None, versions: Mapping[str, str]
 ) -> Explanation:
-    """Why and what to change, where an object lacks an attribute for such a reason; else two times None."""
+    """The reason for a missing attribute and what to change; (None, None) if it is of no such kind."""
     if raised.message.form != "no_attribute" or misfit is None:
         return None, None
     for rule in _RULES:
@@ -61,7 +61,7 @@ def explain_by_attribute(
 
 
 def is_unset_own_attribute(misfit: ApiMismatch | None) -> bool:
-    """Whether an object of a package reads, in that package's own code, an attribute of itself that nothing has set."""
+    """Whether a package's own code reads an attribute from its own object that nothing has set."""
     if (
         misfit is None
         or misfit.form != "no_attribute"
@@ -78,18 +78,18 @@ def is_unset_own_attribute(misfit: ApiMismatch | None) -> bool:
 
 
 def is_wrapper_attribute(misfit: ApiMismatch | None) -> bool:
-    """Whether what is missing is an attribute that only a way of sharding gives a module."""
+    """Whether the missing attribute is one that only a kind of sharding adds to a module."""
     return misfit is not None and bool(misfit.names) and any(row[0].search(misfit.names[0]) for row in _WRAPPERS)
 
 
 def implementing_framework(misfit: ApiMismatch, versions: Mapping[str, str]) -> str:
-    """The framework of the run that defines what a package calls back, or empty: the one that is not the caller."""
+    """The framework of the run that implements what another package calls; empty if there is not exactly one."""
     named = [name for name in _FRAMEWORKS if name in versions and name != misfit.asks]
     return named[0] if len(named) == 1 and misfit.asks not in _FRAMEWORKS else ""
 
 
 def _explain_plain_object(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Explanation:
-    """``model.config._attn_implementation`` where ``model.config`` is a dict."""
+    """An attribute read from a plain object, as in ``model.config._attn_implementation`` with a dict as config."""
     type_, name = misfit.subject, misfit.names[0]
     if type_ not in PLAIN_TYPES:
         return None, None
@@ -130,7 +130,7 @@ def _explain_wrapper_attribute(
 
 
 def _explain_parameter_mark(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Explanation:
-    """A mark on a parameter that is none of torch's own attributes: someone has to set it first."""
+    """An attribute of a parameter that torch doesn't define, and that other code has to set first."""
     if misfit.subject.rpartition(".")[2] != "Parameter" or misfit.names[0].startswith("_"):
         return None, None
     name = misfit.names[0]
@@ -148,7 +148,7 @@ def _explain_parameter_mark(raised: RaisedException, misfit: ApiMismatch, versio
 
 
 def _explain_unset_attribute(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Explanation:
-    """An object that reads its own attribute before, or without, what sets it."""
+    """An object that reads its own attribute before it is set, or although it is never set."""
     at = misfit.at
     if at is None or not is_unset_own_attribute(misfit):
         return None, None
@@ -168,7 +168,7 @@ def _explain_unset_attribute(raised: RaisedException, misfit: ApiMismatch, versi
 
 
 def _explain_config_key(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Explanation:
-    """A key that a model's config has in another release of transformers, or in another part of it."""
+    """A config key that the model has only in another release of transformers, or in another part of the config."""
     subject, name = misfit.subject, misfit.names[0]
     if (
         not _CONFIG_CLASS_PATTERN.search(subject)
@@ -214,7 +214,7 @@ def _explain_config_key(raised: RaisedException, misfit: ApiMismatch, versions: 
 
 
 def _outer_package(frames: tuple[CodePlace, ...]) -> str:
-    """The package that called into the innermost frames' package."""
+    """The package that called into the package of the innermost frames."""
     inner = frames[-1].package if frames else ""
     return next((frame.package for frame in reversed(frames) if frame.package and frame.package != inner), "")
 

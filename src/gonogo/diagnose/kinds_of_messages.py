@@ -1,5 +1,8 @@
-"""What a message means by its own words and the line that raised it: a check that refuses an allowed value, a name that
-nothing registered, lists of unequal lengths, a range that is empty, a gradient in another dtype than the weights."""
+"""Explain exceptions by their message and the line that raised them.
+
+For example a check that refuses an allowed value, a name that was never registered, lists of unequal lengths, an
+empty range, a gradient with another dtype than the weights.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from gonogo.finding import Text, translated
 from gonogo.finding.failure import RaisedException
 
 Explanation = tuple[Text | None, Text | None]
-"""Why, as a clause, and what to change."""
+"""The reason as a clause, and what to change."""
 
 _QUOTES = "\"'`"
 _ALLOWED_VALUES_PATTERN = lazy_compile(
@@ -64,7 +67,7 @@ _FORMAT_BY_COLUMN = {
     "text": "plain text (text)",
     "images": "vision (messages and images)",
 }
-"""Columns of training data, and the form that they are of."""
+"""Columns of training data, and the dataset format that they belong to."""
 _WRAPPED_ERROR_PATTERN = lazy_compile(r"(?s)\n(\w{2,60}(?:Error|Exception))\(([\"'])(.{10,4000}?)\2\)")
 _SIZE_MISMATCH_PATTERN = lazy_compile(
     r"size mismatch for ([\w.]{1,200}): copying a param with shape torch\.Size\(\[([\d, ]*)\]\) from checkpoint, "
@@ -73,7 +76,7 @@ _SIZE_MISMATCH_PATTERN = lazy_compile(
 
 
 def explain_by_message(exception: RaisedException) -> Explanation:
-    """Why and what to change, where the message is of such a kind; else two times None."""
+    """The reason and what to change; (None, None) if the message is of no such kind."""
     for rule in _RULES:
         told = rule(exception)
         if told[0] is not None:
@@ -86,7 +89,7 @@ def _code(exception: RaisedException) -> str:
 
 
 def _explain_allowed_value(exception: RaisedException) -> Explanation:
-    """A value against the list that the message itself gives: not in it, or in it and refused all the same."""
+    """A value compared with the allowed values in the message: not among them, or refused although it is."""
     found = _ALLOWED_VALUES_PATTERN.search(exception.message.text[:2000])
     if found is None:
         return None, None
@@ -171,7 +174,7 @@ def _explain_strict_zip(exception: RaisedException) -> Explanation:
 
 
 def _explain_empty_range(exception: RaisedException) -> Explanation:
-    """A range whose lower end lies above its upper one: no value is in it."""
+    """An empty range, whose lower bound is above its upper bound."""
     text = exception.message.text[:1000]
     found = _RANGE_PATTERN.search(text)
     if found is None or int(found.group(2)) <= int(found.group(4)):
@@ -224,7 +227,7 @@ def _explain_none_parameters(exception: RaisedException) -> Explanation:
 
 
 def _explain_unbound_local(exception: RaisedException) -> Explanation:
-    """A variable that no branch before the line has set."""
+    """A local variable that no executed branch has set."""
     found = _UNBOUND.search(exception.message.text)
     if found is None:
         return None, None
@@ -241,7 +244,7 @@ def _explain_unbound_local(exception: RaisedException) -> Explanation:
 
 
 def _explain_dtype_mismatch(exception: RaisedException) -> Explanation:
-    """Two dtypes in one product: in a backward the gradient's; fp16 and bf16 are two half precisions."""
+    """Two dtypes in one product: a float32 gradient in a backward, or fp16 mixed with bf16."""
     found = _DTYPE_MISMATCH_PATTERN.search(" ".join(exception.message.text.split()))
     if found is None:
         return None, None
@@ -274,7 +277,7 @@ def _explain_dtype_mismatch(exception: RaisedException) -> Explanation:
 
 
 def _explain_boolean_mask(exception: RaisedException) -> Explanation:
-    """``x[mask == 1]`` where the mask has more dimensions than x."""
+    """``x[mask == 1]`` with a mask that has more dimensions than x."""
     found = _TOO_MANY_INDICES_PATTERN.search(exception.message.text)
     masked = _BOOLEAN_MASK_PATTERN.search(_code(exception))
     if found is None or masked is None:
@@ -305,7 +308,7 @@ def _explain_cannot_without(exception: RaisedException) -> Explanation:
 
 
 def _explain_missing_column(exception: RaisedException) -> Explanation:
-    """A key that is a column of training data, where the line does not say what lacks it."""
+    """A KeyError with a column of training data, in a line that doesn't show which object lacks it."""
     message = exception.message
     if (
         message.form != "missing_key"
@@ -328,7 +331,7 @@ def _explain_missing_column(exception: RaisedException) -> Explanation:
 
 
 def _explain_wrapped_mismatch(exception: RaisedException) -> Explanation:
-    """A state dict that does not fit, quoted by a wrapper (Hydra's instantiate) with its newlines escaped."""
+    """A state dict size mismatch, quoted by a wrapper (Hydra's instantiate) with escaped newlines."""
     text = exception.message.text[:6000]
     if inner := _WRAPPED_ERROR_PATTERN.search(text):
         text = inner.group(3).replace("\\n", "\n").replace("\\t", " ")
@@ -351,7 +354,7 @@ def _explain_wrapped_mismatch(exception: RaisedException) -> Explanation:
 
 
 def _explain_wrong_class(raised: RaisedException) -> Explanation:
-    """isinstance(x, Y) where Y is no class any more."""
+    """``isinstance(x, Y)`` with a Y that is not a class."""
     if "isinstance() arg 2 must be a type" not in raised.message.text[:400]:
         return None, None
     listed = _ISINSTANCE_PATTERN.search(_code(raised))
@@ -368,7 +371,7 @@ def _explain_wrong_class(raised: RaisedException) -> Explanation:
 
 
 def _explain_required_input(raised: RaisedException) -> Explanation:
-    """An input that the model's forward refuses to go without."""
+    """An input that the model's forward requires."""
     found = _REQUIRED_INPUT_PATTERN.search(raised.message.text[:400])
     if found is None:
         return None, None
@@ -384,7 +387,7 @@ def _explain_required_input(raised: RaisedException) -> Explanation:
 
 
 def _explain_unequal_dtypes(raised: RaisedException) -> Explanation:
-    """A kernel's own check that two tensors have one dtype: who called it passes two."""
+    """A kernel's check that two tensors have the same dtype, which its caller violates."""
     code = _code(raised)
     found = _SAME_DTYPE_PATTERN.search(code) or _SAME_DTYPE_PATTERN.search(raised.message.text[:400])
     dtypes = [dtype for dtype in raised.message.dtypes if dtype in _FLOAT_DTYPES.values()]

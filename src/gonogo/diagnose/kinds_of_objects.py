@@ -1,5 +1,8 @@
-"""What a message of a library means by its own nature: attributes of one kind of tensor, keys that a checkpoint lacks,
-files that one rank makes for the others, lists of unequal lengths."""
+"""Explain exceptions by the object they are about.
+
+For example attributes of one kind of tensor, keys that a checkpoint lacks, files that one rank creates for the
+others, lists of unequal lengths.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +47,13 @@ _ATTRIBUTE_EXPLANATIONS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = 
         translated("wrap the model after all parameters exist, or turn gradient_accumulation_fusion off"),
     ),
 )
-"""Attributes that only one kind of tensor has: the kind, why this one is of another, what to do."""
+"""Attributes that only one kind of tensor has: the kind, why this tensor is of another, what to do."""
 _TENSOR_TYPES = ("Tensor", "Parameter", "FakeTensor", "DTensor")
 _OPTIMIZER_KEY_PATTERN = lazy_compile(r"^(?:optimizer|optim)\b|\.(?:exp_avg(?:_sq)?|step|momentum_buffer)$")
 _RANK_KEY_PATTERN = lazy_compile(r"(?:^|[._])(?:dp_?)?rank_?(\d{1,5})(?:$|[._])")
 _EXPERT_KEY_PATTERN = lazy_compile(r"(?:^|\.)(?:local_)?experts\.(\d{1,5})\.")
-# A file that is looked up by a hash of what it was made from, or an array of indices. Not any name with "cache" or
-# "index" in it: a model's *.index.json and what lies in ~/.cache are downloads, which no rank builds.
+# A file named by a hash of its inputs, or an index array. Not every name with "cache" or "index": a model's
+# *.index.json and the files in ~/.cache are downloads, which no rank builds.
 _CACHE_FILE_PATTERN = lazy_compile(
     r"(?:[0-9a-f]{16}[^/]*\.\w{1,12}|(?:^|[_.-])(?:idx|index|indices)\.(?:npy|npz|idx))$"
 )
@@ -60,7 +63,7 @@ _INHOMOGENEOUS_PATTERN = lazy_compile(r"inhomogeneous shape|setting an array ele
 
 
 def explain_by_object(exception: RaisedException) -> Explanation:
-    """Why and what to change, where the message is of such a kind; else two times None."""
+    """The reason and what to change; (None, None) if the exception is of no such kind."""
     for rule in _RULES:
         told = rule(exception)
         if told[0] is not None:
@@ -84,7 +87,7 @@ def _explain_attribute(exception: RaisedException) -> Explanation:
 
 
 def _explain_checkpoint_key(exception: RaisedException) -> Explanation:
-    """A distributed checkpoint without an entry that the run asks for: what the entry is tells why."""
+    """A distributed checkpoint that lacks an entry; the kind of entry shows why."""
     if exception.message.form != "checkpoint_key":
         return None, None
     key = exception.message.names[0]
@@ -136,7 +139,7 @@ def _explain_checkpoint_key(exception: RaisedException) -> Explanation:
 
 
 def _explain_generated_file(exception: RaisedException) -> Explanation:
-    """A file that the program makes itself, and that is not there: another rank made it elsewhere."""
+    """A missing file that the program generates itself: another rank created it elsewhere."""
     message = exception.message
     path = (
         message.subject
@@ -161,7 +164,7 @@ def _explain_generated_file(exception: RaisedException) -> Explanation:
 
 
 def _explain_lengths(exception: RaisedException) -> Explanation:
-    """Lists whose lengths the message tells, or that don't make an array."""
+    """Lists whose lengths differ according to the message, or that can't form an array."""
     text = exception.message.text
     lengths = list(dict.fromkeys(_LENGTH_PATTERN.findall(text)))
     if len(lengths) == 2 and lengths[0][1] != lengths[1][1]:
@@ -193,7 +196,7 @@ _OPTIMIZER_FILE_PATTERN = lazy_compile(r"/optim(?:izers?)?/_?(\w{1,40})\.py$")
 
 
 def _explain_placement(exception: RaisedException) -> Explanation:
-    """DTensor keeps a tensor's placement where it is changed in place: what is added has another one."""
+    """An in-place operation on a DTensor with a tensor of another placement."""
     found = _IN_PLACE_OP_PATTERN.search(exception.message.text)
     if found is None:
         return None, None

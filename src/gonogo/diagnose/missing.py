@@ -1,4 +1,4 @@
-"""What to paste next: what the log was cut before, or does not tell, that would decide."""
+"""Missing evidence that would decide the diagnosis, and that the user should provide next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZE_ERROR_FORMS = ("not_divisible", "size_mismatch")
 
 
 def missing_evidence(log: FailureLog, facts: FailureFacts) -> tuple[Skipped, ...]:
-    """At most three things, the one that would tell most first."""
+    """At most three items, the most useful first."""
     return tuple(_iter_missing(log, facts))[:_MAX]
 
 

@@ -1,4 +1,4 @@
-"""What an exception's own words and its line come to, where no hazard knows more: why it failed, and what to do."""
+"""Explain an exception by its message and its line if no hazard explains it: why it failed, and what to do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NONE_OPERAND_PATTERN = lazy_compile(
     r"'(\w{1,60})' and '(\w{1,60})'"
 )
 _MAX_CODE_LENGTH = 2000
-"""Characters of a statement that are looked at: a longer one was not written by hand."""
+"""Maximum length of a code line that is examined; a longer one was not written by hand."""
 _SUBSCRIPT = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)\[[\"'fb]")
 _ADVICE_PATTERN = lazy_compile(
     r"(?i)(?:^|(?<=[.!;:\n)]) ?)((?:please|you (?:should|need to|must|can|may)|try|consider|make sure|use |set |call "
@@ -53,17 +53,17 @@ _NOT_INITIALIZED = lazy_compile(r"(.{3,120}?) is not initialized")
 
 
 class Statement(NamedTuple):
-    """Why it failed as a clause, what to change, and whether no other reading is left of what happened."""
+    """The reason as a clause, what to change, and whether the reason is certain."""
 
     because: Text
     change: Text | None
     sure: bool
     at: CodePlace | None = None
-    """Where it is to be read, if not where it was raised: the call of a function that only checks."""
+    """The place to show if not where it was raised: the call of a function that only checks."""
 
 
 def exception_statement(facts: FailureFacts, versions: Mapping[str, str]) -> Statement | None:
-    """What the last exception of the chain says; None where the log has none."""
+    """The explanation of the most informative exception in the chain; None if there is none."""
     if not facts.chain:
         return None
     raised = _most_informative(facts.chain)
@@ -95,7 +95,7 @@ _CHECK_FUNCTION_PATTERN = lazy_compile(r"(?i)ensure|assert|check|validate|verify
 
 
 def _checking_call(exception: RaisedException) -> CodePlace | None:
-    """The frame that calls a function whose only work is to check: its line has the names that are meant."""
+    """The caller of a function that only checks something: its line shows the names that are checked."""
     frames = exception.frames
     if len(frames) < 2 or not frames[-2].code or not _CHECK_FUNCTION_PATTERN.search(frames[-1].function):
         return None
@@ -104,7 +104,7 @@ def _checking_call(exception: RaisedException) -> CodePlace | None:
 
 
 def _most_informative(chain: tuple[RaisedException, ...]) -> RaisedException:
-    """The exception of the chain that says most: the last, unless it only passes on what another says."""
+    """The chain's most informative exception: the last one, unless it only reports another one's failure."""
     last = chain[-1]
     if len(chain) > 1 and (
         not last.message.text
@@ -116,7 +116,7 @@ def _most_informative(chain: tuple[RaisedException, ...]) -> RaisedException:
 
 
 def _is_cleanup_error(first: RaisedException, last: RaisedException) -> bool:
-    """Whether the second was only raised because the first had left a function before its variables were set."""
+    """Whether the last exception occurred only because the first left a function before its variables were set."""
     if last.type not in ("UnboundLocalError", "NameError") or not last.frames:
         return False
     at = last.frames[-1]
@@ -193,7 +193,7 @@ _VALUE = lazy_compile(r"^(?:None|True|False|-?\d{1,9})$")
 
 
 def _is_a_value(key: str) -> bool:
-    """Whether a key is a value of Python's, so that it was computed and not written as a name."""
+    """Whether a key is a literal value, so that it was computed rather than written as a name."""
     return _VALUE.search(key) is not None
 
 
@@ -229,7 +229,7 @@ def _explain_none(message: Message, code: str) -> Explanation:
 
 
 def _none_operand(operands: re.Match[str], code: str) -> str:
-    """The side of the operator that holds None, where the line names it."""
+    """The operand that is None, if the line names it."""
     operator = re.escape(operands.group(1) or operands.group(2))
     name = r"([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)"
     left, right = operands.group(3) == "NoneType", operands.group(4) == "NoneType"
@@ -255,7 +255,7 @@ def _explain_assertion(message: Message, code: str) -> Explanation:
     tested = (check.group(1) if check is not None else code).strip().rstrip("\\,").strip()
     if found := _NOT_INITIALIZED.search(message.text):
         return _uninitialized_text(found.group(1)), None
-    # What is raised is often called, a name or a bracket of the call: only an assertion's own line is a check.
+    # The line is often a call, or only a name or bracket of one: a check is shown only for an assert statement.
     if not tested or tested.startswith(("raise ", "assert")) or (check is None and not code.startswith("assert")):
         return (Text(f"a check does not hold: {said}", f"一项检查不成立：{said}"), None) if said else (None, None)
     if not said:
@@ -269,7 +269,7 @@ _MODULO_PATTERN = lazy_compile(r"^([A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?) % ([A-Za
 
 
 def _multiple_advice(tested: str, message: Message) -> Text | None:
-    """What to do about ``a % b == 0``, where the message has no advice of its own."""
+    """What to do about a failed ``a % b == 0``, if the message gives no advice."""
     found = _MODULO_PATTERN.match(tested)
     if found is None or _ADVICE_PATTERN.search(message.text[:4000]):
         return None
@@ -389,7 +389,7 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
 
 
 def _explain_missing_package(api_mismatch: ApiMismatch, versions: Mapping[str, str]) -> tuple[Text, Text]:
-    """A package that is not installed: who imports it, and that he may take it for installed without need."""
+    """A package that is not installed: which package imports it, and that the import may be an optional one."""
     by = _named(api_mismatch.asks, api_mismatch.asks_version or versions.get(api_mismatch.asks, ""))
     there = ", ".join(
         f"{name} {versions[name]}"
@@ -417,7 +417,7 @@ _BATCH_KWARGS_PATTERN = lazy_compile(r"(?i)\*\* ?\w*(?:input|batch|feature|sampl
 
 
 def _comes_from_batch(api_mismatch: ApiMismatch) -> bool:
-    """True where a model's forward gets what the data has, rather than what a framework's own call names."""
+    """Whether the unexpected argument of a model's forward comes from the data, not from a framework's call."""
     if api_mismatch.form != "unexpected_keyword" or api_mismatch.subject.rpartition(".")[2] != "forward":
         return False
     return (
@@ -465,20 +465,20 @@ def _raised_message(exception: RaisedException) -> Text:
 
 
 def _first_lines(text: str) -> str:
-    """The whole message as one line, cut where it gets long."""
+    """The message on one line, shortened if it is too long."""
     joined = " ".join(text.split())
     return joined if len(joined) <= _MAX_MESSAGE else f"{joined[:_MAX_MESSAGE]}…"
 
 
 def _advice(message: Message) -> Text | None:
-    """What the message itself tells to do, or to hold to."""
+    """The advice or requirement contained in the message itself."""
     text = message.text[:4000]
     found = _ADVICE_PATTERN.search(text) or _REQUIREMENT_PATTERN.search(text)
     if found is None:
         return None
     advice = " ".join(found.group(1).split()).strip(" .")
     if advice == " ".join(text.split()).strip(" ."):
-        return None  # All of it was told already.
+        return None  # The whole message was shown already.
     return Text(f"as the message says, {advice}", f"按消息所说：{advice}")
 
 
@@ -486,7 +486,7 @@ _SETTING_NAME_PATTERN = lazy_compile(r"(?<![\w/])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?
 
 
 def _required_settings(raised: RaisedException) -> tuple[str, ...]:
-    """The names in what a check demands, as settings are written."""
+    """The names of settings in a requirement of the message."""
     if raised.type not in ("ValueError", "AssertionError"):
         return ()
     found = _REQUIREMENT_PATTERN.search(raised.message.text[:4000])
@@ -494,7 +494,7 @@ def _required_settings(raised: RaisedException) -> tuple[str, ...]:
 
 
 def _calling_package(frames: tuple[CodePlace, ...]) -> CodePlace | None:
-    """The frame of another package that called into the one that raised, where no user's frame stands between."""
+    """The frame of another package that called the package that raised, if no frame of the user's is in between."""
     if not frames or frames[-1].package in ("", "torch"):
         return None
     for frame in reversed(frames):
@@ -508,9 +508,9 @@ def _calling_package(frames: tuple[CodePlace, ...]) -> CodePlace | None:
 
 
 _LOG_LINE_PATTERN = lazy_compile(r"\bpid=\d|\bERROR\b")
-"""What stands in a line of a log, where the line of code was left out."""
+"""Text that shows a line to be from the log, in a traceback without the line of code."""
 _LAUNCHING_PACKAGES = ("torch", "ray", "hydra-core", "hydra", "fire", "click", "typer")
-"""Packages that call whatever program they are given."""
+"""Packages that call arbitrary user programs."""
 
 
 def _place_to_look(facts: FailureFacts) -> Text | None:

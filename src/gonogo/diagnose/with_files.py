@@ -1,4 +1,4 @@
-"""A log and the files of the run that wrote it: what they tell of its setup, and one list of findings from both."""
+"""Combine a log with the files of its run: complete the setup, and merge the findings of both."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NO_SUCH = translated("--project {path}: no such file or folder")
 
 
 def require_folder(project: Path) -> None:
-    """Raises UserError for a ``--project`` that is not there."""
+    """Raise UserError if the ``--project`` folder doesn't exist."""
     if not project.exists():
         raise UserError(translated("--project {path}: no such file or folder").format(path=project))
 
 
 def complete_setup(known_setup: Setup, files: StaticFindings) -> Setup:
-    """The setup with what the files of one launch tell; what was given stands."""
+    """The setup, completed from the files of a single launch; values given by the user take precedence."""
     launched = [run for run in files.runs if run.launch is not None]
     if len(launched) != 1:
         return known_setup
@@ -49,23 +49,23 @@ def _setup_from_run(run: Run) -> Setup:
 
 
 def with_files(log: FailureLog, findings: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
-    """What the log shows together with what the files show, the root cause first.
+    """The findings in the log and those in the files, the root cause first.
 
-    The log is of a run that has died: what only the files show is what may have ended it, and not certain to have.
+    Since the run failed, findings in the files alone may be the reason, but are not certain.
     """
     shown = _merge_file_findings(log, findings, files) if files.findings else findings
     confident = (Certainty.CERTAIN, Certainty.LIKELY)
     if any(_is_cause(finding) and finding.certainty in confident for finding in shown):
-        # As beside another hazard of the log: what was raised is certain, and explains less.
+        # As with other findings in the log, the fallback that repeats the exception explains less.
         shown = tuple(
             replace(finding, certainty=Certainty.POSSIBLE) if is_fallback(finding) else finding for finding in shown
         )
-    # As without files: what is merely possible stands last.
+    # As without files, possible findings come last.
     return tuple(sorted(shown, key=lambda finding: finding.certainty not in confident))
 
 
 def _merge_file_findings(log: FailureLog, findings: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
-    from gonogo.evidence.rank_ends import rank_failures_in_log  # a log alone starts without them
+    from gonogo.evidence.rank_ends import rank_failures_in_log  # not needed if only a log is given
     from gonogo.judge.explained import FindingPlaces
     from gonogo.judge.merge import merge_findings
 
@@ -78,7 +78,7 @@ def _is_cause(finding: Finding) -> bool:
 
 
 def _downgrade_not_in_log(finding: Finding) -> Finding:
-    """What only the files show: an error is likely at most to be why the run died, and the rest is a remark."""
+    """Downgrade a finding in the files alone: an error is at most likely to be the reason, anything else possible."""
     if finding.severity is not Severity.ERROR:
         return replace(finding, certainty=Certainty.POSSIBLE)
     if finding.certainty is not Certainty.CERTAIN:

@@ -1,1 +1,1 @@
-"""What hazards look at: facts with their provenance, one file a kind of evidence."""
+"""The evidence that hazards look at: facts with their source, one file for each kind."""

@@ -1,4 +1,4 @@
-"""A value with its place and its status: what is known, what is absent, and what can't be told from the files."""
+"""A value with its place and status: known, absent, or not determined by the files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gonogo.finding import Span, Text
 
 
 class Status(str, Enum):
-    """Whether a value is known: ``resolved`` it is; ``absent`` it is not set; ``unknown`` it can't be told."""
+    """``resolved``: the value is known; ``absent``: it is not set; ``unknown``: the files don't determine it."""
 
     RESOLVED = "resolved"
     ABSENT = "absent"
@@ -24,7 +24,7 @@ _FALSE = frozenset({"false", "no", "off", "0", "f", "n"})
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A value that a file sets, or does not. ``reason`` says why it is unknown, or how it was resolved."""
+    """A value that a file may set. ``reason`` says why it is unknown, or how it was resolved."""
 
     value: Any = None
     status: Status = Status.RESOLVED
@@ -33,17 +33,17 @@ class Field(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, value: Any, place: Place | None = None, reason: Text | None = None) -> Field:
-        """A value that is known."""
+        """A known value."""
         return cls(value, Status.RESOLVED, place, reason)
 
     @classmethod
     def missing(cls) -> Field:
-        """The value is not set."""
+        """A value that is not set."""
         return _ABSENT
 
     @classmethod
     def not_known(cls, place: Place | None = None, reason: Text | None = None) -> Field:
-        """The value may be set, and can't be told."""
+        """A value that may be set but can't be determined."""
         return cls(None, Status.UNKNOWN, place, reason)
 
     @property
@@ -58,16 +58,16 @@ class Field(msgspec.Struct, frozen=True):
 
     @property
     def unknown(self) -> bool:
-        """Whether it can't be told."""
+        """Whether the value can't be determined."""
         return self.status is Status.UNKNOWN
 
     def get(self, default: Any = None) -> Any:
-        """The value where it is known, else ``default``."""
+        """The value if it is known, otherwise ``default``."""
         return self.value if self.known else default
 
     @property
     def truth(self) -> bool | None:
-        """The value as a yes or no, however it is written (``"True"``, ``1``, ``on``); None where it is none."""
+        """The value as a boolean, however it is written (``"True"``, ``1``, ``on``); None if it is not one."""
         if not self.known:
             return None
         if isinstance(self.value, bool):
@@ -77,7 +77,7 @@ class Field(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> int | float | None:
-        """The value as a number, also where it is written as text (``"1e-5"``); None where it is none."""
+        """The value as a number, also if it is written as a string (``"1e-5"``); None if it is not one."""
         if not self.known or isinstance(self.value, bool):
             return None
         if isinstance(self.value, (int, float)):
@@ -90,11 +90,11 @@ class Field(msgspec.Struct, frozen=True):
 
     @property
     def string(self) -> str | None:
-        """The value where it is text, else None."""
+        """The value if it is a string, otherwise None."""
         return self.value if self.known and isinstance(self.value, str) else None
 
     def span(self, label: Text | None = None) -> Span | None:
-        """Where it stands, as reports name it; None where that is not known."""
+        """Its place as a span for reports; None if unknown."""
         return self.place.span(label) if self.place is not None else None
 
 
@@ -102,7 +102,7 @@ _ABSENT = Field(None, Status.ABSENT)
 
 
 def whole_number(field: Field | None) -> int | None:
-    """A known number as an integer; None where it is none (``2-4``), a fraction, or beyond reason."""
+    """A known number as an integer; None if it is not a number (``2-4``), a fraction, or too large."""
     number = field.number if field is not None else None
     if number is None or not -1e18 < number < 1e18 or number != int(number):
         return None

@@ -1,4 +1,4 @@
-"""Which files of a folder say something of a run: walked, told apart by name and content, each read once."""
+"""The files of a folder that are relevant to a run: found by name and content, each read once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gonogo.finding.errors import UserError
 
 
 class FileKind(str, Enum):
-    """What a file may be, by its name."""
+    """What a file may contain, by its name."""
 
     PYTHON = "python"
     SHELL = "shell"
@@ -39,35 +39,35 @@ ENVIRONMENT_FILES = (
     *("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt", "environment.yml", "environment.yaml"),
     *("conda.yml", "conda.yaml", "Dockerfile", "pyproject.toml", "setup.py", "setup.cfg"),
 )
-"""Files that say which versions a run will have, the surest first."""
+"""Files that state the versions of a run's packages, the most reliable first."""
 
 _SETUP_SCRIPTS = ("setup*.sh", "install*.sh", "setup/*.sh")
-"""Scripts that install what a project needs."""
+"""Scripts that install a project's dependencies."""
 
 _LEFT_OUT = frozenset(
     {"__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env", "build", "dist", "wandb", "runs"}
 )
 _MAX_CONFIG_BYTES = 1 << 20
-"""Bytes of a JSON or YAML file met on a walk: what is larger is data."""
+"""Maximum size of a JSON or YAML file found in a folder, in bytes; a larger one is data."""
 
 
 class Files:
-    """The files that a check has read, by path. What can't be read is kept in :attr:`skipped`."""
+    """The files that a check has read, by path. Files that can't be read are listed in :attr:`skipped`."""
 
     def __init__(self, base: Path) -> None:
         self.base = base
-        """The folder that paths are shown from."""
+        """The folder that displayed paths are relative to."""
         self.sources: dict[str, SourceFile] = {}
-        """By the path that reports show."""
+        """By displayed path."""
         self.skipped: list[Skipped] = []
         self._by_path: dict[str, SourceFile | None] = {}
 
     def display_path(self, path: Path | str) -> str:
-        """The path as reports show it: from :attr:`base` where it lies below, else whole."""
+        """The path as shown in reports: relative to :attr:`base` if it is below it, otherwise absolute."""
         return display_path(path, self.base)
 
     def read(self, path: Path | str) -> SourceFile | None:
-        """The file, read once; None, and a line in :attr:`skipped`, where it can't be read."""
+        """Read a file, once; None if it can't be read, which adds an entry to :attr:`skipped`."""
         whole = os.path.abspath(path)
         if whole not in self._by_path:
             shown = self.display_path(path)
@@ -82,7 +82,7 @@ class Files:
 
 
 def kind_of(path: Path) -> FileKind | None:
-    """What the file may be, by its name; a file without suffix is a shell script where its first line says so."""
+    """The kind of a file, by its name; a file without a suffix is a shell script if its first line says so."""
     name = path.name
     if name == "setup.cfg" and not _lists_requirements(path):
         return None
@@ -102,7 +102,7 @@ def kind_of(path: Path) -> FileKind | None:
 
 
 def _lists_requirements(path: Path) -> bool:
-    """Whether a ``setup.cfg`` is a package's: many are only the settings of tools."""
+    """Whether a ``setup.cfg`` belongs to a package; many only configure tools."""
     try:
         with opened(path) as file:
             return b"install_requires" in file.read(_MAX_CONFIG_BYTES)
@@ -111,9 +111,9 @@ def _lists_requirements(path: Path) -> bool:
 
 
 def walk(folder: Path, excluded: Callable[[str], bool], problems: list[Skipped]) -> Iterator[tuple[Path, FileKind]]:
-    """The files below a folder that may say something, in the order of their paths.
+    """The relevant files below a folder, in path order.
 
-    Hidden folders, virtual environments, caches and data files are left out, and links to folders are not followed.
+    Hidden folders, virtual environments, caches and data files are skipped, and links to folders are not followed.
     """
 
     def on_error(error: OSError) -> None:
@@ -140,9 +140,9 @@ def walk(folder: Path, excluded: Callable[[str], bool], problems: list[Skipped])
 
 
 def environment_files(folders: Sequence[Path]) -> Iterator[Path]:
-    """The files that may say which versions a run will have: in those folders, then above the first of them.
+    """The files that may state a run's versions: in those folders, then in the parents of the first one.
 
-    Above a folder only up to the root of its repository, and not at all where it is in none.
+    Parents are searched up to the root of its repository, or not at all outside a repository.
     """
     above = iter_parent_folders(folders[0]) if folders else ()
     for folder in dict.fromkeys((*folders, *above)):

@@ -1,4 +1,4 @@
-"""The versions that a container or a queued job will have: its image's tag, and what it installs before it trains."""
+"""The versions in a container or a queued job, from its image's tag and the packages installed before training."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gonogo.evidence.launch.jobs.workload import Workload
 from gonogo.evidence.source_file import Place
 
 _BRANCHES = re.compile(r"(?m)(?:^|[;&|{(])[ \t]*(?:if|case|for|while|until|function)\b|\|\|")
-"""In a script with one of these, it is not settled which of its lines run."""
+"""In a script with branches or loops, it is unknown which lines are executed."""
 
 
 def read_job_environment(workload: Workload, script: Place | None = None) -> Environment:
-    """What its file tells, as far as it does; ``script`` as for :func:`job_environment_of`."""
+    """The environment stated by a job's file; ``script`` as for :func:`job_environment_of`."""
     listing = PackageListing(workload.container.source)
     if workload.image is not None and workload.image.text:
         add_base_image(listing, workload.image.text, workload.image.place)
@@ -34,7 +34,7 @@ def read_job_environment(workload: Workload, script: Place | None = None) -> Env
 
 
 def read_container_environment(image: Field, script: Place | None) -> Environment:
-    """What the name of a container's image tells, as far as it does, and what is installed where it runs."""
+    """The environment stated by the name of a container's image and the install commands run in it."""
     place = image.place if image.string else script
     if place is None:
         return Environment.unknown()
@@ -45,7 +45,7 @@ def read_container_environment(image: Field, script: Place | None) -> Environmen
 
 
 def _after(listing: PackageListing, script: Place) -> PackageListing:
-    """What there is once a shell has run what stands at a place, where this was there before."""
+    """The packages after a shell has run the script, given those that were there before."""
     if script.source is not listing.source:
         before, listing = listing, PackageListing(script.source)
         listing.packages, listing.facts = dict(before.packages), dict(before.facts)
@@ -53,7 +53,7 @@ def _after(listing: PackageListing, script: Place) -> PackageListing:
     part = re.sub(r"(?m)^[ \t]*#.*$", _blank_out, part)
     part = re.sub(r"\\[ \t]*\r?\n", _blank_out, part)
     if listing.source.path.endswith(YAML) and part.startswith('"'):
-        part = part.replace("\\n", " \n")  # as a scalar in such quotes writes the end of a line
+        part = part.replace("\\n", " \n")  # the escaped line break of a double-quoted YAML scalar
     earlier = dict(listing.packages)
     read_installs(listing, part, script.start, {})
     if _BRANCHES.search(part):
@@ -69,9 +69,9 @@ def _blank_out(match: re.Match[str]) -> str:
 
 
 def job_environment_of(workload: Workload, script: Place | None, found: Environment) -> Environment:
-    """What is known of the job's environment, where ``found`` is what files beside it tell, over this machine.
+    """The known environment of a job; ``found`` is that of files next to the job's file, over this machine's.
 
-    ``script``: what its command runs, where that is a script in another file.
+    ``script``: the script in another file that the job's command runs, if any.
     """
     return _merge_image_environment(
         read_job_environment(workload, script), workload.image.place if workload.image is not None else None, found
@@ -79,15 +79,15 @@ def job_environment_of(workload: Workload, script: Place | None, found: Environm
 
 
 def in_container(image: Field, script: Place | None, found: Environment) -> Environment:
-    """What is known of a container that runs ``script``; ``found`` as for :func:`job_environment_of`."""
+    """The known environment of a container that runs ``script``; ``found`` as for :func:`job_environment_of`."""
     return _merge_image_environment(read_container_environment(image, script), image.place, found)
 
 
 def _merge_image_environment(image_environment: Environment, image: Place | None, found: Environment) -> Environment:
-    """What an image and a job tell, over ``found``, which is no more than likely: it is of another place.
+    """Merge the environment of an image and a job with ``found``, which is less certain as it is from elsewhere.
 
-    Where a file tells another version than the image's tag, either may be what trains: the image's, or the file's in an
-    image that was made of both. So neither is known.
+    If a file and the image's tag state different versions, the run may use either: the image's, or the file's if the
+    image was built from both. The version then counts as unknown.
     """
     files = found.declared or found
     packages = {
@@ -101,7 +101,7 @@ def _merge_image_environment(image_environment: Environment, image: Place | None
 
 
 def _is_contradicted_image_version(package: Package, image: Place | None, files: Environment) -> bool:
-    """Whether its image alone tells this version, and a file another."""
+    """Whether only the image states this version, and a file states another one."""
     stated = files.packages.get(package.name)
     if stated is None or image is None or package.place != image or package.version is None:
         return False

@@ -1,4 +1,4 @@
-"""Whose code a frame of a stack is, by its path."""
+"""Tells library code from user code by the path of a stack frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Jupyter notebook as the Python that it runs from its first cell to its last, each line where the file has it."""
+"""Converts a Jupyter notebook to the Python that it runs from first to last cell, with the file's line numbers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 SUFFIX = ".ipynb"
 _MAGIC = re.compile(r"^(\s*)(?:[%!?].*|[\w.]+\?\??\s*)$")
-"""Lines that are IPython's, and no Python: ``%matplotlib inline``, ``!pip install x``, ``torch?``."""
+"""IPython's own syntax, which isn't Python: ``%matplotlib inline``, ``!pip install x``, ``torch?``."""
 
 
 def python_of(data: bytes) -> bytes | None:
-    """The Python of a notebook's bytes; None where they are no notebook.
+    """The Python code of a notebook's bytes; None if they aren't a notebook.
 
-    A line of code has the number of the line of the file that it stands on, as far as the file has a line for each, as
-    Jupyter writes it. IPython's own lines become ``pass``.
+    Each line of code gets the line number that it has in the file, provided that the file has one line for each, as
+    Jupyter writes it. IPython's own syntax becomes ``pass``.
     """
     try:
         document: Any = json.loads(data)
@@ -30,7 +30,7 @@ def python_of(data: bytes) -> bytes | None:
         if isinstance(cell, dict) and cell.get("cell_type") == "code":
             lines = _lines(cell.get("source"))
             if lines and lines[0].startswith("%%"):
-                continue  # another language's cell
+                continue  # a cell magic: the cell may be in another language
             for line in lines:
                 number = _line_of(line, written, len(found))
                 found += [""] * (number - len(found))
@@ -44,7 +44,7 @@ def _lines(source: Any) -> list[str]:
 
 
 def _line_of(line: str, file_lines: list[str], start_line: int) -> int:
-    """The number, from 0, of the line of the file with this line of code; the next free one where there is none."""
+    """The 0-based number of the file's line that holds this line of code; ``start_line`` if there is none."""
     wanted = {json.dumps(line), json.dumps(line, ensure_ascii=False)}
     starts = tuple(one[:-1] for one in wanted)
     for number in range(start_line, min(start_line + 2000, len(file_lines))):

@@ -1,7 +1,7 @@
-"""Paths as users write them, asked of the file system: whatever a name is, the answer is an answer.
+"""File system access for paths from users: any string is handled, however malformed.
 
-``pathlib`` raises for a name that is too long, for a folder that may not be entered, for links that lead in a circle; a
-zero byte or a lone surrogate is a ValueError. Here what can't be there isn't there, and what can't be opened is an
+``pathlib`` raises for names that are too long, for folders that may not be entered and for circular links; a null
+byte or a lone surrogate is a ValueError. Here, what can't exist doesn't exist, and what can't be opened raises
 OSError.
 """
 
@@ -22,32 +22,32 @@ _NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, err
 _SPECIAL_FOLDERS = ("/dev/", "/proc/")
 
 ALLOWED_FOLDERS_VARIABLE = "GONOGO_ONLY_BELOW"
-"""The variable that names the folders, as PATH does, below which files of a user's may be read; unset, all may."""
+"""Environment variable that restricts reading to these folders, separated as in PATH; if unset, all are allowed."""
 
 
 _MAX_FOLDERS_ABOVE = 5
-"""How far above a folder in no repository its project's root may be."""
+"""How many levels above a folder outside any repository its project's root may be."""
 EDITOR_BUFFERS: dict[str, bytes] = {}
-"""What editors hold of files that are not saved yet, by their paths without links: it is read instead of them."""
+"""Unsaved contents of files that are open in an editor, by resolved path: read instead of the file."""
 
 
 def is_file(path: str | Path) -> bool:
-    """Whether a file lies there that can be looked at."""
+    """Whether an accessible file exists there."""
     return os.path.isfile(path)
 
 
 def is_folder(path: str | Path) -> bool:
-    """Whether a folder lies there that can be looked at."""
+    """Whether an accessible folder exists there."""
     return os.path.isdir(path)
 
 
 def exists(path: str | Path) -> bool:
-    """Whether anything lies there that can be looked at."""
+    """Whether anything accessible exists there."""
     return os.path.exists(path)
 
 
 def may_exist(path: str | Path) -> bool:
-    """Whether anything lies there, or may lie there, in a folder that may not be looked into."""
+    """Whether anything exists there, or may exist there in a folder that can't be accessed."""
     try:
         os.stat(path)
     except ValueError:
@@ -58,7 +58,7 @@ def may_exist(path: str | Path) -> bool:
 
 
 def resolved(path: str | Path) -> Path:
-    """The path without links, as far as it can be followed."""
+    """The path with links resolved; merely made absolute if that fails."""
     try:
         return Path(os.path.realpath(path))
     except (OSError, ValueError):
@@ -66,15 +66,15 @@ def resolved(path: str | Path) -> Path:
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with ``~`` replaced, where that names a user."""
+    """The path with ``~`` expanded, if the user exists."""
     return Path(os.path.expanduser(path))
 
 
 def iter_parent_folders(start: str | Path, *, outside: bool = False) -> Iterator[Path]:
-    """A folder and those above it, up to its repository's root, and none above the user's home.
+    """A folder and its parents, up to its repository's root, and never above the user's home.
 
-    Of a folder in no repository it is that one alone, or with ``outside`` the few above it too: a project may have been
-    unpacked without its repository. gonogo's own checkout is not the project of the examples that lie in it.
+    Outside any repository it is only that folder, or with ``outside`` also the few above it, since a project may have
+    been unpacked without its repository. gonogo's own checkout isn't the project of the examples within it.
     """
     start = Path(os.path.abspath(start))
     above = [start, *start.parents]
@@ -83,7 +83,7 @@ def iter_parent_folders(start: str | Path, *, outside: bool = False) -> Iterator
         (number for number, place in enumerate(above) if exists(place / ".git")), _MAX_FOLDERS_ABOVE if outside else 0
     )
     for place in above[: last + 1]:
-        # Above the folders that a client may name, or at gonogo's own root.
+        # Above the folders in ``ALLOWED_FOLDERS_VARIABLE``, or at the root of gonogo's own checkout.
         if place != start and (not is_read_allowed(place) or place == own):
             return
         yield place
@@ -92,9 +92,9 @@ def iter_parent_folders(start: str | Path, *, outside: bool = False) -> Iterator
 
 
 def opened(path: str | Path) -> BinaryIO:
-    """The file, open for reading bytes. Raises OSError, for any name that can't be opened.
+    """The file, open for reading bytes. Raises OSError for any path that can't be opened.
 
-    A pipe that has a name waits for whoever writes it, perhaps for ever: it is refused. A shell's (``<(…)``) is not.
+    Named pipes are rejected, since opening one blocks until there is a writer, but a shell's (``<(…)``) are accepted.
     """
     if EDITOR_BUFFERS and (held := EDITOR_BUFFERS.get(str(resolved(path)))) is not None:
         return io.BytesIO(held)
@@ -104,18 +104,18 @@ def opened(path: str | Path) -> BinaryIO:
         if stat.S_ISFIFO(os.stat(path).st_mode) and not str(path).startswith(_SPECIAL_FOLDERS):
             raise OSError(errno.EINVAL, "it is a pipe", str(path))
         return open(path, "rb")
-    except ValueError as error:  # a zero byte, a lone surrogate
+    except ValueError as error:  # a null byte, a lone surrogate
         raise OSError(errno.EINVAL, str(error), str(path)) from None
 
 
 def is_read_allowed(path: str | Path) -> bool:
-    """Whether the path is one whose file may be read, where only some folders are allowed."""
+    """Whether the file at the path may be read, in case only some folders are allowed."""
     only = os.environ.get(ALLOWED_FOLDERS_VARIABLE)
     return not only or _is_in_allowed_folder(path, only)
 
 
 def _is_in_allowed_folder(path: str | Path, folders: str) -> bool:
-    """Whether a file is below one of these folders, or is one of Python's own or of the hub's cache."""
+    """Whether a file is below one of these folders, in Python's installation or in the Hub's cache."""
     hub = os.environ.get("HF_HUB_CACHE") or f"{os.environ.get('HF_HOME') or expanded(Path('~/.cache/huggingface'))}/hub"
     allowed = [resolved(folder) for folder in (*folders.split(os.pathsep), sys.prefix, sys.base_prefix, hub)]
     whole = resolved(path)
@@ -123,6 +123,6 @@ def _is_in_allowed_folder(path: str | Path, folders: str) -> bool:
 
 
 def contents(path: str | Path) -> bytes:
-    """All bytes of the file. Raises OSError, for any name that can't be read."""
+    """All bytes of the file. Raises OSError for any path that can't be read."""
     with opened(path) as file:
         return file.read()

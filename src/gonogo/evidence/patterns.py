@@ -1,7 +1,7 @@
-"""Patterns for text that others wrote: RE2, whose time is linear in the text, so no log can hang it.
+"""Patterns for untrusted text: RE2, which takes linear time, so that no log can hang it.
 
-A pattern is compiled when it is first used, and used only where the text has the letters that every match of it has:
-the hazards hold a thousand of them, to compile one takes longer than to read a short log, and one log meets few.
+A pattern is compiled at first use, and only if the text contains literals that every match needs: the hazards have a
+thousand patterns, compiling one takes longer than reading a short log, and a log needs few of them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _Text = TypeVar("_Text", str, bytes)
 
 
 class Match(Protocol):
-    """What a search found; the interface of ``re.Match`` that gonogo uses."""
+    """The result of a search; the subset of ``re.Match`` that gonogo uses."""
 
     def group(self, *groups: int | str) -> Any:
-        """The text of a group (None where it took no part)."""
+        """The text of a group (None if it didn't participate)."""
 
     def groups(self) -> tuple[str | None, ...]:
         """The texts of all groups."""
@@ -27,17 +27,17 @@ class Match(Protocol):
         """The texts of the named groups."""
 
     def start(self, group: int = 0) -> int:
-        """Where a group starts."""
+        """Start offset of a group."""
 
     def end(self, group: int = 0) -> int:
-        """Where a group ends."""
+        """End offset of a group."""
 
 
 class Pattern:
     """A regular expression in RE2's syntax (no look-around, no back-references), compiled at first use.
 
-    ``text`` is written as for :mod:`re`; ``(?i)`` at its start makes it blind to case. ``^`` and ``$`` are a line's
-    start and end, and ``.`` stops there.
+    ``text`` is written as for :mod:`re`; a leading ``(?i)`` makes it case-insensitive. ``^`` and ``$`` match at the
+    start and end of each line, and ``.`` doesn't match a newline.
     """
 
     def __init__(self, text: str) -> None:
@@ -59,7 +59,7 @@ class Pattern:
         return tuple(map(shape_of, self._required_literal_bytes))
 
     def may_match(self, shapes: bytes) -> bool:
-        """False where no text with these shapes (:func:`shape_of`) can match."""
+        """False if no text with these shapes (:func:`shape_of`) can match."""
         return any(words in shapes for words in self._required_shapes)
 
     @cached_property
@@ -71,7 +71,7 @@ class Pattern:
         return re2.compile(f"(?m){self.text}", options)
 
     def search(self, text: str, start: int = 0) -> Match | None:
-        """The first place in the text that matches, or None."""
+        """The first match in the text, or None."""
         if not any(words in text for words in self._required_literals):
             return None
         found: Match | None = self._compiled.search(_without_surrogates(text), start)
@@ -86,22 +86,22 @@ class Pattern:
         return re2.compile(f"(?m){self.text}".encode(), options)
 
     def search_bytes(self, data: bytes, start: int = 0) -> Match | None:
-        """The first place in UTF-8 that matches, or None; groups and offsets are in bytes."""
-        # Once is enough: whoever goes on from a match would have all of a log looked through for each.
+        """The first match in UTF-8 text, or None; groups and offsets are in bytes."""
+        # Checked at the start only: callers that continue after a match would scan the whole log each time.
         if start == 0 and not any(words in data for words in self._required_literal_bytes):
             return None
         found: Match | None = self._compiled_for_bytes.search(data, start)
         return found
 
     def match(self, text: str) -> Match | None:
-        """A match at the text's start, or None."""
+        """A match at the start of the text, or None."""
         if not any(words in text for words in self._required_literals):
             return None
         found: Match | None = self._compiled.match(_without_surrogates(text))
         return found
 
     def finditer(self, text: str) -> Iterator[Match]:
-        """All matches that don't overlap."""
+        """All non-overlapping matches."""
         return iter(self._compiled.finditer(_without_surrogates(text)))
 
     def sub(self, replacement: str, text: str) -> str:
@@ -114,14 +114,14 @@ _REGEX_TOKEN_PATTERN = re.compile(r"\\[^A-Za-z0-9]|\\.|\[\^?\]?(?:\\.|[^\]\\])*\
 
 
 def required_literals(pattern: str) -> tuple[str, ...]:
-    """Literals of which every text that the pattern matches has one at least; ``("",)`` where none can be seen.
+    """Literals at least one of which is in every text that the pattern matches; ``("",)`` if none can be determined.
 
-    Of each alternative the longest run of letters outside groups and classes that no quantifier makes optional.
+    Of each alternative, the longest run of letters outside groups and classes that no quantifier makes optional.
     """
     if pattern.startswith("(?"):
         flags = pattern[2:].partition(")")[0]
         if flags.isalpha():
-            return ("",)  # of either case, or with blanks that don't count
+            return ("",)  # case-insensitive or verbose
     runs, run, depth = [""], "", 0
     for piece in _REGEX_TOKEN_PATTERN.findall(pattern):
         optional = piece[0] in "?*{"
@@ -146,7 +146,7 @@ _DIGITS = bytes.maketrans(b"0123456789", b"0" * 10)
 
 
 def shape_of(data: bytes) -> bytes:
-    """Text with each number as 0: what stands in a text, stands in its shape with its own numbers as 0."""
+    """Text with each number replaced by 0. If a literal is in a text, its shape is in the text's shape."""
     data = data.translate(_DIGITS)
     while b"00" in data:
         data = data.replace(b"00", b"0")
@@ -154,7 +154,7 @@ def shape_of(data: bytes) -> bytes:
 
 
 class _LazyPattern:
-    """Stands in for a pattern of :mod:`re` until something is asked of it."""
+    """Wraps a pattern of :mod:`re` that is compiled when it is first used."""
 
     def __init__(self, text: str | bytes, flags: int) -> None:
         self._source = text, flags
@@ -169,15 +169,15 @@ class _LazyPattern:
 
 
 def lazy_compile(text: _Text, flags: int = 0) -> re.Pattern[_Text]:
-    """A pattern of :mod:`re`, for what RE2 hasn't (look-around), on text whose length is bounded.
+    """A pattern of :mod:`re`, for what RE2 doesn't support (look-around), on text of bounded length.
 
-    Compiled at its first use: a start would otherwise compile a hundred that it never asks.
+    Compiled at first use: otherwise a hundred patterns would be compiled at startup that are never used.
     """
     return cast("re.Pattern[_Text]", _LazyPattern(text, flags))
 
 
 def _without_surrogates(text: str) -> str:
-    """The text with U+FFFD for bytes that were no UTF-8 (``surrogateescape``), which RE2 can't take; as long as it."""
+    """The text with surrogate escapes, which RE2 doesn't accept, replaced by U+FFFD; its length is unchanged."""
     if text.isascii():
         return text
     try:

@@ -1,4 +1,4 @@
-"""What ``gonogo prepare`` has made for a launch: the folder beside it, and its table of what stands for what."""
+"""The folder that ``gonogo prepare`` creates beside a launch, and its table of what stands in for what."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import msgspec
 FOLDER = "gonogo-prepared"
 MANIFEST = "prepared.json"
 OF = "of"
-"""Beside a folder that a rehearsal keeps: the file that names the folder in which the launch was typed."""
+"""A file beside a folder that a rehearsal keeps: it names the folder in which the launch was typed."""
 BUILDERS = frozenset({"json", "csv", "parquet", "text", "arrow", "pandas", "imagefolder", "audiofolder", "webdataset"})
-"""What ``load_dataset`` takes by these names are forms of files, and no data sets of the hub."""
+"""Names that ``load_dataset`` accepts for file formats, rather than data sets of the Hub."""
 
 _PREPARED_PARENT: ContextVar[Path | None] = ContextVar("prepared_parent", default=None)
 
@@ -23,41 +23,41 @@ _ROW_SUFFIXES = (".txt", ".json", ".jsonl", ".csv", ".tsv", ".parquet")
 
 
 def is_data_file_url(name: str) -> bool:
-    """Whether a name is an address of the web at which a file of rows lies, by its suffix; a query asks a service."""
+    """Whether a name is a URL of a data file, judged by its suffix; URLs with a query don't count."""
     parts = urlsplit(name) if name.startswith(("http://", "https://")) else None
     return parts is not None and not parts.query and parts.path.lower().endswith(_ROW_SUFFIXES)
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """By the name that the program gives: the folder or file that stands for it, relative to the table's folder."""
+    """Maps each name that the program uses to the folder or file that stands in for it, relative to the table."""
 
     models: dict[str, str] = {}
-    """By the hub's name, in small letters."""
+    """By the name on the Hub, in lower case."""
     datasets: dict[str, str] = {}
-    """By the hub's name, in small letters."""
+    """By the name on the Hub, in lower case."""
     paths: dict[str, str] = {}
-    """By the whole path of something that is not on this machine."""
+    """By the absolute path of something that doesn't exist on this machine."""
     addresses: dict[str, str] = {}
-    """By the address of the web that a program fetches a file of rows from."""
+    """By the URL from which a program downloads a data file."""
     guessed: tuple[str, ...] = ()
-    """Data sets, by name or whole path, whose columns are what the program seemed to read."""
+    """Data sets, by name or absolute path, whose columns were inferred from how the program uses them."""
     missing: tuple[str, ...] = ()
-    """Whole paths of what the launch opens that is not here, and could not be made."""
+    """Absolute paths that the launch opens, that don't exist here and couldn't be generated."""
     chosen: dict[str, str] = {}
-    """By the name or path of a model: the published one that the user chose for it."""
+    """By the name or path of a model: the published model that the user chose for it."""
     environment: str = ""
-    """The file whose packages rehearsals have, from the table's folder; empty: what is installed."""
+    """The environment file whose packages rehearsals use, relative to the table; empty: the installed packages."""
     as_of: str | None = None
     with_packages: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    """Packages that a rehearsal would stand in for, and that neither the project's lists nor the launch name."""
+    """Packages that a rehearsal would replace by stand-ins, and that neither the project nor the launch lists."""
     source: str = ""
-    """The folder of the project's own package, as an editable install puts it on the path; empty: there is none."""
+    """The folder that an editable install of the project's own package adds to the path; empty if there is none."""
 
 
 @contextlib.contextmanager
 def prepared_parent_override(parent: Path) -> Iterator[None]:
-    """Within the block, what is prepared for launches lies in ``parent``, where the user has prepared none himself."""
+    """Within the block, look for prepared folders in ``parent``, unless the user has prepared one."""
     token = _PREPARED_PARENT.set(parent)
     try:
         yield
@@ -66,13 +66,13 @@ def prepared_parent_override(parent: Path) -> Iterator[None]:
 
 
 def parent_of_prepared(folder: Path) -> Path:
-    """The folder in which the prepared one of launches typed in ``folder`` lies, or would lie."""
+    """The folder that contains, or would contain, the prepared folder of launches typed in ``folder``."""
     elsewhere = _PREPARED_PARENT.get()
     return folder if elsewhere is None or (folder / FOLDER / MANIFEST).is_file() else elsewhere
 
 
 def read_prepared(folder: Path) -> Prepared | None:
-    """The table of a folder; None where there is none, or it is not one of this version's."""
+    """The table of a folder; None if there is none, or if it isn't compatible with this version."""
     try:
         return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Prepared)
     except (OSError, msgspec.MsgspecError, UnicodeError):

@@ -1,4 +1,4 @@
-"""What no report may carry: secrets, the user's name and home, the host's name."""
+"""Redacts what no report may contain: secrets, the user's name and home, the host's name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MASK = "***"
 
 
 def recorded_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The variables that bear on a run, by name, with what is private taken out of their values."""
+    """The environment variables relevant to a run, with private parts of their values redacted."""
     wanted, secret = lazy_compile(_RECORDED_VARIABLES_PATTERN), lazy_compile(_SECRET_NAME)
     for name in sorted(environment):
         if wanted.fullmatch(name) and (not secret.search(name) or name == "TOKENIZERS_PARALLELISM"):
@@ -39,7 +39,7 @@ def recorded_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, st
 
 
 def redact_private(text: str) -> str:
-    """Text without what looks like a token or a password, the home folder (``~``), user names and the host's name."""
+    """The text with tokens, passwords, the home folder (``~``), user names and the host's name redacted."""
     text = re.sub(r"(?<=://)[^/\s@]+(?=@)", MASK, text)
     text = re.sub(
         r"([?&;](?:[\w-]*(?:token|key|secret|password|sig|signature)[\w-]*)=)[^&;\s]+", rf"\1{MASK}", text, flags=re.I
@@ -58,7 +58,7 @@ def redact_private(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _identity() -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Home folder, user names, host names; what is too short or too common to be told from other words is left."""
+    """Home folder, user names, host names; without names too short or too common to be distinguished from words."""
     home = os.path.expanduser("~").rstrip("/")
     common = {"root", "user", "ubuntu", "admin", "home", "docker", "localhost", "local", "nobody", "python", "torch"}
     users = {os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")}

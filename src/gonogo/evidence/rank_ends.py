@@ -1,4 +1,4 @@
-"""How ranks ended, in one shape for rehearsals, guarded runs and logs."""
+"""How ranks ended, in a common form for rehearsals, guarded runs and logs."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from gonogo.finding.frame import Frame
 
 
 class RankFailure(msgspec.Struct, frozen=True):
-    """What ended ranks: the exceptions that led to it, the first cause first."""
+    """What ended some ranks: the chain of exceptions, root cause first."""
 
     ranks: tuple[int, ...]
     chain: tuple[ChainedException, ...]
     reading: str | None = None
-    """The JSON or YAML file that was being read, where its syntax is at fault."""
+    """The JSON or YAML file that was being read, if its syntax is the problem."""
     place: Span | None = None
-    """The line of a log that says so."""
+    """The log line that shows the failure."""
 
     @property
     def frames(self) -> Iterator[Frame]:
-        """The frames of all of them."""
+        """The frames of all exceptions of the chain."""
         for told in self.chain:
             yield from told.frames
 
     @property
     def message(self) -> str:
-        """What all of them say."""
+        """The messages of all exceptions of the chain."""
         return "\n".join(f"{told.type}: {told.message}" for told in self.chain)
 
 
 def rank_failures_in_record(record: RehearsalRecord) -> tuple[RankFailure, ...]:
-    """What ended the ranks of a rehearsal, or of a guarded run in that shape: exceptions, and where the ranks diverge.
+    """The failures of a rehearsal, or of a guarded run in that form: exceptions, and where the ranks diverged.
 
-    Without what says only that memory ran out: that is its own cause.
+    Failures that only say that memory ran out are left out: they have a cause of their own.
     """
     ends = [
         RankFailure(failed.ranks, exception_chain(failed.failure), failed.failure.reading)
@@ -57,7 +57,7 @@ def rank_failures_in_record(record: RehearsalRecord) -> tuple[RankFailure, ...]:
 
 
 def rank_failures_in_log(log: FailureLog) -> tuple[RankFailure, ...]:
-    """The exceptions of a log that are no consequence of another's."""
+    """The exceptions of a log that aren't a consequence of another one."""
     return tuple(
         RankFailure(error.ranks, logged_exception_chain(error.raised), place=span_of(error.raised.at))
         for error in log.errors

@@ -1,4 +1,4 @@
-"""One run, as far as its files tell: launch, configs, scripts, versions, model; each may be unknown."""
+"""One run, as far as its files describe it: launch, configs, scripts, versions, model; each may be unknown."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from gonogo.evidence.training_arguments import Arguments
 
 
 class ImportOutsideSysPath(msgspec.Struct, frozen=True, eq=False):
-    """An import of a module that lies in a folder of the project on which the launch's Python doesn't look."""
+    """An import of a module in a folder of the project that isn't on the launch's ``sys.path``."""
 
     name: str
     folder: str
     script: Script
     node: ast.Import | ast.ImportFrom
     surely: bool
-    """Nothing that the files leave open could put it there."""
+    """True if nothing that the files leave open could put the folder there."""
     optional: bool = False
-    """The program catches the ImportError and goes on without it."""
+    """True if the program catches the ImportError and continues without the module."""
 
 
 class Run:
-    """What is known of one run. A file that belongs to no launch is a run of its own, with the rest unknown."""
+    """Everything known about one run. A file that belongs to no launch is a run of its own, with the rest unknown."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class Run:
         self._said: dict[tuple[bytes, ...], bool] = {}
 
     def says(self, *words: bytes) -> bool:
-        """Whether any of its scripts has any of the words; looked for once, since each script's hazards ask again."""
+        """Whether any of its scripts contains any of the words; cached, since each script's hazards ask again."""
         if words not in self._said:
             self._said[words] = any(word in one.source.data for one in self.scripts for word in words)
         return self._said[words]
 
     def declared_only(self) -> Run | None:
-        """The same run, of whose environment only its files tell; None where nothing else was taken for it."""
+        """The same run with only its declared environment; None if no environment other than that was assumed."""
         if self.environment.declared is None:
             return None
         other = copy(self)
@@ -77,24 +77,24 @@ class Run:
 
     @cached_property
     def reached(self) -> ReachableCode:
-        """Which lines of its scripts the launch can come to; of a run without a launch, from its first script."""
+        """The lines of its scripts that the launch can reach; without a launch, from its first script."""
         return reachable_from(self.scripts, self.launch.entry_function if self.launch is not None else "")
 
     @property
     def framework(self) -> str | None:
-        """``"ms-swift"``, ``"llamafactory"``, ``"trl"``, ``"axolotl"``; None for a script of the user's own."""
+        """``"ms-swift"``, ``"llamafactory"``, ``"trl"``, ``"axolotl"``; None for the user's own script."""
         return self.launch.framework if self.launch is not None else None
 
     @property
     def zero_stage(self) -> int | None:
-        """ZeRO's stage; 0 without ZeRO or DeepSpeed; None where it can't be told."""
+        """The ZeRO stage; 0 without ZeRO or DeepSpeed; None if unknown."""
         if self.config is not None:
             return self.config.zero_stage
         return 0 if self.deepspeed_on is False else None
 
     @property
     def deepspeed_on(self) -> bool | None:
-        """Whether DeepSpeed is at work; None where it can't be told."""
+        """Whether DeepSpeed is used; None if unknown."""
         if self.config is not None:
             return True
         if self.accelerate is not None:
@@ -105,7 +105,7 @@ class Run:
 
     @property
     def world_size(self) -> int | None:
-        """Processes of all nodes; None where not known."""
+        """Number of processes over all nodes; None if unknown."""
         if self.launch is None:
             return None
         size = self.launch.world_size.number
@@ -113,7 +113,7 @@ class Run:
 
     @property
     def distributed(self) -> bool | None:
-        """Whether a launcher starts it as more than a lone process without rendezvous; None where not known."""
+        """Whether the launcher sets up distributed training, rather than a single process; None if unknown."""
         if self.launch is None:
             return None
         if self.launch.launcher in ("deepspeed", "torchrun", "torch.distributed.launch"):

@@ -1,6 +1,6 @@
-"""What is known of a run's setup: versions, DeepSpeed config, launch command, script; from files or its log.
+"""A run's setup: versions, DeepSpeed config, launch command, script; from files or from its log.
 
-Everything may be unknown: what isn't told is None, and a hazard that needs it says how sure it is without.
+Everything may be unknown, that is, None; a hazard that needs an unknown fact lowers its certainty.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 MAX_FILE_BYTES = 8 << 20
-"""Bytes of a file given beside the log; what is larger is no config, script or launch command."""
+"""Limit for a file given beside the log; anything larger is no config, script or launch command."""
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """Facts of the setup. The texts are as written; ``launch`` joins the launch file and commands met in the log."""
+    """Facts of the setup. The texts are verbatim; ``launch`` joins the launch file and commands found in the log."""
 
     version_texts: Mapping[str, str] = {}
-    """Package (canonical name) to version, as told: "0.14.2", "0.14.*", "2.1.0+cu118"."""
+    """Package (canonical name) to version as stated: "0.14.2", "0.14.*", "2.1.0+cu118"."""
     deepspeed_config: Mapping[str, Any] | None = None
     deepspeed_config_text: str = ""
     launch: str = ""
     script: str = ""
 
     def version(self, package: str) -> Version | None:
-        """The version of a package, or None where it isn't told or is no exact version."""
+        """The version of a package, or None if it isn't stated or isn't exact."""
         return parse_version(self.version_texts.get(canonical(package), ""))
 
     def release(self, package: str) -> tuple[int, ...] | None:
-        """A package's version as numbers, as far as told: (0, 14) for "0.14.*"; None where it isn't told."""
+        """A package's version as numbers, as far as stated: (0, 14) for "0.14.*"; None if not stated."""
         found = re.match(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})", self.version_texts.get(canonical(package), ""))
         return tuple(int(part) for part in found.group(1).split(".")) if found else None
 
@@ -57,7 +57,7 @@ class Setup(msgspec.Struct, frozen=True):
 
     @property
     def zero_stage(self) -> int | None:
-        """ZeRO's stage by the config, or by what the launch command says; None where neither tells."""
+        """The ZeRO stage according to the config, or to the launch command; None if neither states it."""
         stage = self.config("zero_optimization", "stage")
         if isinstance(stage, int) and not isinstance(stage, bool):
             return stage
@@ -68,7 +68,7 @@ class Setup(msgspec.Struct, frozen=True):
         return int(found.group(1)) if found else None
 
     def offloads(self, states: str) -> bool | None:
-        """True where the config offloads ``"optimizer"`` or ``"param"`` to CPU or NVMe; None where it isn't told."""
+        """True if the config offloads ``"optimizer"`` or ``"param"`` to CPU or NVMe; None if unknown."""
         if self.deepspeed_config is None:
             return True if f"offload_{states}" in self.deepspeed_config_text else None
         device = self.config("zero_optimization", f"offload_{states}", "device")
@@ -85,7 +85,7 @@ class Setup(msgspec.Struct, frozen=True):
 
     @property
     def processes(self) -> int | None:
-        """Processes a node by the launch command, where it gives a number."""
+        """Processes per node according to the launch command, if it states a number."""
         found = re.search(
             r"(?:--nproc[-_]per[-_]node|--num[-_]gpus|--num[-_]processes|NPROC_PER_NODE|--nproc)[= ]+(\d{1,5})\b",
             self.launch,
@@ -127,7 +127,7 @@ def read_setup(
     script: Path | None = None,
     environment: Path | None = None,
 ) -> Setup:
-    """The setup that files tell of. Raises UserError for a file that can't be read, isn't text, or is broken JSON."""
+    """The setup that files describe. Raises UserError if one can't be read, isn't text, or is broken JSON."""
     config_text = _read(deepspeed_config, "--deepspeed-config")
     return Setup(
         version_texts=dict(_read_versions(environment, _read(environment, "--environment"))) if environment else {},
@@ -155,7 +155,7 @@ def _read(path: Path | None, option: str) -> str:
 
 
 def parse_deepspeed_config(text: str) -> Mapping[str, Any] | None:
-    """A DeepSpeed config's JSON, or None where it is none (an excerpt, YAML): then its text is searched."""
+    """A DeepSpeed config's JSON, or None if it isn't JSON (an excerpt, YAML): its text is then searched instead."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
-"""A file of the user's as it lies on disk: its bytes, its text, and places in it.
+"""A file of the user's as it is on disk: its bytes, its text, and places in it.
 
-Places are byte offsets, so that a fix changes those bytes and no others, whatever the encoding or the line ends.
+Places are byte ranges, so that a fix changes only those bytes, whatever the encoding or the line ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gonogo.finding import Edit, Span, Text, translated
 from gonogo.finding.errors import UserError
 
 MAX_FILE_BYTES = 8 << 20
-"""Bytes; what is larger is no configuration, script or launch command that a person wrote."""
+"""In bytes; larger files aren't configurations, scripts or launch commands that a person wrote."""
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_SHOWN = 300
@@ -27,7 +27,7 @@ _CANNOT_READ = translated("can't read {path}: {why}")
 
 
 class SourceFile:
-    """One file. ``path`` is what users are shown; ``writable`` is False for what is no file, as a typed command."""
+    """One file. ``path`` is shown to users; ``writable`` is False if there is no file, as for a typed command."""
 
     def __init__(self, path: str, data: bytes, *, writable: bool = True) -> None:
         self.path = path
@@ -38,9 +38,9 @@ class SourceFile:
 
     @classmethod
     def read(cls, path: Path | str, *, limit: int = MAX_FILE_BYTES) -> SourceFile:
-        """The file at that path; of a notebook, its Python.
+        """The file at that path; for a notebook, its Python code.
 
-        Raises UserError where it can't be read or has more bytes than the limit.
+        Raises UserError if it can't be read or is larger than the limit.
         """
         try:
             with opened(path) as file:
@@ -56,17 +56,17 @@ class SourceFile:
 
     @classmethod
     def from_text(cls, path: str, text: str) -> SourceFile:
-        """Text that lies in no file: a command line, standard input."""
+        """Text that isn't in a file: a command line, standard input."""
         return cls(path, text.encode("utf-8", "surrogateescape"), writable=False)
 
     @cached_property
     def text(self) -> str:
-        """The text without byte-order mark; what is no UTF-8 shows as U+FFFD."""
+        """The text without byte-order mark; bytes that aren't UTF-8 are replaced by U+FFFD."""
         return self.data[self.start :].decode("utf-8", "replace")
 
     @property
     def is_utf8(self) -> bool:
-        """Whether every byte belongs to UTF-8 text."""
+        """Whether all bytes are valid UTF-8."""
         try:
             self.data.decode("utf-8")
         except UnicodeDecodeError:
@@ -75,7 +75,7 @@ class SourceFile:
 
     @property
     def start(self) -> int:
-        """Where the text begins: after a byte-order mark."""
+        """The offset at which the text begins: after a byte-order mark."""
         return len(_BOM) if self.data.startswith(_BOM) else 0
 
     @cached_property
@@ -88,11 +88,11 @@ class SourceFile:
         return starts
 
     def line_of(self, offset: int) -> int:
-        """The line, from 1, that the byte at ``offset`` stands on."""
+        """The line number, from 1, of the byte at ``offset``."""
         return bisect_right(self._line_starts, max(offset, 0))
 
     def line_start(self, line: int) -> int:
-        """The offset of a line's first byte; lines count from 1, and past the end is the file's end."""
+        """The offset of a line's first byte; lines count from 1. After the last line, the end of the file."""
         starts = self._line_starts
         return starts[line - 1] if 1 <= line <= len(starts) else len(self.data)
 
@@ -117,7 +117,7 @@ class SourceFile:
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Some bytes of a file, from ``start`` to before ``end``."""
+    """A byte range of a file, from ``start`` to before ``end``."""
 
     source: SourceFile
     start: int
@@ -125,16 +125,16 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What stands there."""
+        """The text in this range."""
         return self.source.data[self.start : self.end].decode("utf-8", "replace")
 
     @property
     def line(self) -> int:
-        """The line it begins on, from 1."""
+        """The number of its first line, from 1."""
         return self.source.line_of(self.start)
 
     def span(self, label: Text | None = None) -> Span:
-        """The place as reports name it, with the text of its first line."""
+        """The place as shown in reports, with the text of its first line."""
         source = self.source
         line = source.line_of(self.start)
         begin = source.line_start(line)
@@ -147,13 +147,13 @@ class Place(msgspec.Struct, frozen=True):
         return Span(source.path, line, column, shown[:_MAX_SHOWN], label, end_line, end_column)
 
     def edit(self, replacement: str) -> Edit:
-        """A change of these bytes into ``replacement``."""
+        """An edit that replaces these bytes by ``replacement``."""
         before = self.source.data[self.start : self.end]
         return Edit(self.source.path, self.start, self.end, before, replacement.encode("utf-8", "surrogateescape"))
 
 
 def display_path(path: str | os.PathLike[str], base: str | os.PathLike[str] = ".") -> str:
-    """A path as reports show it: from ``base`` where it lies below, else whole."""
+    """A path as shown in reports: relative to ``base`` if it is below it, else unchanged."""
     whole = os.path.abspath(path)
     inside = os.path.relpath(whole, base)
     return whole if inside.startswith("..") else inside

@@ -1,4 +1,4 @@
-"""The training arguments of a run, wherever they are given: options, a framework's YAML, calls in the script."""
+"""A run's training arguments, wherever they are given: options, a framework's YAML, calls in the script."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _NO_LAUNCH = translated("the files do not show how the run is launched")
 _UNKNOWN_OPTIONS_REASON = translated("some options can't be determined")
 _OPTION = "option"
 _TRL_CONFIG_PREFIXES = ("SFT", "DPO", "GRPO", "Reward", "KTO", "ORPO", "CPO", "PPO", "RLOO", "GKD")
-# Named whole: a glob in a call's last part would have every call of a script looked at.
+# Full names: a glob in the last part would require checking every call of a script.
 ARGUMENT_CLASSES = (
     *("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"),
     *(f"trl.{name}Config" for name in _TRL_CONFIG_PREFIXES),
 )
-"""Classes of training arguments; what derives from them counts as them."""
+"""Classes of training arguments; their subclasses count too."""
 TRAINER_CLASSES = (
     *("transformers.Trainer", "transformers.Seq2SeqTrainer"),
     *(f"trl.{name}Trainer" for name in _TRL_CONFIG_PREFIXES),
@@ -30,10 +30,10 @@ _MODEL_OPTIONS = ("model_name_or_path", "model", "base_model", "model_path", "mo
 
 
 class Arguments:
-    """Training arguments by name, with the strongest source first: option, config file, script.
+    """Training arguments by name, from the source with the highest precedence: option, config file, script.
 
-    A value is as it is written: text from options, typed from YAML and scripts. ``Field.truth`` and ``Field.number``
-    read both. Arguments that nothing gives are absent: defaults are not shown.
+    A value is kept as written: text from options, typed from YAML and scripts. ``Field.truth`` and ``Field.number``
+    handle both. Arguments that aren't given are absent: defaults aren't filled in.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class Arguments:
 
     @classmethod
     def unknown(cls) -> Arguments:
-        """Nothing is known: every argument may be given."""
+        """Arguments of which nothing is known: each may be given."""
         return cls(complete=False, reason=_NO_LAUNCH)
 
     def get(self, name: str) -> Field:
-        """An argument's value; absent where it is surely not given, unknown where it may be."""
+        """An argument's value; absent if it is certainly not given, unknown if it may be."""
         for fields in self._sources.values():
             field = fields.get(name)
             if field is not None and not field.absent:
@@ -65,11 +65,11 @@ class Arguments:
 
     @property
     def model(self) -> Field:
-        """The argument that names the model, as frameworks and scripts call it; missing where none is a text."""
+        """The argument that names the model in frameworks and scripts; missing if none has a string value."""
         return next((field for name in _MODEL_OPTIONS if (field := self.get(name)).string), Field.missing())
 
     def has(self, name: str) -> bool:
-        """Whether the files give the argument, also where its value can't be told."""
+        """Whether the files give the argument, even if its value is unknown."""
         return any(name in fields and not fields[name].absent for fields in self._sources.values())
 
     def names(self) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ class Arguments:
         return tuple(dict.fromkeys(name for fields in self._sources.values() for name in fields if self.has(name)))
 
     def source_of(self, name: str) -> str | None:
-        """Where an argument is given: ``"option"``, ``"file"`` or ``"script"``; None where it is not."""
+        """Where an argument is given: ``"option"``, ``"file"`` or ``"script"``; None if it isn't given."""
         for source, fields in self._sources.items():
             if name in fields and not fields[name].absent:
                 return source
@@ -100,7 +100,7 @@ def read_arguments(
 
 
 def option_fields(options: CommandOptions) -> dict[str, Field]:
-    """A program's options as arguments: a flag alone is true, ``--no_x`` makes ``x`` false."""
+    """A program's options as arguments: a flag without value is true, ``--no_x`` sets ``x`` to false."""
     fields: dict[str, Field] = {}
     for option in options:
         field = option.field
@@ -111,7 +111,7 @@ def option_fields(options: CommandOptions) -> dict[str, Field]:
 
 
 def _overrides(options: CommandOptions) -> dict[str, Field]:
-    """``name=value`` words, as LLaMA-Factory and Hydra take them."""
+    """``name=value`` words, as in LLaMA-Factory and Hydra."""
     fields: dict[str, Field] = {}
     for word in options.positional:
         name, equals, value = (word.value or "").partition("=")
@@ -122,7 +122,7 @@ def _overrides(options: CommandOptions) -> dict[str, Field]:
 
 
 def _arguments_from_file(launch: Launch) -> tuple[dict[str, Field], bool]:
-    """What the framework's YAML, or the JSON that is a script's only argument, gives."""
+    """Arguments from the framework's YAML, or from a JSON file that is a script's only argument; True if complete."""
     field = launch.framework_config
     if field.absent:
         return {}, True

@@ -1,4 +1,4 @@
-"""The one data model: what gonogo finds, how sure it is, and the verdict that follows."""
+"""The shared data model: findings, how certain they are, and the verdict that follows from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gonogo.finding.text import Text as Text
 from gonogo.finding.text import translated as translated
 
 if TYPE_CHECKING:
-    # Each is imported by those alone that make one or show one.
+    # Each is only imported by the code that creates or renders it.
     from gonogo.finding.bisection import Bisection
     from gonogo.finding.call import Invocation
     from gonogo.finding.cured import Cure
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Certainty(str, Enum):
-    """How sure a finding is: a ``certain`` error makes NO-GO, a ``likely`` one CANNOT-TELL; ``verdict_of`` decides."""
+    """How certain a finding is: a ``certain`` error makes NO-GO, a ``likely`` one CANNOT-TELL; see ``verdict_of``."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -35,7 +35,7 @@ class Certainty(str, Enum):
 
 
 class Severity(str, Enum):
-    """What happens to the run: it fails (error), may fail or wastes (warning), or is merely remarked on (note)."""
+    """The consequence for the run: it fails (error), may fail or wastes resources (warning), or none (note)."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -43,7 +43,7 @@ class Severity(str, Enum):
 
 
 class Level(str, Enum):
-    """How a finding is spoken of: an error that is merely possible is a risk."""
+    """How a finding is labelled: an error that is merely possible is a risk."""
 
     ERROR = "error"
     RISK = "risk"
@@ -52,7 +52,7 @@ class Level(str, Enum):
 
 
 class Applicability(str, Enum):
-    """How a fix may be applied: by the tool alone, by the tool when asked for, or only by a person."""
+    """How a fix may be applied: automatically, automatically on request, or only by hand."""
 
     SAFE = "safe"
     UNSAFE = "unsafe"
@@ -60,7 +60,7 @@ class Applicability(str, Enum):
 
 
 class Verdict(str, Enum):
-    """The answer of a command, each with its exit status."""
+    """The verdict of a command, which determines its exit status."""
 
     GO = "GO"
     NO_GO = "NO-GO"
@@ -68,12 +68,12 @@ class Verdict(str, Enum):
 
     @property
     def exit_status(self) -> int:
-        """0 GO, 1 NO-GO, 3 CANNOT-TELL (2 and 70 belong to the command line itself)."""
+        """0 for GO, 1 for NO-GO, 3 for CANNOT-TELL (2 and 70 are used by the command line itself)."""
         return {Verdict.GO: 0, Verdict.NO_GO: 1, Verdict.CANNOT_TELL: 3}[self]
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A place in a file; ``line`` and ``column`` count from 1, ``label`` says what stands there."""
+    """A place in a file; ``line`` and ``column`` count from 1, ``label`` describes what is there."""
 
     path: str
     line: int
@@ -81,12 +81,12 @@ class Span(msgspec.Struct, frozen=True):
     text: str = ""
     label: Text | None = None
     end_line: int = 0
-    """The last line, and with :attr:`end_column` where the place ends (the column after it); 0 where not known."""
+    """With :attr:`end_column` (the column after the end), the last line of the place; 0 if unknown."""
     end_column: int = 0
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """A change of one file: its bytes from ``start`` to before ``end``, which are ``before``, become ``after``."""
+    """An edit of one file: it replaces ``before``, the bytes from ``start`` to before ``end``, by ``after``."""
 
     path: str
     start: int
@@ -96,7 +96,7 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class Fix(msgspec.Struct, frozen=True):
-    """One way to cure a finding. ``diff`` is a unified diff of what ``edits`` do, or empty where there are none."""
+    """One way to cure a finding. ``diff`` is the unified diff of ``edits``, empty if there are none."""
 
     title: Text
     applicability: Applicability = Applicability.MANUAL
@@ -105,7 +105,7 @@ class Fix(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One hazard met. ``spans[0]`` is the primary place; ``cure`` is a list of steps, best first."""
+    """A hazard that was found. ``spans[0]`` is the primary place; ``cure`` is a list of steps, best first."""
 
     hazard: str
     certainty: Certainty
@@ -120,18 +120,18 @@ class Finding(msgspec.Struct, frozen=True):
     fixes: tuple[Fix, ...] = ()
     sources: tuple[str, ...] = ()
     confirm: tuple[Text, ...] = ()
-    """What would make sure of a finding that is not certain."""
+    """How to confirm a finding that isn't certain."""
 
     @property
     def level(self) -> Level:
-        """What the finding is called in reports: its severity, but for an error that is merely possible."""
+        """The finding's label in reports: its severity, except that a merely possible error is a risk."""
         if self.severity is Severity.ERROR and self.certainty is Certainty.POSSIBLE:
             return Level.RISK
         return Level(self.severity.value)
 
     @property
     def remaining_confirmations(self) -> tuple[Text, ...]:
-        """What would make sure of it: nothing, where it is certain."""
+        """How to confirm it; empty if it is certain."""
         return () if self.certainty is Certainty.CERTAIN else self.confirm
 
 
@@ -143,7 +143,7 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a command answers, with what it saw beside findings: each command fills one of the fields below them."""
+    """The result of a command: verdict and findings, and what the command observed, in the field of its own."""
 
     command: str
     verdict: Verdict
@@ -159,28 +159,28 @@ class Report(msgspec.Struct, frozen=True):
     cure: Cure | None = None
     notes: tuple[Text, ...] = ()
     similar: tuple[SimilarThread, ...] = ()
-    """Public threads that look like a log whose cause is not certain, most alike first."""
+    """Public threads similar to a log whose cause isn't certain, most similar first."""
     upstream: tuple[UpstreamFact, ...] = ()
-    """What other releases of the failing package show, where they were asked."""
+    """Facts from other releases of the failing package, if requested."""
     reading: ModelReading | None = None
-    """What a language model made of it, where one was asked."""
+    """A language model's interpretation, if requested."""
     pack: str = ""
-    """The evidence of a failure for a reader, where it was asked for."""
+    """The evidence of a failure, packed for a reader, if requested."""
     answer: Answer | None = None
     """One sentence on a log: why it failed, where, and what to change."""
     clues: tuple[Clue, ...] = ()
-    """What speaks for it: facts of the log joined with each other and with the run's settings."""
+    """Evidence for the answer: facts of the log, combined with each other and with the run's settings."""
     failure: FailureFacts | None = None
-    """What a log tells of the failure, taken apart; None where it tells of none."""
+    """The facts of the failure in a log; None if it shows none."""
     regressed: tuple[Text, ...] = ()
-    """What is worse than in the earlier report that it was held against: it does not pass, whatever its verdict."""
+    """What is worse than in the earlier report used for comparison: if any, the run fails, whatever its verdict."""
     comparison: RehearsalComparison | None = None
-    """What became of the earlier report, where there was one."""
+    """The comparison with an earlier report, if there is one."""
     call: Invocation | None = None
 
     @property
     def exit_status(self) -> int:
-        """The verdict's; 1 where it is worse than the earlier report, on which alone that of a comparison hangs."""
+        """The verdict's exit status, or 1 if anything regressed; for ``compare``, only the latter counts."""
         if self.command == "compare":
             return 1 if self.regressed else 0
         return 1 if self.regressed else self.verdict.exit_status
@@ -191,14 +191,14 @@ _SEVERITY_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
 def sorted_findings(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Findings in the order of the contract: errors before warnings, surer before less sure, else as they came."""
+    """Findings in the documented order: errors before warnings, more certain ones first, else in the given order."""
     return tuple(sorted(findings, key=lambda f: (_SEVERITY_ORDER[f.severity], _CERTAINTY_ORDER[f.certainty])))
 
 
 def verdict_of(findings: tuple[Finding, ...], *, complete: bool) -> Verdict:
-    """NO-GO where an error is certain; CANNOT-TELL where one is likely, or not all that was asked for was covered; GO.
+    """NO-GO if an error is certain; CANNOT-TELL if one is likely or not everything was covered; else GO.
 
-    A risk, which is an error that is merely possible, leaves the verdict as it is: docs/verdict.md.
+    A risk, that is, an error that is merely possible, doesn't affect the verdict: docs/verdict.md.
     """
     sureness = {finding.certainty for finding in findings if finding.severity is Severity.ERROR}
     if Certainty.CERTAIN in sureness:

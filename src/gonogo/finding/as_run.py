@@ -1,4 +1,4 @@
-"""What was run, as seen in the process: the model, the batch, the precision, how it was distributed. A rank's view."""
+"""What a rank actually ran, as observed in its process: model, batch, precision, and how it was distributed."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import msgspec
 
 
 class ConfiguredSettings(msgspec.Struct, frozen=True):
-    """What the user's settings say of the same; a default where they say nothing, or where that can't be read."""
+    """The corresponding values in the user's settings; defaults if they aren't set or can't be read."""
 
     checkpointing: bool = False
     attention: str = ""
-    """transformers' name of the implementation: ``flash_attention_2``, ``sdpa``, ``eager``."""
+    """transformers' name for the implementation: ``flash_attention_2``, ``sdpa``, ``eager``."""
     quantization: str = ""
-    """transformers' name of the method: ``bitsandbytes_4bit``, ``gptq`` …"""
+    """transformers' name for the method: ``bitsandbytes_4bit``, ``gptq`` …"""
     sequence_parallel: int = 1
     micro_batch: int | None = None
     accumulation: int | None = None
     precision: str = ""
-    """``bfloat16`` or ``float16`` where mixed precision was asked for."""
+    """``bfloat16`` or ``float16`` if mixed precision was configured."""
 
 
 class Recomputed(msgspec.Struct, frozen=True):
-    """Modules of one class whose forward ran again in backward."""
+    """Modules of one class whose forward was recomputed in backward."""
 
     module_class: str
     count: int
@@ -30,7 +30,7 @@ class Recomputed(msgspec.Struct, frozen=True):
 
 
 class Unquantized(msgspec.Struct, frozen=True):
-    """Weights of a quantized model that stayed as they were; ``module`` has ``*`` for the numbers of lists."""
+    """Weights of a quantized model that were not quantized; ``module`` has ``*`` for list indices."""
 
     module: str
     dtype: str
@@ -38,26 +38,26 @@ class Unquantized(msgspec.Struct, frozen=True):
 
 
 class Experts(msgspec.Struct, frozen=True):
-    """A mixture of experts: which of them a token takes decides how much memory a rank needs."""
+    """A mixture of experts: how tokens are routed determines how much memory a rank needs."""
 
     count: int
     chosen: int
-    """For each token."""
+    """Experts chosen per token."""
     expert_parallel: int
-    """Ranks that share them."""
+    """Number of ranks that share the experts."""
     capacity_factor: float | None = None
-    """How many times its even share an expert takes at most; None: any."""
+    """An expert's maximum number of tokens as a multiple of its even share; None: no limit."""
 
     @property
     def most(self) -> float:
-        """How many times its even share of the tokens a rank can get."""
+        """The maximum number of tokens on a rank, as a multiple of its even share."""
         held = self.count // self.expert_parallel
         most = self.expert_parallel * min(self.chosen, held) / self.chosen
         return most if self.capacity_factor is None else min(most, self.capacity_factor)
 
 
 class AsRun(msgspec.Struct, frozen=True):
-    """The facts. Ranges are (least, most); None, empty or 0 where nothing of the kind was seen."""
+    """The observed facts. Ranges are (least, most); None, empty or 0 if nothing of the kind was observed."""
 
     model: str = ""
     """The class of the model that was trained, without wrappers."""
@@ -66,15 +66,15 @@ class AsRun(msgspec.Struct, frozen=True):
     parameters: int = 0
     trainable: int = 0
     quantized: int = 0
-    """How many of the parameters are held in fewer bits than 16."""
+    """Number of parameters stored in fewer than 16 bits."""
     weights: tuple[str, ...] = ()
-    """The dtypes of the parameters, the one of the most first."""
+    """The dtypes of the parameters, the most frequent first."""
     weights_on: tuple[str, ...] = ()
-    """Where a rank keeps its part of them between uses, likewise: ``cuda``, ``cpu``, ``nvme``."""
+    """Devices on which a rank keeps its shard between uses, in the same order: ``cuda``, ``cpu``, ``nvme``."""
     samples: tuple[int, int] | None = None
-    """Samples that one forward took."""
+    """Samples per forward."""
     tokens: tuple[int, int] | None = None
-    """Tokens of a sample, padding included, as the embedding took them."""
+    """Tokens per sample, including padding, as seen by the embedding."""
     accumulation: tuple[int, int] | None = None
     """Backward passes for one optimizer step."""
     products: str = ""
@@ -83,19 +83,19 @@ class AsRun(msgspec.Struct, frozen=True):
     """The implementations that ran: ``flash_attention_2``, ``sdpa``, ``eager``, ``npu_fusion_attention``, ``cudnn``
     (Transformer Engine's)."""
     recomputed: tuple[Recomputed, ...] = ()
-    """Activation checkpointing that took place."""
+    """Modules for which activation checkpointing took place."""
     strategy: str = ""
-    """``DeepSpeed ZeRO-3``, ``FSDP2``, ``DDP 2 × TP 2`` …; empty: each process trains a model of its own."""
+    """``DeepSpeed ZeRO-3``, ``FSDP2``, ``DDP 2 × TP 2`` …; empty: each process trains its own model."""
     stage: int | None = None
     optimizer: str = ""
     masters: str = ""
-    """The dtype of what the optimizer steps."""
+    """The dtype of the master weights that the optimizer updates."""
     idle: bool = False
-    """Whether no optimizer's parameters had a gradient in any step, with a backward before."""
+    """Whether no optimizer had a parameter with a gradient in any step, although there was a backward."""
     states_on: tuple[str, ...] = ()
-    """Where its states are, where most are first."""
+    """Devices of the optimizer's states, the one with the most first."""
     unquantized: tuple[Unquantized, ...] = ()
-    """Of a quantized model: what is neither quantized, nor trained, nor an embedding, most first."""
+    """In a quantized model: weights neither quantized, nor trained, nor an embedding, the most numerous first."""
     asked: ConfiguredSettings = ConfiguredSettings()
     experts: Experts | msgspec.UnsetType = msgspec.UNSET
-    """Of a model that has some."""
+    """The experts, if the model has any."""

@@ -1,4 +1,4 @@
-"""What a report says of a bisection, as its JSON has it: each release that was tried, and the one found."""
+"""A bisection in a report, as its JSON shows it: each release that was tried, and the one found."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class TriedRelease(msgspec.Struct, frozen=True):
 
 
 class Bisection(msgspec.Struct, frozen=True):
-    """A search between two releases; ``version`` is the one that makes the difference, where it is known."""
+    """A search between two releases; ``version`` is the one that makes the difference, if known."""
 
     package: str
     good: str
     bad: str
     change: str | None
-    """What the release does: ``breaks`` or ``mends``."""
+    """The effect of the release: ``breaks`` or ``mends``."""
     version: str | None
     nearest_good: str | None
     nearest_bad: str | None

@@ -1,4 +1,4 @@
-"""What the user asked about, kept with the report so that it can name the next command in full."""
+"""The user's call, stored with the report so that it can suggest the complete next command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Invocation(msgspec.Struct, frozen=True):
-    """One call of gonogo: what stands after ``--``, the options that the next command takes too, files before it."""
+    """A call of gonogo: words after ``--``, options that the next command accepts too, files before it."""
 
     command: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ def machine_options(
     with_packages: Sequence[str] = (),
     env: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The options that say where a run is to run, as they are typed: the next command needs them again."""
+    """The options that describe the machine, as typed: the next command needs them again."""
     words: list[str] = []
     for name, value in (
         ("--gpus", gpus),

@@ -1,4 +1,4 @@
-"""What a report says of a cure, as its JSON has it: the patch, each step with its reason, and what else was tried."""
+"""A cure in a report, as its JSON shows it: the patch, each step with its reason, and what else was tried."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from gonogo.finding.text import Text
 
 
 class TrialOutcome(msgspec.Struct, frozen=True):
-    """What a trial came to. Sizes are bytes of one rank (host: of one node); None where it was not rehearsed so far."""
+    """The outcome of a trial. Sizes are bytes per rank (host: per node); None if the rehearsal didn't get so far."""
 
     verdict: str
     hazards: tuple[str, ...]
-    """What stood in the way."""
+    """The hazards that prevented GO."""
     ranks: str
-    """Which ranks were rehearsed, as ``--ranks`` says it."""
+    """The rehearsed ranks, in the syntax of ``--ranks``."""
     peak_reserved_bytes: int | None = None
     capacity_bytes: int | None = None
     host_peak_bytes: int | None = None
     seconds_of_step: float | None = None
-    """By plan's roofline: it compares, and is no promise."""
+    """According to plan's roofline model: for comparison only."""
 
 
 class CureStep(msgspec.Struct, frozen=True):
-    """One change that the cure is made of."""
+    """One change that is part of the cure."""
 
     hazard: str
-    """The finding that it cures."""
+    """The hazard of the finding that it cures."""
     title: Text
     why: Text
     safe: bool
@@ -36,7 +36,7 @@ class CureStep(msgspec.Struct, frozen=True):
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """A change that was tried, and not taken."""
+    """A change that was tried and rejected."""
 
     hazard: str
     title: Text
@@ -44,33 +44,33 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 class Alternative(msgspec.Struct, frozen=True):
-    """Another change of the same size that makes the run GO as well."""
+    """An alternative change of the same size that also makes the run GO."""
 
     instead_of: Text
     title: Text
     patch: str
-    """The whole patch with it."""
+    """The whole patch with this change."""
     seen: TrialOutcome
 
 
 class Cure(msgspec.Struct, frozen=True):
-    """A search for a cure. ``patch`` is empty where none was found, or where nothing but pins is needed."""
+    """A search for a cure. ``patch`` is empty if none was found, or if only pins are needed."""
 
     needed: bool
-    """False where the run was GO as it is."""
+    """False if the run was GO without changes."""
     proven: bool
-    """Whether the run with the patch was rehearsed GO."""
+    """Whether the patched run was rehearsed with verdict GO."""
     before: TrialOutcome
     after: TrialOutcome | None
     patch: str
     patch_file: str | None
-    """Where the patch was written."""
+    """The file to which the patch was written."""
     folder: str
-    """The folder that the patch applies in."""
+    """The folder in which to apply the patch."""
     pins: tuple[str, ...]
     variables: dict[str, str]
     command: tuple[str, ...] | None
-    """What to launch instead of a command that was typed; None where the command stays."""
+    """The command to launch instead of the typed one; None if it stays the same."""
     steps: tuple[CureStep, ...]
     tried: tuple[Tried, ...]
     alternatives: tuple[Alternative, ...]

@@ -1,4 +1,4 @@
-"""Where ranks diverge: the first collective that they do not all make alike, as facts."""
+"""Where ranks diverge: the first collective on which they don't agree, as facts."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import msgspec
 from gonogo.finding.frame import Frame
 
 Kind = Literal["other-call", "other-size", "ended", "deadlock"]
-"""How ranks diverge: they make different collectives of one group; the same one with other sizes or types; some have
+"""How ranks diverge: they call different collectives of one group; the same one with other sizes or dtypes; some have
 ended while others wait; or they wait for each other in several groups."""
 
 
 ENGINE_CONSTRUCTION = "vllm.LLM"
 ENGINE_GENERATION = "vllm.LLM.generate"
-"""The operators of a rollout engine in the trainers' processes: all of them make it; those that share it step it."""
+"""Pseudo-operators of a colocated rollout engine: all trainer ranks construct it; the ranks that share it run it."""
 
 
 class LoopExit(msgspec.Struct, frozen=True):
-    """A condition by which a loop is left: ``if stop: break``."""
+    """A condition on which a loop is left: ``if stop: break``."""
 
     line: int
     text: str
@@ -32,19 +32,19 @@ class LoopExit(msgspec.Struct, frozen=True):
 
 
 class EnclosingCondition(msgspec.Struct, frozen=True):
-    """A condition or loop that a line of the program stands in."""
+    """A condition or loop around a line of the program."""
 
     path: str
     line: int
     text: str
     kind: Literal["if", "else", "while", "for"]
-    """``else`` also for what comes after ``if …: return`` (or ``continue``, ``break``, ``raise``)."""
+    """``else`` also stands for code after ``if …: return`` (or ``continue``, ``break``, ``raise``)."""
     function: str = ""
-    """The function that it stands in."""
+    """The function that contains it."""
     made_of: tuple[str, ...] = ()
-    """What the names in it were computed from: of ``stop``, ``rank == 0 and step > limit``."""
+    """The expressions that its names were computed from: for ``stop``, ``rank == 0 and step > limit``."""
     exits: tuple[LoopExit, ...] = ()
-    """Of a loop: the conditions by which it is left."""
+    """For a loop: the conditions on which it is left."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -53,24 +53,24 @@ class EnclosingCondition(msgspec.Struct, frozen=True):
 
 
 class CollectiveCall(msgspec.Struct, frozen=True):
-    """One collective as one rank made it."""
+    """A call of a collective on one rank."""
 
     operator: str
     """Without torch's underscores: ``allreduce``, ``allgather_base``, ``barrier``, ``all_gather_object`` ..."""
     group: tuple[int, ...]
     """Global ranks of the process group."""
     index: int
-    """How many collectives the rank had made in this group before."""
+    """How many collectives the rank had called in this group before."""
     sizes: tuple[int, ...] = ()
-    """Elements of each tensor, as they have to agree among the ranks."""
+    """Elements of each tensor, in the form that must agree among the ranks."""
     dtype: str | None = None
     reduction: str | None = None
     root: int | None = None
-    """Global rank that sends to all, or gets from all."""
+    """Global rank of the source or the destination."""
     module: str | None = None
     """Path of the module that was running, forward or backward."""
     parameters: tuple[str, ...] = ()
-    """The parameters that ZeRO gathers or reduces by it, by full name where that is known."""
+    """Parameters that ZeRO gathers or reduces with this call, by full name if known."""
     phase: str = "load"
     step: int = 0
     frames: tuple[Frame, ...] = ()
@@ -82,33 +82,33 @@ class CollectiveCall(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """Ranks that did the same where the ranks diverge."""
+    """Ranks that did the same at the point of divergence."""
 
     ranks: tuple[int, ...]
     call: CollectiveCall | None
-    """What they call; None for ranks that have ended."""
+    """The collective that they call; None for ranks that have ended."""
     before: tuple[CollectiveCall, ...] = ()
-    """The first of these ranks' last collectives before it, the latest last."""
+    """The collectives that the first of these ranks called just before, the latest last."""
     guards: tuple[EnclosingCondition, ...] = ()
-    """The conditions and loops of the program's own code that the call stands in, outermost first."""
+    """The conditions and loops of the program's own code around the call, outermost first."""
     batch: tuple[tuple[str, str], ...] = ()
-    """The first of these ranks' last batch: (name, type and shape)."""
+    """The last batch of the first of these ranks: (name, type and shape)."""
     batches: int = 0
-    """How many batches it had read."""
+    """How many batches that rank had read."""
     steps: int = 0
-    """Optimizer steps it had made."""
+    """Optimizer steps that it had completed."""
     functions: tuple[str, ...] = ()
     """Names of the functions on the call's stack, torch's included, outermost first."""
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """The first collective that the rehearsed ranks do not make together."""
+    """The first collective that the rehearsed ranks don't call consistently."""
 
     kind: Kind
     sides: tuple[Side, ...]
     """Most ranks first."""
     agreed: CollectiveCall | None = None
-    """The last collective of the same group that all of them made alike."""
+    """The last collective of the same group on which all of them agreed."""
     earlier: tuple[Side, ...] = ()
-    """Where they had diverged before: the same collective, but called at different places of the program, from which on
-    it was so each time (a barrier of one rank alone that is matched with the next barrier of the others)."""
+    """Where they had diverged before: in the same collective, but called from different lines, and mismatched ever
+    since (a barrier on a single rank that is matched with the next barrier of the others)."""

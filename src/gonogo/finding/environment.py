@@ -1,4 +1,4 @@
-"""What a report says of an environment: packages, torch's build, the machine. Sizes are bytes."""
+"""An environment in a report: packages, torch's build, the machine. Sizes are in bytes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class Card(msgspec.Struct, frozen=True):
 
 
 class EnvironmentFacts(msgspec.Struct, frozen=True):
-    """An environment as ``gonogo env`` tells it. What is None was not asked for or not to be seen."""
+    """An environment as reported by ``gonogo env``. Fields are None if not requested or not detectable."""
 
     packages: dict[str, str]
-    """By name: the version, or the range of versions."""
+    """Version, or version range, by package name."""
     complete: bool
-    """Whether a package that is not among them is known not to be installed."""
+    """Whether packages that aren't listed are known not to be installed."""
     machine: dict[str, str | int | float | Text | None]
-    """By name (``driver``, ``host_memory`` …): the value, None for what is absent, a Text for why it is not known."""
+    """Value by name (``driver``, ``host_memory`` …): None if absent, a Text with the reason if unknown."""
     torch: dict[str, str | bool | None] | None = None
     gpus: tuple[Card, ...] | None = None
     variables: dict[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it: the machine's values stand beside the packages, reasons under ``unknown``."""
+        """The form used in JSON: the machine's values next to the packages, reasons under ``unknown``."""
         found: dict[str, Any] = {"packages": self.packages, "complete": self.complete}
         for name, value in self.machine.items():
             if isinstance(value, Text):

@@ -1,4 +1,4 @@
-"""Errors that are the user's to cure: shown as one line, never as a traceback."""
+"""Errors that the user can fix: shown as one line, never as a traceback."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gonogo.finding import Text
 
 
 class UserError(Exception):
-    """Unusable input. ``text`` names the file, the value and the way out, in both languages; the exit status is 2."""
+    """Unusable input. ``text`` names the file, the value and the fix, in both languages; the exit status is 2."""
 
     def __init__(self, text: Text) -> None:
         super().__init__(text.en)

@@ -1,4 +1,4 @@
-"""The facts of a failure, as a log tells them: what was raised first and where, and what its message names."""
+"""The facts of a failure in a log: what was raised first, where, and what its message refers to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Quantity(msgspec.Struct, frozen=True):
 
 
 class PackageMention(msgspec.Struct, frozen=True):
-    """A package that a message names: the version that it says is there, and the one that it asks for."""
+    """A package in a message: the version that it reports as installed, and the one that it requires."""
 
     name: str
     version: str = ""
@@ -24,12 +24,12 @@ class PackageMention(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What an exception says, taken apart. What it does not name is empty.
+    """The parsed message of an exception. Fields are empty if it doesn't contain them.
 
-    ``form`` is the kind of statement where it is one that Python or torch words alike everywhere:
+    ``form`` is the kind of message, if Python or torch always words it the same way:
     ``unexpected_keyword``, ``missing_arguments``, ``argument_count``, ``no_attribute``, ``not_importable``,
     ``no_module``, ``undefined_symbol``, ``missing_key``, ``state_dict``, ``not_divisible``, ``size_mismatch``,
-    ``no_file``. ``subject`` is then what the statement is about (the function called, the class, the module, the
+    ``no_file``. ``subject`` is then what the message is about (the function called, the class, the module, the
     library) and ``names`` are the names in it (keywords, attributes, keys).
     """
 
@@ -38,7 +38,7 @@ class Message(msgspec.Struct, frozen=True):
     subject: str = ""
     names: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
-    """Of a state dict the keys that nothing takes; ``names`` are those that are missing."""
+    """For a state dict, the unexpected keys; ``names`` are the missing ones."""
     packages: tuple[PackageMention, ...] = ()
     symbols: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
@@ -50,15 +50,15 @@ class Message(msgspec.Struct, frozen=True):
     devices: tuple[str, ...] = ()
     quantities: tuple[Quantity, ...] = ()
     numbers: tuple[int, ...] = ()
-    """Whole numbers that have no unit and stand in no shape."""
+    """Integers that have no unit and aren't part of a shape."""
 
 
 class CodePlace(msgspec.Struct, frozen=True):
-    """A frame, and whose code it is.
+    """A frame, and the owner of its code.
 
-    ``owner``: ``package`` (installed), ``clone`` (a known framework's sources, run from a folder), ``python`` (its own
-    library), ``user`` (all else). ``package`` is the distribution's name (``ms-swift``), ``release`` its version
-    where the log or the environment tells it, ``module`` the dotted path in it.
+    ``owner``: ``package`` (installed), ``clone`` (a known framework's sources, run from a folder), ``python`` (the
+    standard library), ``user`` (all else). ``package`` is the distribution's name (``ms-swift``), ``release`` its
+    version if the log or the environment states it, ``module`` the dotted path in it.
     """
 
     path: str
@@ -72,7 +72,7 @@ class CodePlace(msgspec.Struct, frozen=True):
 
 
 class RaisedException(msgspec.Struct, frozen=True):
-    """An exception, with its frames outermost first. ``log`` and ``line`` say where its last line stands."""
+    """An exception, with its frames outermost first. ``log`` and ``line`` locate its last line."""
 
     type: str
     message: Message
@@ -84,7 +84,7 @@ class RaisedException(msgspec.Struct, frozen=True):
 
 
 class LoggedCollective(msgspec.Struct, frozen=True):
-    """A collective in which a rank waited until the timeout; None where the line does not say."""
+    """A collective in which a rank waited until the timeout; fields that the line doesn't state are None."""
 
     rank: int | None
     operation: str
@@ -97,13 +97,13 @@ class LoggedCollective(msgspec.Struct, frozen=True):
     log: str
     line: int
     enqueued: int | None = None
-    """The number of the last collective that the rank has called."""
+    """The sequence number of the last collective that the rank has enqueued."""
     completed: int | None = None
-    """The number of the last one that came to its end."""
+    """The sequence number of the last one that completed."""
 
 
 class NativeSymbol(msgspec.Struct, frozen=True):
-    """A symbol of compiled code: of a crash's stack, or one that a library misses."""
+    """A symbol of compiled code: in a crash's stack, or one that a library can't resolve."""
 
     symbol: str
     library: str
@@ -112,18 +112,18 @@ class NativeSymbol(msgspec.Struct, frozen=True):
 
 
 class FailureFacts(msgspec.Struct, frozen=True):
-    """What a log tells of a failure, without any judgement."""
+    """The facts of a failure in a log, without any judgement."""
 
     chain: tuple[RaisedException, ...] = ()
     """The exceptions of the first failure in the order in which they were raised: the last one ended the program."""
     at: CodePlace | None = None
-    """Where the last of the chain was raised."""
+    """Where the last exception of the chain was raised."""
     your_line: CodePlace | None = None
-    """The innermost line of code that is neither a package's nor a known framework's."""
+    """The innermost line of code that belongs neither to a package nor to a known framework."""
     root_rank: int | None = None
     """The rank that torchrun names as the first to fail."""
     collectives: tuple[LoggedCollective, ...] = ()
     native: tuple[NativeSymbol, ...] = ()
     exit_codes: tuple[int, ...] = ()
     versions: Mapping[str, str] = {}
-    """Versions that the log, or a file given beside it, tells of the packages in question."""
+    """Versions of the packages involved, from the log or a file given beside it."""

@@ -1,6 +1,6 @@
-"""What is alike is told once: findings of one hazard with their places, notes of one kind counted, one reason one line.
+"""Groups what is alike: findings of one hazard with their places, notes of one kind with a count, reasons.
 
-All of them are in ``--format json``.
+Only text output is grouped; ``--format json`` contains everything.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ import msgspec
 from gonogo.finding import Finding, Report, Severity, Skipped, Text, translated
 
 _MAX_SHOWN_SEPARATELY = 3
-"""So many of a kind are each shown in full."""
+"""Up to this many of a kind are each shown in full."""
 _MAX_SHOWN = 20
-"""Places of a list that are shown."""
+"""Maximum number of places shown in a list."""
 _SAME_AT_MORE_LOCATIONS = translated("The same at {count} more locations")
 _MORE_LOCATIONS = translated("and {count} more: gonogo check --format json lists all")
 
 
 class FindingGroup(msgspec.Struct, frozen=True):
-    """A finding, and the others of its kind that are told with it."""
+    """A finding, and the others of its kind that are shown with it."""
 
     finding: Finding
     others: tuple[Finding, ...] = ()
 
     def heading(self, language: str) -> str:
-        """What stands above the list of the other places."""
+        """The heading above the list of the other places."""
         return _SAME_AT_MORE_LOCATIONS.format(count=len(self.others)).in_language(language)
 
     def places(self, language: str) -> list[str]:
-        """Where the others stand, and how many are not shown."""
+        """The places of the others, and how many aren't shown."""
         found = [f"{one.spans[0].path}:{one.spans[0].line}" for one in self.others[:_MAX_SHOWN]]
         rest = len(self.others) - len(found)
         return [*found, _MORE_LOCATIONS.format(count=rest).in_language(language)] if rest else found
 
 
 def group_findings(findings: Sequence[Finding]) -> list[FindingGroup]:
-    """The findings in their order; of more than three of a hazard, equally sure and with a place, one with a list."""
+    """The findings in order; more than three of one hazard with equal certainty and a place are merged into one."""
     kinds: dict[object, list[Finding]] = {}
     for number, finding in enumerate(findings):
         alone = not finding.spans or finding.ranks or finding.module
@@ -50,11 +50,11 @@ def group_findings(findings: Sequence[Finding]) -> list[FindingGroup]:
 
 
 MAX_SHOWN_NOTES = 5
-"""Kinds of notes, and kinds of warnings and notes among the findings, that are shown."""
+"""Maximum number of kinds of notes, and of kinds of warnings and notes among the findings, that are shown."""
 _MAX_NAMED = 3
-"""Of what was not covered for one reason, those that are named."""
+"""Maximum number of uncovered items named for one reason."""
 _VARIABLE_PART_PATTERN = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|\S*[/\\]\S*|\S*\d\S*|\w+\.\w+\S*")
-"""What differs in a sentence from case to case: what is quoted, paths, numbers, names of files."""
+"""The parts of a sentence that vary: quoted text, paths, numbers, file names."""
 _AND_SIMILAR_NOTES = translated("{note} (and {count} more like it)")
 _MORE_NOTES = translated("{count} more notes: --format json has all")
 _MORE_FINDINGS = translated("{count} more warnings and notes ({names}): --format json has all")
@@ -62,7 +62,7 @@ _NAMES_AND_MORE = translated("{names} and {count} more")
 
 
 def grouped_notes(report: Report) -> list[Text]:
-    """The notes of a report, one of each kind, counted."""
+    """A report's notes, one of each kind, with a count."""
     kinds: dict[str, list[Text]] = {}
     for note in report.notes:
         kinds.setdefault(_VARIABLE_PART_PATTERN.sub("…", note.en), []).append(note)
@@ -76,7 +76,7 @@ def grouped_notes(report: Report) -> list[Text]:
 
 
 def shown_findings(report: Report) -> tuple[list[FindingGroup], Text | None]:
-    """The findings to show: all errors and risks, the first few warnings and notes; and what is said of the others."""
+    """The findings to show: all errors and risks, the first few warnings and notes; and a note about the others."""
     found = group_findings(report.findings)
     remarks = [one for one in found if one.finding.severity is not Severity.ERROR]
     left = {id(one) for one in remarks[MAX_SHOWN_NOTES:]}
@@ -89,7 +89,7 @@ def shown_findings(report: Report) -> tuple[list[FindingGroup], Text | None]:
 
 
 def grouped_skipped(report: Report) -> list[Skipped]:
-    """What was not covered, in its order: for one reason one line, with the first few that it is about."""
+    """What was not covered, in order: one line per reason, with the first few items that it applies to."""
     reasons: dict[Text, list[Text]] = {}
     for one in report.skipped:
         reasons.setdefault(one.why, []).append(one.what)

@@ -1,4 +1,4 @@
-"""One frame of a Python stack, as a fact."""
+"""A frame of a Python stack, with its owner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Owner = Literal["user", "library", "torch"]
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One frame of a Python stack. ``owner`` is whose code it is: the user's, a library's, or torch's."""
+    """One frame of a Python stack. ``owner`` is the owner of its code: the user, a library, or torch."""
 
     path: str
     line: int

@@ -1,6 +1,6 @@
-"""What a report says of a guarded run, as its JSON has it: how each rank ended, what it held, who waited for whom.
+"""A guarded run in a report, as its JSON shows it: how each rank ended, its memory, which ranks waited for which.
 
-Sizes are bytes, times seconds. Fields that are ``object`` are facts that only the JSON shows, as recorded.
+Sizes are in bytes, times in seconds. Fields of type ``object`` are recorded facts that only the JSON shows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class DeathSummary(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Where a rank is in a standstill: ``late``, ``waiting``, ``elsewhere`` or ``silent``."""
+    """What a rank does in a hang: ``late``, ``waiting``, ``elsewhere`` or ``silent``."""
 
     rank: int
     state: str
@@ -33,7 +33,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class HangSummary(msgspec.Struct, frozen=True):
-    """A collective for which ranks wait, and those that have not come to it."""
+    """A collective for which ranks wait, and the ranks that haven't reached it."""
 
     seconds: float
     median_step: float
@@ -44,7 +44,7 @@ class HangSummary(msgspec.Struct, frozen=True):
 
 
 class StallSummary(msgspec.Struct, frozen=True):
-    """A time in which a rank did not get on; ``ended`` where it went on by itself."""
+    """A period in which a rank made no progress; ``ended`` if it continued by itself."""
 
     rank: int
     step: int
@@ -52,14 +52,14 @@ class StallSummary(msgspec.Struct, frozen=True):
     seconds: float
     ended: bool
     operator: str | None
-    """The collective that it waited in, the ``call``-th of its group; None where it was elsewhere."""
+    """The collective in which it waited, the ``call``-th of its group; None if it was elsewhere."""
     call: int | None
     place: str | None
     function: str | None
 
 
 class ZeroStateSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A parameter that takes part in a failure, as ZeRO-3 has it; ``shape`` is the whole one."""
+    """A parameter involved in a failure, as seen by ZeRO-3; ``shape`` is the full shape."""
 
     parameter: str
     status: str
@@ -90,7 +90,7 @@ class GuardedFailure(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
 
 
 class PlaceSummary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tensors of one sort that stand at one place, and where the DeepSpeed config says they should."""
+    """Tensors of one kind on one device, and the device that the DeepSpeed config specifies for them."""
 
     what: str
     device: str
@@ -102,7 +102,7 @@ class PlaceSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PlacementSummary(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Where a rank's state stood before the first step or after it."""
+    """The devices of a rank's state before or after the first step."""
 
     kind: str
     time: float
@@ -120,7 +120,7 @@ class PlacementSummary(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
 
 
 class GuardFault(msgspec.Struct, frozen=True):
-    """A fault of the guard itself."""
+    """An internal error of the guard itself."""
 
     part: str
     type: str
@@ -128,7 +128,7 @@ class GuardFault(msgspec.Struct, frozen=True):
 
 
 class GuardedRankSummary(msgspec.Struct, frozen=True):
-    """One rank."""
+    """One rank of a guarded run: how it ended, how far it got, and its memory peaks."""
 
     rank: int
     local_rank: int | None
@@ -154,18 +154,18 @@ class GuardedRankSummary(msgspec.Struct, frozen=True):
 
 
 class RankSteps(msgspec.Struct, frozen=True):
-    """One rank's steps: a figure a stretch, the highest in it; None where the rank wrote nothing of it."""
+    """One rank's steps: for each interval, the highest value in it; None if the rank recorded nothing there."""
 
     rank: int
     seconds: tuple[float | None, ...]
-    """The slowest step."""
+    """The duration of the slowest step."""
     gpu_bytes: tuple[int | None, ...]
     """Reserved by the caching allocator."""
     host_bytes: tuple[int | None, ...]
 
 
 class StepsOverTime(msgspec.Struct, frozen=True):
-    """All ranks' steps, in stretches of ``width`` steps, the first of which begins with step 1."""
+    """All ranks' steps, in intervals of ``width`` steps, starting with step 1."""
 
     width: int
     ranks: tuple[RankSteps, ...]
@@ -173,7 +173,7 @@ class StepsOverTime(msgspec.Struct, frozen=True):
 
 
 class GuardedRunSummary(msgspec.Struct, frozen=True):
-    """A guarded run."""
+    """A guarded run: how it ended as a whole, and what each rank recorded."""
 
     folder: str
     command: tuple[str, ...]
@@ -190,4 +190,4 @@ class GuardedRunSummary(msgspec.Struct, frozen=True):
     launches: object
     stalled: tuple[StallSummary, ...] = ()
     over_time: StepsOverTime | None = None
-    """For the picture; the JSON leaves it out, as the folder has the records."""
+    """For the chart; omitted in the JSON, since the folder contains the records."""

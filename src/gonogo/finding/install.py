@@ -1,7 +1,7 @@
-"""How to add one of gonogo's extras: one command, for every message that names one.
+"""How to install one of gonogo's extras: one command, for every message that mentions one.
 
-No package index has gonogo yet, so ``pip install 'gonogo[ui]'`` would fail, or install a stranger's package. The
-command names what pip installed gonogo from: a clone, a git address, an archive.
+gonogo isn't on a package index yet, so ``pip install 'gonogo[ui]'`` would fail, or install an unrelated package. The
+command names the origin from which pip installed gonogo: a clone, a git URL, an archive.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _COMMAND = translated("{command}")
 
 
 def clone_of_gonogo() -> Path | None:
-    """The root of the checkout that this gonogo is run from; None for one that is installed."""
+    """The root of the checkout from which this gonogo runs; None if it is installed."""
     clone = Path(__file__).parents[3]
     return clone if (clone / "pyproject.toml").is_file() and (clone / "src" / "gonogo").is_dir() else None
 
@@ -38,12 +38,12 @@ def _command(requirement_text: str) -> Text:
 
 
 def _origin() -> tuple[str, str] | None:
-    """Where pip installed gonogo from, as its ``direct_url.json`` (PEP 610) has it: address, and folder if it is one.
+    """The origin from which pip installed gonogo, according to ``direct_url.json`` (PEP 610): URL, and local folder.
 
     None if there is no such record, or the folder or file is gone.
     """
     import json
-    from importlib import metadata  # 20 ms, which only a message needs
+    from importlib import metadata  # takes 20 ms, and only messages need it
     from urllib.parse import unquote, urlsplit
 
     try:

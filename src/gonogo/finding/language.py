@@ -1,4 +1,4 @@
-"""Which of the two languages to answer in."""
+"""Selects one of the two output languages."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ LANGUAGES = ("en", "zh")
 
 
 def language_of_locale(environment: Mapping[str, str]) -> str:
-    """``"zh"`` where the locale for messages is a Chinese one, else ``"en"``.
+    """``"zh"`` if the locale for messages is Chinese, else ``"en"``.
 
-    The variables are looked at in POSIX's order of precedence (``LC_ALL``, ``LC_MESSAGES``, ``LANG``); an empty one
+    The variables are checked in POSIX's order of precedence (``LC_ALL``, ``LC_MESSAGES``, ``LANG``); an empty one
     counts as not set.
     """
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
@@ -23,7 +23,7 @@ def language_of_locale(environment: Mapping[str, str]) -> str:
 
 
 def choose_language(option: str | None, environment: Mapping[str, str]) -> str:
-    """The language of ``--lang``, else that of the locale. Raises UserError for a language there is no text in."""
+    """The language of ``--lang``, else that of the locale. Raises UserError for an unsupported language."""
     if option is None:
         return language_of_locale(environment)
     if option not in LANGUAGES:

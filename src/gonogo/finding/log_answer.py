@@ -1,4 +1,4 @@
-"""What a diagnosis says first: why it failed, where, what to change; clues that speak for it; threads like it."""
+"""The beginning of a diagnosis: why the run failed, where, what to change; supporting clues; similar threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gonogo.finding.text import Text, translated
 
 
 class CluePlace(msgspec.Struct, frozen=True):
-    """A line of a log or of a file; ``line`` is 0 where it is not known."""
+    """A line of a log or of a file; ``line`` is 0 if unknown."""
 
     path: str
     line: int
@@ -16,16 +16,16 @@ class CluePlace(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """One sentence. ``sure``: what happened is certain (why it did is the findings' to say, each as sure as it is)."""
+    """The answer in one sentence. ``sure``: what happened is certain (the findings say how certain the cause is)."""
 
     because: Text
     at: Text | None = None
     change: Text | None = None
     sure: bool = False
     hedge: Text | None = None
-    """How sure the reason is, where it is not certain: ``most likely``."""
+    """How certain the reason is, if it isn't certain: ``most likely``."""
     hazard: str = ""
-    """The hazard that it is of; empty where the log's own words say it."""
+    """The hazard that it comes from; empty if it quotes the log's own message."""
 
     @property
     def sentence(self) -> Text:
@@ -41,16 +41,16 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Clue(msgspec.Struct, frozen=True):
-    """A sentence that joins facts of a failure with each other or with the run's settings, and where they stand."""
+    """A sentence that combines facts of a failure with each other or with the run's settings, and their places."""
 
     text: Text
     places: tuple[CluePlace, ...] = ()
     against: tuple[str, ...] = ()
-    """Hazards that it speaks against: their answers are withdrawn."""
+    """Hazards that it contradicts: their answers are withdrawn."""
     secondary: tuple[str, ...] = ()
-    """Hazards that would only follow from what it tells: they stay possible, and stand last."""
+    """Hazards that would only be a consequence of it: they become merely possible, and come last."""
     decides: bool = False
-    """True where it tells what happened by itself, in a log without an exception."""
+    """True if it alone explains what happened, in a log without an exception."""
 
 
 def _strip_period(text: Text) -> Text:
@@ -58,12 +58,12 @@ def _strip_period(text: Text) -> Text:
 
 
 class SimilarThread(msgspec.Struct, frozen=True):
-    """A public thread that looks like the failure, where its cause is not certain.
+    """A public thread that resembles the failure, shown if the cause isn't certain.
 
-    At ``address``; ``title`` is its author's words, or empty where it is not known.
+    ``address`` is its URL; ``title`` is its author's words, or empty if unknown.
 
-    ``settled`` is in a short phrase of ours what it shows or what settled it, ``hazard`` the hazard that it was of:
-    each empty where that is not known. ``likeness`` is 0 to 1.
+    ``settled`` is our short phrase for what it shows or what resolved it, ``hazard`` the hazard that it was about:
+    each is empty if unknown. ``likeness`` is 0 to 1.
     """
 
     address: str

@@ -1,4 +1,4 @@
-"""What a report says of failure logs, as its JSON has it: the files that were read, and the errors in them."""
+"""Failure logs in a report, as its JSON shows them: the files that were read, and the errors in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class LogFile(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An error in a log; ``role`` is its part in the failure."""
+    """An error in a log; ``role`` is its role in the failure."""
 
     role: str
     type: str
@@ -27,7 +27,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class ExcerptLine(msgspec.Struct, frozen=True):
-    """A line of a log; ``decisive`` where a finding rests on it."""
+    """A line of a log; ``decisive`` if a finding is based on it."""
 
     number: int
     rank: int | None
@@ -36,14 +36,14 @@ class ExcerptLine(msgspec.Struct, frozen=True):
 
 
 class Excerpt(msgspec.Struct, frozen=True):
-    """Lines of one log that stand together."""
+    """Consecutive lines of one log."""
 
     path: str
     lines: tuple[ExcerptLine, ...]
 
 
 class RankEnd(msgspec.Struct, frozen=True):
-    """When a rank failed (seconds since 1970), of what, and whether by itself or because of another."""
+    """When a rank failed (seconds since 1970), with which error, and whether that was a cause or a consequence."""
 
     rank: int
     time: float
@@ -52,11 +52,11 @@ class RankEnd(msgspec.Struct, frozen=True):
 
 
 class Logs(msgspec.Struct, frozen=True):
-    """What the logs say; ``versions`` by package."""
+    """The contents of the logs; ``versions`` by package."""
 
     logs: tuple[LogFile, ...]
     events: tuple[Event, ...]
     versions: dict[str, str]
     excerpts: tuple[Excerpt, ...] = ()
-    """For a page, as :attr:`ends`: the JSON is without."""
+    """For an HTML page, as is :attr:`ends`: the JSON doesn't contain them."""
     ends: tuple[RankEnd, ...] = ()

@@ -1,6 +1,6 @@
-"""What a report says of a plan, as its JSON has it: strategies that fit, fastest first, and those that don't.
+"""A plan in a report, as its JSON shows it: strategies that fit, fastest first, and those that don't.
 
-Sizes are bytes, of one accelerator or of a node's host memory.
+Sizes are in bytes, of one accelerator or of a node's host memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from gonogo.finding.text import Text
 
 
 class Model(msgspec.Struct, frozen=True):
-    """The model that is to be trained; counts are of parameters."""
+    """The model to be trained; counts are numbers of parameters."""
 
     name: str
     model_class: str = msgspec.field(name="class")
@@ -21,22 +21,22 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class Rollout(msgspec.Struct, frozen=True):
-    """What generates completions: an engine in the trainer's processes, or on GPUs of its own, or the model itself."""
+    """What generates completions: a colocated engine, an engine on GPUs of its own, or the model itself."""
 
     engine: str
     """``colocate``, ``server`` or ``none``."""
     tensor_parallel: int
     memory_share: float
-    """Of each of its GPUs; 0 of no engine."""
+    """The engine's share of the memory of each of its GPUs; 0 without an engine."""
     sleep: bool
     gpus: int
-    """That a server has, of all nodes; the rest train."""
+    """Number of GPUs that a server has, over all nodes; the others train."""
     seconds_of_step: float
-    """Of generating, by estimate, with the weights' way to the engine."""
+    """Estimated time for generation, including the transfer of weights to the engine."""
 
 
 class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to train it on these accelerators. ``band`` is how far the memory may be off, as a share of it."""
+    """A strategy for training on these accelerators. ``band`` is the memory's uncertainty, as a share of it."""
 
     strategy: str
     strategy_zh: str = ""
@@ -48,7 +48,7 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     micro_batch: int
     gradient_accumulation: int
     source: str
-    """What the figures rest on: ``rehearsed``, ``extended`` or ``formula``."""
+    """The basis of the figures: ``rehearsed``, ``extended`` or ``formula``."""
     allocated_bytes: int
     reserved_bytes: int
     band: float
@@ -61,12 +61,12 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     limit_said: Text
     why: tuple[Text, ...]
     reference: str = ""
-    """Of preferences and rewards: ``model``, ``adapter`` or ``precomputed``; empty where none is held."""
+    """Reference model for preferences and rewards: ``model``, ``adapter`` or ``precomputed``; empty if none."""
     rollout: Rollout | None = None
 
 
 class SolutionSummary(StrategySummary, frozen=True, kw_only=True):
-    """A strategy with what ``--solve`` found for it; ``at_limit`` where more was not tried."""
+    """A strategy with the result of ``--solve``; ``at_limit`` if the search stopped at its upper limit."""
 
     solved: int
     at_limit: bool
@@ -75,14 +75,14 @@ class SolutionSummary(StrategySummary, frozen=True, kw_only=True):
 
 
 class TooLarge(StrategySummary, frozen=True, kw_only=True):
-    """A strategy that does not fit, with what would make it fit."""
+    """A strategy that doesn't fit, and what would make it fit."""
 
     shortfall: Text
     would_fit: tuple[Text, ...]
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What a strategy takes for all tokens of a training: hours, and money in the currency of the table of prices."""
+    """The cost of a strategy for all tokens of a training: hours, and money in the price table's currency."""
 
     strategy: str
     hours_at_least: float
@@ -93,12 +93,12 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A plan."""
+    """The strategies for training a model on given accelerators, with the settings on which they are based."""
 
     model: Model
     accelerator: str
     gpus: int
-    """On each node."""
+    """Number per node."""
     nodes: int
     capacity_bytes: int
     host_memory_bytes: int | None
@@ -106,18 +106,18 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tune: str
     global_batch: int
     task: str = ""
-    """What it is trained by; empty for plain fine-tuning."""
+    """The training task; empty for plain fine-tuning."""
     prompt_len: int = 0
     generations: int = 0
     solve: str = ""
-    """What was asked for: ``seq-len``, ``micro-batch``, ``gpus``, ``generations``, or nothing."""
+    """The quantity to maximize or solve for: ``seq-len``, ``micro-batch``, ``gpus``, ``generations``, or nothing."""
     fitting: tuple[StrategySummary, ...]
     too_large: tuple[TooLarge, ...]
     seconds: float
     tokens: int = 0
-    """That ``costs`` are for; 0 without a table of prices."""
+    """The number of tokens on which ``costs`` are based; 0 without a price table."""
     currency: str = ""
     costs: tuple[Cost, ...] = ()
-    """Of the strategies that fit, in their order."""
+    """For the strategies that fit, in the same order."""
     files: tuple[tuple[tuple[str, str], ...], ...] = ()
-    """Of each of them, (name, text) of what it is launched with: for a page; the JSON is without."""
+    """For each of them, (name, text) of its launch files: for an HTML page; the JSON doesn't contain them."""

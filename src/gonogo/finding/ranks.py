@@ -1,4 +1,4 @@
-"""Ranks in a sentence."""
+"""Formats ranks for sentences."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def ranks_text(ranks: Iterable[int]) -> Text:
 
 
 def capitalize_text(text: Text) -> Text:
-    """The text as a sentence's beginning."""
+    """The text with a capital first letter."""
     return Text(text.en[:1].upper() + text.en[1:], text.zh)

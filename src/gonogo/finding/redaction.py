@@ -1,7 +1,7 @@
-"""Secrets masked in all that gonogo writes down of a program: records, reports, logs that are kept.
+"""Masks secrets in everything that gonogo stores about a program: records, reports, logs.
 
-What a secret is, is said by its format, by the name that it stands beside (``secret_formats.py``), and by the variables
-of this process, whose values are looked for wherever they may stand.
+Secrets are recognised by their format, by the name beside them (``secret_formats.py``), and by the values of this
+process's environment variables, which are searched for anywhere.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from gonogo.finding.secret_formats import MASK, is_secret, known_prefix, replace
 T = TypeVar("T")
 
 MIN_SECRET_LENGTH = 8
-"""Characters of the shortest value that is looked for in text only because a variable holds it."""
+"""Minimum length of a value that is searched for only because an environment variable holds it."""
 
 
 class Redactor:
-    """Masks what has the format of a secret, and the secrets that some variables hold."""
+    """Masks text in the format of a secret, and secrets held in environment variables."""
 
     def __init__(self, environment: Mapping[str, str], extra_secrets: Iterable[str] = ()) -> None:
         values = {value for value in _secrets_of(environment) if len(value) >= MIN_SECRET_LENGTH} | {
@@ -46,7 +46,7 @@ class Redactor:
         self._in_bytes = [value.encode("utf-8", "surrogateescape") for value in masks]
 
     def text(self, text: str) -> str:
-        """The text without them."""
+        """The text with secrets masked."""
         for value, mask in self._masks.items():
             if value in text:
                 text = text.replace(value, mask)
@@ -55,9 +55,9 @@ class Redactor:
         return replace_secrets(text, lambda _prefix, _rest: MASK)
 
     def data(self, data: bytes, formats: bool = True) -> bytes:
-        """Bytes that are no text without them, each byte of a secret masked: what stands around it stays in its place.
+        """Binary data with each byte of a secret masked, so that offsets stay the same.
 
-        ``formats``: also what only has the format of one.
+        ``formats``: also mask what merely has the format of a secret.
         """
         for value in self._in_bytes:
             if value in data:
@@ -68,17 +68,17 @@ class Redactor:
         return data
 
     def tree(self, value: T) -> T:
-        """A record, a report, or what they are made of, with all of its text without them."""
+        """A record, a report, or any part of them, with secrets masked in all its text."""
         return _map_strings(value, cache(self.text))
 
 
 def redact(text: str) -> str:
-    """The text without what has the format of a secret, and without the secrets that this process's variables hold."""
+    """The text with everything in the format of a secret, and the secrets in this process's environment, masked."""
     return _process_redactor().text(text)
 
 
 def redacted(value: T) -> T:
-    """A record, a report, or what they are made of, with :func:`redact` of all its text."""
+    """A record, a report, or any part of them, with :func:`redact` applied to all its text."""
     return _process_redactor().tree(value)
 
 
@@ -92,7 +92,7 @@ def _redactor(variables: tuple[tuple[str, str], ...]) -> Redactor:
 
 
 def _secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
-    """What must not be read anywhere: whole values by name, and within values what has the format of a secret."""
+    """Strings to search for anywhere: whole values of secret variables, and parts of values in a secret's format."""
     for name, value in environment.items():
         if is_secret(name, value):
             yield value
@@ -115,7 +115,7 @@ def _quote_pattern(value: str) -> str:
 
 
 def _is_word(value: str) -> bool:
-    """Whether a value could stand in a text for something else, too: then only as a word by itself is it the secret."""
+    """Whether a value could occur in a text with another meaning, so that it only counts as a separate word."""
     return value.isalpha() or value.isdigit()
 
 

@@ -1,8 +1,8 @@
-"""What a report says of a rehearsal, as its JSON has it: the world, and each rank that was run. Sizes are bytes.
+"""A rehearsal in a report, as its JSON shows it: the world, and each rank that was run. Sizes are in bytes.
 
-And of two: what became of the first.
+Also the comparison of two rehearsals.
 
-Fields that are ``object`` are facts that only the JSON shows, as the rank recorded them.
+Fields of type ``object`` are facts recorded by the rank that only the JSON shows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Phase = Literal[
     "load", "init", "generate", "reward", "score", "sync", "forward", "backward", "step", "evaluate", "save", "exit"
 ]
 _MAX_POINTS = 256
-"""Of a curve in JSON: as many as a page is wide in half pixels."""
+"""Maximum number of points of a curve in JSON: the width of a page in half pixels."""
 _MIB = 1 << 20
 
 
@@ -37,7 +37,7 @@ class Operand(msgspec.Struct, frozen=True):
     """Full name of the parameter or buffer it is (or is a view, gathered copy or gradient of)."""
     kind: Literal["parameter", "buffer", "gradient", "optimizer", "input", "activation", "unknown"] = "unknown"
     chosen: bool = False
-    """Whether its values come of choices among unknown scores: a token, an expert, a beam."""
+    """Whether its values derive from choices among unknown scores: a token, an expert, a beam."""
 
 
 class FailureSummary(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class FailureSummary(msgspec.Struct, frozen=True):
     traceback: str
     origin: object
     user_frame: Frame | None = None
-    """The innermost frame of the user's own code, its path as seen from the folder of the command."""
+    """The innermost frame of the user's own code, its path relative to the command's folder."""
     library_frame: Frame | None = None
 
 
@@ -69,9 +69,9 @@ class ModuleBytes(msgspec.Struct, frozen=True):
 
 
 class ModuleMemory(msgspec.Struct, frozen=True):
-    """What the modules of one place in a model hold at the peak, and which categories it is.
+    """Memory held at the peak by the modules at one place in a model, by category.
 
-    ``module`` is their path, with ``*`` for the numbers of a list, whose modules stand together: ``count`` of them.
+    ``module`` is their path, with ``*`` for the indices of a list, whose modules are merged: ``count`` of them.
     Empty: outside any module.
     """
 
@@ -81,12 +81,12 @@ class ModuleMemory(msgspec.Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """All that they hold."""
+        """Total bytes over all categories."""
         return sum(self.by_category.values())
 
 
 class PhaseMemory(msgspec.Struct, frozen=True):
-    """The most that was live in a phase, whenever it was entered, and how that was divided."""
+    """The peak of a phase over all times it was entered, and its composition."""
 
     phase: Phase
     bytes: int
@@ -94,7 +94,7 @@ class PhaseMemory(msgspec.Struct, frozen=True):
 
 
 class Device(msgspec.Struct, frozen=True):
-    """One device's memory over the whole program; ``by_category`` is what holds it at the peak."""
+    """One device's memory over the whole program; ``by_category`` is its composition at the peak."""
 
     device: str
     peak_allocated_bytes: int
@@ -107,41 +107,41 @@ class Device(msgspec.Struct, frozen=True):
     top_modules: tuple[ModuleBytes, ...]
     shortage: object
     modules: tuple[ModuleMemory, ...] = ()
-    """All that holds memory at the peak: of each category it adds up to ``by_category``."""
+    """Everything that holds memory at the peak: for each category it adds up to ``by_category``."""
     percent: float = 0.0
-    """Of the device: what is reserved and what is taken beside it."""
+    """Share of the device's memory: what is reserved, and what is used outside the caching allocator."""
     free_bytes: int = 0
-    """What is left then; negative where it does not fit."""
+    """What is left; negative if it doesn't fit."""
     phases: tuple[PhaseMemory, ...] | msgspec.UnsetType = msgspec.UNSET
-    """The peak of each phase of a training that rolls out; not set for others."""
+    """The peak of each phase of a training with rollouts; unset for others."""
 
 
 class MemoryTimeline(msgspec.Struct, frozen=True):
-    """Memory of one device over a program's life, in points: each is the highest moment of a stretch.
+    """Memory of one device over a program's life, in points: each is the peak of an interval.
 
-    A stretch is :attr:`allocations` allocations long. All columns have one entry a point, in the order of time.
+    An interval is :attr:`allocations` allocations long. All columns have one entry per point, in chronological order.
     """
 
     device: str
     allocations: int
     by_category: dict[str, tuple[int, ...]]
-    """Bytes; together the most that was held in the stretch. What never held anything is left out."""
+    """Bytes at the interval's peak, which they add up to. Categories that never held anything are omitted."""
     reserved: tuple[int, ...]
-    """Bytes that the caching allocator had taken by then; zeros for the host."""
+    """Bytes that the caching allocator had reserved by then; zeros for the host."""
     phases: tuple[Phase, ...]
     steps: tuple[int, ...]
     reached_by: tuple[str, ...]
     """The category of the allocation that reached it."""
     modules: tuple[str, ...]
-    """Its module; empty: outside any."""
+    """The module of that allocation; empty: outside any."""
     operators: tuple[str, ...] = ()
-    """Its operator, as ``aten.mm.default``."""
+    """The operator of that allocation, such as ``aten.mm.default``."""
     places: tuple[str, ...] = ()
-    """``FILE:LINE FUNCTION`` that asked for it: the innermost frame that is not torch's; empty where there is none."""
+    """``FILE:LINE FUNCTION`` of that allocation: the innermost frame outside torch; empty if there is none."""
 
 
 class CollectiveTotal(msgspec.Struct, frozen=True):
-    """How often a collective ran, and how many bytes this rank put in."""
+    """How often a collective ran, and how many bytes this rank contributed."""
 
     operator: str
     count: int
@@ -157,18 +157,18 @@ class Collectives(msgspec.Struct, frozen=True):
 
 
 class Assumption(msgspec.Struct, frozen=True):
-    """Something that could not be known without real values, and what was taken instead."""
+    """Something that can't be known without real values, and what was assumed instead."""
 
     what: str
     where: str
     """``file:line`` of the innermost frame of the program."""
     count: int = 1
     what_zh: str = ""
-    """:attr:`what` in Chinese; empty where it was written by an older gonogo."""
+    """:attr:`what` in Chinese; empty in a record of an older gonogo."""
 
 
 class NotRehearsed(msgspec.Struct, frozen=True):
-    """What could not be rehearsed."""
+    """Something that could not be rehearsed."""
 
     what: str
     where: str
@@ -177,37 +177,37 @@ class NotRehearsed(msgspec.Struct, frozen=True):
 
 
 class Obligation(msgspec.Struct, frozen=True):
-    """One thing that has to be so for a failure in the rehearsal to be the real run's, and whether it is."""
+    """A condition for a rehearsed failure to occur in the real run as well, and whether it is met."""
 
     name: str
     """``packages``, ``python``, ``missing`` ...: :data:`gonogo.rehearse.limits.certificate.NAMES`."""
     met: bool
     needed: bool
-    """Whether what explains the failure hangs on it."""
+    """Whether the explanation of the failure depends on it."""
     shown: str
-    """What shows that it is met; or what it lacks, and what to do."""
+    """The evidence that it is met; or what is missing, and what to do."""
     shown_zh: str
 
 
 class RoutingBand(msgspec.Struct, frozen=True):
-    """A rank's peak over what the router may do: it is rehearsed with its even share of the tokens."""
+    """How a rank's peak depends on the router: it is rehearsed with an even share of the tokens."""
 
     experts: int
     chosen: int
-    """For each token."""
+    """Experts chosen per token."""
     expert_parallel: int
     least_bytes: int
-    """Allocated at the peak where no token comes to this rank's experts."""
+    """Peak allocation if no token is routed to this rank's experts."""
     even_bytes: int
     most_bytes: int
-    """Where as many come as can: ``most_share`` times the even share."""
+    """Peak allocation with the maximum number of tokens: ``most_share`` times the even share."""
     most_share: float
     fits_share: float
-    """Up to how many times the even share fits into what the device has."""
+    """The largest multiple of the even share that fits on the device."""
 
 
 class RehearsedRank(msgspec.Struct, frozen=True):
-    """One rank that was run. ``peak_…`` without a device are of its own device."""
+    """One rank that was run. ``peak_…`` without a device refer to its own device."""
 
     rank: int
     local_rank: int
@@ -237,17 +237,17 @@ class RehearsedRank(msgspec.Struct, frozen=True):
     events: tuple[str, ...]
     as_run: AsRun | None = None
     certificate: tuple[Obligation, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Of a rank that failed; not set for others."""
+    """For a failed rank; unset for others."""
     routing: RoutingBand | msgspec.UnsetType = msgspec.UNSET
-    """Of a model with experts that ranks share."""
+    """For a model with experts sharded over ranks."""
     host_modules: tuple[ModuleMemory, ...] = ()
-    """Of the peak of host memory; see :attr:`Device.modules`."""
+    """For the peak of host memory; see :attr:`Device.modules`."""
     timelines: tuple[MemoryTimeline, ...] = ()
-    """For what draws them; the JSON is without."""
+    """For charts; the JSON doesn't contain them."""
 
 
 class NodeMemory(msgspec.Struct, frozen=True):
-    """Host memory of the fullest node; ``estimated`` where not all of its ranks were run."""
+    """Host memory of the fullest node; ``estimated`` if not all of its ranks were run."""
 
     peak_bytes: int
     pinned_bytes: int
@@ -255,53 +255,53 @@ class NodeMemory(msgspec.Struct, frozen=True):
     ranks: int
     estimated: bool
     percent: float | None = None
-    """The peak, of the capacity."""
+    """The peak as a percentage of the capacity."""
 
 
 class MemoryCurve(msgspec.Struct, frozen=True):
-    """A :class:`MemoryTimeline` as the JSON keeps it: fewer points, in MiB, without who allocated."""
+    """A :class:`MemoryTimeline` in the JSON: fewer points, in MiB, without the origin of allocations."""
 
     device: str
     allocations: int
-    """Allocations that a point stands for; of these it is the moment with the most memory."""
+    """Number of allocations per point, which shows the moment with the most memory among them."""
     held_mib: dict[str, list[int]]
-    """By category; what never held anything is left out."""
+    """By category; categories that never held anything are omitted."""
     reserved_mib: list[int]
-    """What the caching allocator had taken; empty for the host."""
+    """Memory reserved by the caching allocator; empty for the host."""
     phases: list[tuple[str, int, int, int]]
-    """(phase, step, first point, last point), in the order of time."""
+    """(phase, step, first point, last point), in chronological order."""
 
 
 class ChangedSetting(msgspec.Struct, frozen=True):
-    """A setting that was rehearsed otherwise than the run's files say it."""
+    """A setting that was rehearsed with another value than in the run's files."""
 
     name: str
     value: str
     files: tuple[str, ...]
-    """Where the run says it: what has to be changed for the real run."""
+    """The files with this setting, which have to be changed for the real run."""
 
 
 class AlsoRehearsed(msgspec.Struct, frozen=True):
-    """What the same run came to with other settings: the first rank's memory on its own device."""
+    """The result of the same run with other settings: the first rank's memory on its own device."""
 
     settings: dict[str, str]
-    """By the names that ``--set`` takes."""
+    """By the names that ``--set`` accepts."""
     verdict: str
     reason: Text | None
-    """Of a verdict other than GO: the finding that it rests on."""
+    """For a verdict other than GO: the finding that causes it."""
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     host_bytes_of_node: int
     seconds_of_step: float | None
     tokens_per_second_per_gpu: float | None
     samples: int | None
-    """Of a micro-batch, as it was seen."""
+    """Samples per micro-batch, as observed."""
     tokens: int | None
-    """Of the longest sample that was seen."""
+    """Tokens in the longest sample that was observed."""
     accumulation: int | None
     curve: MemoryCurve | None
     min_tokens: int | None = None
-    """Of the shortest sample that was seen."""
+    """Tokens in the shortest sample that was observed."""
 
 
 class GpuModel(msgspec.Struct, frozen=True):
@@ -344,25 +344,25 @@ class Rehearsal(msgspec.Struct, frozen=True):
     divergence: Divergence | None
     ranks: tuple[RehearsedRank, ...]
     life: LifeReport | msgspec.UnsetType = msgspec.UNSET
-    """Of ``--life``: what of the state was saved, and what the resumed run has of it."""
+    """For ``--life``: which state was saved, and which of it the resumed run has."""
     result: ResultReport | msgspec.UnsetType = msgspec.UNSET
-    """Of ``--life`` with convert, merge or serve: what of the training is in what was made of the checkpoint."""
+    """For ``--life`` with convert, merge or serve: which trained weights the result contains."""
     seconds_of_step: float | None = None
-    """By plan's roofline: it compares, and is no promise. None where no work was counted."""
+    """According to plan's roofline model: for comparison only. None if no work was counted."""
     tokens_per_second_per_gpu: float | None = None
-    """At that speed, with the longest samples that were seen."""
+    """Throughput at that speed, with the longest samples that were observed."""
     changed: tuple[ChangedSetting, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Of ``--set``: what was rehearsed otherwise than the files say."""
+    """For ``--set``: the settings that differ from the files."""
     also: tuple[AlsoRehearsed, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Of ``--also``: the same run with other settings."""
+    """For ``--also``: the same run with other settings."""
     gpus: tuple[GpuModel, ...] = ()
-    """Types of GPU that the page's what-if chooses from; the JSON is without."""
+    """Types of GPU offered by the page's what-if; the JSON doesn't contain them."""
     step_scaling: StepScaling | None = None
     """For the page's what-if; the JSON is without."""
 
 
 def downsample_timeline(timeline: MemoryTimeline) -> MemoryCurve:
-    """The curve: of the points that are put together, that with the most memory is kept whole."""
+    """The curve: of the points that are merged, the one with the most memory is kept."""
     totals = [sum(held) for held in zip(*timeline.by_category.values(), strict=True)]
     width = max(-(-len(totals) // _MAX_POINTS), 1)
     starts = range(0, len(totals), width)
@@ -377,7 +377,7 @@ def downsample_timeline(timeline: MemoryTimeline) -> MemoryCurve:
 
 
 def group_by_phase(points: list[tuple[str, int]]) -> list[tuple[str, int, int, int]]:
-    """Points of one phase and step together: (phase, step, first point, last point)."""
+    """Merge consecutive points of one phase and step: (phase, step, first point, last point)."""
     runs: list[tuple[str, int, int, int]] = []
     for number, (phase, step) in enumerate(points):
         if runs and runs[-1][:2] == (phase, step):
@@ -388,7 +388,7 @@ def group_by_phase(points: list[tuple[str, int]]) -> list[tuple[str, int, int, i
 
 
 class ComparedValue(msgspec.Struct, frozen=True):
-    """One row of before and after; ``judged`` where the verdict of the comparison rests on it."""
+    """One row of a before/after comparison; ``judged`` if the comparison's verdict is based on it."""
 
     what: Text
     before: Text
@@ -396,15 +396,15 @@ class ComparedValue(msgspec.Struct, frozen=True):
     change: Text = Text("", "")
     judged: Literal["", "better", "worse"] = ""
     is_headline: bool = False
-    """Whether it is one of the few figures that stand at the top."""
+    """Whether it is one of the few figures shown at the top."""
 
 
 class ReportDifference(msgspec.Struct, frozen=True):
-    """What only one of the two reports has."""
+    """Something that only one of the two reports contains."""
 
     kind: Literal["finding", "assumption", "covered", "skipped"]
     is_new: bool
-    """Whether the later report has it; else it was in the earlier one, and is gone."""
+    """True if only the later report contains it; else only the earlier one does."""
     what: Text
 
 
@@ -415,27 +415,27 @@ class CurvePair(msgspec.Struct, frozen=True):
     before: MemoryCurve
     after: MemoryCurve
     capacity_bytes: int = 0
-    """What the caching allocator may take of the device in the later rehearsal; 0 for the host."""
+    """What the caching allocator may reserve on the device in the later rehearsal; 0 for the host."""
 
 
 class RehearsalComparison(msgspec.Struct, frozen=True):
-    """The comparison of two rehearsals; its reasons are sentences of what is worse, or better."""
+    """The comparison of two rehearsals; its reasons are sentences about what is worse or better."""
 
     judged: Literal["same", "better", "regressed"]
     before: str
     """The file of the earlier report."""
     after: str
-    """The file of the later one; empty for the rehearsal that was just made."""
+    """The file of the later report; empty for a rehearsal that has just been made."""
     before_verdict: str
     after_verdict: str
     growth: float
-    """Per cent that a memory peak may grow."""
+    """Tolerated growth of a memory peak, in percent."""
     reasons: tuple[Text, ...]
     changes: tuple[ComparedValue, ...]
     differences: tuple[ReportDifference, ...]
     peaks_judged: bool = True
-    """Whether some rank completed in both, so that its peaks are those of the whole run."""
+    """Whether a rank completed in both, so that its peaks are those of the whole run."""
     curves: tuple[CurvePair, ...] = ()
     next_command: str = ""
-    """What the later report says to do next."""
+    """The next command that the later report suggests."""
     next_does: str = ""

@@ -1,8 +1,7 @@
-"""Secrets in text: tokens in known formats, private keys, passwords in addresses, values beside names that say so.
+"""Finds secrets in text: tokens in known formats, private keys, passwords in URLs, values beside telling names.
 
-Texts may be long, and anyone may have written them. Each format begins with letters that are looked for first, which
-is fast; a pattern is tried only there, from there on, and what it has taken in is not looked at again: that takes time
-linear in the text.
+Texts may be long and untrusted. Each format begins with a literal, which is searched for first, since that is fast; a
+pattern is only tried from there, and text that it has matched isn't searched again: the time is linear in the text.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Literal
 MASK = "***"
 
 SecretReplacer = Callable[[str, str], str]
-"""What takes a secret's place, given the part of it that only tells its kind (``hf_``), and the rest."""
+"""Returns the replacement of a secret, given its prefix that only tells its kind (``hf_``), and the rest."""
 
 _SECRET_WORDS = frozenset({
     "PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "PASSCODE", "PWD", "SECRET", "SECRETS", "CREDENTIAL",
@@ -26,7 +25,7 @@ _SECRET_WORDS = frozenset({
 _LIKELY_SECRET_WORDS = frozenset({
     "TOKEN", "KEY", "AUTH", "AUTHORIZATION", "PASS", "PAT", "SIGNATURE", "SIG",
 })  # fmt: skip
-"""Words of secrets that a setting may have as well: its value decides."""
+"""Words in names of secrets, but also of settings: the value decides."""
 _PLURAL = frozenset({
     "TOKENS", "KEYS", "SIGNATURES",
 })  # fmt: skip
@@ -68,7 +67,7 @@ _TOKEN_PREFIXES = (
     "hvs.", "dapi", "glsa_", "dop_v1_", "tskey-", "ATATT3x",
 )  # fmt: skip
 _ALPHANUMERIC_TOKEN_PREFIXES = frozenset({"hf_", "api_org_", "AKIA", "ASIA", "AROA", "AIDA", "AGPA"})
-"""Their tokens may have letters alone."""
+"""Formats whose tokens may consist of letters only."""
 _SK_SUBPREFIX_PATTERN = r"(?:proj-|svcacct-|admin-|or-v1-|ant-(?:[a-z]{1,8}\d\d-)?)?"
 _WEBHOOK_PATHS = ("hooks.slack.com/services/", "hooks.slack.com/workflows/", "/api/webhooks/", "open-apis/bot/v2/hook/")
 _LINE_BREAK_PATTERN = r"(?:\\{1,2}[rn]|[\r\n\t ])"
@@ -88,7 +87,7 @@ _SECRET_NAME_PARTS = (
     "token", "key", "auth", "passw", "passphrase", "secret", "credential", "signature", "cookie", "pwd", "webhook",
     "jwt", "sig=", "sas=", "dsn=",
 )  # fmt: skip
-"""What the name of a secret has in it, in lower case."""
+"""Substrings of the names of secrets, in lower case."""
 _ASSIGNMENT = re.compile(
     r"[\"'\]]{0,2}(?:[ \t]{0,3}(?P<sign>[=:]>?)[ \t]{0,3}|[ \t]{1,3})"
     r"(?:\"(?P<double>[^\"\n]{4,512})\"|'(?P<single>[^'\n]{4,512})'"
@@ -105,12 +104,12 @@ _NAME_CHARACTERS = string.ascii_letters + string.digits + "_-"
 
 
 SecretLikelihood = Literal["always", "mostly", "when random", "never"]
-"""How far the name of a variable says that its value is a secret."""
+"""How likely a variable's value is a secret, judged by the variable's name."""
 
 
 @lru_cache(maxsize=4096)
 def _secret_likelihood(name: str) -> tuple[SecretLikelihood, bool]:
-    """How far a name says so, and whether it has a word that is never of anything else."""
+    """The likelihood that a name belongs to a secret, and whether it contains a word that only secrets have."""
     words = [word.upper() for word in _WORD.findall(name)]
     always = not _SECRET_WORDS.isdisjoint(words) or any(
         word.endswith(_SECRET_SUFFIXES) and word != "TOKEN" for word in words
@@ -126,7 +125,7 @@ def _secret_likelihood(name: str) -> tuple[SecretLikelihood, bool]:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a variable of that name with that value holds a secret, as far as the name tells."""
+    """Whether a variable with that name and value holds a secret, as far as the name shows."""
     speaks, _ = _secret_likelihood(name)
     if speaks == "never" or not value:
         return False
@@ -138,7 +137,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def looks_random(value: str) -> bool:
-    """Whether a value has what only a machine writes: a long run of letters and digits, or a UUID."""
+    """Whether a value looks machine-generated: a long run of letters and digits, or a UUID."""
     for run in _RUN.finditer(value):
         start = run[0][:256]
         digits = sum(map(start.count, "0123456789"))
@@ -151,7 +150,7 @@ def looks_random(value: str) -> bool:
 
 
 def known_prefix(value: str) -> str:
-    """The part that tells its kind, of a value that is a token in a known format; empty for any other value."""
+    """The prefix of a token in a known format that tells its kind; empty for any other value."""
     for literal in _SECRET_PREFIXES:
         if value.startswith(literal) and (pattern := _pattern_for_prefix(literal)) not in (
             _KEY,
@@ -164,7 +163,7 @@ def known_prefix(value: str) -> str:
 
 
 def replace_secrets(text: str, hide: SecretReplacer) -> str:
-    """The text with each secret in a known format, or beside a name that says so, replaced by what ``hide`` answers."""
+    """The text with secrets, by their format or the name beside them, replaced by the result of ``hide``."""
     for literal in _SECRET_PREFIXES:
         if literal in text:
             text = _replace_matches(text, literal, _pattern_for_prefix(literal), hide)
@@ -184,12 +183,12 @@ _SECRET_PREFIXES = (
     *_WEBHOOK_PATHS,
     *("Bearer ", "bearer ", "BEARER ", "Basic ", "basic "),
 )
-"""What each format begins with."""
+"""The literals with which the formats begin."""
 
 
 @cache
 def _pattern_for_prefix(literal: str) -> re.Pattern[str]:
-    """The pattern of a format from its beginning on, compiled where a text has the beginning."""
+    """The pattern of a format, starting at its literal; only compiled if a text contains the literal."""
     if literal in _PATTERNS_BY_PREFIX:
         return _PATTERNS_BY_PREFIX[literal]
     if literal in _WEBHOOK_PATHS:
@@ -215,7 +214,7 @@ def _replace_matches(text: str, literal: str, pattern: re.Pattern[str], hide: Se
 
 
 def _is_secret_match(match: re.Match[str], literal: str) -> bool:
-    """Whether what has the form of a secret isn't a mere word of that form (``sk-learn-contrib-packages``)."""
+    """Whether a match is a secret, rather than a word of that form (``sk-learn-contrib-packages``)."""
     if match.re is _URL_CREDENTIALS_PATTERN:
         return match["only"] is None or looks_random(match["only"])
     rest = match["secret"]
@@ -261,7 +260,7 @@ def _replace_named_secrets(text: str, hide: SecretReplacer) -> str:
                 parts += (text[done : match.start(kind)], hide("", text[match.start(kind) : end]))
                 done = at = end
             else:
-                at = match.start(kind)  # the value of one may be the name of another: `token password=...`
+                at = match.start(kind)  # the value may itself be a name: `token password=...`
             at = lowered.find(word, at)
         if parts:
             text = "".join([*parts, text[done:]])
@@ -270,13 +269,13 @@ def _replace_named_secrets(text: str, hide: SecretReplacer) -> str:
 
 
 def _is_secret_assignment(text: str, offset: int, match: re.Match[str], kind: str) -> bool:
-    """Whether the name at a place is a secret's, and what follows its value (and no other word of a sentence)."""
+    """Whether the name at ``offset`` is a secret's, and what follows is its value rather than running text."""
     sign = match["sign"]
     before = text[max(0, offset - _MAX_NAME_LENGTH) : offset]
     if sign is None and "--" not in before:
         return False
     value = match[kind]
-    if kind == "bare" and text.startswith(("(", "["), match.end(kind)):  # code: a call, or an item of something
+    if kind == "bare" and text.startswith(("(", "["), match.end(kind)):  # code: a call or a subscript
         return False
     own = before.rstrip(_NAME_CHARACTERS)
     name = before[len(own) :] + text[offset : match.start()]
@@ -304,8 +303,8 @@ def _is_mixed(value: str) -> bool:
 
 
 def _ascii_lower(text: str) -> str:
-    """The text with small letters, each at its place."""
+    """The text in lower case, with all offsets unchanged."""
     lowered = text.lower()
-    if len(lowered) != len(text):  # some letters of other scripts become two
+    if len(lowered) != len(text):  # some non-Latin letters become two characters
         lowered = "".join(one.lower() if one.isascii() else one for one in text)
     return lowered

@@ -1,4 +1,4 @@
-"""What a user reads, in two languages."""
+"""Text shown to users, in two languages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 CHINESE_TEXTS_FILE = Path(__file__).with_name("zh.json")
-"""The Chinese of each English text of the source, in the source's order; ``make translations`` keeps them level."""
+"""The Chinese for each English text in the source, in the same order; ``make translations`` keeps it up to date."""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -34,9 +34,9 @@ class Text(msgspec.Struct, frozen=True):
 
 
 def translated(en: str, context: str = "") -> Text:
-    """The text with its Chinese from :data:`ZH`; without one yet, the English stands for both.
+    """The text with its Chinese from ``zh.json``; if there is none yet, the English serves for both.
 
-    ``context`` tells apart what English has one word for: its entry is ``"context|en"``.
+    ``context`` distinguishes meanings for which English has a single word: the entry is then ``"context|en"``.
     """
     return Text(en, _load_chinese().get(f"{context}|{en}" if context else en) or en)
 
@@ -47,6 +47,6 @@ def _load_chinese() -> dict[str, str]:
 
 
 def listed(texts: Iterable[Text], comma: str = ", ", comma_zh: str = "，") -> Text:
-    """Several as one, with what stands between them in either language."""
+    """Several texts joined into one, with a separator for each language."""
     several = list(texts)
     return Text(comma.join(text.en for text in several), comma_zh.join(text.zh for text in several))

@@ -1,4 +1,4 @@
-"""Words that findings, reports and progress share: sizes, the phases of a run, what memory holds."""
+"""Vocabulary shared by findings, reports and progress: sizes, the phases of a run, categories of memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PHASE_NAMES = {
     "save": translated("save"),
     "exit": translated("exit"),
 }
-"""The phases of a run as a table names them."""
+"""The phases of a run, as named in tables."""
 
 PHASES = {
     "load": translated("loading"),
@@ -38,7 +38,7 @@ PHASES = {
     "exit": translated("exit"),
     "between": translated("the program's own code between steps"),
 }
-"""What a rank was doing, in a sentence; ``between`` is of guarded runs only."""
+"""What a rank was doing, as used in sentences; ``between`` only occurs in guarded runs."""
 
 CATEGORIES = {
     "parameters": translated("parameters"),
@@ -50,13 +50,13 @@ CATEGORIES = {
     "workspace": translated("cuBLAS workspace"),
     "rollout": translated("rollout engine"),
 }
-"""What memory holds."""
+"""What memory is used for."""
 OPTIONAL_CATEGORIES = ("workspace", "rollout")
-"""Categories that a table names only where they hold something."""
+"""Categories that a table only shows if they hold anything."""
 
 
 def size(count: float) -> str:
-    """Bytes: GiB with one decimal; below one, MiB."""
+    """A number of bytes: GiB with one decimal, or MiB if less than one GiB."""
     if count >= _GIB:
         return f"{count / _GIB:,.1f} GiB"
     if count >= 10 * _MIB:
@@ -67,7 +67,7 @@ def size(count: float) -> str:
 
 
 def sizes(by_category: dict[str, int]) -> Text:
-    """``parameters 18.2 GiB, optimizer 101.5 GiB``, what is nothing left out; ``?`` for no category at all."""
+    """``parameters 18.2 GiB, optimizer 101.5 GiB``, without empty categories; ``?`` if there are no categories."""
     held = [(CATEGORIES.get(name, Text(name, name)), size(count)) for name, count in by_category.items() if count]
     return Text(
         ", ".join(f"{name.en} {count}" for name, count in held) or "?",

@@ -1,1 +1,1 @@
-"""The guard of a live training: what `gonogo run` puts beside it, and what is made of the records."""
+"""The guard of a live training run: what `gonogo run` adds to it, and how its records are evaluated."""

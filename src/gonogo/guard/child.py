@@ -1,4 +1,4 @@
-"""The command that is guarded, as a child process: its streams untouched, signals passed on, its exit status ours."""
+"""Runs the guarded command as a child process: streams untouched, signals forwarded, exit status passed on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
 _SIGNAL_OFFSET = 0x80
-"""``si_code`` of a signal that the kernel sent: a terminal's Ctrl-C goes to all processes in its foreground."""
+"""``si_code`` of a signal sent by the kernel: a terminal's Ctrl-C goes to all processes in its foreground."""
 _FORWARDED_SIGNALS = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -24,20 +24,20 @@ _FORWARDED_SIGNALS = (
     signal.SIGALRM,
 )
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-"""What a shell answers for a command that isn't there, or can't be run."""
+"""Exit statuses of a shell for a command that doesn't exist, or can't be executed."""
 
 
 class CommandResult(msgspec.Struct, frozen=True):
     """How the command ended."""
 
     status: int
-    """As a shell tells it: 128 and the signal's number for a command that a signal ended."""
+    """The exit status as a shell reports it: 128 plus the signal's number if a signal ended the command."""
     signal: int | None = None
     """The signal that ended it, or None."""
     passed_on: tuple[int, ...] = ()
-    """Signals that came to gonogo and went on to the command."""
+    """Signals that gonogo received and forwarded to the command."""
     interrupted: bool = False
-    """Whether Ctrl-C or a signal to end came while it ran."""
+    """Whether Ctrl-C or a termination signal arrived while it ran."""
 
 
 def run_child(
@@ -47,10 +47,10 @@ def run_child(
     tick_seconds: float = 2.0,
     on_start: Callable[[int], None] = lambda child: None,
 ) -> CommandResult:
-    """Run the command to its end; ``on_tick`` is called every few seconds while it runs, ``on_start`` with its number.
+    """Run the command to its end; ``on_tick`` is called every few seconds meanwhile, ``on_start`` with its pid.
 
-    Standard input, output and error are those of this process. Signals to end are held back here and passed on, but for
-    those that the terminal has sent to the command as well. Raises CommandStartError for one that can't be started.
+    Standard input, output and error are inherited. Termination signals are blocked here and forwarded, except those
+    that the terminal sends to the command as well. Raises CommandStartError if the command can't be started.
     """
     held = {one for one in _FORWARDED_SIGNALS if signal.getsignal(one) is not signal.SIG_IGN} | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
@@ -80,7 +80,7 @@ def _start_process(command: Sequence[str], environment: Mapping[str, str], mask:
 
 
 class CommandStartError(UserError):
-    """A command that could not be started; ``status`` is what a shell would answer."""
+    """A command that could not be started; ``status`` is the exit status that a shell would return."""
 
     def __init__(self, status: int, text: Text) -> None:
         super().__init__(text)
@@ -116,6 +116,6 @@ def _command_result(status: int, forwarded_signals: tuple[int, ...], interrupted
 
 
 def _discard_pending_signals(blocked_signals: set[signal.Signals]) -> None:
-    """A second Ctrl-C, given while the command was ending, does not cost the report."""
+    """Discard a second Ctrl-C sent while the command was ending, so that the report is still written."""
     while signal.sigtimedwait(blocked_signals, 0) is not None:
         pass

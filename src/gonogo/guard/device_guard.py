@@ -1,4 +1,4 @@
-"""`gonogo.DeviceGuard`: a model whose operators say which tensor was left behind, before torch refuses it."""
+"""`gonogo.DeviceGuard`: names the tensor on the wrong device before torch fails on it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ class DeviceGuard:
             train()
 
     or call :meth:`attach` and :meth:`detach` yourself. Before the forward of each of torch's own layers (``Linear``,
-    ``Embedding`` …) its tensor arguments are compared with its weights, and where they are on different devices
-    :class:`gonogo.MixedDevicesError` is raised with the module's path and a table. Any other exception that leaves the
-    ``with`` block gets a note: the module, the tensors of the line that failed with their devices and parameter names,
-    and for ZeRO-3 the state of the parameters. Costs some microseconds a layer, and never waits for the GPU.
+    ``Embedding`` …) its tensor arguments are compared with its weights, and if they are on different devices,
+    :class:`gonogo.MixedDevicesError` is raised with the module's path and a table. Any other exception that leaves
+    the ``with`` block gets a note: the module, the tensors of the line that failed with their devices and parameter
+    names, and for ZeRO-3 the state of the parameters. Costs a few microseconds per layer, and never waits for the
+    GPU.
     """
 
     def __init__(self, model: Any) -> None:
@@ -35,7 +36,7 @@ class DeviceGuard:
         self._handles: list[Any] = []
 
     def attach(self) -> DeviceGuard:
-        """Begin to watch; does nothing where it already does."""
+        """Start watching; does nothing if it already does."""
         if not self._handles:
             for name, module in self.model.named_modules():
                 if type(module).__module__.startswith("torch.nn.modules.") and _is_layer(module):
@@ -44,7 +45,7 @@ class DeviceGuard:
         return self
 
     def detach(self) -> None:
-        """No longer watch."""
+        """Stop watching."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -74,12 +75,12 @@ def _annotate(error: Exception, model: Any) -> None:
 
 
 def _is_layer(module: Any) -> bool:
-    """Whether a module computes with weights of its own."""
+    """Whether a module has weights of its own to compute with."""
     return any(value is not None for value in (*module._parameters.values(), *module._buffers.values()))
 
 
 class _DeviceCheckHook:
-    """The look at one layer before its forward; DeepSpeed has gathered the layer's weights by then."""
+    """Forward pre-hook that checks one layer's devices; DeepSpeed has gathered the layer's weights by then."""
 
     def __init__(self, name: str) -> None:
         self._name = name

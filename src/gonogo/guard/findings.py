@@ -1,4 +1,4 @@
-"""What all hazards find in a guarded run: the rank that failed first and its cause before all that followed."""
+"""Runs all hazards on a guarded run, and puts the rank that failed first and its cause before what followed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from gonogo.judge.rehearsal_findings import fallback_findings, findings_in_recor
 
 
 def findings_in_guarded_run(run: GuardedRun) -> tuple[Finding, ...]:
-    """What all hazards find, the root cause first; at most one finding a hazard and place.
+    """What all hazards find, the root cause first; at most one finding per hazard and place.
 
-    A hazard looks at the guard's own records, at exceptions and at calls where ranks diverge as at a rehearsal's,
-    and at the tracebacks that are left as at a log's. Fallbacks speak only where nothing else explains a rank.
+    A hazard checks the guard's own records, checks exceptions and diverging calls as in a rehearsal, and checks the
+    recorded tracebacks as in a log. Fallback hazards count only for ranks that nothing else explains.
     """
     first = roots(run)
     found: list[Finding] = []
@@ -45,9 +45,10 @@ def findings_in_guarded_run(run: GuardedRun) -> tuple[Finding, ...]:
 def findings_with_files(
     run: GuardedRun, observed_findings: tuple[Finding, ...], files: StaticFindings
 ) -> tuple[Finding, ...]:
-    """What was seen together with the errors that the files showed before the start.
+    """The findings of the run together with the errors that the files showed before the start.
 
-    What did not show in a run is no certain error of it; of one that ended well, it was none.
+    An error predicted from the files that the run did not show is no longer certain; if the run succeeded, it was
+    none.
     """
     errors = [finding for finding in files.findings if finding.severity is Severity.ERROR]
 
@@ -62,7 +63,7 @@ def findings_with_files(
 
 
 def _findings_in_exceptions(run: GuardedRun) -> Iterator[Finding]:
-    """What hazards that judge rehearsals and logs say of the exceptions, and of the place where the ranks diverge."""
+    """What the hazards for rehearsals and logs find in the exceptions and in the place where the ranks diverge."""
     record = to_rehearsal_record(run)
     found, explained = findings_in_record(record)
     yield from found
@@ -83,7 +84,7 @@ def _findings_in_exceptions(run: GuardedRun) -> Iterator[Finding]:
 
 
 def _root_cause_in_traceback(run: GuardedRun, failed_group: FailedRanks) -> Finding | None:
-    """The root cause that hazards see in the traceback, with its places in the code."""
+    """The root cause that hazards find in the ranks' tracebacks, with its places in the code."""
     ranks = [rank for number in failed_group.ranks if (rank := run.rank(number)) is not None]
     findings = findings_in_log(log_of(run, ranks))
     fallbacks = {hazard.name for hazard in all_hazards() if hazard.fallback}
@@ -105,14 +106,14 @@ def _unexplained_ranks(first_deaths: list[RankDeath], findings: list[Finding]) -
 
 
 def _downgrade_survived(run: GuardedRun, finding: Finding) -> Finding:
-    """An error that a run lived through was none: it ended well all the same."""
+    """Turn an error into a warning if the run succeeded in spite of it."""
     if run_succeeded(run) and finding.severity is Severity.ERROR:
         return replace(finding, severity=Severity.WARNING)
     return finding
 
 
 def _in_order(findings: list[Finding], first_deaths: list[RankDeath]) -> tuple[Finding, ...]:
-    """Errors first; of these, what explains the rank that ended first; what came later may only follow from it."""
+    """Errors first, led by the one that explains the first failed rank; later ranks' errors become possible only."""
     time = {death.rank: death.time for death in first_deaths}
     earliest = min(time.values(), default=0.0)
     root = {rank for rank, one in time.items() if one == earliest}

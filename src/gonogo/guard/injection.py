@@ -1,4 +1,4 @@
-"""How the guard gets into the processes of a command: a folder first on ``PYTHONPATH``, and nothing else."""
+"""Gets the guard into the processes of a command: only by a folder that is put first on ``PYTHONPATH``."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ import msgspec
 from gonogo.report.atomic import write_atomically
 
 FOLDER = "GONOGO_GUARD_FOLDER"
-"""The variable that names the folder of the run, for whoever looks; the guard itself goes by ``PYTHONPATH``."""
+"""The variable with the run's folder, for other code to read; the guard itself is found by ``PYTHONPATH``."""
 WORKER = "GONOGO_GUARD_WORKER"
-"""Set by a guarded rank to its process number, so that the processes that it starts are none."""
+"""Set by a guarded rank to its process ID, so that the processes that it starts are not taken for ranks."""
 _PACKAGES = ("gonogo", "msgspec")
 _OPTIONS = "options.json"
 
 
 class GuardOptions(msgspec.Struct, frozen=True):
-    """What the guard of each rank is told; stands in the folder of the run."""
+    """Options of the guard in each rank; stored in the run's folder."""
 
     stall_seconds: float = 60.0
-    """The least time without any sign of progress that counts as a stall."""
+    """The shortest time without progress that counts as a stall."""
     join_seconds: float = 60.0
-    """How long a rank waits, before its first step, for the others to state their facts."""
+    """How long a rank waits for the others' facts before its first step."""
     sample_seconds: float = 1.0
-    """The least time between two samples of memory (taken at the end of a step)."""
+    """The shortest time between two memory samples (taken at the end of a step)."""
     nonfinite: bool = False
-    """Whether to look for the first value that is not finite (which synchronises)."""
+    """Whether to look for the first NaN or Inf (which synchronizes with the GPU)."""
     language: str = "en"
-    """Of what is added to exceptions: ``en`` or ``zh``."""
+    """Language of the notes added to exceptions: ``en`` or ``zh``."""
     trackers: bool = True
-    """Whether the report is handed to W&B and others, where the training reports there."""
+    """Whether to send the report to W&B and other trackers that the training reports to."""
     python: str = ""
-    """The Python that gonogo is installed for, where it may be another than the training's."""
+    """The Python that gonogo is installed for, if it may differ from the training's."""
 
 
 def read_options(folder: str) -> GuardOptions:
-    """The options in a run's folder; the defaults where there are none."""
+    """Read the options in a run's folder; defaults if there are none."""
     try:
         return msgspec.json.decode(Path(folder, _OPTIONS).read_bytes(), type=GuardOptions)
     except FileNotFoundError:
@@ -47,9 +47,9 @@ def read_options(folder: str) -> GuardOptions:
 
 
 def inject(folder: Path, options: GuardOptions, environment: Mapping[str, str]) -> dict[str, str]:
-    """Put what starts the guard into a run's folder (which exists); the environment in which it starts.
+    """Write the files that start the guard into a run's existing folder, and return the environment for the command.
 
-    Raises OSError where the folder can't be written to.
+    Raises OSError if the folder can't be written to.
     """
     folder = folder.resolve()
     start = folder / "start"
@@ -65,7 +65,7 @@ def inject(folder: Path, options: GuardOptions, environment: Mapping[str, str]) 
 
 
 def _put(path: Path, data: bytes) -> None:
-    """Several nodes may put the same at once, while ranks of the first read it."""
+    """Write a file unless it is already there: several nodes may write it while ranks of the first one read it."""
     if not path.exists() or path.read_bytes() != data:
         write_atomically(path, data)
 

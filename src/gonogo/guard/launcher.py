@@ -1,7 +1,7 @@
-"""In a launcher's process: how each process that it had started ended, noted as the launcher learns of it.
+"""Runs in a launcher's process: records how each child process ended, as soon as the launcher learns of it.
 
-Launchers tell of it on their standard error only, each in its own words, and kill the others at once; the ranks
-themselves can't tell of a SIGKILL. Nothing but the standard library is needed, and nothing is imported for it.
+Launchers report this only on standard error, each in its own words, and kill the other ranks at once; a rank itself
+can't record a SIGKILL. Only the standard library is needed, and no module is imported for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def watch_children(folder: str) -> None:
-    """Note in the folder how processes end that this one starts by ``subprocess`` or ``multiprocessing``."""
+    """Record in ``folder`` how the children end that this process starts by ``subprocess`` or ``multiprocessing``."""
     notes = _ExitLog(folder)
     after_import("subprocess", lambda module: _watch_launcher(_watch_subprocess, module, notes))
     after_import("multiprocessing.popen_fork", lambda module: _watch_launcher(_watch_multiprocessing, module, notes))
@@ -27,12 +27,12 @@ def watch_children(folder: str) -> None:
 def _watch_launcher(watch: Any, module: ModuleType, notes: _ExitLog) -> None:
     try:
         watch(module, notes)
-    except Exception:  # another Python's subprocess: nothing is noted
+    except Exception:  # an unexpected version of subprocess: nothing is recorded
         return
 
 
 class _ExitLog:
-    """The file that is appended to, opened at the first process that ends. It never raises, and gives up at a fault."""
+    """The file of exit statuses, opened when the first process ends. Never raises; stops after an error."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -41,7 +41,7 @@ class _ExitLog:
         self._broken = False
 
     def add(self, pid: int, status: int | None) -> None:
-        """Note how a process ended, once; a process that was forked off the launcher notes nothing."""
+        """Record once how a process ended; does nothing in a process that was forked off the launcher."""
         if status is None or self._broken or os.getpid() != self._owner or (pid, status) in self._seen:
             return
         self._seen.add((pid, status))

@@ -1,7 +1,7 @@
-"""``gonogo run``: the command is started with the guard in it, and a report is made when it has ended.
+"""``gonogo run``: runs the command with the guard in its processes, and writes a report when it has ended.
 
-Nothing here may cost the training anything: where the guard cannot be set up, the command runs without it; where the
-report cannot be made, that is said; the exit status is the command's in any case.
+Nothing here may harm the training: if the guard can't be set up, the command runs without it; if the report can't be
+written, a message says so; the exit status is always the command's.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from gonogo.report.atomic import write_atomically
 from gonogo.report.untrusted import print_error
 
 _FILES = "check.json"
-"""What the check before the start found, in the run's folder."""
+"""File in the run's folder with the findings of the check before the start."""
 
 
 class GuardRequest(msgspec.Struct, frozen=True):
-    """What is to be run, and how it is guarded."""
+    """The command to run, and how to guard it."""
 
     command: list[str]
     folder: Path
     options: GuardOptions
     verdict: str | None = None
-    """What the check before it came to, or None where it was left out."""
+    """The verdict of the check before the start, or None if it was skipped."""
     files: StaticFindings = NO_STATIC_FINDINGS
     """What that check found."""
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:
-    """Where the records go unless a folder is named: one a start, the same for all of a Slurm job step."""
+    """The folder for the records if none is named: a new one per start, shared by all ranks of a Slurm job step."""
     job, step = environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")
     if job and step:  # within srun: one gonogo run on each node, or for each task
         restart = environment.get("SLURM_RESTART_COUNT", "0")
@@ -52,9 +52,9 @@ def default_folder(environment: Mapping[str, str]) -> Path:
 
 
 def run_guarded(request: GuardRequest, environment: Mapping[str, str], language: str) -> CommandResult:
-    """Run the command to its end with the guard in its Python processes; how it ended.
+    """Run the command to its end with the guard in its Python processes, and return how it ended.
 
-    A command that can't be started ends as in a shell: 127 or 126, with one line on standard error.
+    If the command can't be started, the status is that of a shell, 127 or 126, with one line on standard error.
     """
     launched = LaunchRecord(
         host=socket.gethostname(),
@@ -103,9 +103,9 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
 
 
 def report_of_folder(folder: Path) -> Report:
-    """The report of a folder's records.
+    """Make the report of a folder's records.
 
-    Raises OSError where the folder can't be read.
+    Raises OSError if the folder can't be read.
     """
     from gonogo.guard.report import report_of
 
@@ -113,7 +113,7 @@ def report_of_folder(folder: Path) -> Report:
 
 
 def write_report_files(report: Report, folder: Path, language: str) -> None:
-    """Put the report into the folder as text, as a page and as JSON. Raises OSError where it can't be written."""
+    """Write the report into the folder as text, HTML and JSON. Raises OSError if that fails."""
     from gonogo.report import render
 
     for name, format_name in (("report.json", "json"), ("report.html", "html"), ("report.txt", "text")):
@@ -129,7 +129,7 @@ def _write(folder: Path, launch_record: LaunchRecord) -> None:
 def _write_if_possible(folder: Path, launch_record: LaunchRecord) -> None:
     try:
         _write(folder, launch_record)
-    except OSError:  # said once, where the folder was made or where the report is written
+    except OSError:  # already reported where the folder was created, or reported when the report is written
         return
 
 
@@ -154,7 +154,7 @@ def _warn_deleted(folder: Path, language: str) -> None:
 
 
 def _print_gravest_finding(folder: Path, language: str) -> None:
-    """One line on the gravest finding so far; the whole report is in the folder."""
+    """Print one line about the most severe finding so far; the whole report is in the folder."""
     report = report_of_folder(folder)
     if not report.findings:
         return

@@ -1,4 +1,4 @@
-"""From the records of a guarded run to its report: findings, the verdict, what was covered and what was not."""
+"""Makes the report of a guarded run from its records: findings, verdict, what was and was not covered."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _NO_RANK = Skipped(
 
 
 def report_of(run: GuardedRun, folder: str | None = None, *, files: StaticFindings = NO_STATIC_FINDINGS) -> Report:
-    """The report; places are named as they are seen from ``folder`` (default: the current one).
+    """The report of a guarded run; paths are relative to ``folder`` (default: the current one).
 
-    ``files`` are what the files of the run showed before its start.
+    ``files`` are the findings of the check of the run's files before its start.
 
-    NO-GO where a hazard is certain of an error; CANNOT-TELL where the command failed and nothing explains it, where no
-    rank was seen, or where it still runs; else GO.
+    NO-GO if a hazard is certain of an error; CANNOT-TELL if the command failed and nothing explains it, if no rank
+    was seen, or if it is still running; else GO.
     """
     folder = os.getcwd() if folder is None else folder
     shown = findings_with_files(run, findings_in_guarded_run(run), files)

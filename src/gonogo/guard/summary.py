@@ -1,4 +1,4 @@
-"""What a report says of a guarded run, from its records."""
+"""Summarizes a guarded run from its records, for the report."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gonogo.finding import guarded_run
 from gonogo.finding.guarded_run import RankSteps, StepsOverTime
 
 _POINTS, _FIGURES = 400, 24_000
-"""The most stretches, and the most figures of a kind in all: a page of a thousand ranks has to stay small."""
+"""The most time bins, and the most values per metric in total, so that the page of a thousand ranks stays small."""
 
 
 def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRunSummary:
-    """The run as a report tells it: how each rank ended, what it held, where it stood."""
+    """The summary of the run for the report: how each rank ended, its memory, where it stopped."""
     ended = {death.rank: death for death in rank_deaths(run)}
     first = next(iter(roots(run)), None)
     still = find_hang(run)
@@ -83,7 +83,7 @@ def _hang_summary(hang: Hang) -> guarded_run.HangSummary:
 
 
 def _stall_summaries(rank: GuardedRank) -> Iterator[guarded_run.StallSummary]:
-    """Each of a rank's stalls once, as it was written last."""
+    """The last record of each of a rank's stalls."""
     last = {(stall.step, stall.phase): stall for stall in rank.stalls}
     ended = {resumed.step: resumed.seconds for resumed in rank.resumed}
     for (step, phase), stall in last.items():
@@ -133,7 +133,7 @@ def _rank(run: GuardedRun, rank: GuardedRank, death: RankDeath | None) -> guarde
 
 
 def outcome_of(run: GuardedRun, rank: GuardedRank, death: RankDeath | None) -> str:
-    """``completed``, ``raised``, ``killed`` (a signal), ``ended`` (a status of its own), ``vanished``, ``running``."""
+    """One of ``completed``, ``raised``, ``killed`` (by a signal), ``ended``, ``vanished``, ``running``."""
     if death is not None:
         how = {"exception": "raised", "signal": "killed", "status": "exited", "vanished": "vanished"}[death.how]
         return f"{how}, following" if death.consequence else how
@@ -148,7 +148,7 @@ def _seconds_per_step(rank: GuardedRank) -> float | None:
 
 
 def steps_over_time(run: GuardedRun) -> StepsOverTime | None:
-    """What each rank's steps took and held; None where none was made."""
+    """Time and memory of each rank's steps; None if there are fewer than two steps."""
     ranks = [rank for rank in run.ranks if rank.steps]
     last = max((rank.steps[-1].step for rank in ranks), default=0)
     if last < 2:
@@ -159,7 +159,7 @@ def steps_over_time(run: GuardedRun) -> StepsOverTime | None:
 
 
 def _downsampled_steps(rank: GuardedRank, width: int, bin_count: int) -> RankSteps:
-    """The highest figures of each stretch; a record of several steps tells of each stretch that it reaches into."""
+    """The highest values in each bin; a record of several steps counts in every bin that it overlaps."""
     seconds: list[float | None] = [None] * bin_count
     gpu: list[int | None] = [None] * bin_count
     host: list[int | None] = [None] * bin_count

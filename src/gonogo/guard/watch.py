@@ -1,4 +1,4 @@
-"""While the command runs: a line on standard error, and a report in the folder, when the ranks record trouble."""
+"""While the command runs: prints a line and updates the report in the folder when ranks record trouble."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 _TROUBLE_MARKERS = (b'"kind":"stall"', b'"kind":"warning"', b'"kind":"nonfinite"', b'"differences":[{')
 _SETTLE_SECONDS = 3.0
-"""Seconds for the other ranks to record what they saw of it."""
+"""Seconds to wait for the other ranks' records of the same failure."""
 _MAX_SILENCE_SECONDS = 3600.0
 _MAX_READ_BYTES = 1 << 20
 
 
 class Watch:
-    """Looks at what the ranks have appended; ``tell`` is called when they have recorded trouble, ever more seldom.
+    """Polls the ranks' records; calls ``notify`` when they show trouble, less and less often.
 
-    ``deleted`` is called, once, when the folder is there no more.
+    ``on_deleted`` is called once if the folder is gone.
     """
 
     def __init__(self, folder: Path, notify: Callable[[], None], on_deleted: Callable[[], None] = lambda: None) -> None:
@@ -29,14 +29,14 @@ class Watch:
         self._quiet = 30.0
 
     def look(self) -> None:
-        """Look once; never raises."""
+        """Poll once; never raises."""
         try:
             if self._deleted is not None and not self._folder.is_dir():
                 deleted, self._deleted = self._deleted, None
                 deleted()
             if self._deleted is not None:
                 self._look()
-        except Exception:  # the watch is a convenience: the report at the end tells the same
+        except Exception:  # this is optional: the final report says the same
             self._quiet_until = float("inf")
 
     def _look(self) -> None:

@@ -1,6 +1,6 @@
-"""Hazards of a program's own arguments that are declared: which of them the program refuses together, and what to say.
+"""Hazards declared in a page alone: arguments that a program rejects in combination, and the text for each.
 
-In the head of a page, where the arguments alone decide::
+In the head of a page, if the arguments alone decide::
 
     program = "megatron"
 
@@ -9,12 +9,12 @@ In the head of a page, where the arguments alone decide::
     cause.en = "{expert_model_parallel_size} expert-parallel ranks do not divide {num_experts} experts: …"
     cause.zh = "…"
 
-``when`` is an expression of the arguments' names (with ``_`` for ``-``), in Python's words: ``and``, ``or``, ``not``,
-comparisons, ``+ - * // %``, texts. A name alone asks whether the argument is given and not switched off; of a
-sum or a comparison it is the number or the text. An argument that isn't given has the default that ``defaults`` of its
-program below tells; where it has none, or where a word of the command can't be told, what it decides is unknown, and
-nothing is found. A remainder counts where it is not 0. Beside the arguments stand ``world_size``, and
-``data_parallel_size``, what Megatron makes of it. The texts may name each of them.
+``when`` is an expression of the arguments' names (with ``_`` for ``-``), in Python's syntax: ``and``, ``or``,
+``not``, comparisons, ``+ - * // %``, strings. A name alone is true if the argument is given and not switched off;
+within a sum or a comparison it is the number or the string. An argument that isn't given has the default in its
+program's ``defaults`` below; if there is none, or if a value of the command is unknown, the result is unknown and
+nothing is found. A remainder is true if it is not 0. Two more names are ``world_size``, and ``data_parallel_size`` as
+Megatron computes it. The texts may use all of these names as ``{…}``.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run, Text, t
 
 
 class CheckedProgram(msgspec.Struct, frozen=True):
-    """A program whose arguments are checked: how it is known, and what its arguments are where they aren't given."""
+    """A program whose arguments are checked: how to recognize it, and its defaults."""
 
     begins: tuple[str, ...]
-    """What the name of its file begins with."""
+    """Prefixes of its file name."""
     any_of: frozenset[str]
-    """Arguments of which it has at least one."""
+    """Arguments of which at least one is given."""
     leaves: frozenset[str]
-    """Arguments by which others come from elsewhere: a checkpoint, a file."""
+    """Arguments that load other arguments from elsewhere (checkpoint, file): with one of them, nothing is checked."""
     defaults: Mapping[str, int | str]
 
 
@@ -67,7 +67,7 @@ PROGRAMS = {
         },
     )
 }  # fmt: skip
-"""By the name under which pages name them; ``NVIDIA/Megatron-LM``'s ``megatron/training/arguments.py``."""
+"""By the name used in pages; from ``NVIDIA/Megatron-LM``'s ``megatron/training/arguments.py``."""
 
 
 class RefusedArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,7 +76,7 @@ class RefusedArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     when: str
     cause: Text
     cures: tuple[Text, ...] | UnsetType = UNSET
-    """Instead of the page's, where this one is cured otherwise."""
+    """Replace the page's cures for this combination."""
 
 
 class DeclaredArguments(LogPageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,7 +87,7 @@ class DeclaredArguments(LogPageDeclarations, frozen=True, kw_only=True, forbid_u
 
 
 class ArgumentHazard(LoggedHazard):
-    """Arguments that a program refuses together."""
+    """Arguments that a program rejects in combination."""
 
     declares = DeclaredArguments
 
@@ -95,7 +95,7 @@ class ArgumentHazard(LoggedHazard):
     arguments: tuple[RefusedArguments, ...]
 
     def __init__(self, page: HazardPage) -> None:
-        """Raises UserError where the page doesn't say what is refused, or an expression can't be read."""
+        """Raises UserError if the page doesn't declare any combination, or if an expression is invalid."""
         super().__init__(page)
         for key in ("program", "arguments"):
             if not hasattr(self, key):
@@ -125,7 +125,7 @@ class ArgumentHazard(LoggedHazard):
 
 
 def read_expression(text: str) -> tuple[ast.expr, tuple[str, ...]]:
-    """An expression, and the names in it in order. Raises ValueError where it is none that can be decided."""
+    """The parsed expression, and the names in it in order. Raises ValueError if its syntax is not supported."""
     try:
         found = ast.parse(text, mode="eval").body
     except SyntaxError as error:
@@ -154,7 +154,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 def _is_launched(program: CheckedProgram, launch: Launch, run: Run) -> bool:
-    """Whether the launch starts this program itself, with all that decides on its command line."""
+    """Whether the launch starts this program directly, with all relevant arguments on its command line."""
     name = str(launch.program.get("")).rpartition("/")[2]
     if launch.framework is not None or run.deepspeed_on or not name.startswith(program.begins):
         return False
@@ -164,7 +164,7 @@ def _is_launched(program: CheckedProgram, launch: Launch, run: Run) -> bool:
 
 
 class _Values:
-    """What the names of an expression stand for."""
+    """The values of the names in an expression."""
 
     def __init__(self, program: CheckedProgram, launch: Launch, run: Run) -> None:
         self._program = program
@@ -172,11 +172,11 @@ class _Values:
         self._run = run
 
     def field(self, name: str) -> Field:
-        """An argument as the command gives it."""
+        """An argument as given on the command line."""
         return self._launch.world_size if name == "world_size" else self._launch.options.get(name)
 
     def value(self, name: str) -> int | float | str | None:
-        """A number or a text; None where it is unknown."""
+        """A number or a string; None if unknown."""
         if name == "world_size":
             return self._run.world_size
         if name == "data_parallel_size":
@@ -192,11 +192,11 @@ class _Values:
         if field.absent:
             return False
         if not field.known:
-            return True  # it is given, whatever its value
+            return True  # it is given, even if its value is unknown
         return field.truth is not False or field.number is not None
 
     def shown(self, name: str) -> object:
-        """As the texts have it."""
+        """The value for use in texts, with ``?`` if unknown."""
         value = self.value(name)
         return "?" if value is None else value
 
@@ -213,7 +213,7 @@ class _Values:
 
 
 def _truth(values: _Values, node: ast.expr) -> bool | None:
-    """Whether an expression holds; None where that is unknown."""
+    """Whether an expression holds; None if unknown."""
     if isinstance(node, ast.Name):
         return values.is_on(node.id)
     if isinstance(node, ast.UnaryOp):
@@ -234,7 +234,7 @@ def _parts(values: _Values, node: ast.BoolOp) -> Iterator[bool | None]:
 
 
 def _number(values: _Values, node: ast.expr) -> Any:
-    """What a part of an expression comes to; None where that is unknown."""
+    """The value of a part of an expression; None if unknown."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):

@@ -1,7 +1,7 @@
-"""What a checkout builds out of its own files, kept in the user's cache until one of them changes.
+"""Caches what a checkout builds from its own files, until one of them changes.
 
-A wheel has these files built in (``hatch_build.py``). In a checkout each is built at the next call after a change, so
-that none is committed or made by hand. Where the cache can't be written, each process builds it for itself.
+A wheel has these files built in (``hatch_build.py``). In a checkout each is rebuilt at the first call after a change,
+so that none has to be committed or built by hand. If the cache can't be written, each process builds it for itself.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _MAX_CACHE_DAYS = 30
 
 
 class _CacheEntry(msgspec.Struct, frozen=True):
-    """A file of the cache."""
+    """The contents of a cache file."""
 
     of: bytes
-    """What it was built of (:func:`fingerprint`)."""
+    """The :func:`fingerprint` of the files it was built from."""
     built: bytes
 
 
 def kept(name: str, files_fingerprint: bytes, build: Callable[[], bytes]) -> bytes:
-    """What was built of the same files before, or else what is built now. Raises what ``build`` raises."""
+    """The cached result for the same files, or else a newly built one. Raises what ``build`` raises."""
     file = _cache_file(name)
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         found = msgspec.msgpack.decode(file.read_bytes(), type=_CacheEntry)
@@ -43,7 +43,7 @@ def kept(name: str, files_fingerprint: bytes, build: Callable[[], bytes]) -> byt
 
 
 def fingerprint(*folders: Path, suffixes: tuple[str, ...] = (".py", ".md", ".toml")) -> bytes:
-    """What tells one state of the folders from another: each such file's name, time and size; in some milliseconds."""
+    """A fingerprint of the folders' state: each file's name, mtime and size; takes a few milliseconds."""
     lines = (line for folder in folders for line in _files_in(str(folder), suffixes))
     return "".join((f"{sys.version_info[:2]}", *lines)).encode("utf-8", "surrogateescape")
 
@@ -60,13 +60,13 @@ def _files_in(folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
 
 
 def _cache_file(name: str) -> Path:
-    """Where a file of this checkout is kept: other checkouts of the user have their own."""
+    """The cache file of this checkout: every checkout has its own."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "gonogo" / "checkouts" / f"{zlib.crc32(os.fsencode(PACKAGE)):08x}.{name}.msgpack"
 
 
 def _keep(file: Path, data: bytes) -> None:
-    """Keep a file, whoever else keeps the same; forget those of checkouts that were not used for a month."""
+    """Write a cache file, safely against concurrent writers, and delete those not used for a month."""
     import time
 
     from gonogo.report.atomic import write_atomically

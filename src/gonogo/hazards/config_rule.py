@@ -1,6 +1,6 @@
-"""Hazards of the DeepSpeed config that are declared: which setting, which of its values are wrong, and what to say.
+"""Hazards of the DeepSpeed config declared in a page alone: the setting, its wrong values, and the text.
 
-In the head of a page, where nothing else decides::
+In the head of a page, if nothing else decides::
 
     keys = ["zero_optimization.sub_group_size"]
     stages = [3]
@@ -15,10 +15,11 @@ In the head of a page, where nothing else decides::
     change.safe = false
 
 The texts may name ``{key}`` (its last part), ``{path}`` (all of it), ``{section}`` (the part before the last),
-``{value}`` (as JSON writes it), ``{number}`` and ``{stage}``; a brace that is meant is doubled. ``cause`` and ``cures``
-are the page's sections *Why* and *Cure* unless the head has them. Where more than the value decides, a class beside the
-page says so: :meth:`ConfigHazard.context_for`, with further words of the texts; :meth:`ConfigHazard.certainty_for`
-where the certainty depends on it. What needs more than that is a plain Hazard.
+``{value}`` (as JSON writes it), ``{number}`` and ``{stage}``; a literal brace is doubled. ``cause`` and ``cures`` are
+the page's sections *Why* and *Cure* unless the head has them. If more than the value decides, a class beside the page
+overrides :meth:`ConfigHazard.context_for`, which also returns further placeholders of the texts, or
+:meth:`ConfigHazard.certainty_for` if the certainty depends on it. A hazard that needs more than that is a plain
+Hazard.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ from gonogo.hazards.rule import (
 )
 
 Words = Mapping[str, object]
-"""What the placeholders of the texts stand for."""
+"""Values for the placeholders of the texts."""
 FieldTest = Callable[[Field], bool]
 
 
 class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A number of which all that is given holds."""
+    """Bounds of a number, all of which must hold."""
 
     above: float = -math.inf
     below: float = math.inf
@@ -62,21 +63,21 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_most: float = math.inf
 
     def holds(self, number: float) -> bool:
-        """Whether a number is within."""
+        """Whether a number is within the bounds."""
         return self.above < number < self.below and self.at_least <= number <= self.at_most
 
 
 Values = bool | Literal["any"] | tuple[str, ...] | Bounds
-"""Which values are wrong: a switch that is on (``true``) or off, any, one of these words in either case, a number."""
+"""The wrong values: a switch that is on (``true``) or off, any value, one of these words in any case, a number."""
 
 
 def number(test: Callable[[float], bool]) -> FieldTest:
-    """A number of which something holds that bounds can't say."""
+    """A test for numbers that :class:`Bounds` can't express."""
     return lambda field: field.number is not None and test(field.number)
 
 
 def make_field_test(values: Values) -> FieldTest:
-    """The test that declared values stand for."""
+    """The test for declared values."""
     if isinstance(values, bool):
         return lambda field: field.truth is values
     if isinstance(values, tuple):
@@ -87,7 +88,7 @@ def make_field_test(values: Values) -> FieldTest:
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A setting whose value is wrong, and the config and the run that it stands in."""
+    """A setting with a wrong value, its config and its run."""
 
     keys: tuple[str, ...]
     field: Field
@@ -96,11 +97,11 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class DeclaredEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The edit that cures it: ``key`` (or else the setting itself) gets ``to`` as its value, or goes."""
+    """The edit that fixes it: sets ``key`` (default: the setting itself) to ``to``, or removes it."""
 
     title: Text
     to: Any = UNSET
-    """The value; ``"{word}"`` is what that word of the texts stands for, as it is: None where nothing is changed."""
+    """The value; ``"{word}"`` is replaced by that placeholder's value itself; None means no change."""
     key: str = ""
     safe: bool = True
 
@@ -124,16 +125,16 @@ class DeclaredInConfigs(PageDeclarations, frozen=True, kw_only=True, forbid_unkn
 
 
 class ConfigHazard(Hazard):
-    """A hazard that is a setting of the DeepSpeed config with a wrong value."""
+    """A hazard that is a wrong value of a setting of the DeepSpeed config."""
 
     declares = DeclaredInConfigs
 
     keys: tuple[str, ...]
-    """The settings, each by its path; each that is wrong is a finding."""
+    """Paths of the settings; each wrong one is a finding."""
     wrong: Values | FieldTest
-    """The values that are wrong, or what tells them."""
+    """The wrong values, or a test for them."""
     stages: tuple[int | str, ...] = (0, 1, 2, 3, "unknown")
-    """The ZeRO stages at which it is wrong."""
+    """The ZeRO stages at which they are wrong."""
     fills_in_auto: bool = False
     """Whether an "auto" counts as the value that it becomes."""
     severity: Severity = Severity.ERROR
@@ -141,13 +142,13 @@ class ConfigHazard(Hazard):
     cause: Text
     cures: tuple[Text, ...]
     confirm: Text | tuple[Text, ...] = ()
-    """What would make sure of it, where it is not certain."""
+    """How to make sure if the finding is not certain."""
     beside: tuple[str, ...] = ()
     """Further settings that the finding points at."""
     change: DeclaredEdit | None = None
 
     def __init__(self, page: HazardPage) -> None:
-        """Raises UserError where the page doesn't say what is wrong."""
+        """Raises UserError if the page doesn't say which values are wrong."""
         super().__init__(page)
         for key in ("keys", "wrong"):
             if not hasattr(self, key):
@@ -155,26 +156,26 @@ class ConfigHazard(Hazard):
         self._is_wrong: FieldTest = self.wrong if callable(self.wrong) else make_field_test(self.wrong)
 
     def context_for(self, setting: Setting) -> Words | None:
-        """What stands around the setting, as further words of the texts; None where that makes the value right."""
+        """Further placeholders for the texts, from the setting's context; None if it makes the value right."""
         return {}
 
     def certainty_for(self, setting: Setting) -> Certainty:
-        """How sure it is; the declared certainty unless a hazard knows better."""
+        """The certainty of the finding: the declared one unless overridden."""
         return self.certainty
 
     def spans_beside(self, setting: Setting) -> tuple[Span | None, ...]:
-        """Further places of the finding: those of the settings ``beside`` it."""
+        """Further places of the finding: those of the settings in ``beside``."""
         return tuple(config_span(setting.config, *path.split(".")) for path in self.beside)
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Each of the settings whose value is wrong."""
+        """One finding for each setting with a wrong value."""
         if ("unknown" if config.zero_stage is None else config.zero_stage) not in self.stages:
             return
         for path in self.keys:
             keys = tuple(path.split("."))
             at = Setting(keys, (config.get if self.fills_in_auto else config.raw)(*keys), config, run)
             if isinstance(at.field.value, list) and not config.raw("autotuning").absent:
-                continue  # the values that the autotuner is to try
+                continue  # candidate values for the autotuner
             more = self.context_for(at) if self._is_wrong(at.field) else None
             if more is None:
                 continue
@@ -188,7 +189,7 @@ class ConfigHazard(Hazard):
                 **more,
             }
             certainty = self.certainty_for(at)
-            whole = isinstance(at.field.value, Mapping)  # an object of many lines is pointed at by its key
+            whole = isinstance(at.field.value, Mapping)  # point at the key of a multi-line object
             yield self.finding(
                 self.cause.format(**words),
                 severity=self.severity,

@@ -1,4 +1,4 @@
-"""The base class of all hazards: what a page declares, and the handlers that look at evidence."""
+"""The base class of all hazards: keys that any page may declare, and the handlers for each kind of evidence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gonogo.finding.divergence import Side
 from gonogo.hazards.page import HazardPage
 from gonogo.hazards.refusal import Refusal
 
-if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
+if TYPE_CHECKING:  # only `gonogo check` needs these
     from gonogo.evidence.config.deepspeed import DeepSpeedConfig
     from gonogo.evidence.environment.environment import Environment
     from gonogo.evidence.guarded.guarded_run import GuardedRun
@@ -28,16 +28,16 @@ if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
 
 
 _MAX_SPANS = 20
-"""Places of one finding that are shown: a broken list of hosts has one a line."""
+"""The most places shown for one finding: a broken host list has one per line."""
 
 One = TypeVar("One", Text, Span, Fix)
 
 
 class PageDeclarations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the head of any page may declare; each key becomes the attribute of that name of its hazard."""
+    """What the head of any page may declare; each key becomes an attribute of its hazard with the same name."""
 
     from_sections: ClassVar[tuple[str, ...]] = ()
-    """Keys that are taken from the page's sections where its head has none."""
+    """Keys that default to sections of the page."""
 
     title: Text
     fallback: bool | UnsetType = UNSET
@@ -55,10 +55,10 @@ class PageDeclarations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class Hazard:
     """One known way in which a distributed fine-tune fails, with its page.
 
-    What a page declares needs no class of its own. Where code decides, a subclass stands beside the page and overrides
-    the handlers (``in_…``) that apply to it; file, class and hazard have one name: ``zero3_moe_hang.md``,
-    ``zero3_moe_hang.py``, ``Zero3MoeHang``, ``zero3-moe-hang``. What the page declares becomes attributes of the
-    hazard; what only code can say is an attribute of the class.
+    A page alone needs no class of its own. If code has to decide, a subclass beside the page overrides the handlers
+    (``in_…``) that apply; file, class and hazard share one name: ``zero3_moe_hang.md``, ``zero3_moe_hang.py``,
+    ``Zero3MoeHang``, ``zero3-moe-hang``. Keys declared in the page become attributes of the hazard; what only code
+    can express is an attribute of the class.
     """
 
     declares: ClassVar[type[PageDeclarations]] = PageDeclarations
@@ -69,37 +69,48 @@ class Hazard:
     formerly: tuple[str, ...] = ()
     """Names that it had in earlier releases, under which `gonogo explain` still finds it."""
     fallback: bool = False
-    """A fallback is asked only where no other hazard has explained a failed rank."""
+    """Whether it is asked only if no other hazard has explained a failed rank."""
     explains_failure: bool = True
-    """False where the hazard's errors are found beside the exception that ended a rank, and do not explain it."""
+    """False if the hazard's errors may accompany the exception that ended a rank without explaining it."""
 
     raises: bool = False
-    """True where what its errors in files name raises an exception whenever the program gets there, on virtual
-    accelerators as on real ones: a rehearsal that went past it speaks against them."""
+    """True if the code that its errors in files point at always raises an exception, even on virtual accelerators.
+
+    A rehearsal that got past that code then refutes the error.
+    """
 
     refusal: Refusal | None = None
-    """What a library says where it refuses this: a log that has it shows the hazard, unless ``in_log`` knows better."""
+    """A library's error message for this: a log with it shows the hazard, unless ``in_log`` is overridden."""
 
     log_words: tuple[str, ...] = ()
-    """Literals of the log lines that the hazard looks for, where ``failure_log.GENERIC_WORDS`` has none of theirs."""
+    """Literals in the log lines that the hazard looks for, if ``failure_log.GENERIC_WORDS`` has none for them."""
     ends_at: tuple[tuple[str, str], ...] = ()
-    """Where a traceback ends that was cut before the line that would name this: a fragment of the innermost frame's
-    path, and one of its function or code. It is possible then, where nothing else explains the log."""
+    """Where a traceback ends that was cut before the decisive line.
+
+    A fragment of the innermost frame's path, and one of its function or code. The hazard is then possible if nothing
+    else explains the log.
+    """
     traces: tuple[str, ...] = ()
-    """Literals of lines that stand beside the one that names this (further down its message, the code that raises it):
-    in a log that was cut so that they alone are left, it is possible."""
+    """Literals of lines near the decisive one (further down its message, or the code that raises it).
+
+    The hazard is possible if a log was cut so that only these are left.
+    """
     yields_to: tuple[str, ...] = ()
-    """Hazards whose confident finding in a log or a rehearsal explains what this one would say more generally."""
+    """Hazards whose confident finding in a log or a rehearsal already explains this one's more general finding."""
     consequence: bool = False
-    """True where the log shows the same when another rank or an earlier fault brought it about: such a fault wins, and
-    this one stays possible beside it, or beside a hazard that it yields to."""
+    """True if another rank's failure or an earlier error can cause the same lines in a log.
+
+    Such an error takes precedence, and this hazard stays possible; likewise beside a hazard in ``yields_to``.
+    """
 
     needs: tuple[str, ...] | None = None
-    """The obligations that a certain finding in a rehearsal hangs on; None: by how it judges
-    (:func:`gonogo.rehearse.limits.certificate.hazard_obligations`)."""
+    """The obligations on which a certain finding in a rehearsal depends.
+
+    None: derived from how it judges (:func:`gonogo.rehearse.limits.certificate.hazard_obligations`).
+    """
 
     def __init__(self, page: HazardPage) -> None:
-        """Raises UserError where the page's head does not fit :attr:`declares`."""
+        """Raises UserError if the page's head does not match :attr:`declares`."""
         self.page = page
         self.name = page.name
         declared = page.declared(self.declares)
@@ -133,7 +144,7 @@ class Hazard:
         yield from ()
 
     def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
-        """Findings in the versions and the machine that a run will have."""
+        """Findings in the package versions and the machine of a run."""
         yield from ()
 
     def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
@@ -141,14 +152,15 @@ class Hazard:
         yield from ()
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """Changes of the run's files that may cure what :meth:`in_rehearsal` found, the smallest first.
+        """Fixes in the run's files for what :meth:`in_rehearsal` found, the smallest first.
 
-        `gonogo cure` rehearses each of them; paths in ``record`` are whole, those of ``run`` as seen from its folder.
+        `gonogo cure` rehearses each of them; paths in ``record`` are absolute, those of ``run`` relative to its
+        folder.
         """
         yield from ()
 
     def in_log(self, log: FailureLog) -> Iterator[Finding]:
-        """Findings in a failed run's logs: unless a subclass knows better, those of its ``refusal``."""
+        """Findings in a failed run's logs: by default, those of its ``refusal``."""
         shown = self.refusal.shown_in(log) if self.refusal is not None else None
         if shown is not None:
             yield self.log_finding(shown[0], self.page.why, cure=self.page.cure, certainty=shown[1])
@@ -172,9 +184,9 @@ class Hazard:
         confirm: Text | tuple[Text, ...] = (),
         fixes: Fix | tuple[Fix, ...] | None = (),
     ) -> Finding:
-        """A finding of this hazard, with its name, its sources and, unless another is given, its title.
+        """A finding of this hazard, with its name, its sources and, by default, its title.
 
-        What there is one of may be given without a tuple, or as None: a value's place that is not known, a fix that
+        A single value may be passed without a tuple, or as None, for example a span that is unknown or a fix that
         can't be made.
         """
         return Finding(
@@ -196,7 +208,7 @@ class Hazard:
     def divergence_finding(
         self, divergence: RankDivergence, telling: Side, *, cure: Text | tuple[Text, ...], reason: Text | None = None
     ) -> Finding:
-        """A finding where ranks diverge: what each does, why, and what comes of it; ``telling``'s call stands first."""
+        """A finding about diverging ranks: what each does, why, and the result; ``telling``'s call comes first."""
         call = telling.call
         parameters = call.parameters if call is not None else ()
         return self.finding(
@@ -211,9 +223,9 @@ class Hazard:
 
     @staticmethod
     def fix(title: Text, *edits: Edit | None, safe: bool = True) -> Fix:
-        """A cure that gonogo can carry out. ``safe``: it changes nothing but what is broken for certain.
+        """A cure that gonogo can apply itself. ``safe``: it changes only what is certainly broken.
 
-        Where one of the edits can't be made (None, or it changes nothing), a person has to carry it out.
+        If one of the edits can't be made (None, or without effect), the user has to apply it.
         """
         made = tuple(edit for edit in edits if edit is not None and edit.before != edit.after)
         if len(made) < len(edits) or not made:
@@ -235,9 +247,9 @@ class Hazard:
         parameter: str | None = None,
         confirm: Text | tuple[Text, ...] = (),
     ) -> Finding:
-        """A finding in a log; its places are the evidence's lines, the first the one that says most.
+        """A finding in a log; its places are the evidence's lines, the most relevant first.
 
-        Ranks are the evidence's, unless others are given. ``confirm`` says what would make sure of it.
+        Ranks default to the evidence's. ``confirm`` says how to make sure.
         """
         return self.finding(
             cause,

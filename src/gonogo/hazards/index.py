@@ -1,4 +1,4 @@
-"""The hazards: by name, all, and those that given evidence can show at all, so that a start pays for these alone."""
+"""The index of hazards: by name, all, and those that given evidence can show, so that only these are imported."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from gonogo.evidence.log.traceback import RaisedError
 
 MAX_SHORT_LOG_CHARS = 1 << 16
-"""Letters of a log that is searched for all words of the index: in a longer one that takes as long as to import all."""
+"""The longest log, in characters, searched for all words of the index; beyond, importing all hazards is as fast."""
 FILES = ("config", "launch", "script", "environment")
 """What `gonogo check` reads."""
 
 
 def rows() -> dict[str, Row]:
-    """Where each hazard is met, by name."""
+    """The stages and words of each hazard, by name."""
     return pack().rows
 
 
@@ -35,23 +35,23 @@ def _load_hazard(name: str) -> Hazard:
 
 
 def hazard_of(name: str) -> Hazard | None:
-    """The hazard of that name, if there is one."""
+    """The hazard called ``name``, or None."""
     return _load_hazard(name) if name in rows() else None
 
 
 @cache
 def all_hazards() -> tuple[Hazard, ...]:
-    """Every hazard, by name."""
+    """Every hazard, sorted by name."""
     return _of(rows())
 
 
 def hazards_at_stages(*stages: str) -> tuple[Hazard, ...]:
-    """The hazards that are met at one of the stages, by name."""
+    """The hazards with a handler for one of the stages, sorted by name."""
     return _of(name for name, row in rows().items() if not set(stages).isdisjoint(row.stages))
 
 
 def hazards_possible_in_log(log: FailureLog) -> tuple[Hazard, ...]:
-    """The hazards that this log may show, by name; all, where it is long."""
+    """The hazards that this log may show, sorted by name; all hazards if it is long."""
     letters = _searchable_text(log)
     if letters is None:
         return hazards_at_stages("log")
@@ -63,18 +63,18 @@ def hazards_possible_in_log(log: FailureLog) -> tuple[Hazard, ...]:
 
 
 def hazards_possible_in_cut_log(log: FailureLog) -> tuple[Hazard, ...]:
-    """The hazards of which something may be left in this log, which was cut; by name."""
+    """The hazards of which this truncated log may contain a trace, sorted by name."""
     letters = _searchable_text(log)
     return _of(name for name, row in rows().items() if letters is None or any(word in letters for word in row.left))
 
 
 def _of(names: Iterable[str]) -> tuple[Hazard, ...]:
-    with gc_disabled():  # what is read and imported stays
+    with gc_disabled():  # the loaded objects stay alive, so collecting garbage is useless
         return tuple(map(_load_hazard, names))
 
 
 def _searchable_text(log: FailureLog) -> str | None:
-    """All that hazards look at in a log, in lower case; None where it is long, or has dumps beside it."""
+    """Everything in a log that hazards search, in lower case; None if it is long or comes with dumps."""
     if log.dumps or sum(len(line.text) for line in log.lines) > MAX_SHORT_LOG_CHARS:
         return None
     setup = log.setup

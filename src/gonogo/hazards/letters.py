@@ -1,8 +1,8 @@
-"""The letters without which a log can't show a hazard: it is asked only of logs that have some of them.
+"""Literals at least one of which is in every log that shows a hazard: other logs need not be checked for it.
 
-A declared hazard's letters are those of its signs, or of its refusal. Of a handler of its own they are those of all
-patterns and literals that its code names, and the functions which that calls: it finds something only in a log that has
-one of them at least. Where a pattern needs no three bytes in a row, any log is asked; by a fallback too.
+A declared hazard's literals are those of its signs, or of its refusal. A handler's literals are those of all patterns
+and strings in its code and in the functions that it calls: it finds something only in a log that contains at least
+one. If a pattern doesn't require three consecutive bytes, every log is checked; likewise for a fallback.
 """
 
 from __future__ import annotations
@@ -31,40 +31,40 @@ else:
 
 LogLiterals = frozenset[str]
 MIN_LITERAL_BYTES = 3
-"""Bytes in a row that tell something (a Chinese character has three); what has fewer stands in any log."""
+"""The shortest useful literal in bytes (a Chinese character has three); any log contains shorter ones."""
 SUFFICIENT_LITERAL_BYTES = 8
-"""Bytes in a row that are rare; of words that are longer it is better to have few."""
+"""From this length in bytes on, literals are rare enough, and having few of them matters more."""
 MATCHES_ANY_LOG = LogLiterals({""})
-"""What any log has."""
+"""Literals that every log contains."""
 _SAID = ("Text", "translated", "format", "group", "join", "mentions")
-"""Calls whose literals are not looked for in the log: what is said of it, groups of a match, the setup."""
+"""Calls whose strings are not searched in the log: texts of findings, groups of a match, the setup."""
 _CONTEXT_MODULE = "gonogo.evidence.log.context"
-"""What it asks (is it a training's log at all) goes with evidence, and is none."""
+"""Its checks (whether this is a training log at all) only accompany evidence and are none themselves."""
 
 
 # Patterns
 
 
 def literals_of_pattern(pattern: Pattern) -> LogLiterals:
-    """Words in lower case of which all that the pattern matches has one."""
+    """Lower-case literals, one of which is in everything that the pattern matches."""
     text = re.sub(r"\\x\{(\w+)\}", lambda found: re.escape(chr(int(found[1], 16))), pattern.text)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             parts: Any = parser.parse(re.sub(r"\(\?[ims]+\)", "", text))
-        except re.error:  # what RE2 writes in another way
+        except re.error:  # syntax of RE2 that Python's parser lacks
             return MATCHES_ANY_LOG
     return _literals_of_sequence(parts) or MATCHES_ANY_LOG
 
 
 def _literals_of_sequence(parts: Iterable[Any]) -> LogLiterals | None:
-    """The words that tell most among those of the parts, all of which are there; None where none tells anything."""
+    """The most selective literals among those of the parts, all of which must match; None if there are none."""
     runs, told = [""], []
     for kind, what in parts:
         letter = _letter(kind, what)
         if letter:
             runs[-1] += letter
-        elif kind is not kinds.AT:  # a place between letters takes none
+        elif kind is not kinds.AT:  # an anchor consumes no character
             runs.append("")
             told.append(_of_part(kind, what))
     told += [LogLiterals({run.casefold()}) for run in runs if _size(run) >= MIN_LITERAL_BYTES]
@@ -72,7 +72,7 @@ def _literals_of_sequence(parts: Iterable[Any]) -> LogLiterals | None:
 
 
 def _letter(kind: Any, argument: Any) -> str:
-    """The one letter that it matches, in either case; none where there are several."""
+    """The one character that a part matches, in either case; empty if there are several."""
     if kind is kinds.LITERAL:
         return chr(argument)
     if kind is kinds.IN and all(one is kinds.LITERAL for one, _ in argument):
@@ -104,7 +104,7 @@ def _size(word: str) -> int:
 
 
 def of_hazard(hazard: Hazard) -> LogLiterals:
-    """Words of which a log that shows the hazard has one."""
+    """Literals, one of which is in every log that shows the hazard."""
     if hazard.fallback:
         return MATCHES_ANY_LOG
     handler = type(hazard).in_log
@@ -120,7 +120,7 @@ def _declared_literals(hazard: Hazard) -> LogLiterals:
 
 
 def literals_of_sign(sign: Sign) -> LogLiterals:
-    """Words of which what shows the sign has one."""
+    """Literals, one of which is in everything that shows the sign."""
     told = (
         [literals_of_places(sign.cut)]
         if sign.cut
@@ -135,7 +135,7 @@ def literals_of_sign(sign: Sign) -> LogLiterals:
 
 
 def literals_of_places(places: Iterable[tuple[str, str]]) -> LogLiterals:
-    """Of each place (``ends_at``) the rarer of its two fragments."""
+    """The longer of the two fragments of each place (``ends_at``)."""
     return LogLiterals(max(place, key=len).casefold() for place in places)
 
 
@@ -144,7 +144,7 @@ def _words(literals: Iterable[str]) -> LogLiterals:
 
 
 class _Reader(ast.NodeVisitor):
-    """Reads the patterns and literals that a handler's code names off it."""
+    """Collects the patterns and strings that a handler's code uses."""
 
     def __init__(self, hazard: Hazard) -> None:
         self._hazard = hazard
@@ -153,7 +153,7 @@ class _Reader(ast.NodeVisitor):
         self._globals: dict[str, Any] = {}
 
     def of_function(self, function: Callable[..., Any]) -> LogLiterals:
-        """The letters of all that the function looks for; any log's where it names nothing."""
+        """The literals of everything the function looks for; those of any log if there are none."""
         self._function(function)
         return LogLiterals(self._found) if self._found and "" not in self._found else MATCHES_ANY_LOG
 
@@ -197,7 +197,7 @@ class _Reader(ast.NodeVisitor):
         if name == "super":
             self._found |= _declared_literals(self._hazard)
         elif name == "errors_of" and says:
-            self.visit(says[0])  # it has its words, whatever its type
+            self.visit(says[0])  # its message decides, whatever the type
         elif name in _SAID:
             self.visit(called)
         else:
@@ -217,16 +217,16 @@ class _Reader(ast.NodeVisitor):
             self.visit(node.value)
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        if not isinstance(node.value, ast.Constant):  # a docstring
+        if not isinstance(node.value, ast.Constant):  # skip docstrings
             self.generic_visit(node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """What is put together is said."""
+        """Skip f-strings: they are texts of findings."""
 
     def visit_Constant(self, node: ast.Constant) -> None:
         self._value(node.value)
 
 
 def fewest(words: LogLiterals) -> tuple[str, ...]:
-    """The words without those that have another of them in them."""
+    """The literals without those that contain another one."""
     return tuple(sorted(word for word in words if not any(other != word and other in word for other in words)))

@@ -1,4 +1,4 @@
-"""From a page to its hazard: of the class beside it where there is code, or else of the kind that it declares."""
+"""Creates the hazard of a page: from the class beside it if it has code, else from the declared kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gonogo.hazards.page import HazardPage
 
 
 def load_hazard(page: HazardPage) -> Hazard:
-    """The hazard. Raises UserError where its head doesn't fit, or where nothing is declared and there is no code."""
+    """Load a hazard. Raises UserError if the head doesn't match, or if nothing is declared and there is no code."""
     if page.has_code:
         return _load_hazard_class(page)(page)
     if "arguments" in page.head:
@@ -47,7 +47,7 @@ def class_name(name: str) -> str:
 
 
 def _load_hazard_class(page: HazardPage) -> type[Hazard]:
-    """The class of the code beside a page. Raises UserError where it isn't there under the page's name."""
+    """The class in the code beside a page. Raises UserError if it doesn't exist under the page's name."""
     wanted = class_name(page.name)
     found = vars(importlib.import_module(page.module)).get(wanted)
     if isinstance(found, type) and issubclass(found, Hazard):

@@ -1,6 +1,6 @@
-"""Hazards that a log shows by declared signs: words, frames and circumstances, and how sure each sign makes it.
+"""Hazards of a log declared in a page: signs with message, frames and context, each with its certainty.
 
-In the head of a page, where nothing else decides::
+In the head of a page, if nothing else decides::
 
     log_words = ["fully_shard", "FSDPModule"]
     confirm.en = "…"
@@ -13,9 +13,9 @@ In the head of a page, where nothing else decides::
     says = "'function' object has no attribute 'FSDPModule'"
     frames = [["fsdp"]]
 
-The first sign that a log shows counts, so the surest stands first. Words and frames are looked for apart as well: logs
-are pasted with the last line alone, or with the frames and without it. ``cause`` and ``cures`` are the page's sections
-*Why* and *Cure* unless the head has them; they may name groups of the pattern: ``{asked}``.
+The first sign that a log shows counts, so the most certain comes first. Message and frames are also searched
+separately: logs are often pasted with the last line only, or with the frames but without it. ``cause`` and ``cures``
+are the page's sections *Why* and *Cure* unless the head has them; they may name groups of the pattern: ``{asked}``.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ Evidence = LoggedError | LineMatch
 
 
 class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One way in which a log shows a hazard: all that is given has to hold."""
+    """One way in which a log shows a hazard: all given conditions must hold."""
 
     says: Pattern | None = None
-    """What an exception says in its message (its type may stand before it), or else a line."""
+    """Pattern of an exception's message (possibly preceded by its type), or else of a line."""
     certainty: Certainty = Certainty.LIKELY
     types: tuple[str, ...] = ()
-    """Of which type it is (``""``: a traceback without its last line); a lone line has none and isn't asked."""
+    """Types of the exception (``""``: a traceback without its last line); not checked for a lone line."""
     lines: bool = True
-    """Whether a line counts that belongs to no exception of one of these types."""
+    """Whether a line outside of exceptions of these types counts."""
     frames: tuple[tuple[str, ...], ...] = ()
-    """Groups of fragments: the way to it has, of each group, one in a frame's path, function or code."""
+    """Groups of fragments: for each group, a frame has one of them in its path, function or code."""
     innermost: tuple[str, ...] = ()
-    """Fragments, one of which the frame that raised it has; held against it only where the log shows one."""
+    """Fragments, one of which is in the frame that raised it; not checked if the log shows no frame."""
     outside: tuple[str, ...] = ()
     """Fragments that no frame has."""
     beside: Pattern | None = None
-    """What the log, or the setup, says besides."""
+    """Another pattern that the log or the setup must contain."""
     unless: Pattern | None = None
-    """What neither of them says."""
+    """A pattern that neither of them may contain."""
     cut: tuple[tuple[str, str], ...] = ()
-    """Places, as ``find_truncated_error`` takes them, where a traceback was cut: instead of words."""
+    """Places where a traceback was truncated, as for ``find_truncated_error``; used instead of a message."""
     within: int = 2
-    """How many of a cut traceback's innermost frames count."""
+    """How many of a truncated traceback's innermost frames count."""
     cause: Text | None = None
-    """What to say of it, where it is not what the hazard says of its other signs."""
+    """The cause for this sign, if it differs from the hazard's."""
     cures: tuple[Text, ...] = ()
-    """What to do about it, where that is not what the hazard's other signs need."""
+    """The cures for this sign, if they differ from the hazard's."""
 
     def shown_in(self, log: FailureLog) -> Evidence | None:
-        """What in the log shows it, or None."""
+        """The evidence for the sign in the log, or None."""
         if self.cut:
             shown: Evidence | None = find_truncated_error(log, *self.cut, max_frames=self.within)
         else:
@@ -100,7 +100,7 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.outside and log.passes(*self.outside):
             return None
         if self.types and any(match_of(self.says, error) for error in log.errors):
-            return None  # it is an exception's line, of another type or from elsewhere
+            return None  # the line belongs to an exception of another type or with other frames
         return log.find(self.says)
 
 
@@ -125,9 +125,9 @@ class LoggedHazard(Hazard):
     cause: Text
     cures: tuple[Text, ...]
     confirm: Text | tuple[Text, ...] = ()
-    """How to make sure of it; shown where it isn't certain."""
+    """How to make sure; shown if the finding isn't certain."""
     anywhere: bool = False
-    """Whether it counts in the log of a program that doesn't train, too."""
+    """Whether logs of programs that don't train count, too."""
 
     def in_log(self, log: FailureLog) -> Findings:
         """The first of the signs that the log shows."""
@@ -154,11 +154,11 @@ class LoggedHazard(Hazard):
         )
 
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
-        """How sure the sign makes it in this log; None where it doesn't count."""
+        """The certainty of the sign in this log; None if it doesn't count."""
         return sign.certainty
 
     def format_cause(self, match: Match | None) -> Text:
-        """The cause, with the values that the words tell; ``match`` is None where frames alone show it."""
+        """The cause, with values from the message; ``match`` is None if only frames show it."""
         return self.cause
 
 
@@ -167,7 +167,7 @@ def _fill_placeholders(text: Text, words: dict[str, str]) -> Text:
 
 
 def match_of(says: Pattern | None, evidence: Evidence) -> Match | None:
-    """Where the words stand in what shows them."""
+    """The match of the pattern in the evidence."""
     if says is None:
         return None
     if not isinstance(evidence, LoggedError):
@@ -177,7 +177,7 @@ def match_of(says: Pattern | None, evidence: Evidence) -> Match | None:
 
 
 def log_mentions(log: FailureLog, pattern: Pattern) -> bool:
-    """Whether the log, or the setup given beside it, has the pattern; versions are written ``name==version``."""
+    """Whether the log, or the setup given with it, contains the pattern; versions are written ``name==version``."""
     if log.says(pattern):
         return True
     setup = log.setup

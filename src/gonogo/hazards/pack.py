@@ -1,7 +1,7 @@
-"""All hazards' pages as one file that is read in milliseconds, with where each is met and the letters that show it.
+"""Packs all hazards' pages into one file that loads in milliseconds, with their stages and log literals.
 
-A wheel has the file (``pages.msgpack``) in the place of the pages. In a checkout it is built of the pages, and of the
-code that decides which logs a hazard is asked of, whenever one of them has changed (``build_cache.py``).
+A wheel has the file (``pages.msgpack``) instead of the pages. In a checkout it is built from the pages, and from the
+code that decides which logs a hazard is checked for, whenever one of them changes (``build_cache.py``).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from gonogo.hazards.page import HazardPage, read_page, read_shared
 FOLDER = Path(__file__).parent
 SHIPPED = FOLDER / "pages.msgpack"
 SHARED = "_shared.toml"
-"""The file of a theme's folder with what its pages share."""
+"""The file with values shared by the pages of a theme's folder."""
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-"""What a hazard's name is like."""
+"""The syntax of a hazard's name."""
 HANDLERS = {
     "config": "in_config",
     "launch": "in_launch",
@@ -35,23 +35,23 @@ HANDLERS = {
     "log": "in_log",
     "run": "in_guarded_run",
 }
-"""Where a hazard can be met, and what looks at it there."""
+"""The stages at which a hazard may be found, with the handlers for each."""
 _SOURCE_FOLDERS = (FOLDER, FOLDER.parent / "evidence" / "log")
-"""Folders whose files decide what the file says: pages, hazards' code, and what that searches logs with."""
+"""Folders whose files determine the contents: pages, hazards' code, and the code that searches logs."""
 
 
 class Row(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of a hazard before its page is read. Letters are in lower case (``str.casefold``)."""
+    """What is known of a hazard without loading its page. ``letters`` are in lower case (``str.casefold``)."""
 
     stages: tuple[str, ...] = ()
     letters: tuple[str, ...] | None = ()
-    """A log in which it is found has one of them; None where that can't be told, and any log is asked."""
+    """Any log that shows the hazard contains one of them; None if there are none, and every log is checked."""
     left: tuple[str, ...] = ()
-    """A log that was cut, and of which it is possible (``ends_at``, ``traces``), has one of them."""
+    """Any truncated log in which it is possible (``ends_at``, ``traces``) contains one of them."""
 
 
 class Pack(msgspec.Struct, frozen=True):
-    """The file: rows and pages by the hazards' names, which are in order."""
+    """The contents of the file: rows and pages, sorted by the hazards' names."""
 
     rows: dict[str, Row]
     pages: dict[str, msgspec.Raw]
@@ -59,7 +59,7 @@ class Pack(msgspec.Struct, frozen=True):
 
 @cache
 def pack() -> Pack:
-    """The pages: of the wheel, of the cache, or made now. Raises UserError for a page that is not as it should be."""
+    """The pages: from the wheel, from the cache, or built now. Raises UserError for an invalid page."""
     try:
         data = SHIPPED.read_bytes()
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def pack() -> Pack:
 
 
 def make() -> Pack:
-    """The pack of the pages as they are in their folders now. Raises UserError for one that is not as it should be."""
+    """Build the pack from the current pages. Raises UserError for an invalid one."""
     from gonogo.hazards.letters import fewest, literals_of_places, of_hazard
 
     hazards = [load_hazard(page) for page in read_pages()]
@@ -84,7 +84,7 @@ def make() -> Pack:
 
 
 def stages_of(hazard: Hazard) -> list[str]:
-    """The stages whose evidence the hazard looks at, in the order of :data:`HANDLERS`."""
+    """The stages whose evidence the hazard checks, in the order of :data:`HANDLERS`."""
     return [
         stage
         for stage, handler in HANDLERS.items()
@@ -93,7 +93,7 @@ def stages_of(hazard: Hazard) -> list[str]:
 
 
 def read_pages(folder: Path = FOLDER) -> list[HazardPage]:
-    """The pages of all themes' folders, by name. Raises UserError for one that is not as it should be."""
+    """The pages of all themes' folders, sorted by name. Raises UserError for an invalid one."""
     found: dict[str, HazardPage] = {}
     shared: dict[Path, dict[str, Any]] = {}
     for path in sorted(folder.glob("*/[!_]*.md")):

@@ -1,4 +1,4 @@
-"""A hazard's page: ``<theme>/<name>.md``, one Markdown file with all that is declared and said of the hazard.
+"""Reads a hazard's page: ``<theme>/<name>.md``, one Markdown file with its declarations and its text.
 
 ::
 
@@ -16,9 +16,10 @@
     # 中文
     …
 
-Which keys the head may have depends on the kind of hazard: each class names its struct (``Hazard.declares``). What no
-language changes is written once, in the English part, and is put into the Chinese one here: the example, and the
-addresses of the sources (``- ADDRESS: what it shows``), of which the Chinese part says what they show, in that order.
+Which keys the head may have depends on the kind of hazard: each class names its struct (``Hazard.declares``). What is
+the same in all languages is written once, in the English part, and is copied into the Chinese one here: the example,
+and the addresses of the sources (``- ADDRESS: what it shows``), for which the Chinese part has the descriptions in
+the same order.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ HEADINGS = (
 )
 """The sections of a page, in order; each heading is a line of its own, ``## heading``."""
 ENGLISH, CHINESE = "# English", "# 中文"
-"""The lines that the two parts of a page begin with."""
+"""The lines with which the two parts of a page begin."""
 
 _EXAMPLE, _CURE = HEADINGS[2], HEADINGS[3]
 _SECTION = lazy_compile(r"^## (.+)$", re.MULTILINE)
@@ -63,7 +64,7 @@ _SHARED = lazy_compile(r"@(\w+)")
 
 
 class HazardPage(msgspec.Struct, frozen=True, dict=True):
-    """A hazard's page, read. ``head`` holds plain values, with those of ``[shared]`` put in."""
+    """A parsed page of a hazard. ``head`` holds plain values, with references to ``[shared]`` resolved."""
 
     name: str
     theme: str
@@ -71,11 +72,11 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
     english: str
     chinese: str
     has_code: bool = False
-    """Whether ``<name>.py`` beside it decides something."""
+    """Whether ``<name>.py`` beside the page exists."""
 
     @property
     def module(self) -> str:
-        """The module that the hazard's code is in, where it has any."""
+        """The module of the hazard's code, if it has any."""
         return f"gonogo.hazards.{self.theme}.{self.name.replace('-', '_')}"
 
     @property
@@ -85,11 +86,11 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """The addresses under the page's last heading."""
+        """The URLs under the page's last heading."""
         return tuple(_SOURCE.findall(self.english.rpartition(f"## {HEADINGS[-1].en}\n")[2]))
 
     def text(self, language: str) -> str:
-        """The page as Markdown in ``"en"`` or ``"zh"``: a line that says what it is, then the sections."""
+        """The page as Markdown in ``"en"`` or ``"zh"``: the introductory line, then the sections."""
         if language != "zh":
             return self.english
         body, heading, shown = self.chinese.rpartition(f"## {HEADINGS[-1].zh}\n")
@@ -100,14 +101,14 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
         return body + heading + _ITEM.sub(lambda _: f"- {next(addresses)}：", shown).rstrip()
 
     def section(self, heading: str, language: str) -> str:
-        """A section, by its heading's English words; empty where the page has none."""
+        """A section, by its heading in English; empty if the page has none."""
         headings = next(one for one in HEADINGS if one.en == heading)
         _, _, rest = self.text(language).partition(f"## {headings.in_language(language)}\n")
         return rest.partition("\n## ")[0].strip()
 
     @property
     def why(self) -> Text:
-        """What it is and why, as one paragraph: the page's first line and its section ``Why``."""
+        """The page's first line and its section ``Why`` as one paragraph."""
         first = Text(*(self.text(language).partition("\n")[0] for language in ("en", "zh")))
         why = Text(*(_one_line(self.section("Why", language)) for language in ("en", "zh")))
         return translated("{first} {why}").format(first=first, why=why)
@@ -119,16 +120,16 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def cures(self) -> tuple[Text, ...]:
-        """The items of the section ``Cure`` (all of it, where it is no list), without backticks and the final stop."""
+        """The items of the section ``Cure`` (all of it if it is no list), without backticks and final full stops."""
         both = (map(_plain, _items(self.section(_CURE.en, language))) for language in ("en", "zh"))
         return tuple(Text(*pair) for pair in zip(*both, strict=True))
 
     def declared(self, kind: type[Head]) -> Head:
-        """The head as one of the structs of :attr:`Hazard.declares`. Raises UserError where it doesn't fit."""
+        """The head as one of the structs of :attr:`Hazard.declares`. Raises UserError if it doesn't match."""
         return self._convert_head(kind, _value_of)
 
     def check(self, kind: type[msgspec.Struct]) -> None:
-        """Raise UserError where a pattern of the head is none, or a text lacks its words in a language."""
+        """Raise UserError if a pattern in the head is invalid, or a text is missing in a language."""
         self._convert_head(kind, _read_value_checked_by_re2)
         for key in getattr(kind, "from_sections", ()):
             taken = (self.why,) if key == "cause" else self.cures
@@ -156,7 +157,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
         raise UserError(translated("{file}: {key}: {why}").format(file=self.file, key=key or "+++", why=reason))
 
     def check_both_languages(self) -> None:
-        """Raise UserError where a part lacks a section, or where the two parts don't list the same."""
+        """Raise UserError if a part lacks a section, or if the lists of the two parts differ in length."""
         for language, start in (("en", ENGLISH), ("zh", CHINESE)):
             part = self.english if language == "en" else self.chinese
             wanted = [one.in_language(language) for one in HEADINGS if language == "en" or one != _EXAMPLE]
@@ -188,7 +189,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
             )
 
     def _refuse(self, message: str, kind: type[msgspec.Struct]) -> NoReturn:
-        """Say in the page's terms what msgspec says of the head."""
+        """Translate msgspec's error about the head into one about the page, and raise it."""
         at = _AT.search(message)
         where, said = (at[1], message[: at.start()]) if at else ("", message)
         named = re.search(r"`(\w+)`", said)
@@ -204,8 +205,8 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
 
 
 def _parse_toml(text: str) -> dict[str, Any]:
-    """TOML as plain values. Raises ValueError where it is none."""
-    import sys  # pages are seldom read from their files
+    """TOML as plain values. Raises ValueError if it is invalid."""
+    import sys  # loaded on demand: pages are rarely read from their files
 
     if sys.version_info >= (3, 11):
         import tomllib
@@ -218,9 +219,9 @@ def _parse_toml(text: str) -> dict[str, Any]:
 def read_page(
     text: str, name: str, theme: str, *, has_code: bool = False, shared: dict[str, Any] | None = None
 ) -> HazardPage:
-    """The page that a file's text is. Raises UserError where it has not the form of one.
+    """Parse a page. Raises UserError if its form is invalid.
 
-    ``shared`` is what several pages of the theme share; a page's own ``[shared]`` goes before it.
+    ``shared`` holds values shared by the pages of the theme; a page's own ``[shared]`` takes precedence.
     """
     empty = HazardPage(name, theme, {}, "", "", has_code)
     parts = _FILE.match(text)
@@ -233,7 +234,7 @@ def read_page(
             ).format(english=ENGLISH, chinese=CHINESE),
         )
     try:
-        head = _parse_toml(f"\n{parts['head']}")  # so that lines are numbered as in the file
+        head = _parse_toml(f"\n{parts['head']}")  # the newline keeps line numbers as in the file
     except ValueError as error:
         empty.refuse("", translated("not valid TOML: {error}").format(error=error))
     named = {**(shared or {}), **head.pop("shared", {})}
@@ -244,7 +245,7 @@ def read_page(
 
 
 def read_shared(text: str, theme: str) -> dict[str, Any]:
-    """What the pages of a theme share, by name. Raises UserError where the text is no TOML."""
+    """The values shared by the pages of a theme, by name. Raises UserError if the text is invalid TOML."""
     try:
         return _parse_toml(text)
     except ValueError as error:
@@ -253,7 +254,7 @@ def read_shared(text: str, theme: str) -> dict[str, Any]:
 
 
 def _resolve_shared(value: Any, shared: dict[str, Any], page: HazardPage, key: str) -> Any:
-    """The value with ``"@name"`` replaced by what ``[shared]`` says it is; in a list, a list's items are put in."""
+    """Replace each ``"@name"`` by its value in ``[shared]``; within a list, a shared list is spliced in."""
     if isinstance(value, dict):
         return {part: _resolve_shared(one, shared, page, f"{key}.{part}") for part, one in value.items()}
     if isinstance(value, list):
@@ -271,18 +272,18 @@ def _resolve_shared(value: Any, shared: dict[str, Any], page: HazardPage, key: s
 
 
 def _read_value_checked_by_re2(kind: type, value: Any) -> Any:
-    """The same, of which it is sure that RE2 takes it. Raises ValueError where it doesn't."""
+    """As :func:`_value_of`, after checking that RE2 accepts the pattern. Raises ValueError if it doesn't."""
     pattern = _value_of(kind, value)
     try:
         pattern.search_bytes(b"")
         pattern.finditer("")
-    except Exception as error:  # of re2 itself
+    except Exception as error:  # re2's own exceptions
         raise ValueError(f"RE2 takes no such pattern ({error})") from None
     return pattern
 
 
 def _value_of(kind: type, value: Any) -> Any:
-    """A pattern, out of its text or of the alternatives that it consists of."""
+    """A pattern, from its text or from a list of alternatives."""
     if kind is not Pattern:
         raise NotImplementedError(kind)
     alternatives = [value] if isinstance(value, str) else value
@@ -292,7 +293,7 @@ def _value_of(kind: type, value: Any) -> Any:
 
 
 def _keys_at(kind: Any, key_path: str) -> tuple[str, ...]:
-    """The keys that a struct has at a place within it, such as ``signs[...].cause``."""
+    """The keys of the struct at a path such as ``signs[...].cause``."""
     for part in filter(None, re.split(r"\.|\[[^\]]*\]", key_path)):
         kind = next(field.type for field in msgspec.structs.fields(kind) if field.name == part)
         kind = next(one for one in _structs_in(kind))
@@ -306,7 +307,7 @@ def _structs_in(kind: Any) -> list[Any]:
 
 
 def _texts_in(value: Any, key: str = "") -> Iterator[tuple[str, dict[str, str]]]:
-    """The texts in a head, each by its key."""
+    """The texts in a head, with their keys."""
     if isinstance(value, dict):
         if value.keys() == {"en", "zh"}:
             yield key, value
@@ -322,7 +323,7 @@ def _one_line(section: str) -> str:
 
 
 def _items(section: str) -> list[str]:
-    """The items of a section that is a list; else the section itself."""
+    """The items of a section that is a list; else the section as the only item."""
     return _ITEM.split(section)[1:] if section.startswith("- ") else [section]
 
 

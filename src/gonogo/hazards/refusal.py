@@ -1,6 +1,6 @@
-"""What a library says where it refuses what a hazard names: so a log shows hazards that are otherwise seen in files.
+"""Error messages with which libraries reject what a hazard describes, so that hazards of files are found in logs too.
 
-A page declares it in a line, and its sections say the rest, why it is so and what cures it::
+A page declares the message in one line; its sections explain the cause and the cures::
 
     refusal.says = 'is not a supported DeepSpeed Optimizer'
 """
@@ -18,27 +18,27 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
 
 _KNOWN: list[Pattern] = []
-"""The words of all refusals: a log's lines are searched once for any of them."""
+"""The messages of all hazards: the lines of a log are searched for all of them in one pass."""
 
 
 class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The words of a refusal: of an exception, its type before them, or else of a line."""
+    """The message with which a library rejects something, as a pattern for ``type: message`` or for a line."""
 
     says: Pattern
     certainty: Certainty = Certainty.CERTAIN
-    """How sure they make it as an exception's words; a line without its exception may be a quotation."""
+    """The certainty of an exception with this message; a line alone is at most likely: it may quote the message."""
     unless: Pattern | None = None
-    """What stands in the same words where they mean something else."""
+    """Matches texts that contain the same words but mean something else."""
 
     def __post_init__(self) -> None:
         _KNOWN.append(self.says)
 
     def means(self, text: str) -> bool:
-        """Whether these words are the refusal."""
+        """Whether a text is this error message."""
         return self.says.search(text) is not None and (self.unless is None or self.unless.search(text) is None)
 
     def shown_in(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
-        """What in the log shows it, and how surely; another program than a training may do without what it refused."""
+        """The error or line that shows it, and how certain it is: at most possible if the program doesn't train."""
         at_most = Certainty.POSSIBLE if outside_training(log) else self.certainty
         for error in log.errors:
             said = collapse_whitespace(f"{error.type}: {error.message}")

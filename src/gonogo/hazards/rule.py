@@ -1,4 +1,4 @@
-"""What the file of a hazard imports: the base class, what it looks at (but for logs), and what it says."""
+"""All that the module of a hazard imports: base class, evidence (except logs) and findings."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ __all__ = [
 ]
 
 Findings = Iterator[Finding]
-"""What a handler yields."""
+"""What a handler returns."""

@@ -1,17 +1,18 @@
-"""Hazards of what is installed that are declared: which packages, of which versions, and what to say of them.
+"""Hazards of installed packages that a page declares: which packages and versions, and what to report.
 
-In the head of a page, where the versions alone decide::
+In the head of a page, if the versions alone decide::
 
     versions = [["numpy", ">=2"], ["torch", "<2.3"]]
     install = ["numpy", "<2"]
     cause.en = "{torch} was compiled for numpy 1, and {numpy} is beside it: …"
     cause.zh = "…"
 
-The texts may name each package of ``versions``, as its version is known (``numpy 2.0.1``). Where more than the versions
-decides, a class beside the page says so: :meth:`UnfitVersions.context_for`, with further words and places. Three more
-kinds: a ``package`` that is older than transformers takes (:class:`BelowMinimum`), ``packages`` compiled for another
-torch (:class:`BuiltForOtherTorch`), one that the run asks for and that is not there (:class:`NotInstalled`, which takes
-code). What needs more than that is a plain Hazard.
+The texts may contain each package of ``versions`` as a placeholder, which becomes ``numpy 2.0.1`` if the version is
+known. If more than the versions decides, a class beside the page overrides :meth:`UnfitVersions.context_for` and
+returns further placeholders and places. There are three more kinds: a ``package`` that is older than transformers
+requires (:class:`BelowMinimum`), ``packages`` that were compiled for another torch (:class:`BuiltForOtherTorch`), and
+a package that the run needs but that is not installed (:class:`NotInstalled`, which needs code). Anything that goes
+beyond these is a plain Hazard.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 
 
 class VersionContext(msgspec.Struct, frozen=True):
-    """What of the run makes those versions a fault: words of the texts, places, and how sure that makes it."""
+    """What makes those versions a problem for a run: placeholders of the texts, places, and how certain it is."""
 
     words: Mapping[str, object] = {}
     spans: tuple[Span | None, ...] = ()
@@ -71,7 +72,7 @@ class VersionContext(msgspec.Struct, frozen=True):
 
 
 class VersionPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the page of an :class:`UnfitVersions` declares."""
+    """The keys that the page of an :class:`UnfitVersions` may have."""
 
     versions: tuple[tuple[str, str], ...]
     pinned: bool | UnsetType = UNSET
@@ -85,32 +86,32 @@ class VersionPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbi
 
 
 class UnfitVersions(Hazard):
-    """A hazard that shows where packages of those versions are installed together, or one of a faulty version."""
+    """A hazard of packages that fail together at certain versions, or of one package with faulty versions."""
 
     declares = VersionPageDeclarations
 
     versions: tuple[tuple[str, str], ...]
-    """The packages and the versions at which it shows; the finding points at each, the one to change first."""
+    """The packages and their affected versions; the finding points at each of them, at the one to change first."""
     pinned: bool = False
-    """Whether only a file's versions count, and not those of the Python that runs gonogo."""
+    """Whether only versions from a file count, not those of the Python environment that runs gonogo."""
     install: tuple[str, str]
-    """The package, and its versions, whose installation is the cure."""
+    """The package and the specifier to install as the cure."""
     cause: Text
     cures: tuple[Text, ...] = ()
-    """Further cures."""
+    """Cures besides that installation."""
     label: tuple[str, Text] | None = None
-    """Of which package the place gets which label."""
+    """A package and the label of its place in the finding."""
     severity: Severity = Severity.ERROR
     certainty: Certainty | None = None
-    """None: as sure as the versions are."""
+    """None: as certain as the versions are."""
     confirm: tuple[Text, ...] = ()
 
     def context_for(self, run: Run) -> VersionContext | None:
-        """What of the run makes it a fault; None where nothing does."""
+        """What makes the versions a problem for this run; None if they are none."""
         return VersionContext()
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Those versions, in a run that they hurt."""
+        """The affected versions, in a run for which they are a problem."""
         names = [name for name, _ in self.versions]
         if not (from_file if self.pinned else together)(environment, *names):
             return
@@ -134,7 +135,7 @@ class UnfitVersions(Hazard):
 
 
 class MinimumVersionPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the page of a :class:`BelowMinimum` declares."""
+    """The keys that the page of a :class:`BelowMinimum` may have."""
 
     package: str
     effect: Text
@@ -142,18 +143,18 @@ class MinimumVersionPageDeclarations(PageDeclarations, frozen=True, kw_only=True
 
 
 class BelowMinimum(Hazard):
-    """A package that is older than the transformers beside it requires."""
+    """A package that is older than the environment's transformers requires."""
 
     declares = MinimumVersionPageDeclarations
 
     package: str
     effect: Text
-    """What comes of it."""
+    """What happens as a result."""
     sure_from: str = ">=0"
-    """The versions of transformers that surely refuse it."""
+    """The versions of transformers that certainly reject it."""
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """The package below the lowest version that this transformers takes."""
+        """The package below the minimum that the environment's transformers requires."""
         if not together(environment, "transformers", self.package):
             return
         sure = environment.within("transformers", self.sure_from)
@@ -167,23 +168,23 @@ class BelowMinimum(Hazard):
 
 
 class TorchBuildPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the page of a :class:`BuiltForOtherTorch` declares."""
+    """The keys that the page of a :class:`BuiltForOtherTorch` may have."""
 
     packages: tuple[str, ...]
     effect: Text
 
 
 class BuiltForOtherTorch(Hazard):
-    """Packages that are compiled for one torch, beside another. pip refuses to install such a pair."""
+    """Packages that were compiled for another torch than the environment's; pip refuses to install such a pair."""
 
     declares = TorchBuildPageDeclarations
 
     packages: tuple[str, ...]
     effect: Text
-    """What comes of it where they were installed all the same."""
+    """What happens if they were installed nevertheless."""
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A release for another torch than the one beside it."""
+        """A release that was built for another torch than the environment's."""
         for package in self.packages:
             row = torch_build_of(package, environment)
             if row is None or not together(environment, package, "torch"):
@@ -210,7 +211,7 @@ class BuiltForOtherTorch(Hazard):
 
 
 class MissingPackagePageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the page of a :class:`NotInstalled` declares."""
+    """The keys that the page of a :class:`NotInstalled` may have."""
 
     packages: tuple[str, ...] | UnsetType = UNSET
     cause: Text
@@ -218,23 +219,23 @@ class MissingPackagePageDeclarations(PageDeclarations, frozen=True, kw_only=True
 
 
 class NotInstalled(Hazard):
-    """A package that the run asks for, and that a complete listing of a training environment is without."""
+    """A package that the run needs and that a complete listing of a training environment does not contain."""
 
     declares = MissingPackagePageDeclarations
 
     packages: tuple[str, ...]
-    """The package, and those that do in its place."""
+    """The package, followed by alternatives that serve as well."""
     cause: Text
-    """It may name the ``{package}``, and by ``{asked}`` what asks for it."""
+    """May contain ``{package}`` and ``{asked}``, the setting that requires it."""
     cures: tuple[Text, ...] = ()
-    """Cures beside its installation."""
+    """Cures besides its installation."""
 
     def asked(self, run: Run) -> tuple[str, Field] | None:
-        """What asks for the package, as the finding names it, and where that stands; None where nothing does."""
+        """The setting that requires the package, as the finding names it, and its field; None if there is none."""
         return None
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """What asks for it, and a listing without it."""
+        """A setting that requires the package, and a listing that doesn't contain it."""
         asked = self.asked(run)
         if asked is not None:
             yield from self.missing(environment, asked, self.packages)
@@ -242,7 +243,7 @@ class NotInstalled(Hazard):
     def missing(
         self, environment: Environment, requested_setting: tuple[str, Field], packages: tuple[str, ...]
     ) -> Findings:
-        """A finding where none of the packages is installed."""
+        """A finding if none of the packages is installed."""
         if not listed(environment) or any(map(environment.has, packages)):
             return
         in_file = from_file(environment, "torch")
@@ -262,12 +263,12 @@ class NotInstalled(Hazard):
 
 
 def has_accelerator_driver() -> bool:
-    """Whether this machine has an accelerator's driver, as one that trains has."""
+    """Whether an accelerator's driver is installed here, as on a machine that trains."""
     return any(map(os.path.exists, ("/proc/driver/nvidia/version", "/dev/davinci_manager", "/dev/kfd")))
 
 
 def requirements_of_package(environment: Environment, asking: str) -> tuple[Requirement, ...]:
-    """What the environment's release of a package requires of others."""
+    """What the environment's release of a package requires of other packages."""
     version = environment.version(asking)
     return _requirements(asking, str(version)) if version is not None else ()
 
@@ -280,7 +281,7 @@ def _requirements(asking: str, version: str) -> tuple[Requirement, ...]:
 def pair_finding(
     hazard: Hazard, environment: Environment, pair: tuple[str, str, str], effect: Text, certainty: Certainty
 ) -> Finding:
-    """``pair``: a package, another that is beside it in a wrong version, and the specifier that the first requires."""
+    """The finding for a ``pair``: a package, another in a wrong version, and the specifier that the first wants."""
     asking, package, specifier = pair
     words = {
         "name": asking,
@@ -311,7 +312,7 @@ def kind_of(page: HazardPage) -> type[Hazard]:
 
 
 def torch_build_of(package: str, environment: Environment) -> BuiltFor | None:
-    """The torch that the environment's release of a package goes with; None where that isn't known."""
+    """The torch that the environment's release of a package was built for; None if unknown."""
     version = environment.version(package)
     if version is None:
         return None

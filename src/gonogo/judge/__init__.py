@@ -1,1 +1,1 @@
-"""What all hazards find in one kind of evidence, and what several kinds say together as one list."""
+"""Turns what the hazards find in one kind of evidence, and in several kinds together, into one list."""

@@ -1,4 +1,4 @@
-"""Logs that were pasted in part: what most often stands behind a traceback without its last line, or a line alone."""
+"""Logs that were pasted in part: the most frequent causes of a traceback without its last line, or of a lone line."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _SIMILAR_FRAMES_CAUSE = translated(
     "matches the remaining frames best."
 )
 CUT_LOG_CAUSES = (_REMAINING_LINE_CAUSE, _SIMILAR_FRAMES_CAUSE)
-"""Causes of findings that a cut log only suggests."""
+"""The cause texts of findings that a truncated log only suggests."""
 _MAX_LINES = 200
-"""Lines that may stand beside the one that names a failure, each of which is held against all hazards."""
+"""At most this many lines that may accompany a failure are matched against the hazards."""
 _TORCH_SHARDING_PATTERN = Pattern(
     r"torch/distributed/(?:tensor|fsdp|_composable)|\bDTensor\b|(?i:\bfsdp2?\b)|fully_shard"
 )
 _NCCL_WARNING_PATTERN = Pattern(r"NCCL WARN .*(?:failed|[Ee]rror|[Cc]annot)")
 _NCCL_SUMMARY = Pattern(r"unhandled (?:system|cuda) error|NCCL_ERROR_SYSTEM_ERROR|NCCL Error \d")
-"""What NCCL's callers say of any of its failures, which tells nothing where NCCL's own reason stands in the log."""
+"""How callers of NCCL report any of its failures; it says nothing new if NCCL's own reason is in the log."""
 _MAX_OUTER_FRAMES = 4
-"""How many frames from the innermost one are looked at where that tells nothing: a log may be cut anywhere."""
+"""How many frames, from the innermost one, are tried if the innermost matches nothing: a log may be cut anywhere."""
 
 
 def findings_in_cut_log(log: FailureLog) -> Iterator[tuple[Hazard, Finding]]:
-    """What a log that was cut may be of, each hazard once, the most frequent first, and a place before a lone line.
+    """The hazards that may be behind a truncated log, each once: by last frame, then by single lines.
 
-    Nothing where the log has an exception with its frames, or with more than one line of its message: what can be
-    known of that the hazards have looked for.
+    Within each, the most frequent hazard comes first. None if the log has an exception with its frames or with a
+    message of several lines: in that case the hazards have already seen all there is.
     """
     if any(error.role is Role.ROOT and (error.frames or "\n" in error.message) for error in log.errors):
         return
@@ -67,7 +67,7 @@ def findings_in_cut_log(log: FailureLog) -> Iterator[tuple[Hazard, Finding]]:
 
 
 def findings_by_similar_frames(log: FailureLog) -> Iterator[tuple[Hazard, Finding]]:
-    """The hazards whose own cases have most of the frames that are left, where nothing else is known of a cut log."""
+    """The hazards whose test cases share most of the remaining frames, if truncated tracebacks are all there is."""
     if not log.cut or any(error.role is Role.ROOT for error in log.errors):
         return
     from gonogo.judge.similar.find import hazards_with_similar_cases
@@ -78,7 +78,7 @@ def findings_by_similar_frames(log: FailureLog) -> Iterator[tuple[Hazard, Findin
 
 def _is_applicable_to(log: FailureLog) -> Callable[[Hazard], bool]:
     outside = outside_training(log)
-    # A guess at what ZeRO-3 does needs a log in which no other engine shards.
+    # Don't suggest ZeRO-3 hazards for a log in which another engine shards.
     no_zero3 = log.says(_TORCH_SHARDING_PATTERN) and not under_zero3(log)
 
     def counts(hazard: Hazard) -> bool:
@@ -90,10 +90,10 @@ def _is_applicable_to(log: FailureLog) -> Callable[[Hazard], bool]:
 
 
 def _findings_by_last_frame(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
-    """The hazards at whose places a traceback without its last line ends; none where the log has another error."""
+    """The hazards raised at the place where a truncated traceback ends; none if the log has another error."""
     if not log.cut or any(error.role is Role.ROOT for error in log.errors):
         return
-    # Where the innermost frame was cut too, the call in the one above it says what it was.
+    # If the innermost frame lost its code line, use the call in the frame above it too.
     innermost = 1 if all(error.frames and error.frames[-1].code for error in log.cut) else 2
     for within in (innermost, _MAX_OUTER_FRAMES):
         found = list(_findings_by_frames_within(log, hazards, within))
@@ -113,7 +113,7 @@ def _findings_by_frames_within(log: FailureLog, hazards: Iterable[Hazard], max_f
 
 
 def _findings_by_remaining_lines(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
-    """The hazards of which a line is left that stands beside the one that names them."""
+    """The hazards that usually come with one of the lines that are left."""
     traces = "|".join(re.escape(trace) for hazard in hazards for trace in hazard.traces)
     lines = tuple(islice(log.find_all(Pattern(traces)), _MAX_LINES)) if traces else ()
     if log.says(_NCCL_WARNING_PATTERN):

@@ -1,4 +1,4 @@
-"""Whether what a finding of the files names is where ranks ended: a place in the code, a setting, packages."""
+"""Tells whether ranks ended at what a finding of the files names: a place in the code, a setting, packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gonogo.finding.frame import Frame
 from gonogo.hazards.hazard import Hazard
 
 _SIMPLE_STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Raise, ast.Assert, ast.Delete)
-# Where the libraries read a DeepSpeed config, and judge what stands in it.
+# Where the libraries read and validate a DeepSpeed config.
 _READS_CONFIG = re.compile(
     r"/deepspeed/runtime/(?:zero/)?(?:\w*config\w*)\.py$|/transformers/(?:integrations/)?deepspeed\.py$"
     r"|/accelerate/utils/(?:deepspeed|dataclasses)\.py$|/pydantic/main\.py$"
@@ -28,11 +28,11 @@ _VERSION = re.compile(r"([A-Za-z][\w.-]*?)(?:[<>=!~]=?| )\d")
 _WORD = re.compile(r"[\w./:-]+")
 _INTERFACE_ERROR_TYPES = ("ImportError", "ModuleNotFoundError", "AttributeError", "TypeError", "NameError")
 _SHORT = 5
-"""A value of fewer letters (auto, cpu, true) names nothing."""
+"""Shorter values (auto, cpu, true) are too common to identify a setting."""
 
 
 class FindingPlaces:
-    """The files that findings name, as they lie where gonogo was started, and the packages that findings speak of."""
+    """The places and packages that findings name, to be compared with those at which ranks failed."""
 
     def __init__(self, sources: Mapping[str, SourceFile], base: str, packages: Collection[str]) -> None:
         self._sources = sources
@@ -42,10 +42,10 @@ class FindingPlaces:
         self._flows: dict[tuple[str, int], list[LineRange]] = {}
 
     def explains(self, finding: Finding, hazard: Hazard, failure: RankFailure) -> Certainty | None:
-        """How surely ranks ended at, or because of, what the finding names; None where they did not.
+        """How certain it is that ranks ended because of what the finding names; None if they did not.
 
-        It is as sure as the finding, but for packages that do not fit: where an interface between those very packages
-        failed, two kinds of evidence agree.
+        It is as certain as the finding, with one exception: if an interface between the very packages failed that the
+        finding calls incompatible, it is certain, because two kinds of evidence agree.
         """
         if finding.severity is not Severity.ERROR or finding.certainty is Certainty.POSSIBLE:
             return None
@@ -57,7 +57,7 @@ class FindingPlaces:
         return None
 
     def _is_part_of_failed_loss(self, finding: Finding, failure: RankFailure) -> bool:
-        """Whether a backward failed, and what the finding is certain of is part of what it was given."""
+        """Whether a backward failed whose loss contains the place of a finding that is certain."""
         if finding.certainty is not Certainty.CERTAIN or not finding.spans[:1] or not self._is_python(finding.spans[0]):
             return False
         place = finding.spans[0]
@@ -72,7 +72,7 @@ class FindingPlaces:
         return span.path.endswith(".py")
 
     def _loss_statements(self, exception: ChainedException) -> list[LineRange]:
-        """The statements that make what the backward that raised was given; none where none raised."""
+        """The statements that compute the loss whose backward raised; none if no backward raised."""
         last = exception.users
         inner = exception.frames[exception.frames.index(last) + 1 :] if last is not None else ()
         if last is None or not exception.type:
@@ -93,7 +93,7 @@ class FindingPlaces:
         return {path: tree for path, tree in parsed if tree is not None}
 
     def _at(self, span: Span, certainty: Certainty, failure: RankFailure) -> bool:
-        """Whether a stack has the place: at its innermost line of the user's own code; at any, for what is certain."""
+        """Whether a stack contains the place: in the innermost user frame, or in any if the finding is certain."""
         if not span.path.endswith(".py"):
             return False
         for told in failure.chain:
@@ -112,7 +112,7 @@ class FindingPlaces:
         return first <= frame.line <= last
 
     def _is_file(self, path: str, frame: Frame) -> bool:
-        """Whether a frame is of that file, or of a copy of it elsewhere: its name and the line are the same."""
+        """Whether a frame is in that file, or in a copy of it that has the same name and the same line."""
         if os.path.realpath(frame.path) == os.path.realpath(os.path.join(self._base, path)):
             return True
         source = self._sources.get(path)
@@ -122,7 +122,7 @@ class FindingPlaces:
         return bool(frame.text) and here.startswith(frame.text.strip()[:80])
 
     def _statement(self, span: Span) -> tuple[int, int]:
-        """The lines of the statement that a place belongs to; a traceback names its first, or that of an argument."""
+        """The lines of the statement at a place: a traceback names the statement's first line, or an argument's."""
         if span.path not in self._statements:
             self._statements[span.path] = list(_statements(self._sources.get(span.path)))
         end = max(span.end_line, span.line)
@@ -131,7 +131,7 @@ class FindingPlaces:
         return first, max(last, end)
 
     def _named(self, span: Span, failure: RankFailure) -> bool:
-        """Whether the exceptions name the setting, the option or the value that stands at the place."""
+        """Whether the exception names the setting, option or value at that place."""
         if span.path.endswith(".py"):
             return False
         if failure.reading is not None:
@@ -140,14 +140,14 @@ class FindingPlaces:
         return any(word in words for word in _distinctive_words(self._text_at(span)))
 
     def _text_at(self, span: Span) -> str:
-        """What stands at a place, with the key that it is the value of."""
+        """The text at a place, preceded by its key or option."""
         begin = span.column - 1
         end = span.end_column - 1 if span.end_line in (0, span.line) and span.end_column else None
         key = re.search(r"[\"']?([\w.-]+)[\"']?\s*[:=]\s*$|(--[\w-]+)[ =]+[\"']?$", span.text[:begin])
         return f"{key[1] or key[2] if key else ''} {span.text[begin:end]}"
 
     def _read_config(self, finding: Finding, failure: RankFailure) -> bool:
-        """Whether the exception came of reading a DeepSpeed config, and the finding is about a value in it."""
+        """Whether reading a DeepSpeed config raised the exception, and the finding is about a value in it."""
         in_config = any(span.path.endswith((".json", ".yaml", ".yml")) for span in finding.spans)
         if finding.certainty is not Certainty.CERTAIN or not in_config:
             return False
@@ -155,7 +155,7 @@ class FindingPlaces:
         return last is not None and _READS_CONFIG.search(last.path) is not None
 
     def _count_packages_at_interface(self, finding: Finding, failure: RankFailure) -> int:
-        """How many of the packages that the finding speaks of are at an interface that failed: all, two, or none."""
+        """How many of the finding's packages are at the interface that failed: two (or the only one), else 0."""
         told_of = {canonical(name) for name in _VERSION.findall(finding.cause.en)} & set(self._packages)
         wanted = min(len(told_of), 2)
         found = [len(told_of & set(_packages_at_raise(told))) for told in failure.chain if _is_interface_error(told)]
@@ -167,14 +167,14 @@ def _checks_environment(hazard: Hazard) -> bool:
 
 
 def _is_interface_error(exception: ChainedException) -> bool:
-    """Whether it is what versions that do not fit raise: an import, an attribute, an argument that is not there."""
+    """Whether incompatible versions raise such an error: a missing module, attribute or argument."""
     if exception.type.rpartition(".")[2] in _INTERFACE_ERROR_TYPES:
         return True
     return any(frame.function == "<module>" and frame.owner != "user" for frame in exception.frames)
 
 
 def _packages_at_raise(exception: ChainedException) -> Iterator[str]:
-    """The packages at whose border an exception was raised: that of the frame, the one that called it, those named."""
+    """The packages between which an exception was raised: those in its message, and the stack's two innermost."""
     for word in _WORD.findall(exception.message):
         yield canonical(re.split(r"[.:]", word)[0])
     found: list[str] = []
@@ -196,7 +196,7 @@ def _raising_frame(exception: ChainedException) -> Frame | None:
 
 
 def _distinctive_words(text: str) -> Iterator[str]:
-    """The words of a place that an exception would name it by: keys, options, paths, values of some length."""
+    """The words at a place by which an exception would refer to it: keys, options, paths, values of some length."""
     for word in _WORD.findall(text):
         plain = word.lstrip("-").strip(".:")
         for one in dict.fromkeys((plain, plain.replace("-", "_"), word)):

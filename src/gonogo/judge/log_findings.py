@@ -1,4 +1,4 @@
-"""What all hazards find in a log: one finding a hazard, the root cause first."""
+"""Runs all hazards on a log: one finding per hazard, the root cause first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONFIDENT_CERTAINTIES = (Certainty.CERTAIN, Certainty.LIKELY)
 
 
 def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
-    """What all hazards find in the logs, the root cause first; at most one finding a hazard."""
+    """The findings of all hazards in the logs, the root cause first, at most one per hazard."""
     hazards = {hazard.name: hazard for hazard in hazards_possible_in_log(log)}
     found = {
         name: merged
@@ -42,7 +42,7 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
         named = bool(found)
         for name, hazard in list(hazards.items()):
             if hazard.fallback and (merged := _merged_finding(hazard, log)):
-                # What was raised is certain; beside a hazard that may explain it, it explains less.
+                # What was raised is certain, but it explains less than a hazard that may be its cause.
                 found[name] = replace(merged, certainty=Certainty.POSSIBLE) if named else merged
     place = {(line.path, line.number): index for index, line in reversed(list(enumerate(log.lines)))}
 
@@ -50,29 +50,29 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
         hazard = hazards[finding.hazard]
         first = finding.spans[0] if finding.spans else None
         where = place.get((first.path, first.line), len(place)) if first else len(place)
-        # Of several that a line may mean, one that yields to another is the less likely.
+        # If a line may mean several hazards, one that yields to another is less likely.
         rare = rarity.get(finding.hazard, sum(other in found for other in hazard.yields_to))
         return hazard.fallback, hazard.consequence, where, rare
 
     ordered = sorted_findings(sorted(found.values(), key=order))
-    # That nothing is wrong, said with confidence, stands above an error that is merely possible.
+    # A confident finding that nothing is wrong is listed above an error that is merely possible.
     confident = [finding for finding in ordered if finding.certainty in CONFIDENT_CERTAINTIES]
     return (*confident, *(finding for finding in ordered if finding.certainty not in CONFIDENT_CERTAINTIES))
 
 
 def explains(finding: Finding) -> bool:
-    """Whether the finding says with confidence what went wrong."""
+    """Whether the finding confidently says what went wrong."""
     return finding.certainty in CONFIDENT_CERTAINTIES and finding.severity is not Severity.NOTE
 
 
 def is_fallback(finding: Finding) -> bool:
-    """Whether the finding only says what was raised, and names no cause."""
+    """Whether the finding only repeats the exception and names no cause."""
     hazard = hazard_of(finding.hazard)
     return hazard is not None and hazard.fallback
 
 
 def _merged_finding(hazard: Hazard, log: FailureLog) -> Finding | None:
-    """The hazard's findings as one: the surest, with the ranks of all."""
+    """The hazard's most certain finding, with the ranks of all its findings; None if it has none."""
     findings = sorted_findings(list(hazard.in_log(log)))
     if not findings:
         return None

@@ -1,9 +1,10 @@
-"""Several kinds of evidence of one run as one list of findings: the rules, which are the same for all commands.
+"""Merges several kinds of evidence of one run into one list of findings, by the same rules for all commands.
 
-- The same hazard from files and from what was seen is one finding, with the places of both.
-- What ended ranks at a place that a finding of the files names is explained by it: it has the ranks, and goes first.
-- A general hazard yields to the one that knows more, whichever evidence shows it; fallbacks speak where nothing
-  explains.
+- The same hazard from files and from what was observed becomes one finding, with the places of both.
+- If ranks ended at a place that a finding of the files names, that finding explains it: it gets the ranks and goes
+  first.
+- A general hazard yields to a more specific one, whichever evidence shows it; fallbacks are kept only if nothing
+  explains the failure.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ def merge_findings(
     *,
     unseen: Callable[[Finding], Finding] = lambda finding: finding,
 ) -> tuple[Finding, ...]:
-    """What was seen (in a rehearsal, a log, a guarded run) and what the files show, the root cause first.
+    """The observed findings (of a rehearsal, a log, a guarded run) and those of the files, the root cause first.
 
-    ``seen`` is in its own order, best first, with the paths as reports show them. ``unseen`` says what becomes of a
-    finding that only the files show, and that explains nothing of what was seen.
+    ``seen`` is sorted already, with paths as reports show them. ``unseen`` converts a finding that only the files
+    show and that explains none of the failures.
     """
     if not files:
         return tuple(seen)
     hazards = {hazard.name: hazard for hazard in all_hazards()}
-    explained: set[int] = set()  # the findings of the files because of which ranks ended
-    unranked = False  # whether one surely explains an end whose ranks are not told
+    explained: set[int] = set()  # indices of the file findings that made ranks fail
+    unranked = False  # whether a certain one explains a failure whose ranks are unknown
     told = list(files)
     for number, finding in enumerate(files):
         for end in failures:
@@ -76,7 +77,7 @@ def merge_findings(
     ]
     explaining = [finding for finding in explaining if not yields(finding, kept)]
     others = [finding for finding in others if not yields(finding, [*kept, *explaining])]
-    # What is likely to explain an exception stands above the bare fact that it was raised.
+    # A likely explanation of an exception is listed above the bare fact that it was raised.
     first = [finding for finding in explaining if any(_is_fallback(one, hazards) for one in kept)]
     rest = [finding for finding in explaining if finding not in first]
     return (*sorted_findings(first), *sorted_findings([*rest, *kept, *others]))
@@ -97,7 +98,7 @@ def _have_common_rank(left: Finding, other: Finding) -> bool:
 def _merge_same_hazard(
     seen: list[Finding], files: list[Finding], hazards: dict[str, Hazard]
 ) -> tuple[list[Finding], list[Finding]]:
-    """What was seen, each with what the files show of the same hazard; and the findings of the files that are left."""
+    """The observed findings, merged with file findings of the same hazard, and the file findings that are left."""
     left = list(files)
     merged = []
     for finding in seen:
@@ -116,9 +117,9 @@ def _have_common_place(left: Finding, other: Finding) -> bool:
 
 
 def _merge_pair(observed_finding: Finding, static_finding: Finding, hazard: Hazard) -> Finding:
-    """One finding of two kinds of evidence. What was seen says how it went; the files say where it stands, and the fix.
+    """Merge two findings of one hazard: the observed one says what happened, the other one where, and how to fix it.
 
-    Of an exception that was only read as a log's, the files know more.
+    If the observed one was only read from an exception as from a log, the texts of the file finding are used.
     """
     judged = (
         type(hazard).in_rehearsal is not Hazard.in_rehearsal or observed_finding.severity is not static_finding.severity

@@ -1,4 +1,4 @@
-"""What all hazards find in a rehearsal's record: from the record itself, and from its exceptions as from a log."""
+"""Runs all hazards on a rehearsal's record: on the record itself, and on its exceptions as on a log."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from gonogo.judge.log_findings import findings_in_log
 
 
 def findings_in_rehearsal(record: RehearsalRecord) -> tuple[Finding, ...]:
-    """What all hazards find, best first.
+    """The findings of all hazards, best first.
 
-    Exceptions that no hazard explains from the record go through the hazards' ``in_log``, as a log's would; fallbacks
-    speak only for ranks that nothing else explains for certain.
+    Exceptions that no hazard explains from the record go through the hazards' ``in_log``, as if they were in a log;
+    fallbacks are used only for ranks that nothing else certainly explains.
     """
     findings, explained = findings_in_record(record)
     for failed in failed_ranks(record):
@@ -46,9 +46,9 @@ def findings_in_rehearsal(record: RehearsalRecord) -> tuple[Finding, ...]:
 
 
 def findings_in_record(record: RehearsalRecord) -> tuple[list[Finding], set[int]]:
-    """What all hazards but fallbacks find in the record itself, and the ranks whose end that explains.
+    """The findings of all hazards except fallbacks in the record, and the ranks whose failure they explain.
 
-    Of two that speak of the same ranks, the one that yields to the other is silent.
+    If two concern the same ranks, the one that yields to the other is dropped.
     """
     hazards = {hazard.name: hazard for hazard in all_hazards() if not hazard.fallback}
     found = [finding for hazard in hazards.values() for finding in hazard.in_rehearsal(record)]
@@ -63,21 +63,21 @@ def findings_in_record(record: RehearsalRecord) -> tuple[list[Finding], set[int]
 
 
 def fallback_findings(record: RehearsalRecord) -> list[Finding]:
-    """What fallbacks say of the record, whatever else was found."""
+    """The findings of the fallbacks, whatever else was found."""
     return [finding for hazard in all_hazards() if hazard.fallback for finding in hazard.in_rehearsal(record)]
 
 
 def _findings_from_traceback(record: RehearsalRecord, failed_group: FailedRanks) -> Iterator[Finding]:
-    """The root cause that the hazards see in the exception's traceback, at its places in the code."""
+    """The root cause that the hazards find in the exception's traceback, with its places in the code."""
     failure, first = failed_group.failure, failed_group.first
     text = failure.traceback or f"{failure.type}: {failure.message}"
-    if failure.type == "SystemExit" and failure.message not in text:  # argparse's, which it printed by itself
+    if failure.type == "SystemExit" and failure.message not in text:  # argparse printed the message itself
         text = f"{failure.message}\n{text}"
     setup = Setup(
         version_texts=first.versions, deepspeed_config=first.deepspeed_config, launch=shlex.join(record.command)
     )
     log = FailureLog([LogLine("", number, line) for number, line in enumerate(text.splitlines(), 1)], setup)
-    # A hazard that reads records has judged by more than the exception's words.
+    # Hazards with in_rehearsal have already decided, on more than the exception's message.
     judged = {hazard.name for hazard in all_hazards() if type(hazard).in_rehearsal is not Hazard.in_rehearsal}
     for finding in findings_in_log(log)[:1]:
         if (
@@ -86,9 +86,9 @@ def _findings_from_traceback(record: RehearsalRecord, failed_group: FailedRanks)
             or finding.hazard in judged
         ):
             continue
-        # A branch taken on a value that a rehearsal can't know may be why it failed.
+        # It may have failed because of a branch on a value that a rehearsal can't know.
         surely = assumption_behind_failure(first, failure) is None and data_end_behind_failure(first, failure) is None
-        surely = surely and failure.type != "ModuleNotFoundError"  # the run's machine may have it
+        surely = surely and failure.type != "ModuleNotFoundError"  # it may be installed on the machine that trains
         yield replace(
             finding,
             certainty=finding.certainty if surely else Certainty.LIKELY,

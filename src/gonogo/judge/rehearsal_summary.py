@@ -1,4 +1,4 @@
-"""What a report says of a rehearsal, from its record."""
+"""Builds the part of a report that describes a rehearsal, from its record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 def rehearsal_summary(record: RehearsalRecord, folder: str) -> rehearsal.Rehearsal:
-    """The record without what differs from run to run; the user's paths as seen from the folder."""
+    """The record as reports show it; the user's paths are relative to ``folder`` if they are below it."""
     return rehearsal.Rehearsal(
         command=tuple(record.command),
         launcher=record.launcher,
@@ -50,11 +50,11 @@ def rehearsal_summary(record: RehearsalRecord, folder: str) -> rehearsal.Rehears
 
 
 _MIN_BFLOAT16_CAPABILITY = (8, 0)
-"""Compute capability."""
+"""The lowest compute capability with bfloat16."""
 
 
 def _gpu_models(record: RehearsalRecord) -> tuple[rehearsal.GpuModel, ...]:
-    """The GPUs that its program could run on as it is: those of the same kind, CUDA's or NPUs."""
+    """The GPUs on which the program could run unchanged: those with the same device type, CUDA or NPU."""
     kind = next((rank.device.partition(":")[0] for rank in record.ranks), "cuda")
     return tuple(
         rehearsal.GpuModel(
@@ -69,7 +69,7 @@ def _gpu_models(record: RehearsalRecord) -> tuple[rehearsal.GpuModel, ...]:
 
 
 def host_per_node(record: RehearsalRecord) -> rehearsal.NodeMemory | None:
-    """Host memory of the fullest node of which a rank was run; None where no rank has a host record."""
+    """Host memory of the fullest node on which ranks were rehearsed; None if no rank recorded host memory."""
     fullest = max(host_memory_by_node(record), key=lambda node: node.peak_bytes, default=None)
     if fullest is None:
         return None
@@ -152,7 +152,7 @@ def _percent(part: int, total: int) -> float:
 
 
 def own_device(rank: RankRecord) -> DeviceMemory | None:
-    """The memory record of the rank's own device; the fullest one where it has none of its own; None without any."""
+    """The memory record of the rank's own device, else of the fullest one; None if there is none."""
     own = next((device for device in rank.devices if device.device == rank.device), None)
     return own or max(rank.devices, key=lambda device: device.peak_allocated_bytes, default=None)
 
@@ -170,11 +170,11 @@ def _frame(frame: Frame | None, folder: str) -> Frame | None:
 
 
 def _convert(value: object, kind: type[_T]) -> _T:
-    """What was recorded, as the report has it: fields of the same names."""
+    """A recorded value as the report's type, which has fields of the same names."""
     return msgspec.convert(value, kind, from_attributes=True)
 
 
 def seen_from(folder: str, path: str) -> str:
-    """The path as it is seen from the folder: relative below it, else as it is."""
+    """The path relative to the folder if it is below it, else unchanged."""
     inside = f"{folder.rstrip('/')}/"
     return path.removeprefix(inside) if folder else path

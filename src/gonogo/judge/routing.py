@@ -1,4 +1,4 @@
-"""How much memory a rank needs over what a router may do: the peak as a band."""
+"""A rank's memory for any routing of a mixture of experts: the peak as a range."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _TOKEN_DEPENDENT_CATEGORIES = ("activations", "temporary")
 
 
 def routing_band(device: DeviceMemory, experts: Experts) -> RoutingBand | None:
-    """The band; None where each rank has all experts, or none of the peak is theirs.
+    """The range of the peak; None if every rank has all experts, or none of the peak depends on tokens.
 
-    What grows with a rank's tokens is what its experts, and the layer around them that hands them their tokens, hold in
-    activations and temporary tensors at the peak.
+    The part that grows with a rank's tokens is the activations and temporary tensors at the peak of its experts, and
+    of the layers that contain them.
     """
     of_tokens = _token_dependent_bytes(device)
     if experts.most <= 1 or not of_tokens:

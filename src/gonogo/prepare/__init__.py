@@ -1,1 +1,1 @@
-"""``gonogo prepare``: what a launch will open, what of it is here, and stand-ins for what can be made."""
+"""``gonogo prepare``: lists what a launch will open and what of it is here, and generates stand-ins for the rest."""

@@ -1,7 +1,7 @@
-"""The columns that axolotl reads of a data set, by the ``type`` of its entry in the YAML file.
+"""The columns that axolotl reads from a dataset, by the ``type`` of its entry in the YAML file.
 
-Of its documentation (docs/dataset-formats and docs/rlhf.qmd of 0.19): each type's row, with what its columns hold, and
-the entry's options that name a column otherwise.
+Taken from its documentation (docs/dataset-formats and docs/rlhf.qmd of 0.19): the columns of each type with their
+kinds, and the options of an entry that rename a column.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INSTRUCTIONS = {
     "stepwise_supervised": "prompt completions:texts labels:flags",
     "sharegpt": "conversations:turns",
 }
-# Pairs and judged answers: what a chat's template (``chatml``, ``llama3``) is laid over, by what follows its name.
+# Preference pairs and rated answers, by what follows the name of a chat template (``chatml``, ``llama3``).
 _PREFERENCE_COLUMNS = {
     "": "system prompt chosen rejected",
     "argilla": "system instruction chosen_response rejected_response",
@@ -63,9 +63,9 @@ _FIELDS_BY_RL = {
 
 
 def columns_of_entry(entry: dict[str, Any], rl: str | None) -> tuple[str, ...]:
-    """The columns of an entry of ``datasets``, each as ``name:kind``; none where its type is not known.
+    """The columns of an entry of ``datasets``, each as ``name:kind``; empty if its type is unknown.
 
-    ``rl`` is the file's method of preference (``dpo``, ``kto``, …), None of supervised fine-tuning.
+    ``rl`` is the preference method in the file (``dpo``, ``kto``, …), or None for supervised fine-tuning.
     """
     told = entry.get("type")
     if isinstance(told, dict):
@@ -73,7 +73,7 @@ def columns_of_entry(entry: dict[str, Any], rl: str | None) -> tuple[str, ...]:
         names = {one: str(told.get(one) or _DEFAULT_FIELD_NAMES[one]) for one in fields}
         return tuple(f"{name}:{'flag' if one == 'field_label' else 'text'}" for one, name in names.items())
     kind = str(told or "")
-    # "alpaca:phi" and "sharegpt:chat" name an old prompt style behind the type.
+    # "alpaca:phi" and "sharegpt:chat" have an old prompt style after the type.
     kind = kind.partition(":")[0]
     if kind.startswith("bradley_terry."):
         return _add_default_kind("system input chosen rejected")
@@ -93,7 +93,7 @@ def columns_of_entry(entry: dict[str, Any], rl: str | None) -> tuple[str, ...]:
 
 
 def _kind_of_messages(entry: dict[str, Any]) -> str:
-    """``turns`` where a message's content stands under ``value``, as ShareGPT has it; else ``chat``."""
+    """``turns`` if the content of a message is under ``value``, as in ShareGPT; otherwise ``chat``."""
     mapped = entry.get("message_property_mappings")
     content = mapped.get("content") if isinstance(mapped, dict) else entry.get("message_field_content")
     return "turns" if content == "value" else "chat"

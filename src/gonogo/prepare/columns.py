@@ -1,4 +1,4 @@
-"""The columns that scripts ask rows for, by what stands in them; and what separates them in a file."""
+"""The columns that scripts read from rows, and the separator between columns in a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READERS = ("*.read_csv", "csv.reader", "csv.DictReader")
 
 
 def columns_in(scripts: Sequence[Script]) -> tuple[str, ...]:
-    """The names by which scripts ask rows for something, most asked first: ``row["text"]``, ``row.get("text")``."""
+    """The keys that scripts read from rows, most frequent first: ``row["text"]``, ``row.get("text")``."""
     counted: dict[str, int] = {}
     for script in scripts:
         found = [script.field(node.slice).string for node in script.nodes(ast.Subscript)
@@ -44,7 +44,7 @@ def columns_in(scripts: Sequence[Script]) -> tuple[str, ...]:
 
 
 def texts_in(scripts: Sequence[Script]) -> tuple[str, ...]:
-    """The columns whose rows scripts give to a tokenizer as they are: ``tokenizer(rows["sentence"])``."""
+    """The columns that scripts pass to a tokenizer directly: ``tokenizer(rows["sentence"])``."""
     found: dict[str, None] = {}
     for script in scripts:
         for call in script.calls("tokenizer", "*.tokenizer"):
@@ -56,9 +56,9 @@ def texts_in(scripts: Sequence[Script]) -> tuple[str, ...]:
 
 
 def iterated_columns(scripts: Sequence[Script]) -> frozenset[str]:
-    """The columns, of a name in the plural, whose value scripts go through one by one: ``for s in row["steps"]``.
+    """The columns with a plural name over whose value scripts iterate: ``for s in row["steps"]``.
 
-    Each is a text by its name alone; a text would be gone through letter by letter.
+    Their names alone would make them texts, but iterating over a text would yield single characters.
     """
     found: set[str] = set()
     for script in scripts:
@@ -89,7 +89,7 @@ def columns_in_options(arguments: Arguments) -> tuple[str, ...]:
 
 
 def csv_separator(run: Run) -> str:
-    """By the option of the launch, the option's default, else the only one that its readers are given; "": not told."""
+    """The launch's separator option, its default, or the only separator that readers get; empty if unknown."""
     for name in run.arguments.names():
         value = run.arguments.get(name).string if _SEPARATOR_OPTION.fullmatch(name.lower()) else None
         if value is not None and (told := _one(value)):
@@ -109,14 +109,14 @@ def csv_separator(run: Run) -> str:
 
 
 def _one(text: str) -> str:
-    """The character that a text stands for."""
+    """The character that a text stands for (``tab``, ``comma``, itself); empty if it isn't one."""
     text = {"\\t": "\t", "tab": "\t", "comma": ","}.get(text.lower(), text)
     return text if len(text) == 1 else ""
 
 
 _MAX_ROWS = 4096
 _MAX_TOKENS = 2_000_000
-"""Of made text: what a step takes beyond that is left to the program's own word that there is too little."""
+"""The most tokens to generate for two steps; a program that needs more reports itself that there is too little."""
 _BATCH = ("batch_size", "train_batch_size", "global_batch_size", "per_device_train_batch_size", "per_gpu_batch_size")
 _GRADIENT_ACCUMULATION_OPTIONS = (
     "gradient_accumulation_steps",
@@ -128,7 +128,7 @@ _GRADIENT_ACCUMULATION_OPTIONS = (
 
 
 def rows_for_two_steps(run: Run, tokens: int = 0) -> int:
-    """Rows of two steps of all ranks, ``tokens`` each; 0 where no batch is stated, or where they are too many."""
+    """Rows for two steps of all ranks at ``tokens`` each; 0 if no batch size is stated or they would be too many."""
     batch, accumulated = _whole_number(run, _BATCH), _whole_number(run, _GRADIENT_ACCUMULATION_OPTIONS) or 1
     rows = min(2 * batch * accumulated * (run.world_size or 8), _MAX_ROWS)
     return rows if rows * tokens <= _MAX_TOKENS else 0
@@ -139,9 +139,10 @@ _MAX_SELECTED_TOKENS = 24_000_000
 
 
 def selected_row_count(run: Run, name: str, tokens: int = 0) -> int:
-    """The rows of a fixed number that its scripts take out of a data set, ``tokens`` each; 0 where they are too many.
+    """The fixed number of rows that scripts select from a dataset; 0 if too many at ``tokens`` each.
 
-    ``select(range(500))``, ``take(500)``, ``train_test_split(test_size=500)``: held out, they leave none of fewer rows.
+    ``select(range(500))``, ``take(500)``, ``train_test_split(test_size=500)``: held out of fewer rows, they would
+    leave none.
     """
     taken = [0]
     for script in run.scripts:

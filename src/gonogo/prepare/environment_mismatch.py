@@ -1,7 +1,7 @@
-"""Failures that may come of the packages here, which are not those of the run: told as a limit, never as certain.
+"""Failures that may be due to packages that differ from those of the run: reported as a limit, never as certain.
 
-A module that is not installed on this machine may well be on the one that trains, where the project's files ask for it;
-and what an API of another version than the project pins refuses says nothing of the pinned one.
+A module that isn't installed on this machine may be installed on the one that trains, if the project's files require
+it; and an API that is missing in another version than the project pins says nothing about the pinned one.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _OTHER_NAMES = {
     "docx": "python-docx", "fitz": "pymupdf", "hydra": "hydra-core", "pytorch_lightning": "pytorch-lightning",
     "google.protobuf": "protobuf", "Levenshtein": "levenshtein", "Crypto": "pycryptodome", "attr": "attrs",
 }  # fmt: skip
-"""Packages that are imported by another name than they are installed by."""
+"""Distributions whose name differs from that of the module."""
 
 _PIP_INSTALL = (
     r"\bpip3? install (?:(?:-U|--upgrade|-i https?:\S+) )*[`'\"]?([A-Za-z][\w-]*)(?=\.?(?:$|[\s,;`'\"\[(<>=!~]))"
 )
 _MISSING = re.compile(
     r"No module named '([\w.]+)'|requires? (?:the )?[`']?(\w+)[`']? (?:to be installed|library)"
-    r"|No package metadata was found for (?:The ')?([\w.-]+)"  # transformers' require_version says so of a name
+    r"|No package metadata was found for (?:The ')?([\w.-]+)"  # transformers' require_version, about a package
     r"|Requirement '([A-Za-z][\w-]*)[^'\n]*' not met"  # Lightning's
     r"|[Pp]lease (?:pip )?install [`'\"]?([A-Za-z][\w-]*)[`'\"]?(?=\.?(?:$|[\s,;]))"
     rf"|{_PIP_INSTALL}"
@@ -89,7 +89,7 @@ _LAID_OVER = translated(
 
 
 class Requirements(dict[str, tuple[SpecifierSet, str]]):
-    """By canonical name, the versions of a package that a project's files ask for, and the file that says so."""
+    """The versions that a project's files require, by canonical name, each with the file that requires them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,9 +100,9 @@ class Requirements(dict[str, tuple[SpecifierSet, str]]):
 
 
 def declared_requirements(folder: Path, environment: Path | None = None) -> Requirements:
-    """What the files of a project ask for: in its folder and those above, up to the repository's root.
+    """The requirements in a project's files, from its folder up to the root of its repository.
 
-    ``environment`` is a file that the user named; it goes first. What can't be read asks for nothing.
+    ``environment`` is a file that the user named; it takes precedence. A file that can't be read requires nothing.
     """
     asked = Requirements()
     for path in ([environment] if environment is not None else []) + list(project_files(folder)):
@@ -116,7 +116,7 @@ def declared_requirements(folder: Path, environment: Path | None = None) -> Requ
 
 
 def project_files(folder: Path) -> Iterator[Path]:
-    """The files by which a project says what it needs: in its folder and those above, up to the repository's root."""
+    """The files that declare a project's dependencies, from its folder up to the root of its repository."""
     found = 0
     for place in iter_parent_folders(folder, outside=True):
         named = [place / name for name in _NAMES]
@@ -127,7 +127,7 @@ def project_files(folder: Path) -> Iterator[Path]:
 
 
 def display_path(path: Path) -> str:
-    """The path as it is seen from the current folder."""
+    """The path relative to the current folder if it is below it."""
     try:
         return str(resolved(path).relative_to(Path.cwd()))
     except ValueError:
@@ -149,7 +149,7 @@ def _read_requirements(path: Path) -> Iterator[tuple[str, SpecifierSet, str, str
 
 
 def _specifier(text: str) -> SpecifierSet:
-    """The versions that a text allows; any, where it is no specifier."""
+    """The versions that a text allows; any version if it isn't a valid specifier."""
     try:
         return SpecifierSet(text.strip().rstrip(","))
     except InvalidSpecifier:
@@ -159,18 +159,18 @@ def _specifier(text: str) -> SpecifierSet:
 def explain_package_mismatch(
     rank: RankRecord, requirements: Requirements, record: RehearsalRecord
 ) -> tuple[Text, str] | None:
-    """What the packages here lack of those that the run asks for, as the failure words it, and the file with them."""
+    """The mismatch between these packages and the run's that explains the failure, and the file with the latter."""
     return None if rank.failure is None else _explain(rank.failure, requirements, rank.versions, record)
 
 
 def missing_packages(failure: Failure) -> list[str]:
-    """The distributions (canonical names) whose want a failure tells of."""
+    """The distributions (canonical names) that the failure reports as missing."""
     said = "\n".join(f"{told.type}: {told.message}" for told in exception_chain(failure))
     return [distribution_of(match[match.lastindex or 0]) for match in _MISSING.finditer(said)]
 
 
 def suggested_packages(failure: Failure, record: RehearsalRecord) -> list[str]:
-    """The distributions that the failure's own words say to install, and that the rehearsal did not have."""
+    """The distributions that the failure's message says to install and that the rehearsal did not have."""
     said = [distribution_of(match[1]) for match in re.finditer(_PIP_INSTALL, failure.message)]
     return [name for name in said if not _rehearsed_version(name, record)]
 
@@ -183,7 +183,7 @@ def unavailable_packages(failure: Failure, record: RehearsalRecord) -> list[str]
 def _explain(
     failure: Failure, requirements: Requirements, versions: Mapping[str, str], record: RehearsalRecord
 ) -> tuple[Text, str] | None:
-    """What the packages here lack, and the file whose packages would have it (``""``: none); None: nothing is told."""
+    """The mismatch and the file whose packages would cure it (empty: no file); None if no mismatch explains it."""
     said = "\n".join(f"{told.type}: {told.message}" for told in exception_chain(failure))
     for match in _MISSING.finditer(said):
         name = distribution_of(match[match.lastindex or 0])
@@ -222,7 +222,7 @@ def _explain(
 
 
 def _unlisted_package(error_text: str, requirements: Requirements, folder: Path) -> str | None:
-    """The package that lacks a name, where no file of the project asks for any version of it."""
+    """The package that lacks an attribute and for which no file of the project requires a version."""
     for match in _MISSING_NAME_PATTERN.finditer(error_text):
         module = (match[1] or match[2]).partition(".")[0]
         name = distribution_of(module)
@@ -232,12 +232,12 @@ def _unlisted_package(error_text: str, requirements: Requirements, folder: Path)
 
 
 def project_not_installed(package: str, file: Path) -> Text:
-    """What to do where the project whose file that is isn't installed."""
+    """The sentence that says how to install the project itself."""
     return _PROJECT_NOT_INSTALLED.format(package=package, file=display_path(file), folder=display_path(file.parent))
 
 
 def is_project_module(module: str, folder: Path) -> bool:
-    """Whether the project, looked at some folders deep, has a module of that name: it is there, and not found."""
+    """Whether the project has a module of that name, up to some folders deep: it exists but isn't importable."""
     first = module.partition(".")[0]
     *_, top = iter_parent_folders(folder)
     for place in (top, *(one for depth in range(1, _MAX_DEPTH) for one in top.glob("*/" * depth))):
@@ -247,7 +247,7 @@ def is_project_module(module: str, folder: Path) -> bool:
 
 
 def find_project_file(name: str, folder: Path) -> Path | None:
-    """The file by which the project would be installed that a module or distribution of that name is of, or None."""
+    """The project file that would install the module or distribution of that name; None if there is none."""
     first = name.partition(".")[0]
     own_name = re.compile(r"(?:^|[(,])\s*name\s*=\s*[\"']?([\w.-]+)", re.MULTILINE)
     for path in project_files(folder) if first else ():
@@ -262,19 +262,19 @@ def find_project_file(name: str, folder: Path) -> Path | None:
 
 
 def _rehearsed_version(name: str, record: RehearsalRecord) -> str:
-    """The version of a package in the Python that was rehearsed with; empty where it had none."""
+    """The version of a package in the rehearsal's Python; empty if it has none."""
     laid = record.laid_over.get(name, "")
     return laid if laid or record.whole_environment else str(installed_version(name) or "")
 
 
 def distribution_of(module: str) -> str:
-    """The canonical name of the distribution that a module is installed with, as far as their names tell."""
+    """The canonical name of the distribution that provides a module, guessed from the module's name."""
     first = module.partition(".")[0]
     return canonical(_OTHER_NAMES.get(module) or _OTHER_NAMES.get(first) or first)
 
 
 def is_excluded_by(version_text: str, specifier: SpecifierSet) -> bool:
-    """Whether a version is surely none of those that a specifier allows."""
+    """Whether a version is certainly outside of a specifier."""
     try:
         return not specifier.contains(Version(version_text).public, prereleases=True)
     except InvalidVersion:
@@ -282,7 +282,7 @@ def is_excluded_by(version_text: str, specifier: SpecifierSet) -> bool:
 
 
 def _is_named_or_called(name: str, failure: Failure, error_text: str) -> bool:
-    """Whether a package is named in what was raised, or called on the way there."""
+    """Whether the message names a package, or its code was called before the failure."""
     module = name.replace("-", "[-_]")
     if re.search(rf"\b{module}\b", error_text, re.IGNORECASE):
         return True
@@ -295,7 +295,7 @@ def _is_named_or_called(name: str, failure: Failure, error_text: str) -> bool:
 
 
 def _is_call_imported_from(module: str, callee: str, failure: Failure) -> bool:
-    """Whether the user's file that failed has what it called from that module: such a call has no frame of its own."""
+    """Whether the failing user file imports the callee from that module: a call that is rejected has no frame."""
     frame = failure.innermost("user")
     try:
         text = Path(frame.path).read_text(encoding="utf-8", errors="replace") if frame is not None else ""
@@ -306,9 +306,9 @@ def _is_call_imported_from(module: str, callee: str, failure: Failure) -> bool:
 
 
 def find_nightly_torch_page(folder: Path) -> Path | None:
-    """The page whose installation takes torch from its nightly builds; None where it, or another, takes a release.
+    """The README whose install commands take torch only from nightly builds; None if there is none.
 
-    Pages are the README files of the folder and of those above, up to the repository's root.
+    READMEs are searched from the folder up to the root of its repository.
     """
     for place in iter_parent_folders(folder, outside=True):
         for page in sorted(place.glob("README*.md")):

@@ -1,4 +1,4 @@
-"""The folder of what was made: whole or not at all, and never over anything of the user's."""
+"""Writes the folder of generated files: all or nothing, and never over files of the user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 _KEPT = ("models", "data", "media")
-"""What a table's names lead to; packages are each launch's own."""
+"""The subfolders to which a table's names point; packages belong to a single launch."""
 _PLACES = ("models", "datasets", "paths", "addresses")
 _NAMES = (*_PLACES, "chosen")
 _NOT_OURS = translated(
@@ -27,7 +27,7 @@ _CANNOT_WRITE = translated("can't write to {folder}: {why}")
 
 
 def check_folder(parent: Path) -> Path:
-    """The folder that would be written. Raises UserError where something else has its name, or it can't be written."""
+    """The folder to write. Raises UserError if something else has its name or it can't be written."""
     folder = parent / FOLDER
     if os.path.lexists(folder) and (folder.is_symlink() or not (folder / MANIFEST).is_file()):
         raise UserError(_NOT_OURS.format(folder=FOLDER, manifest=MANIFEST))
@@ -38,17 +38,17 @@ def check_folder(parent: Path) -> Path:
 
 
 def write_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> Path:
-    """Write the files (by relative path) and their table into the folder, in the place of an earlier one.
+    """Write the files (by relative path) and their table into the folder, replacing an earlier one.
 
-    What an earlier launch had made, and this one does not name, stays: one folder can serve several launches. It is the
-    old folder or the whole new one. Raises UserError where it can't be written.
+    What an earlier launch needed and this one does not name is kept, so that one folder can serve several launches.
+    The folder is replaced atomically. Raises UserError if it can't be written.
     """
     earlier = read_prepared(check_folder(parent)) or Prepared()
     return _write_folder(parent, files, table, _with_names(table, earlier, table), _KEPT)
 
 
 def add_to_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> Path:
-    """As :func:`write_folder`, of what belongs to no launch: the packages of an earlier one stay too."""
+    """Like :func:`write_folder`, for files that belong to no launch: also keeps the packages of an earlier launch."""
     folder = check_folder(parent)
     earlier = read_prepared(folder) or Prepared()
     kept = [path.name for path in folder.iterdir()] if folder.is_dir() else []
@@ -56,7 +56,7 @@ def add_to_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> 
 
 
 def _with_names(base_table: Prepared, earlier: Prepared, table: Prepared) -> Prepared:
-    """A table with all names of an earlier one and of a new one."""
+    """``base_table`` with the names of an earlier and of a new table."""
     return msgspec.structs.replace(
         base_table, **{name: getattr(earlier, name) | getattr(table, name) for name in _NAMES}
     )
@@ -65,7 +65,7 @@ def _with_names(base_table: Prepared, earlier: Prepared, table: Prepared) -> Pre
 def _write_folder(
     parent: Path, files: Mapping[str, bytes], prepared: Prepared, table: Prepared, kept_kinds: Iterable[str]
 ) -> Path:
-    """The folder with these files and those that are kept of an earlier one; ``prepared`` names what is new."""
+    """Write the folder: these files, and the kept kinds of an earlier one except those that ``prepared`` replaces."""
     folder = parent / FOLDER
     try:
         manifest = msgspec.json.encode(table)
@@ -83,12 +83,12 @@ def _write_folder(
                 shutil.copytree(folder / kind, partial / kind, copy_function=os.link)
             elif (folder / kind).is_file():
                 os.link(folder / kind, partial / kind)
-        for place in anew:  # the whole of it: a model's folder must not keep another model's files
+        for place in anew:  # a model's folder must not keep files of another model
             shutil.rmtree(partial.joinpath(*Path(place).parts[:2]), ignore_errors=True)
         for name, content in {**files, ".gitignore": b"*\n", MANIFEST: manifest}.items():
             path = partial / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.unlink(missing_ok=True)  # the earlier folder has the same file until it goes
+            path.unlink(missing_ok=True)  # unlink first: it may be a hard link to the earlier folder's file
             path.write_bytes(content)
             if content.startswith(b"#!"):
                 path.chmod(0o755)
@@ -101,7 +101,7 @@ def _write_folder(
 
 
 def _replace_folder(partial_folder: Path, folder: Path) -> None:
-    """The earlier folder steps aside, and comes back where the new one can't take its place."""
+    """Replace the earlier folder; restore it if that fails."""
     old = partial_folder.with_name(f"{partial_folder.name}-old")
     replaces = folder.exists()
     if replaces:

@@ -1,4 +1,4 @@
-"""The list of what a launch will open: what its files name, held against what is here and what is published."""
+"""Lists what a launch will open: what its files name, compared with what is here and what is published."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _UNTOLD = translated("can't be determined from the files; determined by running 
 
 
 def list_required_inputs(runs: Sequence[Run], folder: Path, options: PrepareOptions) -> list[RequiredInput]:
-    """What these runs open, each thing once, models first. ``folder`` is where the launch was typed."""
+    """What these runs open, each input once, models first. ``folder`` is the working directory of the launch."""
     found: dict[tuple[str, str], RequiredInput] = {}
     for run in runs:
         where = run.launch.cwd if run.launch is not None else folder
@@ -90,7 +90,7 @@ def list_required_inputs(runs: Sequence[Run], folder: Path, options: PrepareOpti
         for named in find_named_inputs(run):
             for wanted in _required_input(run, named, where, columns, options):
                 one = found.setdefault(wanted.key, wanted)
-                if one.state == "here" and wanted.state != "here":  # a tokenizer is there, and the model is not
+                if one.state == "here" and wanted.state != "here":  # here for the tokenizer, but not for the model
                     one = found[wanted.key] = wanted
                 one.splits = tuple(dict.fromkeys((*one.splits, *wanted.splits)))
                 one.rows = max(one.rows, wanted.rows)
@@ -101,9 +101,9 @@ def list_required_inputs(runs: Sequence[Run], folder: Path, options: PrepareOpti
 
 
 def tokens_of(runs: Iterable[Run], options: PrepareOptions) -> int:
-    """The length of a made row in tokens: as chosen, else the longest that the launch takes, else 512.
+    """The length of a generated row in tokens: the user's choice, else the longest that the launch accepts, else 512.
 
-    A limit that stands in a script alone is its author's upper bound, and counts up to 2048.
+    A limit that appears only in a script is its author's upper bound, and counts up to 2048.
     """
     if options.tokens is not None:
         return options.tokens
@@ -142,10 +142,10 @@ def required_model(
     name: str, place: str, folder: Path, options: PrepareOptions, *, asked: bool = False, files: Sequence[str] = (),
     tokenizer_only: bool = False,
 ) -> RequiredInput:  # fmt: skip
-    """A model by its hub name or path: what of it is here, and what it can be made of.
+    """A model by its Hub name or path: which parts are here, and whether it can be generated.
 
-    ``asked``: a rehearsal asked for it, of a hub's name for these files. Else a lone word that is no model's name may
-    be a label (``scratch``). ``tokenizer_only``: nothing else is read from it.
+    With ``asked``, a rehearsal has asked for these files under that name; otherwise a single word that is no model's
+    name may be a label (``scratch``). With ``tokenizer_only``, nothing else is read from it.
     """
     there = whole_path(name, folder)
     hub = is_hub_name(name) and not exists(Path(there))
@@ -181,13 +181,13 @@ def required_model(
 
 
 def alike(name: str) -> Text:
-    """Published names that look like one that is not, in brackets; empty where there are none."""
+    """Published names similar to an unknown one, in parentheses; empty if there are none."""
     close = similar_model_names(name)
     return translated(" (similar: {names})").format(names=", ".join(close)) if close else Text("", "")
 
 
 def published(name: str, options: PrepareOptions) -> PublishedModel | None:
-    """The published model that stands for a name or path: the one that the user chose, else the one called so."""
+    """The published model to use for a name or path: the one that the user chose, or the one of that name."""
     chosen = options.models.get(name)
     if chosen is None and (known := published_model(name)) is not None:
         return known
@@ -201,7 +201,7 @@ _TOKENIZER_FILES = frozenset(
 
 
 def _model_parts_in(folder: Path) -> dict[str, bool]:
-    """What of a model lies in a folder; ``language``: whether it would need a tokenizer."""
+    """Which parts of a model are in a folder; ``language`` tells whether it needs a tokenizer."""
     names = set(os.listdir(folder)) if is_folder(folder) else set()
     parts = {"configuration": "config.json" in names, "tokenizer": bool(_TOKENIZER_FILES & names)}
     if found := {name for name in names if name.startswith(("preprocessor_config", "processor_config"))}:
@@ -225,7 +225,7 @@ def _required_media(named: NamedInput, folder: Path) -> RequiredInput:
 def required_data(
     run: Run, named: NamedInput, folder: Path, columns: tuple[str, ...], options: PrepareOptions
 ) -> RequiredInput:
-    """A data set by its path or hub name, and the format that the program reads."""
+    """A dataset by its path or Hub name, and the format that the program reads."""
     name, subset = named.value or "", named.subset
     if run.framework == "ms-swift" and (match := _SWIFT_DATA.match(name)) and not name.startswith(("/", ".")):
         name, subset = match["name"], match["subset"] or subset
@@ -243,7 +243,7 @@ def required_data(
         hub = named.is_hub
     wanted = RequiredInput("data", name, named.place, None if hub else path, "can-be-made", subset=subset)
     wanted.splits, wanted.rows = _parts(named.split or "")
-    if run.framework is None:  # a framework's trainer takes the rows that there are as a step
+    if run.framework is None:  # a framework's trainer makes steps from whatever rows there are
         tokens = tokens_of([run], options)
         wanted.rows = max(wanted.rows, rows_for_two_steps(run, tokens))
         if taken := selected_row_count(run, name, tokens):
@@ -280,11 +280,11 @@ def required_data(
 
 _PART = re.compile(r"(\w+)(?:\[(\d*)(%?):(\d*)(%?)\])?")
 _ROWS_PER_PART = 16
-"""Rows that a part of a split by per cent has."""
+"""The minimum number of rows in a slice that is given in per cent."""
 
 
 def _parts(split: str) -> tuple[tuple[str, ...], int]:
-    """The splits that datasets' ``train[:10%]+test`` names, and how many rows they have for the parts of them."""
+    """The splits in an expression such as ``train[:10%]+test``, and the rows that a split needs for its slices."""
     found = list(_PART.finditer(split))
     if not found or "".join(one[0] for one in found) != split.replace("+", "").replace(" ", ""):
         return (), 0
@@ -309,11 +309,11 @@ _FORMAT_BY_RLHF_TYPE = {
     "kto": "swift-labelled",
     **dict.fromkeys(("grpo", "ppo"), "swift-prompts"),
 }
-"""ms-swift's own format of each algorithm's rows."""
+"""ms-swift's own row format for each algorithm."""
 
 
 def _detect_format(run: Run, columns: tuple[str, ...], hub: bool) -> str | None:
-    """The format by the framework's method; of a script of the user's own by the columns that it names."""
+    """The format by the framework's method; for the user's own script, by the columns that it names."""
     launch = run.launch
     program = (launch.program.string or "").rpartition("/")[2].lower() if launch is not None else ""
     if run.framework == "ms-swift":
@@ -324,13 +324,13 @@ def _detect_format(run: Run, columns: tuple[str, ...], hub: bool) -> str | None:
 
 
 def _media_columns(run: Run, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The column of pictures that a program reads, where its launch names a folder of them."""
+    """The image column that a program reads, if its launch names a folder of images."""
     has_folder = any(kind_of_option(name) == "media" for name in run.arguments.names())
     return tuple(name for name in columns if name in ("image", "images"))[:1] if has_folder else ()
 
 
 def _llamafactory_data(run: Run, named: NamedInput, folder: Path, options: PrepareOptions) -> Iterator[RequiredInput]:
-    """A data set of LLaMA-Factory, by its entry in ``dataset_info.json``."""
+    """A dataset of LLaMA-Factory, according to its entry in ``dataset_info.json``."""
     directory = folder / (run.arguments.get("dataset_dir").string or "data")
     try:
         table = json.loads((directory / "dataset_info.json").read_text(encoding="utf-8"))
@@ -365,7 +365,7 @@ _NO_ENTRY = translated("{folder}/dataset_info.json has no entry {name}")
 
 
 def _columns_of_entry(entry: dict[str, Any]) -> tuple[str, ...]:
-    """The columns of an entry, each with what it holds, ``name:kind``."""
+    """The columns of an entry, each as ``name:kind``."""
     given = entry.get("columns") or {}
     tags = entry.get("tags") or {}
     if entry.get("formatting") == "sharegpt":

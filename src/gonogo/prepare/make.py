@@ -1,4 +1,4 @@
-"""What can be made of a list, made: the folder's files and its table."""
+"""Generates whatever in a list can be generated: the folder's files and its table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEFAULT_SPLITS = ("train", "test", "validation")
 def make(
     required_inputs: Sequence[RequiredInput], folder: Path, tokens: int, options: PrepareOptions
 ) -> tuple[dict[str, bytes], Prepared]:
-    """The files, by path within ``folder``, and the table. What was made is marked so in the list."""
+    """The files, by path within ``folder``, and the table. Inputs that were generated are marked in the list."""
     files: dict[str, bytes] = {}
     models: dict[str, str] = {}
     chosen: dict[str, str] = {}
@@ -77,7 +77,7 @@ def _is_known(required_input: RequiredInput) -> bool:
 
 
 def columns_of(required_input: RequiredInput) -> dict[str, str]:
-    """The columns of a data set with what each holds."""
+    """The columns of a dataset, each with its kind."""
     known = published_dataset(required_input.name) if required_input.path is None else None
     if known is not None:
         return dict(known.columns_in(required_input.subset))
@@ -100,7 +100,7 @@ def _make_model(
         models[required_input.name.lower()] = place
     elif not os.path.isdir(required_input.path):
         paths[required_input.path] = place
-    else:  # a folder that lacks a part: what is there stays
+    else:  # a folder that lacks a part: its own files stay
         missing = [name for name in made if not os.path.lexists(os.path.join(required_input.path, name))]
         made = {name: made[name] for name in missing}
         paths |= {os.path.join(required_input.path, name): f"{place}/{name}" for name in missing}
@@ -118,7 +118,7 @@ def _place_rows(
     datasets: dict[str, str], paths: dict[str, str],
 ) -> None:  # fmt: skip
     place = f"data/{_plain(required_input.name)}"
-    # With their kinds, which the columns' names alone don't tell: rows made again are to be of the same ones.
+    # Store the kinds as well, which names alone don't determine, so that regenerated rows have the same ones.
     required_input.columns, required_input.found = tuple(f"{name}:{kind}" for name, kind in columns.items()), place
     path = required_input.name if is_data_file_url(required_input.name) else required_input.path
     if path is None:
@@ -148,7 +148,7 @@ def _place_rows(
             f"{place}/{name}": content
             for name, content in walked_folders.files_by_suffix(required_input.suffix, rows).items()
         }
-    elif not os.path.splitext(path)[1]:  # a folder, or a file without a suffix: a folder is read by most
+    elif not os.path.splitext(path)[1]:  # most programs read a path without a suffix as a folder
         files |= {
             f"{place}/{name}": content for name, content in hub_dataset_files(columns, rows, ("train",), ()).items()
         }
@@ -160,5 +160,5 @@ def _place_rows(
 
 
 def _plain(name: str) -> str:
-    """A name as one part of a path."""
+    """A name as a single path component."""
     return re.sub(r"[^\w.-]+", "--", name).strip("-.") or "it"

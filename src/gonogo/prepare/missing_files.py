@@ -1,7 +1,7 @@
-"""Files that a program looked for in vain on this machine, and that may well lie on the one where the run is.
+"""Files that a program did not find on this machine but that may well be on the machine where it runs.
 
-A data set, weights or a checkpoint to resume from need not be on a laptop: their absence is no error of the program.
-What should have come with the project (its code, its configurations) is.
+A dataset, weights or a checkpoint to resume from need not be on a laptop: their absence is not an error of the
+program. The absence of files that come with the project (code, configs) is one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord
 from gonogo.finding import Text, translated
 
 PROJECT_FILE_SUFFIXES = (".yaml", ".yml", ".py", ".toml", ".sh", ".args")
-"""How the names of files end that come with a project's code."""
+"""Suffixes of files that come with a project's code."""
 _CONFIGURATION = re.compile(r"config|^ds_|zero|deepspeed|fsdp", re.IGNORECASE)
 _TRAINING = frozenset({"forward", "backward", "step"})
 
@@ -43,9 +43,9 @@ NO_PROGRAM = translated(
 
 
 def explain_missing_file(failure: Failure, folder: Path, record: RehearsalRecord) -> Text | None:
-    """Why a failure before any training says nothing of the run: what was looked for may be there. None: it may not.
+    """Why a failure before training says nothing about the run: the missing file may be there. None if it can't.
 
-    ``folder`` is where the launch was typed.
+    ``folder`` is the working directory of the launch.
     """
     if failure.phase in _TRAINING or failure.step:
         return None
@@ -61,7 +61,7 @@ def explain_missing_file(failure: Failure, folder: Path, record: RehearsalRecord
         return NO_PROGRAM.format(path=path) if "/" not in path else None
     whole = Path(os.path.normpath(folder / path))
     if os.path.lexists(whole) or record.was_written_before(str(whole)):
-        return None  # it is here, or the run itself has not written it: something else is wrong
+        return None  # it exists, or only the run writes it: something else is wrong
     return None if is_repository_file(whole, folder) else NO_SUCH_FILE.format(path=path)
 
 
@@ -77,7 +77,7 @@ def _is_nonempty_folder(folder: Path) -> bool:
 
 
 def is_repository_file(path: Path, folder: Path) -> bool:
-    """Whether a path is of a file that is looked for in the project, and that its repository should have."""
+    """Whether the project's repository should contain the file at a path."""
     if not path.is_relative_to(folder):
         return False
     return path.suffix in PROJECT_FILE_SUFFIXES or (

@@ -1,4 +1,4 @@
-"""Packages that a launch's program imports as it starts, and that are not installed: known before anything is run."""
+"""Packages that a launch's program imports when it starts and that aren't installed: found before anything runs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from gonogo.prepare.environment_mismatch import distribution_of, is_project_modu
 from gonogo.prepare.project_requirements import COMMON_PACKAGES, ProjectPackages
 
 STOOD_IN = frozenset({"vllm", "sglang", "flash_attn", "flash_attn_2_cuda", "torch_npu", "triton", "deepspeed", "ray"})
-"""Modules that a rehearsal has a stand-in for, or speaks of itself where they are missing."""
+"""Modules that a rehearsal replaces by a stand-in, or whose absence it reports itself."""
 
 
 def missing_imports(
     runs: Sequence[Run], packages: ProjectPackages, folder: Path, declared: Container[str] = ()
 ) -> list[str]:
-    """Distributions by the names that pip installs them by, in the order of the imports.
+    """Missing distributions, by the names that pip uses, in the order of the imports.
 
-    Only imports that run without condition as the program starts, in the program and in the project's modules that it
-    imports so; and only of distributions that the project lists or that are usual in training: another name may be a
-    module that the launch's own Python finds. ``declared``: what the project's files ask for, where they are not
-    followed.
+    Only imports count that run unconditionally when the program starts, in the program and in project modules that it
+    imports that way; and only distributions that the project lists or that are common in training, because any other
+    name may be a module that the launch's own Python finds.
     """
     found: dict[str, None] = {}
     for run in runs:
@@ -49,7 +48,7 @@ def missing_imports(
 
 
 def _has_own_python(run: Run) -> bool:
-    """Whether the launch names its Python by a path, or a folder for modules: what is there is not known."""
+    """Whether the launch has its own Python or module path, whose packages are unknown."""
     assert run.launch is not None
     first = run.launch.words[0].value if run.launch.words else None
     if first is None or os.sep in first or first in ("conda", "mamba", "micromamba", "uv", "poetry", "pixi"):
@@ -58,7 +57,7 @@ def _has_own_python(run: Run) -> bool:
 
 
 def _is_project_module(module: str, run: Run, folder: Path, *, deep: bool) -> bool:
-    """Whether a file of the project is that module: where Python looks for it; ``deep``, anywhere in the project."""
+    """Whether the project has the module, where Python searches for it or, if ``deep``, anywhere in the project."""
     assert run.launch is not None
     *_, top = iter_parent_folders(folder)
     scripts = (Path(os.path.abspath(one.source.path)).parent for one in run.scripts)
@@ -76,7 +75,7 @@ def _can_be_found(module: str) -> bool:
 
 
 def _modules_imported_at_top(scripts: Sequence[Script]) -> Iterator[str]:
-    """Modules that the first script imports at its top, and the project's own among them in their turn."""
+    """Modules that the first script imports at its top level, followed through the project's own modules."""
     waiting = list(scripts[:1])
     seen = set(waiting)
     while waiting:

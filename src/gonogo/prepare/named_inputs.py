@@ -1,4 +1,4 @@
-"""What a run's files name: models, data sets, folders of images, variables. Nothing is run, no torch."""
+"""What a run's files name: models, datasets, folders of images, variables. Runs nothing and needs no torch."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from gonogo.prepare import settings_files
 from gonogo.prepare.required_inputs import NamedInput, kind_of_option
 
 _JOINED_PATHS_PATTERN = re.compile(r"\.{0,2}/[^:,]*(?:[:,]\.{0,2}/[^:,]*)+")
-"""Paths in one word, as ``PATH`` has them."""
+"""Several paths in one word, as in ``PATH``."""
 _HUB_NAME_PATTERN = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _FILE = re.compile(r"\.(?:json|jsonl|csv|tsv|txt|parquet|arrow|tar|pt|bin|yaml|yml|py)$")
 _MODEL_ARGUMENTS = ("model", "ref_model", "teacher_model", "reward_model", "reward_funcs")
 TOKENIZER_ONLY = "tokenizer"
-"""The option of a folder that a tokenizer is read from, and nothing else by that call."""
+"""The ``option`` of a folder from which a call reads only the tokenizer."""
 SHELL_VARIABLE_OPTION = "$"
-"""The option of a variable that the launch script uses."""
+"""The ``option`` of a variable that the launch script uses."""
 _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _WRITE_MODES = frozenset({"w", "a", "x", "wb", "ab", "xb", "w+"})
-# What a launcher or the scheduler sets.
+# Variables that a launcher or a scheduler sets.
 _LAUNCHER_VARIABLE_PATTERN = re.compile(
     r"RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_RANK|ROLE_.*|MASTER_(ADDR|PORT)|NODE_RANK|NNODES|CUDA_.*|TORCHELASTIC_.*"
     r"|ACCELERATE_.*|SLURM_.*|OMPI_.*|PMI_.*|HOME|PATH|USER|PWD|TMPDIR|HOSTNAME|DS_.*|FSDP_.*|NCCL_.*|HF_.*|LOCAL_SIZE"
@@ -37,12 +37,12 @@ _LAUNCHER_VARIABLE_PATTERN = re.compile(
 
 
 def is_hub_name(value: str) -> bool:
-    """Whether a text has the form of a hub's name, and not that of a path."""
+    """Whether a text looks like a Hub name rather than a path."""
     return bool(_HUB_NAME_PATTERN.match(value)) and not _FILE.search(value)
 
 
 def find_named_inputs(run: Run) -> Iterator[NamedInput]:
-    """All that a run's arguments and scripts name."""
+    """All inputs that a run's arguments and scripts name."""
     yield from _named_in_arguments(run)
     yield from settings_files.find_named_inputs(run)
     yield from _unset_shell_variables(run)
@@ -68,13 +68,13 @@ def _named_in_arguments(run: Run) -> Iterator[NamedInput]:
 
 
 def _entries(field: Field) -> list[dict[str, Any]]:
-    """The mappings of a list of data sets, as axolotl's ``datasets`` and TRL's mixtures have it; else none."""
+    """The mappings in a list of datasets, as in axolotl's ``datasets`` and TRL's mixtures; empty otherwise."""
     values = field.value if field.known and isinstance(field.value, (tuple, list)) else ()
     return [one for one in values if isinstance(one, dict) and isinstance(one.get("path", one.get("id")), str)]
 
 
 def _named_in_entry(entry: dict[str, Any], place: str, option: str) -> Iterator[NamedInput]:
-    """The data set of an entry: once for each of its configurations, and for each of its files."""
+    """The dataset of an entry, once for each of its configs and data files."""
     path = entry.get("path", entry.get("id"))
     split = entry.get("split")
     files = entry.get("data_files") or ()
@@ -91,7 +91,7 @@ def _named_in_entry(entry: dict[str, Any], place: str, option: str) -> Iterator[
 
 
 def _texts(field: Field) -> Iterator[str]:
-    """The texts of a value: of several words, and of a list that is written with commas."""
+    """The strings in a value: of a list, of colon- or comma-separated paths, or the keys of a mapping."""
     values = field.value if isinstance(field.value, (tuple, list)) else (field.value,)
     for value in values if field.known else ():
         if isinstance(value, str):
@@ -114,7 +114,7 @@ def _named_in_calls(run: Run, script: Script) -> Iterator[NamedInput]:
     for call in script.calls("*.from_pretrained", "*snapshot_download", "*SentenceTransformer"):
         if script is not run.scripts[0] and _is_under_main_guard(script, call.node):
             continue
-        if not run.reached.holds(script.source.path, call.line):  # in a function that nothing calls
+        if not run.reached.holds(script.source.path, call.line):  # in a function that is never called
             continue
         node = argument_node(call, 0, "pretrained_model_name_or_path", "repo_id")
         if node is not None:
@@ -122,7 +122,7 @@ def _named_in_calls(run: Run, script: Script) -> Iterator[NamedInput]:
             yield NamedInput("model", _resolve_text(run, script, node), _place(script, call), alone)
     for call in script.calls("*Trainer"):
         for argument in _MODEL_ARGUMENTS:
-            # TRL's trainers load what they are given as a text; a model that was made is none.
+            # TRL's trainers load a model that is passed as a string; a model object names none.
             node = argument_node(call, 0 if argument == "model" else -1, argument)
             if node is not None and run.reached.holds(script.source.path, call.line):
                 names = _resolve_texts(run, script, node)
@@ -151,7 +151,7 @@ def _named_in_calls(run: Run, script: Script) -> Iterator[NamedInput]:
 
 
 def _resolve_texts(run: Run, script: Script, node: ast.expr | None) -> Iterator[str | None]:
-    """The texts of ``data_files`` and the like: one, several, or some for each split; None for what isn't settled."""
+    """The values of ``data_files`` or similar: one, several, or some for each split; None for an unknown one."""
     bound = script.bound_to(node) if node is not None else None
     if isinstance(bound, ast.Dict | ast.List | ast.Tuple):
         for one in bound.values if isinstance(bound, ast.Dict) else bound.elts:
@@ -161,7 +161,7 @@ def _resolve_texts(run: Run, script: Script, node: ast.expr | None) -> Iterator[
 
 
 def argument_node(call: Call, index: int, *keywords: str) -> ast.expr | None:
-    """The expression that a call is given, by its place or by one of these names; None where it is not."""
+    """The argument at a position or with one of these keywords; None if the call has none."""
     node = call.node.args[index] if 0 <= index < len(call.node.args) else None
     for keyword in keywords:
         node = node or call.keyword_node(keyword)
@@ -169,13 +169,13 @@ def argument_node(call: Call, index: int, *keywords: str) -> ast.expr | None:
 
 
 def _option_read_by(script: Script, node: ast.expr | None) -> str:
-    """The option that an expression is read from (``args.config``); empty where it is none."""
+    """The option from which an expression is read (``args.config``); empty if it isn't read from one."""
     bound = script.bound_to(node) if node is not None else None
     return bound.attr if isinstance(bound, ast.Attribute) else ""
 
 
 def _resolve_text(run: Run, script: Script, node: ast.expr | None, depth: int = 0) -> str | None:
-    """The text that an expression comes to: written there, or an option's (``args.model``), or its default."""
+    """The string value of an expression: a literal, an option (``args.model``) or its default; None if unknown."""
     if node is None or depth > 4:
         return None
     field = script.field(node)
@@ -196,7 +196,7 @@ def _resolve_option(run: Run, name: str) -> str | None:
     given = run.arguments.get(name)
     if given.known:
         return given.string
-    if not given.absent:  # given, and not settled: a default says nothing
+    if not given.absent:  # given but unknown: the default doesn't apply
         return None
     for script in run.scripts:
         for one in script.classes:
@@ -212,7 +212,7 @@ def _resolve_option(run: Run, name: str) -> str | None:
 
 
 def _is_under_main_guard(script: Script, node: ast.AST) -> bool:
-    """Whether it runs only where the file is started itself: below ``if __name__ == "__main__"``."""
+    """Whether a node runs only if the file is the main program: ``if __name__ == "__main__"``."""
     return any(isinstance(above, ast.If) and is_main_guard(above.test) for above in script.ancestors(node))
 
 
@@ -221,7 +221,7 @@ def _place(script: Script, call: Call) -> str:
 
 
 def _unset_shell_variables(run: Run) -> Iterator[NamedInput]:
-    """Variables that the launch script uses, and neither sets nor is given."""
+    """Variables that the launch script uses but that are set neither in it nor in the environment."""
     for word in run.launch.words if run.launch is not None else ():
         written = word.place.source.data[word.place.start : word.place.end].decode("utf-8", "replace")
         for name in re.findall(r"\$\{?([A-Za-z_]\w*)", written):
@@ -230,7 +230,7 @@ def _unset_shell_variables(run: Run) -> Iterator[NamedInput]:
 
 
 def _variables(run: Run, script: Script) -> Iterator[NamedInput]:
-    """``os.environ["NAME"]``, where nothing in the files sets it and no launcher does."""
+    """``os.environ["NAME"]`` if neither the files nor a launcher set it."""
     if b"environ" not in script.source.data:
         return
     asked = [node.left for node in script.nodes(ast.Compare) if isinstance(node.left, ast.Constant)]
@@ -251,5 +251,5 @@ def _variables(run: Run, script: Script) -> Iterator[NamedInput]:
 
 
 def whole_path(value: str, folder: Path) -> str:
-    """A path as the launch sees it, absolute."""
+    """The absolute path that the launch would open."""
     return os.path.normpath(folder / os.path.expanduser(value))

@@ -1,4 +1,4 @@
-"""A preparation as text or JSON."""
+"""Writes the result of ``gonogo prepare`` as text or JSON."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _SKIPPED = translated("not checked: {what}: {why}")
 
 
 def known_format(name: str) -> str:
-    """The name, if a list is written so. Raises UserError that names those there are."""
+    """The name if it is a known format. Raises UserError, which lists the formats, otherwise."""
     if name not in FORMATS:
         raise UserError(
             translated("--format {name}: a list can be written as {known}").format(
@@ -88,7 +88,7 @@ def known_format(name: str) -> str:
 def write(
     stream: TextIO, done: Preparation, command: Sequence[str], format_name: str, language: str, make_missing: bool
 ) -> None:
-    """Write the list on a stream. ``make_missing``: whether what is missing was to be made."""
+    """Write the list to a stream. ``make_missing`` tells whether missing inputs were to be generated."""
     if format_name == "json":
         stream.write(json.dumps(_to_json_dict(done, command, language), ensure_ascii=False, indent=2) + "\n")
         return
@@ -122,7 +122,7 @@ def _lines(done: Preparation, command: Sequence[str], language: str, make_missin
 
 
 def _answer(done: Preparation, command: Sequence[str], made: bool) -> Iterator[Text]:
-    """The verdict, why, and the next command: a line each."""
+    """The verdict, the reason and the next command, one line each."""
     verdict = Verdict.GO if done.complete else Verdict.CANNOT_TELL
     scope = (_PREPARED if made else _ONLY_LISTED) if done.complete else Text("", "")
     yield Text(f" {verdict.value}{scope.en}   gonogo prepare", f" {verdict.value}{scope.zh}   gonogo prepare")

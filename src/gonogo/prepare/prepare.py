@@ -1,4 +1,4 @@
-"""``gonogo prepare``: a launch's files read, what is missing made, and a first worker sent to see what is left."""
+"""``gonogo prepare``: reads a launch's files, generates what is missing, and runs a first worker to find the rest."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ with open(__file__, encoding="utf-8") as _file:
 Look = Callable[[], RankRecord]
 _MAX_PASSES = 10
 _MAX_MESSAGE_LENGTH = 400
-"""Letters of what a worker ended with: the message of an exception can go on for pages."""
+"""The length to which the error of a worker is cut: the message of an exception can go on for pages."""
 _NO_FILE = re.compile(
     r"(?:No such file or directory|Unable to find|doesn't exist|not found)[^'\"]*['\"]([^'\"\n]+)['\"]"
 )
 _KEY = re.compile(r"^'(\w+)'$|^['\"]?Column (?:name )?\[?'?(\w+)'?\]? (?:not in|doesn't exist)|has no column '?(\w+)'?")
 _MISSING_MODEL_PATTERN = re.compile(r"the model (\S+) is not in the Hugging Face cache")
 _DEFAULT_ROWS = 64
-"""Times as many rows as were chosen, where it shows that these don't come to one step."""
+"""The factor on the chosen rows if they turn out to be too few for one step."""
 _TOO_FEW_ROWS_PATTERN = re.compile(
     r"(?:test|train)_size=(\d+) should be either positive and smaller than the number of samples"
     r"|Index (\d+) out of range for dataset of size"
@@ -73,7 +73,7 @@ _MODEL_UNKNOWN = translated("--model {name}: not in gonogo's table of published 
 
 
 class InEnvironment(msgspec.Struct, frozen=True):
-    """What the user says of packages: a file of versions, the day, ``NAME==VERSION``; or those that are installed."""
+    """The user's choice of packages: a file of versions, a date and ``NAME==VERSION``, or the installed ones."""
 
     file: Path | None = None
     as_of: str | None = None
@@ -82,35 +82,35 @@ class InEnvironment(msgspec.Struct, frozen=True):
 
 
 class Preparation(msgspec.Struct):
-    """What a launch opens, and where what was made of it lies."""
+    """What a launch opens, and where the generated parts are."""
 
     wanted: list[RequiredInput]
     tokens: int
     rows: int
     folder: str | None = None
-    """The folder that was written; None where nothing was."""
+    """The folder that was written, or None."""
     looked: str | None = None
-    """How the first worker ended; None where none was sent."""
+    """How the first worker ended; None if none was run."""
     ended: tuple[str, str] | None = None
-    """What it ended with, where that is not the end of its work."""
+    """The error with which it ended, in English and Chinese; None if it ran to its end."""
     environment: str | None = None
-    """The project's file whose packages it needed; None where it is not for want of those."""
+    """The project's file whose packages it lacked; None if it didn't fail for lack of packages."""
     skipped: list[Skipped] = []
     packages: ProjectPackages = msgspec.field(default_factory=ProjectPackages)
     not_as_asked: list[tuple[Text, Text]] = []
-    """What of these packages rehearsals will not have as they are asked for (what, why)."""
+    """Packages that rehearsals won't have as requested, as (what, why)."""
     package_notes: list[Text] = []
 
     @property
     def complete(self) -> bool:
-        """Whether all that the launch opens is here or made; a worker that ended early leaves that untold."""
+        """Whether everything that the launch opens is here or generated; unknown, and False, if a worker failed."""
         return self.ended is None and all(one.state in ("here", "made") for one in self.wanted)
 
 
 def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> PrepareOptions:
-    """The options as typed: ``--model NAME`` for all models that are not known, ``--model PATH=NAME`` for one.
+    """The options on the command line: ``--model NAME`` for all unknown models, ``--model PATH=NAME`` for one.
 
-    Raises UserError for a name that is not in the table.
+    Raises UserError for a name that isn't in the table.
     """
     chosen: dict[str, str] = {}
     for word in models:
@@ -135,11 +135,11 @@ def prepare(
     probe: Look | None,
     launches: Launches | None = None,
 ) -> Preparation:
-    """List what a command opens; with ``write`` make what can be made, into a folder beside it.
+    """List what a command opens; with ``write`` generate what is missing into a folder beside it.
 
-    ``launches`` are those of the command, where they were read before. ``probe`` runs a first worker; what it misses is
-    added and made, until it misses nothing more. Raises UserError for a command that starts nothing, and where the
-    folder can't be written.
+    ``launches`` are the command's launches, if they have been read already. ``probe`` runs a first worker; what it
+    lacks is added and generated until it lacks nothing more. Raises UserError for a command that starts nothing, and
+    if the folder can't be written.
     """
     folder = Path.cwd()
     parent = parent_of_prepared(folder)
@@ -167,7 +167,7 @@ def prepare(
         done.ended = _end_of(record)
         done.environment = next((one.environment for one in record.unsupported if one.environment), None)
         if record.failure is not None:
-            if (needed := asked_of(record.failure, packages.absent)) is not None:  # the run has it then, and so here
+            if (needed := asked_of(record.failure, packages.absent)) is not None:  # the run has it after all
                 packages.absent = tuple(name for name in packages.absent if name != needed)
                 continue
             if (
@@ -187,7 +187,7 @@ def prepare(
             continue
         more, columns = _inputs_from_record(record, runs, command, done.wanted, options)
         if not more and columns == options.columns:
-            if record.outcome == "completed":  # it has opened all that it opens, with the variables that there are
+            if record.outcome == "completed":  # it has opened everything with the variables that are set
                 done.wanted = [
                     one for one in done.wanted if one.state != "unknown" and one.format != SHELL_VARIABLE_OPTION
                 ]
@@ -204,7 +204,7 @@ def _module_not_found(failure: Failure) -> set[str]:
 
 
 def _note_version_differences(preparation: Preparation, folder: Path) -> None:
-    """Say what rehearsals in the folder find otherwise than it is asked for, where that is known by now."""
+    """Record what rehearsals in the folder will have otherwise than requested, if the environment exists."""
     parent = parent_of_prepared(folder)
     table = read_prepared(parent / FOLDER)
     if table is None or not table.environment:
@@ -217,9 +217,9 @@ def _note_version_differences(preparation: Preparation, folder: Path) -> None:
 
 
 def prepare_models(models: Sequence[str], *, write: bool) -> Preparation:
-    """``--model [PATH=]NAME`` without a command: those models' folders; with ``write`` they are made.
+    """The folders of the models in ``--model [PATH=]NAME``, without a command; with ``write`` they are generated.
 
-    Raises UserError for a name that is not in the table, and where the folder can't be written.
+    Raises UserError for a name that isn't in the table, and if the folder can't be written.
     """
     folder = Path.cwd()
     target = check_folder(folder) if write else None
@@ -235,7 +235,7 @@ def prepare_models(models: Sequence[str], *, write: bool) -> Preparation:
 
 
 def _with_earlier_choices(options: PrepareOptions, earlier: Prepared | None) -> PrepareOptions:
-    """The options with what the user chose for single models in an earlier preparation in the same folder."""
+    """The options with the models that the user chose in an earlier preparation of the same folder."""
     if earlier is None or "*" in options.models:
         return options
     return msgspec.structs.replace(options, models={**earlier.chosen, **options.models})
@@ -248,7 +248,7 @@ def _with_packages(
     packages: ProjectPackages,
     environment_options: InEnvironment,
 ) -> tuple[dict[str, bytes], Prepared]:
-    """What was made, with the environment and the project's own package that rehearsals are to have."""
+    """The generated files and table, with the environment and the project's own package for rehearsals."""
     if environment_options.file is not None:
         table = msgspec.structs.replace(table, environment=str(environment_options.file.absolute()))
     elif packages.lines and packages.differ:
@@ -267,7 +267,7 @@ def _with_packages(
 
 
 def runs_of_command(command: Sequence[str]) -> Launches:
-    """The runs that a command's files tell of, and what of them was not read. Raises UserError for one of no run."""
+    """The runs in a command's files, and what of them wasn't read. Raises UserError if it isn't a launch."""
     settings = CheckSettings()
     with contextlib.suppress(UserError):
         settings = read_settings(Path.cwd())
@@ -300,7 +300,7 @@ def _inputs_from_record(
     required_inputs: Sequence[RequiredInput],
     options: PrepareOptions,
 ) -> tuple[list[RequiredInput], dict[str, tuple[str, ...]]]:
-    """What a worker has shown to be needed beside what is known: things it missed, columns that rows lack."""
+    """What a worker turned out to need in addition: missing inputs, and columns that rows lack."""
     folder = Path.cwd()
     known = {one.key for one in required_inputs if one.state != "unknown"}
     found = [
@@ -339,9 +339,9 @@ def _inputs_from_record(
 def _options_with_enough_rows(
     record: RankRecord, required_inputs: Sequence[RequiredInput], options: PrepareOptions
 ) -> dict[tuple[str, str], int]:
-    """``rows_of`` of the options, with as many as a program that ended for want of some has enough with.
+    """``options.rows_of`` with enough rows for a program that ended because it had too few.
 
-    Only the data set that it opens there gets them, where its name stands there: a program may go through another.
+    Only the dataset that the failing statement names gets them; all generated ones if it names none.
     """
     failure = record.failure
     none = record.empty_pass and not record.steps
@@ -366,14 +366,17 @@ def _is_division_by_zero(failure: Failure | None) -> bool:
 
 
 def _opened_data_sets(failure: Failure, required_inputs: Sequence[RequiredInput]) -> list[RequiredInput]:
-    """The made data sets that the statement names in which the failure arose; all that are made where it names none."""
+    """The generated datasets that the failing statement names; all of them if it names none."""
     made = [one for one in required_inputs if one.kind == "data" and one.state == "made"]
     named = texts_in_failing_statement(failure)
     return [one for one in made if one.name in named] or made
 
 
 def _is_missing_split_added(record: RankRecord, required_inputs: Sequence[RequiredInput]) -> bool:
-    """Whether the program wanted a split that made rows lack, which they now have; a published data set keeps its."""
+    """Whether the program needed a split that generated rows lacked, and that has been added now.
+
+    A published dataset keeps its own splits.
+    """
     match = _SPLIT.search(record.failure.message) if record.failure is not None else None
     if record.failure is None or match is None:
         return False
@@ -388,7 +391,7 @@ def _is_missing_split_added(record: RankRecord, required_inputs: Sequence[Requir
 
 
 def _by_name(missing_inputs: Sequence[MissingInput]) -> Iterator[MissingInput]:
-    """What was missed, each model once, with all the files that were asked for of it."""
+    """The missing inputs, each model once with all files that were requested from it."""
     files: dict[str, tuple[str, ...]] = {}
     for one in missing_inputs:
         if one.kind == "model":
@@ -406,7 +409,7 @@ def _missing_inputs(
         yield required_model(missing_input.name, "", folder, options, asked=True, files=missing_input.files)
     elif is_data_file_url(missing_input.name):
         one = _path(missing_input.name, runs, folder, options, ())
-        one.path = None  # nothing lies on this machine by that name
+        one.path = None  # it isn't a path on this machine
         yield one
     elif os.path.isabs(missing_input.name):  # a folder of data
         for file in missing_input.files:
@@ -432,7 +435,7 @@ def _columns_of(runs: Sequence[Run]) -> tuple[str, ...]:
 def _merge_inputs(
     required_inputs: list[RequiredInput], discovered: Sequence[RequiredInput], columns: dict[str, tuple[str, ...]]
 ) -> list[RequiredInput]:
-    """The list with what was learned: things that are known now take the place of those that were not."""
+    """The list with new discoveries, which replace unknown inputs of the same kind."""
     kinds = {one.kind for one in discovered if one.state != "unknown"}
     kept = [one for one in required_inputs if not (one.state == "unknown" and one.kind in kinds)]
     for one in kept:
@@ -442,9 +445,10 @@ def _merge_inputs(
 
 
 def link_own_modules(own_package: OwnPackage, is_taken: Callable[[str], bool]) -> dict[str, bytes]:
-    """Where its folder holds packages that ``is_taken`` are called like too: what stands for the rest of them alone.
+    """Stand-ins for the modules of the project's own package, if its folder also has names that are ``is_taken``.
 
-    An editable install comes last on the path; ``PYTHONPATH`` comes before what is installed, and would hide it.
+    An editable install comes last on the path, whereas ``PYTHONPATH`` precedes installed packages and would hide
+    them.
     """
     modules = packages_in_folder(own_package.source)
     hidden = {name for name in modules if canonical(name) != own_package.name and is_taken(name)}
@@ -459,7 +463,7 @@ def link_own_modules(own_package: OwnPackage, is_taken: Callable[[str], bool]) -
 
 
 def distribution_files(own_package: OwnPackage) -> dict[str, bytes]:
-    """What stands for an installed package beside its code: its commands, and what ``importlib.metadata`` reads."""
+    """What an installed package has besides its code: commands, and metadata for ``importlib.metadata``."""
     files: dict[str, bytes] = {}
     for name, target in own_package.scripts.items():
         module, _, function = target.partition(":")
@@ -477,7 +481,7 @@ def distribution_files(own_package: OwnPackage) -> dict[str, bytes]:
 
 
 def texts_in_failing_statement(failure: Failure) -> set[str]:
-    """The texts in the statement of the user's in which a failure arose: a data set's name, as it is opened there."""
+    """The strings in the user's statement that failed, such as the name of the dataset that it opens."""
     frame = failure.innermost("user")
     if frame is None:
         return set()
@@ -495,7 +499,7 @@ def texts_in_failing_statement(failure: Failure) -> set[str]:
 
 
 def columns_requested_at_failure(failure: Failure) -> tuple[str, ...]:
-    """The columns that the class or function asks rows for in which a failure arose; none where none can be told."""
+    """The columns that the failing class or function reads from rows; empty if unknown."""
     for frame in reversed(failure.frames):
         if frame.owner != "user":
             continue

@@ -1,7 +1,7 @@
-"""The environment that a project asks for, as one file of requirements: what its files list, and what they forget.
+"""Collects a project's environment in one requirements file: what its files list, and what they forget.
 
-The folder's nearest list counts, then what the project's own package requires. Of its other lists (extras, further
-requirements files) only what the launch imports: nobody installs all of them.
+The nearest list counts, then the requirements of the project's own package. From its other lists (extras, further
+requirements files) only what the launch imports is used: nobody installs all of them.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _PIP = re.compile(
 _OPTIONS_WITHOUT_VALUE = frozenset(
     {"-U", "--upgrade", "-q", "--quiet", "--no-build-isolation", "--no-cache-dir", "--no-deps", "--user"}
 )
-"""pip's options without a value."""
-# What a launch asks for by its options alone, and what frameworks import when they are told to.
+"""pip options that take no value."""
+# Packages that a launch needs only because of its options, and that frameworks import only then.
 COMMON_PACKAGES = frozenset({
     "deepspeed", "accelerate", "transformers", "datasets", "peft", "trl", "tokenizers", "sentencepiece", "protobuf",
     "tensorboard", "tensorboardx", "wandb", "swanlab", "einops", "tiktoken", "safetensors", "evaluate", "numpy",
@@ -63,23 +63,23 @@ COMMON_PACKAGES = frozenset({
 
 
 class ProjectPackages(msgspec.Struct):
-    """Requirements by canonical name, each as it is written in a file of requirements."""
+    """A project's requirements by canonical name, each as a line of a requirements file."""
 
     lines: dict[str, str] = {}
     files: list[str] = []
-    """The files that they are of, as they are seen from the folder."""
+    """The files that list them, relative to the folder."""
     added: list[str] = []
-    """What none of these files lists, and the launch needs."""
+    """Packages that the launch needs but none of these files lists."""
     own: OwnPackage | None = None
     asked: dict[str, str] = {}
-    """What other lists of the project say of packages."""
+    """Requirements from other lists of the project."""
     index_lines: list[str] = []
-    """Lines of these files that say from where packages are to be had: they are not followed."""
+    """Lines of these files that name an index; they are not followed."""
     absent: tuple[str, ...] = ()
-    """What a rehearsal would stand in for, and the run surely has not."""
+    """Packages for which rehearsals have a stand-in but that the run certainly doesn't have."""
 
     def add(self, name: str) -> bool:
-        """Take a package that turned out to be missing; False where it is there, or nothing vouches for its name."""
+        """Add a package that turned out to be missing; False if it is there or isn't known to be a package's name."""
         own = self.own.name if self.own is not None else ""
         name = f"python-{name}" if name not in self.asked and f"python-{name}" in self.asked else name
         if name in self.lines or name == own or not (name in COMMON_PACKAGES or name in self.asked):
@@ -89,19 +89,19 @@ class ProjectPackages(msgspec.Struct):
         return True
 
     def has(self, module: str) -> bool:
-        """Whether a package that is imported by that name is installed, or will be."""
+        """Whether the package that provides a module is installed or will be."""
         name = distribution_of(module)
         return name in self.lines or installed_version(name) is not None
 
     @property
     def differ(self) -> bool:
-        """Whether the Python that gonogo runs in has them otherwise, or not at all."""
+        """Whether the Python that runs gonogo lacks one of them or has another version."""
         return any(
             not satisfies_specifier(installed_version(name), _specifier(line)) for name, line in self.lines.items()
         )
 
     def text(self) -> bytes:
-        """The file."""
+        """The content of the requirements file."""
         lines = [f"# What {', '.join(self.files) or 'the launch'} asks for, put together by gonogo prepare."]
         lines += [f"# Not followed: {line}" for line in self.index_lines]
         lines += [line for name, line in sorted(self.lines.items()) if name not in self.added]
@@ -110,7 +110,7 @@ class ProjectPackages(msgspec.Struct):
         return "\n".join([*lines, ""]).encode()
 
     def _release_for_torch(self, name: str) -> str:
-        """The line of a package that no file lists, of the release that goes with the torch that one pins."""
+        """The line of a package that no file lists, with the release that goes with the pinned torch."""
         line = self.lines[name]
         pinned = [one for one in _specifier(self.lines.get("torch", "")) if one.operator in ("==", "===")]
         version = parse_version(pinned[0].version.removesuffix(".*")) if pinned else None
@@ -119,7 +119,7 @@ class ProjectPackages(msgspec.Struct):
 
 
 def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
-    """What the files of a project ask for, for these runs. ``folder`` is where the launch was typed."""
+    """The requirements in a project's files for these runs. ``folder`` is the working directory of the launch."""
     starts = [Path(os.path.abspath(place)) for place in _folders(runs, folder)]
     found = ProjectPackages()
     for place in dict.fromkeys(place for start in starts for place in iter_parent_folders(start)):
@@ -148,7 +148,7 @@ def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
     for place in dict.fromkeys(place for start in starts for place in iter_parent_folders(start)):
         for path in sorted((*place.glob("README*.md"), *place.glob("setup*.sh"), *place.glob("install*.sh"))):
             lines = list(_lines(_pip_install_names(path)))
-            if lines and not found.files and _take(found, lines):  # it has no other list
+            if lines and not found.files and _take(found, lines):  # the project has no other list
                 found.files.append(_display_path(path, folder))
             for name, line in lines:
                 found.asked.setdefault(name, line)
@@ -166,9 +166,10 @@ _MAX_DEPTH = 2
 
 
 def _package_of_a_subfolder(runs: Sequence[Run], folder: Path) -> OwnPackage | None:
-    """The one package in a subfolder that supplies what the launches import and Python does not find: act's ``detr``.
+    """The one package in a subfolder that provides modules which the launches import and Python doesn't find.
 
-    Its project has it installed in place (``cd detr && pip install -e .``); else these imports fail for everybody.
+    An example is act's ``detr``, which its users install in place (``cd detr && pip install -e .``): without that
+    these imports fail for everybody.
     """
     *_, top = iter_parent_folders(folder)
     lacking: set[str] = set()
@@ -183,7 +184,7 @@ def _package_of_a_subfolder(runs: Sequence[Run], folder: Path) -> OwnPackage | N
 
 
 def package_supplying(modules: set[str], folder: Path) -> OwnPackage | None:
-    """The one package in a subfolder of a project that supplies one of some modules."""
+    """The package in a subfolder of a project that provides one of these modules, if it is the only one."""
     *_, top = iter_parent_folders(folder)
     found = [own for own in map(own_package, _subfolders(top)) if own is not None] if modules else []
     supplying = [own for own in found if packages_in_folder(own.source) & modules]
@@ -199,7 +200,7 @@ def _imported_modules(script: Script) -> Iterator[str]:
 
 
 def _subfolders(root: Path) -> list[Path]:
-    """The folders below one, as deep as a package of a project lies."""
+    """The folders below one, as deep as a project's package may be."""
     found: list[Path] = []
     level = [root]
     for _ in range(_MAX_DEPTH):
@@ -216,7 +217,7 @@ def _folders_in(folder: Path) -> list[Path]:
 
 
 def _pip_install_names(path: Path) -> Iterator[str]:
-    """What a project's page, or its script that sets it up, has pip install by name."""
+    """The names after ``pip install`` in a project's README or setup script."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
     except OSError:
@@ -248,8 +249,8 @@ def _used_distributions(runs: Sequence[Run]) -> list[str]:
             names.append(run.launch.launcher)
         if run.deepspeed_on or run.arguments.get("deepspeed").string:
             names.append("deepspeed")
-        # What stands in a function or behind a condition the launch may never import, nor what other parts of a
-        # framework do that is started by its module: a first worker shows it.
+        # Not imports in functions or under conditions, nor those in other parts of a framework that is started as a
+        # module: the launch may never run them, and a first worker shows those that it does.
         scripts = run.scripts if run.launch is None or run.launch.program_kind != "module" else run.scripts[:1]
         for script in scripts:
             for node in script.tree.body if script.tree is not None else ():
@@ -261,14 +262,14 @@ def _used_distributions(runs: Sequence[Run]) -> list[str]:
 
 
 def _trackers(runs: Sequence[Run]) -> list[str]:
-    """What the launches report to: without its package a Trainer is not made."""
+    """The trackers in ``report_to``: without its package a Trainer can't be created."""
     values = [run.arguments.get("report_to").get(()) for run in runs]
     words = [value.replace(",", " ").split() if isinstance(value, str) else value for value in values]
     return [str(word) for several in words if isinstance(several, list | tuple) for word in several]
 
 
 def _take(packages: ProjectPackages, lines: Iterable[tuple[str, str]]) -> bool:
-    """Add lines of packages that are not known yet, or whose version an earlier list left open; whether any were."""
+    """Add packages that are new, and versions that an earlier list left open; True if there are any lines."""
     there = list(lines)
     for name, line in there:
         known = packages.lines.setdefault(name, line)
@@ -284,7 +285,7 @@ def _requirement_lines(path: Path, found: ProjectPackages) -> Iterator[tuple[str
         return
     found.index_lines += [line for line in index_lines_of(told) if line not in found.index_lines]
     for name, package in told.packages.items():
-        if not name[0].isalnum():  # conda's own, _libgcc_mutex
+        if not name[0].isalnum():  # conda's own package, such as _libgcc_mutex
             continue
         extras = f"[{package.extras}]" if package.extras else ""
         if package.address and not _has_spaces(package.address):
@@ -294,7 +295,7 @@ def _requirement_lines(path: Path, found: ProjectPackages) -> Iterator[tuple[str
 
 
 def _has_spaces(address: str) -> bool:
-    """Whether an address can't be written in a line."""
+    """Whether a URL can't be written in a line of a requirements file."""
     return re.search(r"[\s\0]", address) is not None
 
 
@@ -319,7 +320,7 @@ def _lines(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
 def _specifier(line: str) -> SpecifierSet:
     try:
         return Requirement(line).specifier
-    except InvalidRequirement:  # from an address that packaging does not take for one: a path
+    except InvalidRequirement:  # its URL isn't valid for packaging, such as a path
         return SpecifierSet()
 
 

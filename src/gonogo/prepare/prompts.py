@@ -1,4 +1,4 @@
-"""What the user is told and asked in between, at a terminal that may show a live display."""
+"""Messages and questions to the user at a terminal that may show a live display."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gonogo.finding import Text
 from gonogo.finding.language import choose_language
 
 PROGRESS, PROGRESS_LINES = "GONOGO_PROGRESS", "lines"
-"""The variable, and its value, that makes progress lines of stderr, for who reads them there."""
+"""The environment variable, and its value, that writes progress to stderr as lines for another program."""
 PROGRESS_STATES, STATE = "states", "GONOGO_STATE"
-"""The value that makes lines of what each rank does besides, and what these begin with."""
+"""The value that also writes a line for each change of a rank's state, and the prefix of such lines."""
 
 _LANGUAGE: list[str] = []
 _PAUSES: list[Callable[[], contextlib.AbstractContextManager[None]]] = []
@@ -21,7 +21,7 @@ _PAUSES: list[Callable[[], contextlib.AbstractContextManager[None]]] = []
 
 @contextlib.contextmanager
 def prompt_language(language: str) -> Iterator[None]:
-    """Within the block the user is spoken to in this language."""
+    """Use this language for messages to the user within the block."""
     _LANGUAGE.append(language)
     try:
         yield
@@ -31,7 +31,7 @@ def prompt_language(language: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def paused_during_prompts(pause: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:
-    """Within the block what shows something on the terminal is paused by ``pause()`` while the user is asked."""
+    """Within the block, pause a display on the terminal with ``pause()`` while the user is being asked."""
     _PAUSES.append(pause)
     try:
         yield
@@ -54,12 +54,12 @@ def writes_lines() -> bool:
 
 
 def can_ask() -> bool:
-    """Whether somebody sits at a terminal."""
+    """Whether there is a terminal at which to ask the user."""
     return not writes_lines() and _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
 
 
 def ask(lines: Sequence[Text], question: Text, *, default: bool = True) -> bool | None:
-    """Whether the user says yes; ``default`` where only Enter is pressed; None where nobody sits at a terminal."""
+    """Whether the user says yes; ``default`` if only Enter is pressed; None without a terminal."""
     if not can_ask():
         return None
     with _pause_displays():

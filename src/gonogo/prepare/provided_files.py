@@ -1,4 +1,4 @@
-"""What was prepared, given to a rehearsal: found beside the launch, and shown where the program looks for it."""
+"""Gives prepared files to a rehearsal: finds them for a launch, and shows them at the paths the program opens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, parent_of_prepa
 from gonogo.finding import Text, translated
 
 AS_INSTALLED = Path("none")
-"""``--environment none``: the packages that are installed, though others were prepared."""
+"""The value of ``--environment none``: use the installed packages even if others were prepared."""
 PATH_VARIABLE = "GONOGO_ON_PATH"
 """The folders of the project's own package, which stay on the path whatever the launch makes of ``PYTHONPATH``."""
 _MAX_NAMES = 6
@@ -26,13 +26,13 @@ _OWN = translated("this project's own package is imported from {source}, as afte
 
 
 def find_prepared_folder(folder: Path) -> Path | None:
-    """The folder that ``gonogo prepare`` has made for launches typed here; None where there is none."""
+    """The folder that ``gonogo prepare`` wrote for launches from this folder, or None."""
     place = parent_of_prepared(folder) / FOLDER
     return place if read_prepared(place) is not None else None
 
 
 def environment_with_project_package(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """A launch's environment in which the project's own package is found, with its commands."""
+    """A launch's environment variables that make the project's own package and its commands available."""
     parent = parent_of_prepared(folder)
     source = _source(read_prepared(parent / FOLDER))
     if not source:
@@ -47,7 +47,7 @@ def _source(table: Prepared | None) -> str:
 
 
 def describe_substitutes(folder: Path) -> list[Text]:
-    """What a rehearsal has to say of what was prepared: which names are not the real ones, and what that means."""
+    """A rehearsal's notes about prepared inputs: which ones aren't the real ones, and what that means."""
     parent = parent_of_prepared(folder)
     table = read_prepared(parent / FOLDER)
     if table is None:
@@ -63,7 +63,7 @@ def describe_substitutes(folder: Path) -> list[Text]:
 
 
 def _describe_generated(table: Prepared) -> Iterator[Text]:
-    """A line each for weights and data; of the packages the environment tells."""
+    """One line each for weights and data; the notes on the environment cover packages."""
     made = {**table.models, **table.datasets, **table.paths}
     models = [name for name, place in made.items() if place.startswith("models")]
     data = [name for name, place in made.items() if not place.startswith("models")]
@@ -78,9 +78,9 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def preparation_id(folder: Path) -> bytes:
-    """The prepared folder's table, packages and files with their sizes, for telling one preparation from another.
+    """A fingerprint of the prepared folder: its table, its packages, its files with their sizes.
 
-    Empty without one.
+    Empty if there is none.
     """
     place = find_prepared_folder(folder)
     if place is None:
@@ -93,10 +93,10 @@ def preparation_id(folder: Path) -> bytes:
 
 
 def prepared_files(folder: Path, tree: Path) -> Path | None:
-    """A tree that mirrors the root folder, with links to what stands for paths that are not on this machine.
+    """A tree that mirrors the root folder, with links to the stand-ins of paths that don't exist on this machine.
 
-    None where nothing was made for launches typed in ``folder``. What has come to lie there since then is left to be
-    seen itself.
+    None if nothing was prepared for launches from ``folder``. A path that exists by now is left out, so that the
+    program sees the real file.
     """
     prepared = find_prepared_folder(folder)
     table = read_prepared(prepared) if prepared is not None else None

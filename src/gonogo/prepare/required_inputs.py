@@ -1,4 +1,4 @@
-"""What a launch will open, one by one: what it is, where it is named, whether it is here, what can be made of it."""
+"""The inputs that a launch opens: what each is, where it is named, whether it is here, how it can be generated."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ State = Literal["here", "made", "can-be-made", "missing", "unknown"]
 
 
 class RequiredInput(msgspec.Struct):
-    """One thing that the launch opens or reads.
+    """One input that the launch opens or reads.
 
-    ``name`` is as it is written: a hub name, a path, a variable; ``path`` is where it lies or would lie, None for a
-    name of the hub. ``found`` says where it is, ``why`` what it can be made of, or why not.
+    ``name`` is as written: a Hub name, a path, a variable; ``path`` is where it is or would be, None for a Hub name.
+    ``found`` is where it was found, ``why`` how it can be generated, or why not.
     """
 
     kind: Kind
     name: str
     place: str = ""
-    """``file:line`` that names it; empty where a rehearsal has shown it."""
+    """``file:line`` that names it; empty if a rehearsal found it."""
     path: str | None = None
     state: State = "unknown"
     found: str | None = None
     why: Text | None = None
     parts: dict[str, bool] = {}
-    """Of a model: configuration, tokenizer, processor, chat template, and whether each is here or made."""
+    """For a model: configuration, tokenizer, processor, chat template, and whether each is here or generated."""
     columns: tuple[str, ...] = ()
-    """Of a data set: the columns that the program reads, as far as its files tell."""
+    """For a dataset: the columns that the program reads, as far as the files show."""
     format: str | None = None
-    """Of a data set: the format of its rows."""
+    """For a dataset: the format of its rows."""
     subset: str | None = None
-    """Of a data set of the hub: the configuration that is asked for."""
+    """For a Hub dataset: the requested configuration."""
     splits: tuple[str, ...] = ()
     rows: int = 0
-    """Of a data set: the fewest rows for the parts of it that are asked for; 0 where it is asked for whole."""
+    """For a dataset: the fewest rows that the requested slices need; 0 if it isn't sliced."""
     separator: str = ""
-    """Of a file of data: what separates its columns, where that is told."""
+    """For a data file: the separator between columns, if known."""
 
     suffix: str = ""
     """Of a folder of data: how the names of the files end that the program was seen to look for in it."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes two the same."""
+        """Identifies the input."""
         return self.kind, self.path or self.name.lower()
 
 
 class PrepareOptions(msgspec.Struct, frozen=True):
-    """What the user chose: how many rows of how many tokens, and which model stands for a path that names none."""
+    """The user's choices: how many rows of how many tokens, and which models replace unknown names."""
 
     rows: int = 64
     tokens: int | None = None
     models: dict[str, str] = {}
-    """By the path or name that the launch has (``*`` for all that are not known): a published model's name."""
+    """The published model for each path or name in the launch (``*`` for all unknown ones)."""
     columns: dict[str, tuple[str, ...]] = {}
-    """By data set (``*`` for all): columns that the program was seen to read."""
+    """The columns that the program was seen to read, by dataset (``*`` for all)."""
     rows_of: dict[tuple[str, str], int] = {}
-    """By ``RequiredInput.key``: of a data set that the program was seen to want more rows of."""
+    """The number of rows for datasets of which the program needed more, by ``RequiredInput.key``."""
 
 
 _MODEL_OPTION = re.compile(
@@ -85,22 +85,22 @@ _MEDIA_OPTION = re.compile(r"(?:.*_)?(?:image|images|media|video|videos|audio)_(
 
 
 class NamedInput(msgspec.Struct, frozen=True):
-    """Something that the run's files name. ``value`` is None where the files don't settle it."""
+    """An input that the run's files name. ``value`` is None if the files don't determine it."""
 
     kind: Kind
     value: str | None
     place: str
     option: str = ""
     is_hub: bool = False
-    """It is surely a name of the hub, or nothing: no path."""
+    """Whether it can only be a Hub name, not a path."""
     subset: str | None = None
     split: str | None = None
     entry: dict[str, Any] | None = None
-    """Of a data set in a list of them: all that the file says of it (``{path: …, type: …}``)."""
+    """For a dataset in a list of datasets: the whole entry (``{path: …, type: …}``)."""
 
 
 def kind_of_option(name: str) -> Kind | None:
-    """What an argument of that name names, by what scripts call it."""
+    """The kind of input that an argument names, guessed from the argument's name."""
     *above, name = name.lower().split(".")
     if above and name in ("path", "name", "dir"):  # Hydra's model.path=…
         name = f"{above[-1]}_{name}"

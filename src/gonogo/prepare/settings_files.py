@@ -1,4 +1,4 @@
-"""TOML files of settings that a program is given: the models' folders and the data that they name."""
+"""TOML settings files of a launch: the model folders and data that they name."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MAX_BYTES = 1 << 20
 _OF_A_MODEL = re.compile(
     r"(?:.*_)?(?:ckpt|checkpoint|diffusers|transformer|unet|dit|vae|text_encoder|clip|llm|t5|byt5|llama3)_(?:path|dir)$"
 )
-"""Settings by which programs name a model's folder, or a part of one."""
+"""Settings with which programs name a model's folder or one of its parts."""
 _MAX_NESTING = 2
-"""A file of settings may name another, of the data."""
+"""A settings file may name another one that describes the data."""
 
 
 def find_named_inputs(run: Run) -> Iterator[NamedInput]:
-    """What the TOML files among the words of a launch name."""
+    """The inputs named in the TOML files among the words of a launch."""
     if run.launch is None:
         return
     seen: set[Path] = set()
@@ -62,7 +62,7 @@ def _kind(key: str) -> Kind | None:
 
 
 def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """Each text with its key, those around it before."""
+    """Each string with its key, which is prefixed by the enclosing keys."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _texts(inner, f"{key}.{name}" if key else name)

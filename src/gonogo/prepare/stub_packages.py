@@ -1,7 +1,7 @@
-"""Packages that a rehearsal stands in for, and that the run surely has not: a program that asks takes another way.
+"""Packages that rehearsals replace by stand-ins but that the run doesn't have: the program then takes another path.
 
-Rollout engines have no wheel that runs here, so that their stand-in is there wherever a program asks for it. A project
-whose lists leave the engine out guards its import; what lies behind the guard the run never comes to.
+Rollout engines have no wheel that runs here, so a stand-in appears whenever a program imports one. A project whose
+requirements leave the engine out guards the import, and its run never executes the guarded code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_BYTES = 1 << 20
 
 
 def absent(packages: ProjectPackages, command: Sequence[str], runs: Sequence[Run]) -> tuple[str, ...]:
-    """Those that neither the project's chosen lists nor the launch name; none where there is no list."""
+    """Those that neither the project's chosen requirements nor the launch mention; none without requirements."""
     if not packages.files:
         return ()
     lines = " ".join(packages.lines.values()).encode()
@@ -30,13 +30,13 @@ def absent(packages: ProjectPackages, command: Sequence[str], runs: Sequence[Run
 
 
 def asked_of(failure: Failure, names: Sequence[str]) -> str | None:
-    """The one of the names that a failure is for want of, by what it says."""
+    """The one of the names whose absence caused an import error, according to its message."""
     said = f"{failure.message} {failure.cause}".lower()
     return next((name for name in names if "Import" in failure.type and re.search(rf"\b{name}\b", said)), None)
 
 
 def _texts(command: Sequence[str], runs: Sequence[Run]) -> Iterator[bytes]:
-    """The words of the launch, the script that holds it, the program, and the files that its words name."""
+    """The launch's words, its script, the program, and the files that the words name."""
     yield " ".join(command).encode("utf-8", "replace")
     yield from _files(Path.cwd(), command)
     for run in runs:

@@ -1,6 +1,6 @@
-"""A path of the launch that is not here, and that the program itself tests for: ``assert os.path.exists(root)``.
+"""Paths in the launch that don't exist and that the program checks itself: ``assert os.path.exists(root)``.
 
-Such a program ends with an exception of its own, which often does not name the path: an AssertionError, say.
+Such a program fails with an exception of its own, such as an AssertionError, which often doesn't name the path.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_BYTES = 1 << 20
 
 
 def tested_path(failure: Failure, command: Sequence[str], folder: Path) -> str | None:
-    """The whole path, where a failure arose in a test for a file; None where it did not, or all of them are here."""
+    """The absolute path whose check failed; None if it wasn't such a failure or all paths exist."""
     frame = failure.innermost("user")
     if failure.phase != "load" or frame is None or not _checks_for_file(Path(frame.path), frame.line):
         return None
@@ -39,13 +39,13 @@ def tested_path(failure: Failure, command: Sequence[str], folder: Path) -> str |
 
 
 def found_no_files(failure: Failure) -> bool:
-    """Whether a program ended since a folder held nothing that it reads: ``No .txt files found in …``."""
+    """Whether a program ended because a folder had none of the files it reads: ``No .txt files found in …``."""
     own = failure.innermost("user") is not None and failure.phase == "load"
     return own and failure.type in _USER_ERROR_TYPES and _NOTHING.search(failure.message) is not None
 
 
 def _checks_for_file(path: Path, line: int) -> bool:
-    """Whether the statement on a line asserts that a file is there, or raises behind a condition that asks for one."""
+    """Whether the statement at a line asserts that a path exists, or raises under a condition that checks one."""
     try:
         script = Script(SourceFile.read(path))
     except UserError:
@@ -67,7 +67,7 @@ def _asks(test: ast.expr) -> bool:
 
 
 def _missing(command: Sequence[str], folder: Path, test_output: str) -> Iterator[str]:
-    """The paths in the launch, and in scripts that it names, where nothing lies and which are not to be written."""
+    """Paths in the launch and its scripts that don't exist and that the run doesn't write."""
     words = list(command)
     for word in command:
         path = folder / word

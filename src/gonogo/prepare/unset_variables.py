@@ -1,6 +1,6 @@
-"""An environment variable that the program takes for granted, ``os.environ["ENTITY"]``, and that nothing sets.
+"""Environment variables that the program requires, such as ``os.environ["ENTITY"]``, and that nothing sets.
 
-Python says ``KeyError: 'ENTITY'`` of it, as it does of a row without a column.
+Python raises ``KeyError: 'ENTITY'``, the same error as for a missing column of a row.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gonogo.finding.errors import UserError
 
 
 def unset_variable(failure: Failure) -> str | None:
-    """The variable that a failure asked the environment for in vain; None where it is of something else."""
+    """The environment variable whose absence caused the failure; None for any other failure."""
     if class_of(failure) != "KeyError":
         return None
     name = failure.message.strip().strip("'\"")
     last = failure.frames[-1] if failure.frames else None
     if last is None or os.path.basename(last.path) == "os.py":
         return name if last is not None else None
-    # Since Python 3.11 its module os is frozen, and has no frame.
+    # Since Python 3.11 the os module is frozen and has no frame.
     try:
         script = Script(SourceFile.read(Path(last.path)))
     except UserError:

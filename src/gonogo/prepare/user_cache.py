@@ -1,4 +1,4 @@
-"""A folder of the cache: entries that are whole or not there, the least recently used gone where there are too many."""
+"""A cache folder with atomic writes, in which the least recently used entries are evicted if it grows too large."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _ABANDONED_AFTER_SECONDS = 24 * 3600.0
 
 
 def cache_folder(name: str) -> Path:
-    """``$XDG_CACHE_HOME/gonogo/NAME``, or the same below ``~/.cache``."""
+    """``$XDG_CACHE_HOME/gonogo/NAME``, or ``~/.cache/gonogo/NAME``."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "gonogo" / name
 
 
 def max_bytes() -> int:
-    """How large such a folder may grow: ``GONOGO_CACHE_SIZE``; 0 keeps nothing. Raises UserError for no size."""
+    """The size limit of such a folder, from ``GONOGO_CACHE_SIZE``; 0 disables it. Raises UserError if invalid."""
     text = os.environ.get(SIZE_VARIABLE) or _DEFAULT_SIZE
     return 0 if text.strip() == "0" else memory_size(text, SIZE_VARIABLE)
 
 
 class Store:
-    """Entries by name in one folder of the cache, shared by all processes of the user."""
+    """Named entries in one cache folder, shared by all processes of the user."""
 
     def __init__(self, name: str) -> None:
         self.folder = cache_folder(name)
 
     def read(self, name: str, *, mark_used: bool = True) -> bytes | None:
-        """An entry, which counts as used now; None where there is none."""
+        """The content of an entry, which is marked as just used; None if there is none."""
         path = self.folder / name
         try:
             data = path.read_bytes()
@@ -46,12 +46,12 @@ class Store:
         return data
 
     def names(self, prefix: str) -> list[str]:
-        """The entries whose names begin so, the last used first."""
+        """The entries with this prefix, most recently used first."""
         found = [entry for entry in self._entries() if entry[2].startswith(prefix)]
         return [name for _, _, name in sorted(found, reverse=True)]
 
     def write(self, name: str, data: bytes) -> None:
-        """Keep an entry, whoever else keeps the same; drop others for it. Raises OSError where it can't be written."""
+        """Store an entry, safe against concurrent writers; evict older ones. Raises OSError if it can't be saved."""
         most = max_bytes()
         if len(data) > most:
             return
@@ -67,16 +67,16 @@ class Store:
                 size -= bytes_
 
     def drop(self, name: str) -> None:
-        """Remove an entry, if it is there."""
+        """Remove an entry if it exists."""
         with contextlib.suppress(OSError):
             (self.folder / name).unlink()
 
     def _entries(self) -> list[tuple[int, int, str]]:
-        """(last used, bytes, name) of each; what a process began to write long ago, and never ended, goes."""
+        """(last used, size in bytes, name) of each entry; removes temporary files that were abandoned long ago."""
         found = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
             for entry in entries:
-                with contextlib.suppress(OSError):  # another process has just dropped it
+                with contextlib.suppress(OSError):  # another process may have removed it
                     state = entry.stat()
                     if not entry.name.startswith("."):
                         found.append((state.st_mtime_ns, state.st_size, entry.name))

@@ -1,6 +1,6 @@
-"""Folders that a program goes through itself, for what lies in them.
+"""Folders whose files a program finds itself.
 
-Pictures, one folder a class, as torchvision's and timm's ``ImageFolder`` read them; files by how their names end.
+Images with one folder per class, as torchvision's and timm's ``ImageFolder`` read them; files selected by suffix.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _MADE = translated("a folder of generated images, one subfolder per class")
 _ENDS = "txt|jsonl|json|parquet|csv|tsv"
 _SUFFIX = re.compile(rf"(?<![\w.])\*?(\.(?:{_ENDS}))\b|\b({_ENDS}) files?\b")
 _FILES = 4
-"""Some programs keep the first file for evaluation."""
+"""More than one, because some programs keep the first file for evaluation."""
 _IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
 _AUDIO_SUFFIXES = frozenset({".wav", ".flac"})
 _TRAINING = frozenset({"forward", "backward", "step"})
 
 
 def image_folder(run: Run, path: str, place: str = "") -> RequiredInput | None:
-    """A folder that is not here, if the run reads folders of pictures and has no other reader of whole data sets."""
+    """A missing folder as a folder of images, if the run's scripts read such folders; else None."""
     if os.path.splitext(path)[1] or not run.says(_IMAGE_FOLDER_CLASS):
         return None
     wanted = RequiredInput("data", path, place, path, "can-be-made", why=_MADE, format=IMAGE_FOLDER_FORMAT)
@@ -44,17 +44,17 @@ def image_folder(run: Run, path: str, place: str = "") -> RequiredInput | None:
 
 
 def is_alone(run: Run) -> bool:
-    """Whether pictures in folders are all that the run's scripts read, so far as they tell."""
+    """Whether the run's scripts read folders of images and, as far as they show, no other datasets."""
     return run.says(_IMAGE_FOLDER_CLASS) and not run.says(b"load_dataset", b"webdataset")
 
 
 def is_image_folder_missing(failure: Failure) -> bool:
-    """Whether a reader of folders of pictures did not find the folder."""
+    """Whether an ImageFolder dataset did not find its folder."""
     return any(frame.path.endswith("torchvision/datasets/folder.py") for frame in failure.frames)
 
 
 def files_of(place: str, path: str, rows: int) -> dict[str, bytes]:
-    """The pictures, by path: with splits above the classes, unless the folder is one of a split itself."""
+    """The images by path, in splits with classes, unless the folder is itself a split."""
     content = picture(320, 240)
     itself = os.path.basename(path.rstrip("/")) in _SPLITS
     found = {}
@@ -67,9 +67,9 @@ def files_of(place: str, path: str, rows: int) -> dict[str, bytes]:
 
 
 def needs_other_suffix(failure: Failure | None, required_inputs: Sequence[RequiredInput]) -> bool:
-    """Whether a made folder lacked the files that the program looked for by their names' end; now it is to have them.
+    """Whether a generated folder lacked files with the suffix that the program looked for; they are generated next.
 
-    ``No .txt files found in …`` says so.
+    The message ``No .txt files found in …`` shows it.
     """
     if failure is None or not found_no_files(failure) or (match := _SUFFIX.search(failure.message)) is None:
         return False
@@ -82,14 +82,15 @@ def needs_other_suffix(failure: Failure | None, required_inputs: Sequence[Requir
 
 
 def files_by_suffix(suffix: str, rows: Sequence[dict[str, Any]]) -> dict[str, bytes]:
-    """The rows as some files of a kind, by name."""
+    """The rows as several files with this suffix, by name."""
     return files_by_pattern(f"*{suffix}", rows)
 
 
 def unmatched_patterns(record: RankRecord, folder: Path) -> Iterator[str]:
-    """The patterns by which the program looked for files before it failed, and found none: ``data/tok4096/*.bin``.
+    """The patterns with which the program looked for files before it failed and found none: ``data/tok4096/*.bin``.
 
-    Whole paths, with ``*`` in the last part alone. What the program itself would have written there is none of it.
+    They are absolute paths with ``*`` only in the last part. Patterns of files that the program itself would have
+    written are left out.
     """
     for one in record.absent:
         if one.kind != "file" or one.asked.owner != "user" or one.written or one.phase in _TRAINING or one.step:
@@ -101,7 +102,7 @@ def unmatched_patterns(record: RankRecord, folder: Path) -> Iterator[str]:
 
 
 def files_by_pattern(pattern: str, rows: Sequence[dict[str, Any]]) -> dict[str, bytes]:
-    """The rows as some files whose names a pattern matches, by name; pictures and sounds by how it ends."""
+    """The rows as several files whose names match a pattern, by name; images or sounds if the suffix says so."""
     suffix = os.path.splitext(pattern)[1].lower()
     found = {}
     for number in range(_FILES):

@@ -1,1 +1,1 @@
-"""Ranks started on virtual accelerators, and their records put together."""
+"""Starts ranks on virtual accelerators and combines their records."""

@@ -1,4 +1,4 @@
-"""From the record of a rehearsal to the report: what hazards find, the verdict, what was covered and what was not."""
+"""Turns the record of a rehearsal into a report: the hazards' findings, the verdict, and what was covered or not."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _OUTCOME_TEXTS = {
 
 
 def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) -> tuple[RehearsalRecord, Report]:
-    """Rehearse a command and read its files: the record, and the report on both. Raises what a rehearsal raises."""
+    """Rehearse a command and read its files: the record, and the report on both. Raises what ``rehearse`` raises."""
     found: list[StaticFindings] = []
     request = in_prepared_environment(request, Path.cwd())
 
@@ -76,12 +76,12 @@ def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) 
             )
         )
 
-    reading = threading.Thread(target=read, args=({},), daemon=True)  # while the ranks run
+    reading = threading.Thread(target=read, args=({},), daemon=True)  # concurrently with the ranks
     reading.start()
     record = run.rehearse(request, on_progress)
     reading.join()
-    # What was replaced for the rehearsal's sake stays what the files ask for, and the build (torch's +cpu) is this
-    # machine's alone.
+    # For packages that were replaced only for the rehearsal, the files' requirements still count; local version
+    # labels (torch's +cpu) are specific to this machine.
     laid_over = {
         name: version.partition("+")[0] for name, version in record.laid_over.items() if name not in record.differing
     }
@@ -96,13 +96,13 @@ def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) 
 def rehearsal_report(
     record: RehearsalRecord, folder: str | None = None, *, files: StaticFindings = NO_STATIC_FINDINGS
 ) -> Report:
-    """The report of a rehearsal; places are named as they are seen from ``folder`` (default: the current one).
+    """The report of a rehearsal; paths are relative to ``folder`` (default: the current one) if they are below it.
 
-    ``files`` are what the run's files show: what of them was not read is told, and changes no verdict.
+    ``files`` is what the run's files show: parts of them that weren't read are reported but don't change the verdict.
 
-    NO-GO where a hazard is certain of an error. CANNOT-TELL where not every rank asked for completed, where a phase
-    that a real run would reach was not reached, where something could not be rehearsed, or where a rank failed in a
-    way that no hazard explains. Else GO.
+    NO-GO if a hazard is certain of an error. CANNOT-TELL if a requested rank did not complete, a phase that a real
+    run would reach was not reached, something could not be rehearsed, or a rank failed in a way that no hazard
+    explains. Otherwise GO.
     """
     folder = os.getcwd() if folder is None else folder
     seen = [_seen_from(folder, finding) for finding in findings_in_rehearsal(record)]
@@ -126,7 +126,7 @@ def rehearsal_report(
 
 
 def _skipped_of(record: RehearsalRecord, findings: Sequence[Finding], folder: str) -> Iterator[Skipped]:
-    """Of a stage that failed after the lives, why comes before what was not reached."""
+    """What was skipped; if a later stage failed, the reason precedes what was not reached because of it."""
     explained = {rank for one in findings if one.severity is Severity.ERROR for rank in one.ranks}
     items = [*_skipped_items(record, explained, folder)]
     of_life = [*skipped_life_checks(record), *unknown_life_checks(record)]
@@ -134,7 +134,7 @@ def _skipped_of(record: RehearsalRecord, findings: Sequence[Finding], folder: st
 
 
 def _proof(record: RehearsalRecord, findings: Sequence[Finding], verdict: Verdict) -> Iterator[Text]:
-    """Why a NO-GO that a rank's failure makes can't be this machine's: one line."""
+    """A line that says why the failure behind a NO-GO can't be due to this machine."""
     certain = {
         rank
         for finding in findings
@@ -151,7 +151,7 @@ def _unchanged(finding: Finding) -> Finding:
 
 
 def _seen_from(folder: str, finding: Finding) -> Finding:
-    """The finding with the paths of its places as they are seen from the folder."""
+    """The finding with the paths of its places relative to the folder."""
     return replace(finding, spans=tuple(replace(span, path=seen_from(folder, span.path)) for span in finding.spans))
 
 
@@ -163,7 +163,7 @@ def was_interrupted(record: RehearsalRecord) -> bool:
 def _missing(rank: RankRecord) -> list[Phase]:
     reached = {*rank.phases}
     if "backward" in reached:
-        reached.add("forward")  # a loss of parameters that are no module's: nothing says when its forward began
+        reached.add("forward")  # a loss of bare parameters has no module whose forward would be noticed
     return [phase for phase in rank.expected_phases if phase not in reached]
 
 
@@ -176,7 +176,7 @@ def _is_complete(record: RehearsalRecord) -> bool:
 
 
 def _reached_exit(rank: RankRecord) -> bool:
-    """Whether the program was run to its end; a rehearsal goes on where real memory would have run out."""
+    """Whether the program ran to its end; after running out of virtual memory a rehearsal goes on."""
     return rank.outcome == "completed" or (rank.outcome == "out-of-memory" and "exit" in rank.phases)
 
 
@@ -187,13 +187,13 @@ def _describe_blocking_rank(other: int, end_state: str) -> Text:
 
 
 def _place(rank: RankRecord, folder: str) -> list[str]:
-    """Where the user's code was in a program that was ended from outside; empty where that isn't known."""
+    """The user's line where a program was when it was ended from outside; empty if unknown."""
     frame = next((frame for frame in reversed(rank.stack) if frame.owner == "user"), None)
     return [f"{seen_from(folder, frame.path)}:{frame.line}"] if frame else []
 
 
 def _activity(last_activity: str, place: list[str]) -> Text:
-    """``forward, step 1, train.py:20``: what a rank did last, as its record has it, in both languages."""
+    """``forward, step 1, train.py:20``: a rank's last activity from its record, in both languages."""
     phase, _, rest = last_activity.partition(", step ")
     step, *doing = rest.split(", ", 1)
     name = PHASE_NAMES.get(phase)
@@ -204,13 +204,13 @@ def _activity(last_activity: str, place: list[str]) -> Text:
 
 
 def _names(phases: list[Phase]) -> Text:
-    """In the order of a run's life, whichever way the program took."""
+    """The phases' names in the order of a run, whatever the order in which the program reached them."""
     names = [name for phase, name in PHASE_NAMES.items() if phase in phases]
     return Text(", ".join(name.en for name in names), "、".join(name.zh for name in names))
 
 
 def _covered_items(record: RehearsalRecord, folder: str) -> Iterator[Text]:
-    """What each rank went through, ranks that went through the same together; and that they were compared."""
+    """What each rank went through, with equal ranks together; and that they were compared."""
     alike: dict[Text, list[int]] = {}
     for rank in record.ranks:
         if rank.phases:
@@ -250,7 +250,7 @@ def _describe_coverage(rank: RankRecord) -> Text:
 
 
 def _most_tokens(rank: RankRecord) -> int:
-    """The most tokens that a sample had; 0 where none were seen."""
+    """The largest number of tokens in a sample; 0 if none was seen."""
     return rank.as_run.tokens[1] if rank.as_run is not None and rank.as_run.tokens is not None else 0
 
 
@@ -264,7 +264,7 @@ def _skipped_items(record: RehearsalRecord, explained_ranks: set[int], folder: s
     for rank in record.ranks:
         for one in _skipped_by(rank, explained_ranks, folder):
             alike.setdefault(one, []).append(rank.rank)
-    for (what, why), ranks in alike.items():  # what several ranks lack is said once
+    for (what, why), ranks in alike.items():  # what several ranks lack is reported once
         yield Skipped(translated("{ranks}: {what}").format(ranks=ranks_text(ranks), what=what), why)
     for cut in dict.fromkeys(cut for rank in record.ranks for cut in rank.left_out):
         path, colon, rest = cut.what.partition(":")
@@ -305,7 +305,7 @@ def _skipped_items(record: RehearsalRecord, explained_ranks: set[int], folder: s
 
 
 def _skipped_by(rank: RankRecord, explained_ranks: set[int], folder: str) -> Iterator[tuple[Text, Text]]:
-    """What a rank did not come to, and why."""
+    """What a rank did not reach, and why."""
     for unsupported in rank.unsupported:
         what = f"{unsupported.what} ({seen_from(folder, unsupported.where)})"
         yield Text(what, what), Text(unsupported.why, unsupported.why_zh or unsupported.why)
@@ -324,7 +324,7 @@ def _skipped_by(rank: RankRecord, explained_ranks: set[int], folder: str) -> Ite
                 why=why, activity=_activity(rank.last_activity, _place(rank, folder))
             )
         yield missing, why
-    if rank.outcome == "killed" and rank.events:  # how the worker ended, and the last that it printed
+    if rank.outcome == "killed" and rank.events:  # how the worker ended, and its last output
         last_words = "; ".join([rank.events[0], *rank.events[1:][-3:]])
         todo = _SHORT if "SIGKILL" in rank.events[0] else _KEEP
         why = translated("{words}; {todo}").format(words=last_words, todo=todo.format(rank=rank.rank))
@@ -340,7 +340,7 @@ def _skipped_by(rank: RankRecord, explained_ranks: set[int], folder: str) -> Ite
 
 
 def pinned_version_notes(record: RehearsalRecord, runs: Sequence[Run]) -> Iterator[Text]:
-    """A note for each file whose pins of the stack are not what the ranks had: what it asks for, and how to have it."""
+    """A note for each file that pins stack packages differently from what the ranks had, and what to do about it."""
     versions = record.ranks[0].versions if record.ranks else {}
     found: dict[str, list[tuple[str, str]]] = {}
     for one in runs:

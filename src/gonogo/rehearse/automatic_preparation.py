@@ -1,7 +1,7 @@
-"""A rehearsal that needs nothing before it: what the launch opens and is not here is made first, in the same call.
+"""Rehearsals that need no preparation: inputs that are missing here are generated first, in the same call.
 
-What is made lies in gonogo's cache, by folder and command; ``gonogo prepare`` makes the same beside the launch, shows
-and keeps it. Where the user has prepared a folder himself, that one counts, and nothing is made here.
+They are kept in gonogo's cache, by folder and command; ``gonogo prepare`` generates the same beside the launch, where
+the user can see and keep it. If the user has prepared the folder, that is used, and nothing is generated here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from gonogo.rehearse.request import RehearsalRequest
 
 _ROWS = 64
 _KEPT = 20
-"""Preparations that are kept, those of the launches rehearsed last."""
+"""The number of preparations that are kept, the most recently rehearsed ones."""
 _READING = translated("reading what the launch opens")
 _MAKING = translated("generating what is missing: {names}")
 _SECOND_PASS = translated("second pass: the first one needed something that is missing here, which is now generated")
@@ -66,9 +66,9 @@ _ONE_OF_EACH_ROLE = translated("ranks {ranks}: one for each role of a rank, sinc
 def prepare_and_rehearse(
     request: RehearsalRequest, on_progress: OnProgress | None = None
 ) -> tuple[RehearsalRecord | None, Report]:
-    """Rehearse a command, after what it opens and is not here was made; no record where nothing could be run.
+    """Rehearse a command after generating its missing inputs; no record if nothing could be run.
 
-    Raises what a rehearsal raises.
+    Raises what ``rehearse`` raises.
     """
     folder = Path.cwd()
     say = ProgressReporter(on_progress, time.monotonic())
@@ -85,7 +85,7 @@ def prepare_and_rehearse(
             return record, _with_notes(report, said)
         listed = _listed(request, launches)
     except UserError:
-        return rehearsed(request, on_progress)  # which understands commands that files alone don't settle
+        return rehearsed(request, on_progress)  # it understands commands that the files alone don't determine
     with _prepared_in_cache(request.command, folder, listed.packages):
         request, notes = _with_environment(request, listed)
         lacking = _lacking(request, launches[0], listed.packages, folder)
@@ -106,22 +106,22 @@ def prepare_and_rehearse(
             _generate_missing(request, launches, seen)
             if preparation_id(folder) != before:
                 say(_SECOND_PASS)
-                if request.keep is not None:  # it was new or empty: what lies there now is of the first pass
+                if request.keep is not None:  # it was new or empty, so its content is from the first pass
                     shutil.rmtree(request.keep, ignore_errors=True)
                 record, report = _rehearsed(request, on_progress)
     return record, _with_notes(report, [*notes, *said])
 
 
 def _with_notes(report: Report, notes: Sequence[Text]) -> Report:
-    """The report with more to be said of it."""
+    """The report with further notes."""
     return msgspec.structs.replace(report, notes=(*report.notes, *notes)) if notes else report
 
 
 @contextlib.contextmanager
 def automatically_prepared(request: RehearsalRequest) -> Iterator[RehearsalRequest]:
-    """Within the block, rehearsals of the command have what it opens: as an earlier one made it, or the files tell.
+    """Within the block, rehearsals of the command have its inputs: from an earlier preparation, or from its files.
 
-    The request that it yields is the one to rehearse.
+    Yields the request to rehearse.
     """
     folder = Path.cwd()
     if find_prepared_folder(folder) is not None:
@@ -141,7 +141,7 @@ def automatically_prepared(request: RehearsalRequest) -> Iterator[RehearsalReque
 
 
 def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
-    """Where the user does not want the packages that the project asks for, with those that are installed."""
+    """Rehearse; if the user declines the project's packages, with the installed ones."""
     try:
         return rehearsed(request, on_progress)
     except InstallNotConfirmed:
@@ -161,7 +161,7 @@ def _listed(request: RehearsalRequest, launches: Launches) -> Preparation:
 def _generate_missing(
     request: RehearsalRequest, launches: Launches, run_probe: Callable[[], RankRecord] | None = None
 ) -> None:
-    """Make what is missing; what can't be written the rehearsal says."""
+    """Generate what is missing; if it can't be written, the rehearsal reports what it lacks."""
     options = options_of(_ROWS, None, [])
     with contextlib.suppress(UserError):
         prepare(request.command, options, _environment_options(request), write=True, probe=run_probe, launches=launches)
@@ -172,13 +172,13 @@ def _environment_options(request: RehearsalRequest) -> InEnvironment:
     file = None if as_installed else request.environment
     as_of = request.as_of
     if as_of is None and file is None and not as_installed:
-        as_of = last_commit_date(Path.cwd() / FOLDER)  # what is kept lies in no repository
+        as_of = last_commit_date(Path.cwd() / FOLDER)  # the kept folder isn't in a repository
     return InEnvironment(file, as_of, (), as_installed)
 
 
 @contextlib.contextmanager
 def _prepared_in_cache(command: Sequence[str], folder: Path, packages: ProjectPackages) -> Iterator[None]:
-    """Have what is prepared lie in the cache, in a folder of this launch's own."""
+    """Within the block, keep prepared files in the cache, in a folder for this launch."""
     name = hashlib.sha256(json.dumps([str(folder), *command]).encode()).hexdigest()[:24]
     place = cache_folder("prepared") / name
     try:
@@ -186,7 +186,7 @@ def _prepared_in_cache(command: Sequence[str], folder: Path, packages: ProjectPa
         (place / OF).write_text("\n".join([str(folder), ", ".join(packages.files)]), encoding="utf-8")
         _drop_old(place)
     except (OSError, UnicodeError):
-        yield  # the rehearsal goes by what is here
+        yield  # rehearse with what is here
         return
     with prepared_parent_override(place):
         yield
@@ -200,7 +200,7 @@ def _drop_old(place: Path) -> None:
 
 
 def _with_environment(request: RehearsalRequest, preparation: Preparation) -> tuple[RehearsalRequest, list[Text]]:
-    """The request with the installed packages, where the project asks for others that nobody agreed to; and a note."""
+    """The request with the installed packages and a note, if nobody agreed to those that the project requires."""
     packages = preparation.packages
     chosen = request.environment is not None or request.as_installed or request.with_packages or request.ray
     if chosen or not packages.files or not packages.differ:
@@ -212,7 +212,7 @@ def _with_environment(request: RehearsalRequest, preparation: Preparation) -> tu
 
 
 def _lacking(request: RehearsalRequest, runs: Sequence[Run], packages: ProjectPackages, folder: Path) -> Report | None:
-    """A report that ends here: the program imports at its start what is not installed, and nothing brings it."""
+    """A report instead of a rehearsal, if the program imports a missing package at startup that nothing provides."""
     brought = request.environment is not None and request.environment != AS_INSTALLED
     if brought or request.ray is not None or (packages.files and packages.differ and not request.as_installed):
         return None
@@ -237,5 +237,5 @@ def _lacking(request: RehearsalRequest, runs: Sequence[Run], packages: ProjectPa
 
 
 def _ended_early(record: RehearsalRecord) -> bool:
-    """Whether the first rank ended before it was through, by itself."""
+    """Whether the first rank ended early by itself."""
     return bool(record.ranks) and record.ranks[0].outcome in ("raised", "unsupported", "completed")

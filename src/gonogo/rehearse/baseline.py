@@ -1,4 +1,4 @@
-"""Two rehearsals compared: ``gonogo compare``, and ``--against``, a gate for CI on the verdict and on memory."""
+"""Compares two rehearsals: ``gonogo compare``, and ``--against``, a CI gate on the verdict and on memory."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from gonogo.finding.words import CATEGORIES, size
 
 _ORDER = [Verdict.GO, Verdict.CANNOT_TELL, Verdict.NO_GO]
 _MIN_DIFFERENCE_BYTES = 64 << 20
-"""Bytes by which a peak may change in any case: allocators and versions move it by so much."""
+"""Smaller changes of a peak are ignored: allocators and versions alone can cause them."""
 _REPORT_IN_PAGE_PATTERN = re.compile(rb'<script type="application/json" id="report">(.*?)</script>', re.DOTALL)
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 _MIN_SPEED_DIFFERENCE = 0.01
-"""Of a step's estimated time: what differs by less is the same."""
+"""Smaller relative changes of a step's estimated time are ignored."""
 
 
 _Kind = Literal["finding", "assumption", "covered", "skipped"]
@@ -97,7 +97,7 @@ class _Answer(msgspec.Struct):
 
 
 class BaselineReport(msgspec.Struct):
-    """What a report of a rehearsal says, as its JSON has it; ``path`` is the user's file."""
+    """The parts of a rehearsal's JSON report that are compared; ``path`` is the user's file."""
 
     verdict: Verdict
     rehearsal: _Rehearsal | None = None
@@ -110,12 +110,12 @@ class BaselineReport(msgspec.Struct):
 
 
 def read_baseline(path: Path, label: str = "--against ") -> BaselineReport:
-    """The report of a rehearsal, as ``--format json`` wrote it; ``label`` names the option. Raises UserError."""
+    """A rehearsal's report as written by ``--format json``. ``label`` is the option for errors. Raises UserError."""
     return read_report(SourceFile.read(path).data, str(path), label)
 
 
 def read_report(data: bytes, name: str, label: str = "") -> BaselineReport:
-    """A report of a rehearsal, as JSON or as a page, which has its JSON in it. Raises UserError that names it."""
+    """A rehearsal's report, as JSON or as an HTML page with embedded JSON. Raises UserError with ``name``."""
     page = _REPORT_IN_PAGE_PATTERN.search(data)
     try:
         document: Any = json.loads(page[1] if page is not None else data)
@@ -129,19 +129,19 @@ def read_report(data: bytes, name: str, label: str = "") -> BaselineReport:
 
 
 def compare_files(before: Path, after: Path, growth: float) -> Report:
-    """The report of ``gonogo compare``: the later report's verdict, and what became of the earlier one."""
+    """The report of ``gonogo compare``: the later report's verdict, and the changes since the earlier one."""
     return compare_reports(read_baseline(before, ""), read_baseline(after, ""), growth)
 
 
 def compare_reports(was: BaselineReport, now: BaselineReport, growth: float) -> Report:
-    """The same of two that were read."""
+    """Like :func:`compare_files`, for two reports that have been read."""
     comparison = compared(was, now, growth)
     regressed = comparison.reasons if comparison.judged == "regressed" else ()
     return Report("compare", now.verdict, notes=_notes(was, now), regressed=regressed, comparison=comparison)
 
 
 def compare_with_baseline(report: Report, earlier: BaselineReport, growth: float) -> Report:
-    """The report with what has become of the earlier one: ``regressed`` where it may not pass."""
+    """The report with the changes since the earlier one; ``regressed`` has the reasons why it doesn't pass."""
     now = _to_baseline(report, "zh" if _is_chinese(earlier) else "en")
     comparison = compared(earlier, now, growth)
     worse = tuple(
@@ -154,10 +154,10 @@ def compare_with_baseline(report: Report, earlier: BaselineReport, growth: float
 
 
 def compared(was: BaselineReport, now: BaselineReport, growth: float) -> RehearsalComparison:
-    """What changed from one to the other.
+    """What changed between two reports.
 
-    Regressed where the verdict is worse, or a peak has grown by more than ``growth`` per cent; else better where the
-    verdict is, or a peak has shrunk by as much. Peaks are judged of ranks that completed in both.
+    It has regressed if the verdict is worse or a peak has grown by more than ``growth`` per cent. Otherwise it is
+    better if the verdict is better or a peak has shrunk by as much. Only peaks of ranks that completed in both count.
     """
     worse: list[Text] = []
     better: list[Text] = []
@@ -207,12 +207,12 @@ def _to_baseline(report: Report, language: str) -> BaselineReport:
 
 
 def _is_chinese(report: BaselineReport) -> bool:
-    """Whether its sentences are: a file doesn't say in which language it was written."""
+    """Whether a report's sentences are in Chinese, which the file doesn't state."""
     return any(_CHINESE.search(said) for said in (*report.covered, *(one.what for one in report.skipped)))
 
 
 def _notes(was: BaselineReport, now: BaselineReport) -> tuple[Text, ...]:
-    """That it was another machine: it is compared all the same."""
+    """A note if the machines differ; the reports are compared anyway."""
     before, after = was.rehearsal, now.rehearsal
     if before is None or after is None:
         return ()
@@ -228,7 +228,7 @@ def _machine(rehearsal: _Rehearsal) -> str:
 def _compared_values(
     before: _Rehearsal, after: _Rehearsal, growth: float
 ) -> Iterator[tuple[ComparedValue, Text | None]]:
-    """A row for each peak and what it is made of, each host peak, the speed; with the reason that it is."""
+    """A row, and the reason if it counts, for each peak and its parts, for host memory and for the speed."""
     old_ranks, new_ranks = ({rank.rank: rank for rank in one.ranks} for one in (before, after))
     alike: dict[tuple[bool, tuple[tuple[str, int, int], ...]], list[int]] = {}
     for rank in sorted(old_ranks.keys() & new_ranks.keys()):
@@ -267,7 +267,7 @@ def _compared_values(
 
 
 def _is_whole(rank: _Rank) -> bool:
-    """Whether its peaks are those of the whole run: of one that died they say how far it came."""
+    """Whether its peaks are those of a whole run; a rank that died has peaks only up to its death."""
     return rank.outcome == "completed"
 
 
@@ -315,7 +315,7 @@ def _same(said: str) -> Text:
 
 
 def _settings(before: _Rehearsal, after: _Rehearsal) -> list[ComparedValue]:
-    """What was run differently: the machine, the command, packages."""
+    """Rows for the settings that differ: the machine, the command, packages."""
     rows = [
         (_GPUS_LABEL, _machine(before), _machine(after)),
         (_COMMAND, shlex.join(before.command), shlex.join(after.command)),
@@ -332,10 +332,10 @@ def _rank_numbers(rehearsal: _Rehearsal) -> str:
 
 
 def _differences(was: BaselineReport, now: BaselineReport) -> Iterator[ReportDifference]:
-    """Findings, assumptions and what was covered, as far as one report has them and the other doesn't.
+    """Findings, assumptions and coverage that only one of the reports has.
 
-    A finding is the same where its hazard and its file are: lines move. What was covered are sentences, which can't be
-    compared where the files are in two languages.
+    Two findings are the same if hazard and file are, because lines move. Coverage consists of sentences, which are
+    comparable only in the same language.
     """
     sides: list[tuple[_Kind, dict[Any, Text], dict[Any, Text]]] = [
         ("finding", _findings(was), _findings(now)),
@@ -374,7 +374,7 @@ def _assumptions(report: BaselineReport) -> dict[Any, Text]:
 
 
 def _curves(before: _Rehearsal | None, after: _Rehearsal | None) -> tuple[CurvePair, ...]:
-    """Memory of each device that both have, the fullest rank first."""
+    """Memory over time of each device that both reports have, the host last."""
     if before is None or after is None:
         return ()
     old_ranks = {rank.rank: rank for rank in before.ranks}

@@ -1,4 +1,4 @@
-"""The live display of a rehearsal on a terminal: what each rank does, how far it is, what memory it holds."""
+"""The live display of a rehearsal on a terminal: each rank's activity, progress and memory."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ STATES = {
     "killed": translated("killed"),
     "interrupted": translated("interrupted"),
 }
-# Ranks that are shown at once; a world of hundreds would fill the screen.
+# The most ranks that are shown at once: hundreds would fill the screen.
 _MAX_ROWS = 12
 
 
 @contextlib.contextmanager
 def live_display(language: str, console: Console | None = None) -> Iterator[OnProgress | None]:
-    """What to hand to ``rehearse`` as ``on_progress``: a live display on stderr, or None where that is no terminal."""
+    """The ``on_progress`` for ``rehearse``: a live display on stderr, or None if that isn't a terminal."""
     with prompt_language(language):
         if writes_lines():
             say = progress_lines(language)
@@ -79,7 +79,7 @@ def live_display(language: str, console: Console | None = None) -> Iterator[OnPr
 
 @contextlib.contextmanager
 def _pause_display(live: Live) -> Iterator[None]:
-    """Take the display off the terminal within the block."""
+    """Remove the display from the terminal within the block."""
     live.stop()
     try:
         yield
@@ -88,7 +88,7 @@ def _pause_display(live: Live) -> Iterator[None]:
 
 
 def progress_lines(language: str) -> Callable[[Text], None]:
-    """What to tell of progress: each new thing becomes a line of stderr."""
+    """A function that writes each new message to stderr as a line."""
     last = [""]
 
     def say(text: Text) -> None:
@@ -101,7 +101,7 @@ def progress_lines(language: str) -> Callable[[Text], None]:
 
 
 def _state_lines() -> Callable[[RehearsalStatus], None]:
-    """What to tell of each rank: a line of JSON whenever it has changed."""
+    """A function that writes the state of the ranks to stderr as a line of JSON whenever it has changed."""
     last = [b""]
 
     def say(status: RehearsalStatus) -> None:
@@ -131,7 +131,7 @@ def _rank_object(rank: RankStatus) -> dict[str, object]:
 
 
 def _render(status: RehearsalStatus, language: str, width: int = 80) -> Group:
-    """The part of the work, and a line for each rank: its phase first, and no more than fits."""
+    """The current activity, and a line for each rank, cut to the width."""
     title = Line(f"{status.activity.in_language(language)}  {status.seconds:.0f} s", style="bold")
     if not status.ranks:
         return Group(title)
@@ -145,13 +145,13 @@ def _render(status: RehearsalStatus, language: str, width: int = 80) -> Group:
 
 
 def _most_informative(ranks: tuple[RankStatus, ...]) -> list[RankStatus]:
-    """The ranks that run first, then the others, up to what fits; by rank within each."""
+    """The ranks to show, in order: running ones are preferred, completed ones are dropped first."""
     order = sorted(ranks, key=lambda rank: (rank.state != "running", rank.state == "completed", rank.rank))
     return sorted(order[:_MAX_ROWS], key=lambda rank: rank.rank)
 
 
 def _said(rank: RankStatus, steps: int, language: str) -> list[str]:
-    """What a rank does, most important first."""
+    """The parts of a rank's line, most important first."""
     name = _RANK.format(rank=rank.rank).in_language(language)
     doing = rank.progress
     if doing is None or rank.state != "running":
@@ -159,7 +159,7 @@ def _said(rank: RankStatus, steps: int, language: str) -> list[str]:
         return [name, state, clean_line(rank.failure)]
     phase = PHASE_NAMES.get(doing.phase, Text(doing.phase, doing.phase))
     where = (_STEP if steps and doing.step < steps else _PHASE).format(phase=phase, step=doing.step + 1, steps=steps)
-    if doing.phase in ("load", "init", "evaluate", "save", "exit"):  # which belong to no step
+    if doing.phase in ("load", "init", "evaluate", "save", "exit"):  # these belong to no step
         where = phase
     return [
         name,
@@ -173,7 +173,7 @@ def _said(rank: RankStatus, steps: int, language: str) -> list[str]:
 
 
 def _fitting(parts: list[str], width: int) -> str:
-    """The parts that fit on a line, whole ones only; the first always."""
+    """As many whole parts as fit on a line, at least the first."""
     line = parts[0]
     for part in filter(None, parts[1:]):
         if cells(line) + len(_GAP) + cells(part) > width:

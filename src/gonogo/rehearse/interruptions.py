@@ -1,4 +1,4 @@
-"""Killed in the middle of a save: what is on disk after each write, and what the resumed program makes of it."""
+"""Kills in the middle of a save: what is on disk after each write, and how the program resumes from it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gonogo.finding.lives.life_report import InterruptedResume, Interruption, Li
 from gonogo.finding.lives.state_names import listed_texts, state_text
 
 _MAX_MOMENTS = 16
-"""Moments that are tried, each by a rehearsal of its own."""
+"""The most moments that are tried; each needs a rehearsal of its own."""
 _MAX_MESSAGE_CHARS = 120
-"""Of an exception's message."""
+"""The length to which an exception's message is cut."""
 _MAX_LOST = 3
 """States that are named as lost."""
 _NOTHING = Text("", "")
@@ -29,16 +29,16 @@ _LOST_STATUSES = ("partly", "not-read", "not-written", "other-state", "drawn-ane
 
 @dataclass(frozen=True)
 class SaveMoment:
-    """Between two writes, or in the middle of one."""
+    """A moment of a save, between two writes or in the middle of one."""
 
     number: int
-    """Of the last event that has happened."""
+    """The index of the last event that has happened."""
     torn: bool = False
-    """Whether that one has only half of its bytes."""
+    """Whether only half of that event's bytes have been written."""
 
 
 def write_events(first: RehearsalRecord, tree: Path) -> list[FileEvent]:
-    """The writes of all ranks in order, each file where it is opened first; those alone of what is there in the end."""
+    """The writes of all ranks in order, each file when it is first opened; only files that exist at the end."""
     lives = [rank.life for rank in first.ranks if rank.life is not None]
     seen: dict[tuple[str, str], FileEvent] = {}
     for event in sorted((one for life in lives for one in life.file_events), key=lambda one: one.at):
@@ -59,7 +59,7 @@ def _path_in_tree(tree: Path, path: str) -> str:
 
 
 def moments(events: Sequence[FileEvent], with_state: set[str]) -> list[SaveMoment]:
-    """After each file from the first with state to the last but one; and while one with state is written."""
+    """The moments after each file, from the first with state to the last but one, and during files with state."""
     begins = next((number for number, one in enumerate(events) if one.path in with_state), None)
     if begins is None:
         return []
@@ -69,7 +69,7 @@ def moments(events: Sequence[FileEvent], with_state: set[str]) -> list[SaveMomen
 
 
 def restore_tree_at(tree: Path, target: Path, events: Sequence[FileEvent], moment: SaveMoment) -> None:
-    """The tree as it was at a moment: what came later is taken back, the last first."""
+    """Copy the tree as it was at a moment, by undoing later events in reverse order."""
     copy_tree(tree, target)
     for event in reversed(events[moment.number + 1 :]):
         place = _path_in_tree(target, event.path)
@@ -91,7 +91,7 @@ def rehearse_interruptions(
     resume: Callable[[Path], RehearsalRecord],
     deadline: float,
 ) -> None:
-    """Have the program resume from what each moment leaves; ``second`` is told what comes of it."""
+    """Resume the program from the state at each moment until the deadline; stores the results in ``second``."""
     whole = life_report(second)
     events = write_events(first, tree)
     lives = [rank.life for rank in first.ranks if rank.life is not None]
@@ -118,7 +118,7 @@ def rehearse_interruptions(
 
 
 def _select_moments(every: Sequence[SaveMoment]) -> list[SaveMoment]:
-    """As many as are tried: those between two writes first, evenly spread."""
+    """The moments to try: those between two writes take precedence, evenly spread."""
     between = [one for one in every if not one.torn]
     torn = [one for one in every if one.torn]
     if len(between) > _MAX_MOMENTS:
@@ -127,7 +127,7 @@ def _select_moments(every: Sequence[SaveMoment]) -> list[SaveMoment]:
 
 
 def _classify_resume(record: RehearsalRecord, whole: LifeReport) -> tuple[InterruptedResume, Text]:
-    """What a resume came to, and which error or which states say so."""
+    """The result of a resume, and the error or the lost states that show it."""
     failed = next((rank for rank in record.ranks if rank.failure is not None and _is_own(rank, rank.failure)), None)
     if failed is not None and failed.failure is not None:
         message = shorten(failed.failure.message.partition("\n")[0], _MAX_MESSAGE_CHARS)
@@ -147,14 +147,14 @@ def _classify_resume(record: RehearsalRecord, whole: LifeReport) -> tuple[Interr
 
 
 def _is_own(rank: RankRecord, failure: Failure) -> bool:
-    """Whether the program raised it: also where a file was missing, for the kill is why it is."""
+    """Whether the program raised it, or failed because of a file that is missing due to the kill."""
     if rank.outcome == "raised":
         return True
     return any(one.what.startswith(f"{failure.type.rpartition('.')[2]}: ") for one in rank.unsupported)
 
 
 def _lost_states(life: LifeReport, whole: LifeReport) -> Iterator[Text]:
-    """What a resume of the whole checkpoint restores, and this one does not."""
+    """The states that are restored from the complete checkpoint but not here."""
     restored = {(row.kind, row.slot, row.name) for row in whole.states if row.status == "restored"}
     for row in life.states:
         if row.status in _LOST_STATUSES and (row.kind, row.slot, row.name) in restored:

@@ -1,4 +1,4 @@
-"""What a report says of a life beside its findings: what was gone through, what was not, and why."""
+"""The parts of a report on ``--life`` other than findings: what was covered, what was not, and why."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SENT_BY_UNREHEARSED_RANK = translated("they were sent by a rank that was not re
 
 
 def is_life_complete(record: RehearsalRecord) -> bool:
-    """Whether both lives were gone through, so that a GO speaks for them; true of a rehearsal of one life."""
+    """Whether both lives were completed, so that a GO covers them; always True without ``--life``."""
     if not record.life_part:
         return True
     first = record.first_life or record
@@ -55,7 +55,7 @@ def is_life_complete(record: RehearsalRecord) -> bool:
 
 
 def life_coverage(record: RehearsalRecord) -> Iterator[Text]:
-    """The first life in a sentence, and the command of the second."""
+    """A sentence about both lives, and the commands of later stages."""
     life = life_report(record)
     first = record.first_life
     if life is not None and first is not None:
@@ -87,7 +87,7 @@ def _lives(life: LifeReport) -> Text:
 
 
 def skipped_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
-    """What of the two lives was not seen, and why."""
+    """Which parts of the lives and stages were not observed, and why."""
     stages = record.life_stages or ("resume",)
     if record.life_part == "first" and ("resume" in stages or not has_saved_checkpoint(record)):
         failed = any(rank.outcome not in ("completed", "out-of-memory") for rank in record.ranks)
@@ -119,7 +119,7 @@ def skipped_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
 
 
 def _skipped_result_stages(record: RehearsalRecord) -> Iterator[Skipped]:
-    """Stages that were not come to, and what is not known of the result."""
+    """Stages that were not reached, and what is unknown about the result."""
     done = [one.life_part for one in record.afterwards]
     missing = [stage for stage in RESULT_STAGES if stage in record.life_stages and stage not in done]
     if missing and missing[0] == record.life_part:
@@ -145,7 +145,7 @@ def _has_averages(record: RehearsalRecord) -> bool:
 
 
 def unknown_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
-    """What is not known and lowers no verdict."""
+    """What is unknown but doesn't affect the verdict."""
     life = life_report(record)
     if life is not None and life.data == "unknown":
         yield Skipped(

@@ -1,4 +1,4 @@
-"""``gonogo rehearse --life``: what the two lives of a run are, and what is made of the first for the second."""
+"""``gonogo rehearse --life``: the stages of a run's two lives, and what the second life takes over from the first."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from gonogo.finding.errors import UserError
 _STAGES = ("load", "train", "eval", "save", "kill", "resume", *RESULT_STAGES)
 CHECKPOINT_PROGRAMS_MODULE = "gonogo.virtual.checkpoint_programs"
 _COUNTS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--num-processes", "--num_gpus")
-"""Options by which launchers are told how many processes a node has."""
+"""Launcher options for the number of processes per node."""
 _NUMBER = re.compile(r"\d+")
 _EMPTY_OPTION = translated("{name} is empty: give it a value in quotes, or leave it out")
 
 
 @dataclass
 class LifePass:
-    """One pass over the command, and what is left of it for the next."""
+    """One pass over the command, and what it leaves to the next pass."""
 
     part: LifePart = ""
     below: tuple[Path, ...] = ()
-    """The tree of what the first life wrote."""
+    """The trees of files that earlier passes wrote."""
     confinement: Confinement | None = None
-    """Of the first pass, whose worlds the second begins with."""
+    """The confinement of the first pass, whose worlds the second pass starts from."""
     trees: list[Path] = field(default_factory=list)
-    """What this pass wrote."""
+    """The trees of files that this pass wrote."""
     first: RehearsalRecord | None = None
-    """The first life's record, of one that comes after it."""
+    """The record of the first life, for later passes."""
     between: tuple[RehearsalRecord, ...] = ()
-    """Of the stages that came after that."""
+    """The records of the stages between the first life and this pass."""
 
     @property
     def written_folders(self) -> tuple[str, ...]:
-        """Where those before have written; the folder in which the program is started has files of others, too."""
+        """Folders in which earlier passes wrote; not the working directory, which contains other files too."""
         records = [one for one in (self.first, *self.between) if one is not None]
         folders = {os.path.dirname(file) for one in records for file in one.checkpoint_bytes}
         return tuple(sorted(folders - {one.cwd for one in records}))
@@ -51,14 +51,14 @@ class LifePass:
 
 @dataclass(frozen=True)
 class StageCommands:
-    """What ``--convert-with``, ``--merge-with`` and ``--serve-with`` say: a command each, as one quoted argument."""
+    """The commands of ``--convert-with``, ``--merge-with`` and ``--serve-with``, each as one quoted argument."""
 
     convert: str | None = None
     merge: str | None = None
     serve: str | None = None
 
     def of(self, stage: str) -> list[str]:
-        """The command of a stage; nothing where none was given. Raises UserError for one that is no command."""
+        """The words of a stage's command; empty if it has none. Raises UserError for one that can't be parsed."""
         given: str | None = getattr(self, stage)
         return _words(f"--{stage}-with", given)
 
@@ -71,7 +71,7 @@ def check_life(
     *,
     kill_between_writes: bool = False,
 ) -> tuple[str, ...]:
-    """The stages that are asked for, none without ``--life``. Raises UserError for what can't be rehearsed."""
+    """The requested stages, none without ``--life``. Raises UserError for invalid combinations."""
     commands = commands or StageCommands()
     given = {"--resume-on": resume_on, "--resume-with": resume_with}
     given |= {f"--{stage}-with": getattr(commands, stage) for stage in RESULT_STAGES}
@@ -120,16 +120,16 @@ def check_life(
 
 
 def check_life_options(life_stages: Sequence[str], ray: str | None, *, has_viewer_output: bool) -> None:
-    """Raise UserError for options that a life is not rehearsed with."""
+    """Raise UserError for options that can't be combined with ``--life``."""
     for name, is_given in (("--ray", ray is not None), ("--trace, --memory-viz, --flight-recorder", has_viewer_output)):
         if life_stages and is_given:
             raise UserError(translated("--life can't be combined with {name}").format(name=name))
 
 
 def second_command(command: Sequence[str], resume_with: str | None, gpus_per_node: int | None) -> list[str]:
-    """The command of the second life: ``resume_with`` replaces options that stand in the command, and is appended else.
+    """The command of the second life: ``resume_with`` replaces options in the command, or is appended to it.
 
-    With ``gpus_per_node``, what the launcher is told of its processes per node follows the machine.
+    With ``gpus_per_node``, the launcher's processes per node are adapted to the machine.
     """
     words = _words("--resume-with", resume_with)
     changed = list(command)
@@ -151,7 +151,7 @@ def _words(option: str, given: str | None) -> list[str]:
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Each option with its values: what follows it, up to the next option."""
+    """Each option with its values, which extend to the next option."""
     at = 0
     while at < len(words):
         name, equals, value = words[at].partition("=") if words[at].startswith("--") else (words[at], "", "")
@@ -164,7 +164,7 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _replace_option(command: list[str], name: str, values: list[str]) -> bool:
-    """Give an option of the command other values, in the way in which it is written there."""
+    """Replace the values of an option in the command, keeping its syntax; False if the command lacks it."""
     for at, word in enumerate(command):
         if word.startswith(f"{name}=") and len(values) == 1:
             command[at] = f"{name}={values[0]}"
@@ -179,18 +179,18 @@ def _replace_option(command: list[str], name: str, values: list[str]) -> bool:
 
 
 def has_saved_checkpoint(record: RehearsalRecord) -> bool:
-    """Whether all ranks went through, and at least one has saved state."""
+    """Whether all ranks completed and at least one saved state."""
     return all(rank.outcome in ("completed", "out-of-memory") for rank in record.ranks) and any(
         rank.life is not None and rank.life.at_save is not None for rank in record.ranks
     )
 
 
 def bytes_written(tree: Path, ranks: Sequence[RankRecord]) -> dict[str, int]:
-    """What is there when the ranks are killed, in the folders in which they opened files to write after a step."""
+    """The sizes of the files that exist at the kill, in folders in which ranks opened files after a step."""
     names = {name for rank in ranks if rank.life is not None for name in rank.life.written}
     folders = {os.path.dirname(name): tree / os.path.dirname(name).lstrip("/") for name in sorted(names)}
     return {
-        os.path.join(name, place.name): place.stat().st_size  # one that was renamed, too
+        os.path.join(name, place.name): place.stat().st_size  # also if it was renamed
         for name, folder in folders.items()
         if folder.is_dir()
         for place in sorted(folder.iterdir())
@@ -199,9 +199,9 @@ def bytes_written(tree: Path, ranks: Sequence[RankRecord]) -> dict[str, int]:
 
 
 def default_stage_command(stage: str, tree: Path, stages: Sequence[RehearsalRecord]) -> list[str] | None:
-    """What is run for a stage without a command: PEFT merges an adapter, transformers loads a folder's model.
+    """The command of a stage without one: PEFT merges an adapter, transformers loads the model of a folder.
 
-    None where nothing that was written is such a folder. Of the ``stages`` before, what the last has written counts.
+    None if no such folder was written. The latest of the earlier ``stages`` that wrote one counts.
     """
     mark = {"merge": "adapter_config.json", "serve": "config.json"}[stage]
     for record in reversed(stages):
@@ -216,7 +216,7 @@ def default_stage_command(stage: str, tree: Path, stages: Sequence[RehearsalReco
 
 
 def ran_to_the_end(record: RehearsalRecord) -> bool:
-    """Whether all ranks came to the program's end."""
+    """Whether all ranks reached the program's end."""
     return all(rank.outcome in ("completed", "out-of-memory") and not rank.unsupported for rank in record.ranks)
 
 
@@ -235,9 +235,10 @@ def _is_regular_file(place: Path) -> bool:
 def add_files_of_other_ranks(
     tree: Path, ranks: Sequence[RankRecord], world_size: int, sizes: dict[str, int] | None = None
 ) -> Iterator[Text]:
-    """Files of ranks that were not run, made from those of ranks 0 and 1, whose names differ in the rank alone.
+    """Generate the files of ranks that weren't run, if the names of ranks 0's and 1's files differ only in the rank.
 
-    What is made is told; a file that only rank 0 is seen to write is written by it alone. ``sizes`` gets their sizes.
+    Yields notes on what was generated. A file that only rank 0 wrote is taken to be written by it alone. ``sizes``
+    gets the sizes.
     """
     run = {rank.rank: rank.life.written for rank in ranks if rank.life is not None}
     others = [number for number in range(world_size) if number not in run]
@@ -270,7 +271,7 @@ def add_files_of_other_ranks(
 
 
 def _patterns(path: str, rank0_paths: set[str]) -> Iterator[_RankFileName]:
-    """How a file of rank 1 is called on other ranks, if rank 0 has one of that name with 0 in the place of 1."""
+    """Name patterns for the other ranks' versions of a file of rank 1, if rank 0 has the same name with 0 for 1."""
     folder, name = os.path.split(path)
     ones = [match for match in _NUMBER.finditer(name) if int(match[0]) == 1]
     for chosen in ([match] for match in ones):

@@ -1,4 +1,4 @@
-"""A first worker of the launch, run up to its first batch, to see what the files alone don't tell."""
+"""Runs a first worker of the launch up to its first batch, to find what the files alone don't tell."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 
 DEFAULT_NODE = f"8x{DEFAULT_ACCELERATOR}"
-"""Taken where neither the command nor the user says how many accelerators a node has: it changes nothing here."""
+"""Used if neither the command nor the user specifies the accelerators of a node: the number doesn't matter here."""
 
 
 def look(request: RehearsalRequest, on_progress: OnProgress | None = None) -> RankRecord:
-    """The worker's record; what the launch itself can't do is how it ended. Raises KeyboardInterrupt for Ctrl-C."""
+    """The worker's record, which also holds an error of the launch itself. Raises KeyboardInterrupt for Ctrl-C."""
     request = replace(request, only_looks=True, steps=1, keep=None)
     try:
         try:

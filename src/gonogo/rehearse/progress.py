@@ -1,4 +1,4 @@
-"""What a rehearsal is doing, for whoever watches: the live display, or a caller's own function."""
+"""Progress of a rehearsal, for the live display or a caller's own function."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class RankStatus:
     state: str
     progress: Progress | None = None
     failure: str = ""
-    """The exception that it has ended in, and where; known before its end where it is run a second time."""
+    """The exception and its location; known before the end if the rank is run a second time."""
 
 
 @dataclass(frozen=True)
 class RehearsalStatus:
-    """The rehearsal as a whole; ``activity`` says what is done before, between and after the ranks."""
+    """The state of the whole rehearsal; ``activity`` is what happens before, between and after the ranks."""
 
     activity: Text
     seconds: float
     ranks: tuple[RankStatus, ...] = ()
     steps: int = 0
-    """Optimizer steps that each rank is to make; 0 where that is not said."""
+    """The optimizer steps of each rank; 0 if not specified."""
 
 
 def ended_status(record: RankRecord) -> RankStatus:
-    """The state of a rank whose record is there."""
+    """The status of a rank that has a record."""
     failure = record.failure
     return RankStatus(record.rank, record.outcome, None, failure.in_a_line() if failure is not None else "")
 
@@ -43,7 +43,7 @@ OnProgress = Callable[[RehearsalStatus], None]
 
 
 class ProgressReporter:
-    """Hands progress on, with the time, to whoever asked for it."""
+    """Passes progress, with the elapsed time, to a callback."""
 
     def __init__(self, on_progress: OnProgress | None, start_time: float, steps: int = 0) -> None:
         self._on_progress = on_progress
@@ -51,10 +51,10 @@ class ProgressReporter:
         self._steps = steps
 
     def __call__(self, activity: Text, ranks: tuple[RankStatus, ...] = ()) -> None:
-        """Say what is being done now."""
+        """Report the current activity."""
         if self._on_progress is not None:
             self._on_progress(RehearsalStatus(activity, time.monotonic() - self._started, ranks, self._steps))
 
     def ranks(self, ranks: tuple[RankStatus, ...]) -> None:
-        """Say how the ranks that are run are getting on."""
+        """Report the state of the ranks that are being run."""
         self(translated("rehearsing"), ranks)

@@ -1,4 +1,4 @@
-"""What a rehearsal speaks against: a fault that only the files show, where the real program went past it unharmed."""
+"""Lowers the certainty of findings that only the files show, if the real program ran past them without failing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _THIS_PYTHON = translated(
 
 
 class RehearsalEvidence:
-    """A rehearsal that went through to its end on each rank that was asked for."""
+    """A rehearsal that completed on every requested rank."""
 
     def __init__(self, record: RehearsalRecord, files: StaticFindings) -> None:
         self._hazards = {hazard.name: hazard for hazard in all_hazards()}
@@ -46,10 +46,10 @@ class RehearsalEvidence:
         }
 
     def downgrade(self, finding: Finding) -> Finding:
-        """The finding as sure as it is after such a rehearsal.
+        """The finding with the certainty that remains after such a rehearsal.
 
-        An exception that would have been raised there is possible at most; what shows between ranks is likely at
-        most, where all of them were run. What no rehearsal can show stays as it is.
+        It is at most possible if it would have raised an exception there, and at most likely if it shows between
+        ranks and all of them were run. A finding that no rehearsal can show is unchanged.
         """
         hazard = self._hazards.get(finding.hazard)
         if hazard is None or finding.severity is not Severity.ERROR:
@@ -72,7 +72,7 @@ class RehearsalEvidence:
         )
 
     def _downgrade_for_version(self, hazard: Hazard, finding: Finding) -> Finding:
-        """A fault of a version that a file pins and that was not rehearsed: which of them the run has isn't known."""
+        """Downgrade a finding about a version that a file pins but that was not rehearsed: the run may use either."""
         text = " ".join(span.text.lower() for span in finding.spans[:1])
         name = next((name for name in self._other_versions if name.lower() in text), None)
         if name is None or not (hazard.raises or type(hazard).in_rehearsal is not Hazard.in_rehearsal):
@@ -81,7 +81,7 @@ class RehearsalEvidence:
         return replace(finding, certainty=Certainty.POSSIBLE, cause=cause)
 
     def _was_executed(self, span: Span) -> bool:
-        """Whether a program that ran to its end came by: a place in code does so where it hangs on no condition."""
+        """Whether a program that ran to its end executed the place: only if it is under no condition."""
         if not span.path.endswith(".py"):
             return True
         frame = Frame(os.path.join(self._base, span.path), span.line, "", owner="user")
@@ -93,7 +93,7 @@ def _cap_at_likely(certainty: Certainty) -> Certainty:
 
 
 def _satisfies_specifier(version: str, specifier: str | None) -> bool:
-    """Whether a version that was rehearsed is what the files ask for; true where they ask for none."""
+    """Whether a rehearsed version is one that the files require; true if they require none."""
     if not specifier:
         return True
     try:

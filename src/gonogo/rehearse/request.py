@@ -1,4 +1,4 @@
-"""What a rehearsal is asked for: the command line's options, as they were given."""
+"""The options of ``gonogo rehearse`` as they were given."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from gonogo.rehearse.viewer_files import ViewerFiles
 class RehearsalRequest:
     """One call of ``gonogo rehearse``.
 
-    ``command`` is what the user would launch, word by word. ``gpus`` and ``host_memory`` are as typed
-    (``8xH100-80G``, ``1T``), ``ranks`` is ``auto``, ``0``, ``0,3``, ``sample`` or ``all``, ``timeout`` is in seconds
-    and counts for the whole rehearsal. ``environment`` is a file of versions, ``with_packages`` are ``NAME==VERSION``,
-    ``as_of`` is the day (``2023-11-02``) whose releases count where versions are loose. ``ray`` is
-    the address of a Ray cluster (or ``auto``) on which the ranks run; None: they run here.
-    ``count_work``: the first rank counts what it computes and moves. ``only_looks``: the first rank alone, up to its
-    first batch. ``viewers``: files to write for viewers.
-    ``as_installed``: with the packages that are installed, whatever ``gonogo prepare`` has found for the folder.
-    ``life``: the stages of a run's life that are rehearsed; empty for one life. ``resume_on`` is the machine of the
-    second life, ``resume_with`` what its command has besides.
-    ``env``: variables beside those that a launch needs, as ``NAME`` or ``NAME=VALUE`` (``confinement/variables.py``).
+    ``command`` is the user's launch, as words. ``gpus`` and ``host_memory`` are as typed (``8xH100-80G``, ``1T``),
+    ``ranks`` is ``auto``, ``0``, ``0,3``, ``sample`` or ``all``, ``timeout`` is in seconds for the whole rehearsal.
+    ``environment`` is a file of versions, ``with_packages`` are ``NAME==VERSION``, ``as_of`` is the date
+    (``2023-11-02``) whose releases are used for versions that aren't pinned. ``ray`` is the address of a Ray cluster
+    (or ``auto``) on which the ranks run, None for this machine. ``count_work``: measure what the first rank computes
+    and moves. ``only_looks``: run only the first rank, up to its first batch. ``viewers``: files to write for
+    viewers. ``as_installed``: use the installed packages, whatever ``gonogo prepare`` has prepared. ``life``: the
+    stages to rehearse; empty for a plain rehearsal. ``resume_on`` is the machine of the second life, ``resume_with``
+    are further options of its command. ``env``: variables besides those that a launch needs, as ``NAME`` or
+    ``NAME=VALUE`` (``confinement/variables.py``).
     """
 
     command: list[str]
@@ -48,23 +47,23 @@ class RehearsalRequest:
     """Run each micro-batch of gradient accumulation."""
     as_installed: bool = False
     unconfined: bool = False
-    """Run the programs without anything that keeps them from the user's files, where the kernel offers no means."""
+    """Run the programs without protection of the user's files if the kernel supports none."""
     env: tuple[str, ...] = ()
     life: tuple[str, ...] = ()
     resume_on: str | None = None
     resume_with: str | None = None
     kill_between_writes: bool = False
-    """Try each moment of the save at which the first life may be killed."""
+    """Try a resume for each moment of the save at which the first life may be killed."""
     stage_commands: StageCommands = field(default_factory=StageCommands)
-    """Of the stages after the lives."""
+    """The commands of the stages after the two lives."""
     yes: bool = False
-    """What the project's files ask for may be installed into gonogo's own folder; else the user is asked, once."""
+    """Install what the project's files require into gonogo's own folder without asking the user once."""
     shm_bytes: int | None = None
-    """A node's /dev/shm, where what the command was taken from says it."""
+    """The size of a node's /dev/shm, if the job file states it."""
 
 
 def in_prepared_environment(request: RehearsalRequest, folder: Path) -> RehearsalRequest:
-    """The request with the packages that were prepared for launches typed in a folder, unless it says others."""
+    """The request with the packages that were prepared for launches from a folder, unless it specifies others."""
     if request.environment == AS_INSTALLED:
         return replace(request, environment=None, as_installed=True)
     parent = parent_of_prepared(folder)

@@ -1,4 +1,4 @@
-"""From the command that the user types to the program and the processes that it is started as."""
+"""Resolves the command that the user types to a program and the processes in which it is started."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _BASH_VARIABLES = re.compile(
 
 @dataclass(frozen=True)
 class Situation:
-    """Where a command is given: what stands around it."""
+    """The context in which a command is resolved."""
 
     surroundings: LaunchMachine
     environment: dict[str, str]
@@ -53,31 +53,31 @@ class Situation:
     confinement: Confinement
     timeout: float
     made: Path | None = None
-    """A tree of files that were made for the launch."""
+    """A tree of files that were generated for the launch."""
     packages: tuple[Path, ...] = ()
-    """Folders of packages that are laid over."""
+    """Folders of overlaid packages."""
     python: str = sys.executable
     """The interpreter that ``python`` names."""
     in_script: ScriptRun | None = None
 
     @property
     def below(self) -> tuple[Path, ...]:
-        """Trees of what was changed on the way to the command."""
+        """Trees of the changes made before the command."""
         return () if self.in_script is None else (self.in_script.tree,)
 
     def world(self) -> AbstractContextManager[World]:
-        """A world in which the command's files are as it finds them."""
+        """A world with the files that the command finds."""
         return self.confinement.world(below=self.below, prepared=self.made)
 
 
 @dataclass(frozen=True)
 class ResolvedCommand:
-    """A launch, what was left out on the way to it (what, why), and what a script changed for it."""
+    """A launch, what was left out on the way to it as (what, why), and what a script changed before it."""
 
     launch: ResolvedLaunch
     skipped: tuple[tuple[Text, Text], ...] = ()
     below: tuple[Path, ...] = ()
-    """Trees that mirror the root folder, with what a launch script changed."""
+    """Trees that mirror the root folder, with the changes of a launch script."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class _Interpreter:
 
 
 def resolve(command: Sequence[str], situation: Situation) -> ResolvedCommand:
-    """The launch that a command comes to. Raises UserError where it comes to none that can be rehearsed."""
+    """The launch that a command starts. Raises UserError if it starts none that can be rehearsed."""
     plain = strip_prefix(command)
     environment = {} if plain.cleared else dict(situation.environment)
     for name in plain.removed:
@@ -191,7 +191,7 @@ def _python(words: list[str], situation: Situation) -> ResolvedLaunch:
 def _alone(
     kind: ProgramKind, program: str, arguments: tuple[str, ...], situation: Situation, interpreter: _Interpreter
 ) -> ResolvedLaunch:
-    """A program started without a launcher: one process, or one of the several that its environment speaks of."""
+    """A program without a launcher: one process, or as many as its environment variables describe."""
     _check_program(kind, program, situation)
     environment = situation.environment
     world = _number(environment.get("WORLD_SIZE")) if "RANK" in environment else None
@@ -229,7 +229,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _check_program(kind: ProgramKind, program: str, situation: Situation) -> None:
-    """Raise UserError for a script or module that isn't there."""
+    """Raise UserError for a script or module that doesn't exist."""
     if kind == "module":
         _check_module(program, situation)
         return
@@ -270,7 +270,7 @@ def _check_module(name: str, situation: Situation) -> None:
 
 
 def _interpreter(program: str, situation: Situation) -> _Interpreter:
-    """The Python to run with: the one that the command names by its path where gonogo is there too, else our own."""
+    """The Python to run: the one in the command's path if gonogo is installed there, otherwise our own."""
     if os.sep not in program:
         return _Interpreter(situation.python)
     folder = os.path.dirname(os.path.abspath(os.path.join(situation.cwd, program)))
@@ -311,9 +311,9 @@ def _script(words: list[str], situation: Situation) -> ResolvedCommand:
         timeout=situation.timeout,
     )
     launches = [call for call in run.calls if call.kind == "launch"]
-    # A script's launches are its stages, of which the later need what the earlier produce; a server (swift rollout) or
-    # what writes the data (swift infer) is none of them. Among plain programs the training comes last, after what
-    # prepares it.
+    # A script's launches are stages, and later ones need the output of earlier ones, so the first training is chosen.
+    # A server (swift rollout) or a data generator (swift infer) is no training. Among plain programs the training
+    # comes last, after its preparation.
     trainings = [call for call in launches if _is_training_launch(call.words)]
     chosen = (trainings or launches or run.calls[-1:])[0]
     inner = replace(situation, environment=chosen.environment, cwd=chosen.cwd, in_script=run)
@@ -329,7 +329,7 @@ def _script(words: list[str], situation: Situation) -> ResolvedCommand:
 
 
 def _check_encoding(words: Sequence[str], environment: Mapping[str, str], cwd: str) -> None:
-    """Raise UserError for what is no UTF-8: a rehearsal hands commands on as JSON, which has no room for it."""
+    """Raise UserError for text that isn't UTF-8: a rehearsal passes commands on as JSON."""
     for text, where in (
         *((word, translated("its command")) for word in words),
         (cwd, translated("its folder's name")),
@@ -355,7 +355,7 @@ _NO_UTF_8 = translated(
 
 
 def _is_training_launch(words: Sequence[str]) -> bool:
-    """Whether a launch is a training, as far as its launcher's own command tells."""
+    """Whether a launch is a training, according to the subcommand of its launcher."""
     called = find_called_launcher(words)
     if called is None:
         return True
@@ -367,7 +367,7 @@ _NOT_SET = translated("{why}; the script uses variables that are not set: {names
 
 
 def _reason_with_skipped_commands(reason: Text, run: ScriptRun) -> Text:
-    """Why a script's launch is refused, with the commands that were not run: an empty value may be one's answer."""
+    """Why a script's launch is rejected, plus the commands that were not run: their output may be the reason."""
     names = list(dict.fromkeys(shortened(skipped, 60) for skipped in run.skipped))
     return translated("{why}; these commands of the script were not run and had no output: {listed}").format(
         why=reason, listed="; ".join(names[:4]) + (f"; … ({len(names)})" if len(names) > 4 else "")
@@ -377,7 +377,7 @@ def _reason_with_skipped_commands(reason: Text, run: ScriptRun) -> Text:
 def skipped_commands(
     run: ScriptRun, rehearsed_command: ScriptCommand, words: Sequence[str], outer: Mapping[str, str]
 ) -> Iterator[tuple[Text, Text]]:
-    """(what, why) for each thing of a script that is not rehearsed; ``outer`` is the environment it was started in."""
+    """(what, why) for each part of a script that isn't rehearsed; ``outer`` is the environment of the script."""
     for call in run.calls:
         if call is rehearsed_command or (call.words == rehearsed_command.words and call.cwd == rehearsed_command.cwd):
             continue
@@ -415,7 +415,7 @@ def skipped_commands(
 
 
 def unset_variables(words: Sequence[str], cwd: str, environment: Mapping[str, str]) -> list[str]:
-    """The variables without a value, in the order of the script's text; none for a script that can't be read."""
+    """Variables of a script that have no value, in order of use; empty if the script can't be read."""
     script = next((word for word in words if not word.startswith("-") and os.path.basename(word) not in SHELLS), "")
     try:
         with open(os.path.join(cwd, script), encoding="utf-8", errors="replace") as file:

@@ -1,4 +1,4 @@
-"""``gonogo rehearse``: the command understood, its ranks run on virtual accelerators, their records put together."""
+"""``gonogo rehearse``: resolves the command, runs its ranks on virtual accelerators and combines their records."""
 
 from __future__ import annotations
 
@@ -72,27 +72,27 @@ from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 
 
 class LocalPool:
-    """Processes of this machine."""
+    """Runs workers as processes on this machine."""
 
     host = None
 
     def run(self, assignments: Sequence[Assignment], deadline: float, on_progress: OnRanks) -> list[RankRecord]:
-        """As ``run_workers``."""
+        """Like ``run_workers``."""
         return run_workers(assignments, deadline, on_progress)
 
 
-# What a launch script does before it launches takes seconds, a framework that imports all it has on a busy machine a
-# minute; one that takes longer waits for something.
+# Before launching, a script takes seconds; a framework that imports everything takes a minute on a busy machine.
+# Anything that takes longer is waiting for something.
 _SCRIPT_TIMEOUT = 150.0
-# How often ranks that are in touch with each other are run again after a node was lost.
+# How often connected ranks are run again after a node was lost.
 _MAX_RETRIES = 2
 
 
 def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -> RehearsalRecord:
     """Rehearse a command.
 
-    Raises UserError for what the user has to change (the command, the options, the disk). Ctrl-C or SIGTERM while
-    ranks run ends them, and the record says ``interrupted`` for them; before that, KeyboardInterrupt comes through.
+    Raises UserError for what the user has to change (the command, the options, the disk). Ctrl-C or SIGTERM ends
+    running ranks, whose records say ``interrupted``; before ranks run, it raises KeyboardInterrupt.
     """
     started = time.monotonic()
     progress = ProgressReporter(on_progress, started, request.steps)
@@ -124,7 +124,7 @@ def _run_lives(
     start_time: float,
     progress: ProgressReporter,
 ) -> RehearsalRecord:
-    """Rehearse the command up to its save, and then what is asked for: resumed where its files are, merged, loaded."""
+    """Rehearse the command up to its save, then the requested stages: resume from its files, merge, load."""
 
     def run(part: RehearsalRequest, machine: Machine, number: int, life: LifePass) -> RehearsalRecord:
         keep = request.keep / f"life-{number}" if request.keep is not None and number else None
@@ -179,8 +179,10 @@ def _run_result_stages(
     run: Callable[[RehearsalRequest, Machine, int, LifePass], RehearsalRecord],
     number: int,
 ) -> RehearsalRecord:
-    """The stages after the lives, each with the files of those before; the record of the one that failed, else the last
-    life's."""
+    """Run the stages after the lives, each with the files of the earlier ones.
+
+    Returns the record of the stage that failed, or else that of the last life.
+    """
     below: tuple[Path, ...] = (tree,)
     stages = [first]
     for stage in RESULT_STAGES:
@@ -197,7 +199,7 @@ def _run_result_stages(
             done.second_life = record if record is not first else None
             done.resumes_as_given = record.resumes_as_given
             return done
-        done.first_life = None  # which is known of the record that has this one
+        done.first_life = None  # it is part of the record that contains this one
         record.afterwards = [*record.afterwards, done]
         done.checkpoint_bytes = saved_bytes(life.trees[0], done) if life.trees else {}
         below = (*below, *life.trees[:1])
@@ -206,14 +208,14 @@ def _run_result_stages(
 
 
 def _apply_limits(record: RehearsalRecord, request: RehearsalRequest) -> None:
-    """What the packages, the data and the machine here may have brought about is a limit of the rehearsal."""
+    """Mark failures that this machine's packages, data or confinement may have caused as limits of the rehearsal."""
     if any(rank.outcome in ("raised", "diverged") for rank in record.ranks):
         whole = record.whole_environment
         apply_limits(record, ProjectWorld.of(Path.cwd(), Path(record.cwd), request.environment, is_complete=whole))
 
 
 def _check_words(command: Sequence[str]) -> None:
-    """Raise UserError for a word that can't be handed on: no text in UTF-8, or with a zero byte."""
+    """Raise UserError for a word that can't be passed on: not UTF-8, or with a zero byte."""
     for word in command:
         told = word.encode("utf-8", "backslashreplace").decode()
         if told != word or "\0" in word:
@@ -281,7 +283,7 @@ def _run_rehearsal(
                 job = dataclasses.replace(job, resolved=resolved, machine=machine)
                 assignments, records, divergence = job.run(ranks_to_run(request.ranks, resolved.launch, machine))
             elif records[0].outcome == "completed":
-                ranks_to_run(request.ranks, resolved.launch, machine)  # of one that it does not have after all
+                ranks_to_run(request.ranks, resolved.launch, machine)  # reject ranks that it doesn't have after all
         notes += [*job.notes, *_confinement_notes(confinement)]
         _raise_if_disk_full(records, scratch)
     record = _record(request, resolved, machine, overlay, records, time.monotonic() - start_time)
@@ -301,7 +303,7 @@ def _run_rehearsal(
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """Ranks of a launch, to be run in a world of their own each time."""
+    """The ranks of a launch, each run of which has a new world."""
 
     pool: Pool
     request: RehearsalRequest
@@ -315,10 +317,10 @@ class _Job:
     log: CallLog | None
     life: LifePass
     notes: list[Text] = dataclasses.field(default_factory=list)
-    """What is to be said of how they were run."""
+    """Notes on how they were run."""
 
     def run(self, ranks: list[int]) -> tuple[list[Assignment], list[RankRecord], Divergence | None]:
-        """Run them; of a sample, those too whose batches differ."""
+        """Run the ranks; for a sample, add ranks with other batch shapes."""
         request = self.request
         if request.only_looks:
             looking, records = self._look(ranks[0])
@@ -338,18 +340,18 @@ class _Job:
         return assignments, records, divergence
 
     def _look(self, rank: int) -> tuple[Assignment, list[RankRecord]]:
-        """Look at what batches the ranks will read."""
+        """Run a worker that only reads which batches the ranks will get."""
         with self._world() as world:
             looking = _looking(self._assignment(rank, world))
             return looking, self.pool.run([looking], self.deadline, self.progress.ranks)
 
     def _world(self) -> contextlib.AbstractContextManager[World | None]:
-        if self.pool.host is not None:  # they run on other machines, each in a world there
+        if self.pool.host is not None:  # workers on other machines create their worlds there
             return contextlib.nullcontext()
         return self.confinement.world(below=(*self.life.below, *self.resolved.below), prepared=self.made)
 
     def _assignment(self, rank: int, world: World | None, *, counts: bool = False) -> Assignment:
-        """A worker's plan and environment; makes its folders. ``counts``: whether its work is, where wanted."""
+        """A worker's plan and environment, with new folders. ``counts`` lets its work be measured if requested."""
         launch, request, machine = self.resolved.launch, self.request, self.machine
         process = launch.processes[rank]
         folder = Path(tempfile.mkdtemp(prefix=f"rank-{rank}-", dir=self.confinement.shared))
@@ -403,7 +405,7 @@ class _Job:
 
 
 def _confinement_notes(confinement: Confinement) -> Iterator[Text]:
-    """What the means by which the programs were confined have left out."""
+    """A note if the available confinement doesn't protect against everything."""
     if confinement.means == "none":
         yield UNCONFINED
     elif confinement.means == "landlock":
@@ -413,7 +415,7 @@ def _confinement_notes(confinement: Confinement) -> Iterator[Text]:
 def _run_ranks(
     pool: Pool, assignments: Sequence[Assignment], deadline: float, progress: ProgressReporter, log: CallLog | None
 ) -> tuple[list[RankRecord], Divergence | None]:
-    """Run the ranks, several of them in touch with each other; those of a lost node again, all together."""
+    """Run the ranks, connected if there are several; if a node is lost, run all of them again."""
     if len(assignments) == 1:
         return pool.run(assignments, deadline, progress.ranks), None
     for _ in range(_MAX_RETRIES):
@@ -446,12 +448,12 @@ def _run_connected_ranks(
 
 
 def _looking(assignment: Assignment) -> Assignment:
-    """A worker that only looks at what batches the ranks will read."""
+    """The assignment of a worker that only reads which batches the ranks will get."""
     return dataclasses.replace(assignment, plan=msgspec.structs.replace(assignment.plan, only_looks=True))
 
 
 def _with_scratch_folder(scratch: str, assignment: Assignment) -> Assignment:
-    """The ranks of a rehearsal see each other's files, as they do on one node, or on a shared file system."""
+    """The assignment with a scratch folder shared by all ranks, as on one node or a shared file system."""
     return dataclasses.replace(assignment, plan=msgspec.structs.replace(assignment.plan, scratch=scratch))
 
 
@@ -473,14 +475,14 @@ def _sigterm_interrupts() -> Iterator[None]:
 
 
 def _raise_if_disk_full(records: list[RankRecord], scratch: Path) -> None:
-    """A worker that could not write its record for want of room says so only in its log."""
+    """Raise OSError if a worker's log shows that it couldn't write its record on a full disk."""
     for record in records:
         if record.outcome == "killed" and any("No space left on device" in event for event in record.events):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(scratch))
 
 
 def _default_accelerator(request: RehearsalRequest, machine: Machine) -> list[Text]:
-    """Says which accelerator was taken, where ``--gpus`` names none."""
+    """A note on the accelerator that is used if ``--gpus`` names none."""
     only_a_count = request.gpus is None or request.gpus.strip().isdigit()  # 4090 is a name all the same
     if not only_a_count or machine.accelerator.name != DEFAULT_ACCELERATOR:
         return []
@@ -537,7 +539,7 @@ def _record(
 
 
 def may_start_processes(launch: ResolvedLaunch) -> bool:
-    """Whether a program that is started alone speaks of starting others (one that is not, or not by its name, may)."""
+    """Whether the source of a program without a launcher mentions functions that start processes."""
     if launch.world_size > 1 or launch.program_kind != "script":
         return False
     try:
@@ -553,7 +555,7 @@ def started_process_count(records: Sequence[RankRecord], launch: ResolvedLaunch)
 
 
 def processes_as_ranks(launch: ResolvedLaunch, count: int) -> ResolvedLaunch:
-    """The launch whose ranks are the processes that the program starts, on the machine that it runs on."""
+    """The launch with one rank for each process that the program starts, on the same machine."""
     (alone,) = launch.processes
     note = translated(
         "the program starts {count} process(es) itself: each is a rank; what it does after they end was not run"
@@ -570,7 +572,7 @@ def processes_as_ranks(launch: ResolvedLaunch, count: int) -> ResolvedLaunch:
 
 
 def add_parameter_names(divergence: Divergence, records: Sequence[RankRecord]) -> Divergence:
-    """The divergence with its parameters' names, and the conditions that its calls stand in."""
+    """The divergence with the names of its parameters and the conditions around its calls."""
     names = {record.rank: record.parameter_names for record in records}
 
     def named(side: Side) -> Side:
@@ -589,7 +591,7 @@ def _with_group_names(call: CollectiveCall, names: dict[int, str]) -> Collective
 
 
 def settle(records: Sequence[RankRecord], divergence: Divergence) -> None:
-    """Take back what ranks did after the call at which they diverged: the real run never comes to it."""
+    """Discard what ranks did after the call at which they diverged: the real run never gets there."""
     for record in records:
         on_side = next((side for side in divergence.sides if record.rank in side.ranks), None)
         if on_side is not None and on_side.call is not None and record.outcome in ("completed", "raised"):
@@ -599,7 +601,7 @@ def settle(records: Sequence[RankRecord], divergence: Divergence) -> None:
 
 @contextmanager
 def pool_for(ray: str | None) -> Iterator[Pool]:
-    """The pool that ``--ray`` names. Raises UserError where there is no such cluster."""
+    """The pool that ``--ray`` selects. Raises UserError if there is no such cluster."""
     if ray is None:
         yield LocalPool()
         return

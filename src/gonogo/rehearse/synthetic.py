@@ -1,4 +1,4 @@
-"""``gonogo rehearse --synthetic-batch``: its options, checked, as the command that is rehearsed. Imports no torch."""
+"""``gonogo rehearse --synthetic-batch``: turns its options into the command to rehearse. Imports no torch."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gonogo.prepare.generated.published_folder import find_published_folder
 
 PROGRAM = "gonogo.virtual.synthetic"
 _DEFAULT_GPU_COUNT = 8
-"""Accelerators of a node, where nobody says how many."""
+"""Accelerators per node if not specified."""
 
 
 @dataclass(frozen=True)
 class SyntheticOptions:
-    """What ``--synthetic-batch`` and the options that go with it say; None where one was not given."""
+    """The values of ``--synthetic-batch`` and related options; None for those that were not given."""
 
     model: Path | None = None
     deepspeed: Path | None = None
@@ -30,7 +30,7 @@ class SyntheticOptions:
     gradient_checkpointing: bool = False
 
     def command(self, given: list[str] | None, gpus: str | None, nodes: int | None, steps: int) -> list[str]:
-        """The command to rehearse: ``given``, or the program's own. Raises UserError for what contradicts itself."""
+        """The command to rehearse: ``given``, or the synthetic program. Raises UserError if options contradict."""
         if self.model is None:
             self._check_unused()
             return given or []
@@ -71,9 +71,9 @@ class SyntheticOptions:
 
 
 def _resolve_model_path(model: Path) -> Path:
-    """The model's folder or configuration; a published model's, where its name is given and no such folder is here.
+    """The model's folder or config; for the name of a published model, a generated folder.
 
-    Raises UserError for what is no folder with a ``config.json``, no such file, and no such name.
+    Raises UserError for a folder without ``config.json``, a missing file or an unknown name.
     """
     if not exists(model) and (made := find_published_folder(str(model))) is not None:
         return made

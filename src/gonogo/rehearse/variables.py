@@ -1,4 +1,4 @@
-"""The environment variables of a rehearsal: which the programs get, and failures for want of those that they don't."""
+"""The environment variables of a rehearsal: which ones programs get, and failures because of those they don't."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _REJECTED_VALUE_PATTERN = re.compile(
 _ENVIRONMENT_ACCESS_PATTERN = re.compile(r"\benviron\b|\bgetenv\b")
 _MAX_LINE_LENGTH = 64 << 10
 _PLAIN_WORD = re.compile(r"[a-z]+")
-"""A name that is a word like any other: only where it is certainly a variable's is it taken for one."""
+"""An ordinary word: it counts as a variable's name only if it certainly is one."""
 
 
 class ProgramVariables:
@@ -56,18 +56,18 @@ class ProgramVariables:
 
     @classmethod
     def of(cls, request: RehearsalRequest) -> ProgramVariables:
-        """What this process's variables come to for a request. Raises UserError for an ``--env`` that is unusable."""
+        """The variables of this process for a request. Raises UserError for an invalid ``--env``."""
         texts = launch_source_texts(request.command, os.getcwd())
         return cls(program_environment(os.environ, texts=texts, env_options=request.env), os.environ)
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the programs are started with."""
+        """The environment in which the programs are started."""
         return dict(self._given.environment)
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """Within the block, a UserError that is for want of a variable says so too; none of them has a secret."""
+        """Within the block, add the missing variable to a UserError that it caused, and mask secrets in each."""
         try:
             yield
         except UserError as error:
@@ -78,7 +78,7 @@ class ProgramVariables:
             raise UserError(self._redactor.tree(text)) from None
 
     def settled(self, record: RehearsalRecord) -> RehearsalRecord:
-        """A record without secrets, in which ranks that failed for want of a variable are reported as not rehearsed."""
+        """The record without secrets; ranks that failed because of a withheld variable become unsupported."""
         for rank in record.ranks:
             why = self._why(rank)
             if why is not None:
@@ -103,7 +103,7 @@ class ProgramVariables:
                     return WITHHELD.format(name=key)
             if (why := self.explain_missing_variable(told.message.splitlines())) is not None:
                 return why
-            for frame in told.frames[-3:]:  # `int(os.environ.get("PORT"))`: the message says nothing of it
+            for frame in told.frames[-3:]:  # `int(os.environ.get("PORT"))`: the message doesn't name it
                 if _ENVIRONMENT_ACCESS_PATTERN.search(frame.text) and (
                     name := _first_of(self._given.withheld, frame.text)
                 ):
@@ -111,7 +111,7 @@ class ProgramVariables:
         return None
 
     def explain_missing_variable(self, lines: Sequence[str]) -> Text | None:
-        """What lines that a program ended with say of a variable that it did not get as it is; None: nothing."""
+        """The withheld or replaced variable to which the last lines of a program's output point; None if none."""
         for line in lines:
             line = line[:_MAX_LINE_LENGTH]
             if _MISSING.search(line):
@@ -127,7 +127,7 @@ class ProgramVariables:
 
 
 def _first_of(names: Sequence[str], text: str) -> str:
-    """The first of the names that a text has as a word; empty: none."""
+    """The first of the names that occurs in a text as a word; empty if there is none."""
     return next((one for one in names if one in text and re.search(rf"(?<!\w){re.escape(one)}(?!\w)", text)), "")
 
 

@@ -1,4 +1,4 @@
-"""Which files are asked for, and whether they can be written, before a rehearsal is made for nothing."""
+"""The files for viewers that were requested, and checks that they can be written before the rehearsal starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ViewerFiles:
 
     @property
     def needs_events(self) -> bool:
-        """Whether the ranks have to be followed event by event."""
+        """Whether the ranks have to record individual events."""
         return self.memory_viz is not None or self.trace is not None
 
     def __bool__(self) -> bool:
@@ -38,7 +38,7 @@ class ViewerFiles:
             _check_folder("--flight-recorder", self.flight_recorder)
 
     def check_ranks(self, ranks: int) -> None:
-        """Raise UserError where so many ranks are rehearsed, and what they call can't be compared."""
+        """Raise UserError if a flight recorder dump is requested but a single rank is rehearsed."""
         if self.flight_recorder is not None and ranks < 2:
             raise UserError(
                 translated(
@@ -48,7 +48,7 @@ class ViewerFiles:
 
 
 def refused(option: str, path: Path, error: OSError) -> UserError:
-    """What is said where the system refuses to write."""
+    """The error to raise if the system doesn't allow writing."""
     return UserError(_SAYS.format(option=option, path=path, why=error.strerror or error))
 
 

@@ -1,4 +1,4 @@
-"""One renderer a format; knows only gonogo.finding."""
+"""Report renderers, one per format; they depend only on gonogo.finding."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gonogo.finding import Applicability, Finding, Fix, Report, translated
 from gonogo.finding.errors import UserError
 
 PAGE_FORMATS = ("text", "json", "markdown")
-"""Those that a page (``explain``, ``hazards``) is written in too."""
+"""Formats in which pages (``explain``, ``hazards``) can be written, too."""
 FORMATS = (*PAGE_FORMATS, "html", "sarif", "github", "junit")
 PACK = "pack"
-"""What ``diagnose`` can write besides: the evidence for a reader."""
+"""A format only of ``diagnose``: the evidence, packed for a reader."""
 FILE_WIDTH = 100
 
 
 def known_format(name: str, *more: str) -> str:
-    """The name, if there is a renderer for it, or it is one of ``more``. Raises UserError that names them."""
+    """The name if it is a known format or one of ``more``. Raises UserError, which lists them, otherwise."""
     if name not in (known := (*FORMATS, *more)):
         raise UserError(
             translated("--format {name}: must be one of {known}").format(name=repr(name), known=", ".join(known))
@@ -28,7 +28,7 @@ def known_format(name: str, *more: str) -> str:
 
 
 def check_page_format(name: str) -> str:
-    """The name, if a page can be written so. Raises UserError that names the formats of pages."""
+    """The name if pages can be written in that format. Raises UserError, which lists those formats, otherwise."""
     if name not in PAGE_FORMATS:
         raise UserError(
             translated("--format {name}: an explain page can only be written as {known}").format(
@@ -39,7 +39,7 @@ def check_page_format(name: str) -> str:
 
 
 def render(report: Report, format_name: str, language: str) -> str:
-    """The report in a format, as plain text without colour, and without secrets.
+    """The report in a format, as plain text without colour and secrets.
 
     Raises UserError for an unknown format.
     """
@@ -80,7 +80,7 @@ def render(report: Report, format_name: str, language: str) -> str:
 
 
 def print_to(stream: TextIO, report: Report, format_name: str, language: str) -> None:
-    """Print the report on a stream: with colour where it is a terminal that wants it (``NO_COLOR`` is obeyed)."""
+    """Print the report to a stream, in colour if it is a terminal that supports it (respects ``NO_COLOR``)."""
     if format_name == "text" and stream.isatty():
         _print_text(without_secrets(report), stream, language, width=None)
     else:
@@ -98,9 +98,9 @@ def _print_text(report: Report, stream: TextIO, language: str, width: int | None
 def without_secrets(report: Report) -> Report:
     """The report with every secret in its text masked.
 
-    A fix whose edits have a secret in them is one for a person: edits are bytes to be written, which must be whole.
+    A fix whose edits contain a secret becomes manual: masked edits could not be applied.
     """
-    from gonogo.finding.redaction import redacted  # hundreds of patterns
+    from gonogo.finding.redaction import redacted  # loads hundreds of patterns
 
     findings = tuple(_without_edits(finding) for finding in report.findings)
     return redacted(replace(report, findings=findings) if findings != report.findings else report)

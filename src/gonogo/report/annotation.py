@@ -1,4 +1,4 @@
-"""What the formats for machines that show findings beside the code (SARIF, GitHub, JUnit) have in common."""
+"""Shared parts of the formats that show findings beside the code (SARIF, GitHub, JUnit)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gonogo.report.words import colon, word
 
 
 def annotation_severity(finding: Finding) -> Severity:
-    """How loudly a finding is told: as an error only what is one for certain, as a note what is only possible."""
+    """The severity in annotations: an error only if it is certain, a note if it is only possible."""
     if finding.severity is Severity.NOTE or finding.certainty is Certainty.POSSIBLE:
         return Severity.NOTE
     if finding.severity is Severity.ERROR and finding.certainty is Certainty.CERTAIN:
@@ -20,10 +20,10 @@ def annotation_severity(finding: Finding) -> Severity:
 
 
 def from_root(path: str) -> str:
-    """A path from the root of the repository, where it lies in it; else as it is, or absolute.
+    """The path relative to the root of the repository if it is inside; otherwise absolute, or unchanged for a stream.
 
-    The root is ``GITHUB_WORKSPACE`` where the working directory lies in that (a step may run in a folder of the
-    repository, and GitHub takes no path from there), else the working directory.
+    The root is ``GITHUB_WORKSPACE`` if the working directory is inside (a step may run in a subfolder, but GitHub
+    requires paths from the root), else the working directory.
     """
     here = os.getcwd()
     workspace = os.environ.get("GITHUB_WORKSPACE", "")
@@ -35,7 +35,7 @@ def from_root(path: str) -> str:
 
 
 def is_stream(path: str) -> bool:
-    """Whether the path names no file but what was read from a stream or a command line: ``<stdin>``."""
+    """Whether the path stands for a stream or a command line instead of a file: ``<stdin>``."""
     return not path or (path.startswith("<") and path.endswith(">"))
 
 
@@ -44,7 +44,7 @@ def _within(path: str, folder: str) -> bool:
 
 
 def annotation_text(finding: Finding, language: str) -> str:
-    """The cause, the cure and what would make sure, in plain lines."""
+    """The cause, the cure and how to make sure, as plain lines."""
     facts = [word(finding.certainty.value, language)]
     if finding.ranks:
         facts.append(ranks_text(finding.ranks).en)

@@ -1,4 +1,4 @@
-"""What was run, as a table at the head of a rehearsal's report: as seen in its processes, not as configured."""
+"""What was run, as a table at the top of a rehearsal's report: as observed in its processes, not as configured."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _ASKED = translated("set to: {what}")
 
 
 def as_run_table(rehearsal: Rehearsal, language: str) -> Table:
-    """A row a fact, of all ranks together; no rows where nothing was trained."""
+    """One row per fact, aggregated over all ranks; no rows if nothing was trained."""
     seen = [rank.as_run for rank in rehearsal.ranks if rank.as_run is not None]
     rows = [(word(name, language), clean_line(said)) for name, said in _rows(rehearsal, seen, language) if said]
     return Table(word("as_run", language), ("", word("as_seen", language)), tuple(rows))
 
 
 def tokens_of(rehearsal: Rehearsal) -> tuple[int, int] | None:
-    """The least and the most tokens of a sample, over all ranks; None where none were seen."""
+    """The minimum and maximum tokens per sample, over all ranks; None if none were observed."""
     return _range_over_ranks(
         [rank.as_run for rank in rehearsal.ranks if rank.as_run is not None], lambda run: run.tokens
     )
 
 
 def format_range(bounds: tuple[int, int], language: str) -> str:
-    """``187 to 512``, or one number where both are the same."""
+    """A range such as ``187 to 512``, or a single number if both ends are equal."""
     least, most = bounds
     if least == most:
         return f"{most:,}"
@@ -62,7 +62,7 @@ def _rows(rehearsal: Rehearsal, runs: list[AsRun], language: str) -> Iterator[tu
 
 
 def _versions(versions: dict[str, str], run: AsRun) -> Iterator[str]:
-    """Of what a training stands on, and of what this one was seen to use."""
+    """The versions of the packages that every training needs, and of those that this one was seen to use."""
     used = (
         ("peft", run.adapter),
         ("bitsandbytes", run.quantized),
@@ -78,7 +78,7 @@ def _join_parts(parts: list[Text], language: str) -> str:
 
 
 def _number(count: int) -> str:
-    """``7.62 B``, ``40.4 M``: three digits."""
+    """A count with three significant digits, such as ``7.62 B`` or ``40.4 M``."""
     for unit, name in ((10**9, "B"), (10**6, "M"), (10**3, "K")):
         if count >= unit:
             return f"{float(f'{count / unit:.3g}'):g} {name}"
@@ -89,7 +89,7 @@ _SHORT_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "floa
 
 
 def _dtype(name: str) -> str:
-    """``bf16`` for bfloat16, as configs and papers write it."""
+    """The short name of a dtype that configs and papers use, such as ``bf16`` for bfloat16."""
     return _SHORT_DTYPES.get(name, name)
 
 

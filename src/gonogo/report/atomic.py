@@ -1,4 +1,4 @@
-"""Files that are either the old ones or the whole new ones, whatever happens while they are written."""
+"""Atomic file writes: a file is either the old one or the complete new one, even if writing is interrupted."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
-    """Put ``data`` in the place of the file at ``path``, which is not followed if it is a link.
+    """Replace the file at ``path`` by ``data``; if ``path`` is a symbolic link, the link itself is replaced.
 
-    ``mode``: its permissions; by default those of a new file. Raises OSError, and then the old file stands.
+    ``mode``: the permissions; by default those of a new file. Raises OSError; the old file is kept in that case.
     """
-    import tempfile  # most commands write nothing
+    import tempfile  # imported here because most commands write nothing
 
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

@@ -1,4 +1,4 @@
-"""A drawing of rectangles, lines and words, as SVG or as PNG: the same one in both."""
+"""A drawing of rectangles, lines and text that renders identically as SVG and as PNG."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gonogo.finding.install import install_hint
 
 SUFFIXES = (".svg", ".png")
 _SCALE = 2
-"""Pixels of a PNG for each unit: sharp where screens are."""
+"""PNG pixels per unit, so that it is sharp on high-resolution screens."""
 _FONTS = "system-ui, 'Segoe UI', 'Noto Sans', 'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif"
 _CHINESE_FONTS = (
     "NotoSansCJK-Regular.ttc", "NotoSansCJKsc-Regular.otf", "SourceHanSansSC-Regular.otf", "NotoSansSC-Regular.ttf",
@@ -29,7 +29,7 @@ _FONT_FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts", "~/.fonts", "~/.l
 
 
 class Box(msgspec.Struct, frozen=True):
-    """A filled rectangle. ``told``: what a reader is shown who points at it."""
+    """A filled rectangle. ``told``: its tooltip."""
 
     x: float
     y: float
@@ -41,7 +41,7 @@ class Box(msgspec.Struct, frozen=True):
 
 
 class Words(msgspec.Struct, frozen=True):
-    """One line of words; ``y`` is where they stand on."""
+    """One line of text; ``y`` is its baseline."""
 
     x: float
     y: float
@@ -53,7 +53,7 @@ class Words(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A straight line, from one point to another."""
+    """A straight line between two points."""
 
     x1: float
     y1: float
@@ -65,7 +65,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """Shapes from back to front on white; ``title`` says in words what is to be seen."""
+    """Shapes from back to front on white; ``title`` describes the drawing in words."""
 
     width: float
     height: float
@@ -74,7 +74,7 @@ class Drawing(msgspec.Struct, frozen=True):
 
 
 def as_svg(drawing: Drawing) -> str:
-    """The drawing as an SVG document."""
+    """Render the drawing as an SVG document."""
     size = f'width="{drawing.width:g}" height="{drawing.height:g}" viewBox="0 0 {drawing.width:g} {drawing.height:g}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{escape(_FONTS)}">',
@@ -102,7 +102,7 @@ def _svg(shape: Box | Words | Line) -> str:
 
 
 def as_png(drawing: Drawing) -> bytes:
-    """The drawing as a PNG. Raises UserError where there is nothing to draw it with; see :func:`check_png`."""
+    """Render the drawing as a PNG. Raises UserError if Pillow can't be used; see :func:`check_png`."""
     from PIL import Image, ImageDraw
 
     image = Image.new("RGB", (round(drawing.width * _SCALE), round(drawing.height * _SCALE)), "#ffffff")
@@ -152,7 +152,7 @@ def _font(size: int, ascii_only: bool) -> Any:
 
 @cache
 def chinese_font() -> Path | None:
-    """A font on this machine that has Chinese; None where there is none of those known."""
+    """A font on this machine that has Chinese glyphs; None if none of the known ones is installed."""
     for folder in _FONT_FOLDERS:
         found = {path.name: path for path in Path(folder).expanduser().rglob("*.[to]t[cf]")}
         for name in _CHINESE_FONTS:
@@ -162,7 +162,7 @@ def chinese_font() -> Path | None:
 
 
 def check_suffix(path: Path, option: str) -> None:
-    """Raise UserError for a file that is neither an SVG nor a PNG, and for a PNG that nothing here can draw."""
+    """Raise UserError if the file is neither SVG nor PNG, or if it is a PNG and Pillow can't be used."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise UserError(
@@ -173,7 +173,7 @@ def check_suffix(path: Path, option: str) -> None:
 
 
 def check_png(option: str, path: Path) -> None:
-    """Raise UserError where Pillow is missing or too old to draw with."""
+    """Raise UserError if Pillow is missing or too old to draw with."""
     try:
         from PIL import features
     except ImportError:

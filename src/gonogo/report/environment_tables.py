@@ -11,7 +11,7 @@ from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 
 _ALWAYS_LISTED_PACKAGES = ("torch", "deepspeed", "transformers", "accelerate", "peft", "flash-attn", "bitsandbytes")
-"""Packages that are shown also where they are known not to be there."""
+"""Packages that are listed even if they are known not to be installed."""
 _OPTIONAL_PACKAGES = (
     *("trl", "ms-swift", "llamafactory", "axolotl", "datasets", "tokenizers", "safetensors", "huggingface-hub"),
     *("torchvision", "torchaudio", "torch-npu", "triton", "xformers", "liger-kernel", "vllm", "sentence-transformers"),
@@ -57,7 +57,7 @@ _COLUMNS = (
 
 
 def environment_tables(environment: EnvironmentFacts, language: str) -> list[Table]:
-    """All tables that the environment has rows for."""
+    """All tables for which the environment has rows."""
     packages = environment.packages
     shown = [name for name in (*_ALWAYS_LISTED_PACKAGES, *_OPTIONAL_PACKAGES) if name in packages]
     rows = [(name, clean_line(packages[name]) or _ANY.in_language(language)) for name in shown]
@@ -84,7 +84,7 @@ def environment_tables(environment: EnvironmentFacts, language: str) -> list[Tab
 
 
 def _value(environment: EnvironmentFacts, key: str, language: str) -> str:
-    """The value as text; empty where it is not known."""
+    """The value as text; empty if it is unknown."""
     if key == "gpus":
         return _gpus(environment.gpus, language) if environment.gpus is not None else ""
     value = environment.machine.get(key, _UNKNOWN)
@@ -104,7 +104,7 @@ def _value(environment: EnvironmentFacts, key: str, language: str) -> str:
 
 
 def _gpus(gpus: tuple[Card, ...], language: str) -> str:
-    """``8 x NVIDIA A100-SXM4-80GB, 80.0 GiB``: alike cards are one."""
+    """The GPUs as text, identical ones grouped: ``8 x NVIDIA A100-SXM4-80GB, 80.0 GiB``."""
     counts: dict[str, int] = {}
     for gpu in gpus:
         name = clean_line(re.sub(r"^NVIDIA (?=NVIDIA)", "", gpu.name))

@@ -1,4 +1,4 @@
-"""A place in a file as rustc shows it: where it is, the line, and a mark under what is meant."""
+"""A source excerpt in the style of rustc: the location, the line, and a marker under the relevant part."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TOKEN = re.compile(r"[\w.]+|\S")
 
 
 def print_excerpt(span: Span, page: Page, language: str, gutter_width: int, *, is_primary: bool, style: str) -> None:
-    """The place, and below it the line of source with a mark under what is meant."""
+    """Print the location, then the source line with a marker under the relevant part."""
     arrow = "-->" if is_primary else ":::"
     place = f"{clean_line(span.path)}:{span.line}:{span.column}"
     page.line(Styled.assemble((f"{' ' * (gutter_width - 1)}{arrow} ", "blue"), place), wrap=False)
@@ -20,7 +20,7 @@ def print_excerpt(span: Span, page: Page, language: str, gutter_width: int, *, i
     source = clean(span.text).replace("\n", " ").rstrip()
     bar = Styled.assemble((f"{' ' * gutter_width}|", "blue"))
     mark_style = style if is_primary else "bold blue"
-    cut_before = span.end_column and span.column > len(span.text) + 1  # of a very long line only the head is kept
+    cut_before = span.end_column and span.column > len(span.text) + 1  # the text holds only the start of a long line
     if not source.strip() or cut_before:
         if label:
             page.line(Styled.assemble(bar, (f" {label}", mark_style)))
@@ -29,7 +29,7 @@ def print_excerpt(span: Span, page: Page, language: str, gutter_width: int, *, i
     before = cells(source[:start])
     width = max(cells(source[start:end]), 1)
     room = max(page.width - gutter_width - 3, 20)
-    if before + width > room:  # show the part of a long line that the mark is under
+    if before + width > room:  # show the part of a long line that has the marker
         cut = max(start - room // 3, 0)
         if cut:
             source, start, end = f"…{source[cut:]}", start - cut + 1, end - cut + 1
@@ -49,14 +49,15 @@ def print_excerpt(span: Span, page: Page, language: str, gutter_width: int, *, i
 
 
 def marked(span: Span, source: str) -> tuple[int, int]:
-    """Where the mark starts and ends in the source.
+    """Start and end of the marker within ``source``.
 
-    That is as the span says; where it has no end, the token at the column, or the whole line where none is there.
+    They are those of the span; if it has no end, those of the token at its column, or the whole line if there is
+    none.
     """
     indent = len(source) - len(source.lstrip())
-    column = len(clean(span.text[: span.column - 1]))  # a tab before it has been widened
+    column = len(clean(span.text[: span.column - 1]))  # clean() has expanded tabs before it
     if span.end_column and column < len(source):
-        last = span.end_line in (0, span.line)  # of a place of several lines the first one is shown
+        last = span.end_line in (0, span.line)  # of a span of several lines, the first line is shown
         end = len(clean(span.text[: span.end_column - 1])) if last else len(source)
         return column, max(min(end, len(source)), column + 1)
     if span.column > 1 and indent <= column < len(source) and (token := _TOKEN.match(source, column)):

@@ -1,4 +1,4 @@
-"""The report as workflow commands, which GitHub Actions shows as annotations beside the changed lines."""
+"""The report as GitHub Actions workflow commands, which are shown as annotations beside the changed lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE:
 
 
 def to_github(report: Report, language: str) -> str:
-    """The answer in three lines; one workflow command a finding, gap and similar thread; one line that sums up."""
+    """The answer in three lines; one workflow command per finding, gap and similar thread; a summary line."""
     return "".join(f"{line}\n" for line in _lines(report, language))
 
 
@@ -47,7 +47,7 @@ def _annotation(finding: Finding, language: str) -> str:
         if span.line > 0:
             properties["line"] = str(span.line)
             properties["endLine"] = str(max(span.end_line, span.line))
-            if span.end_line <= span.line and span.column > 0:  # GitHub takes columns only within a line
+            if span.end_line <= span.line and span.column > 0:  # GitHub accepts columns only within a single line
                 properties["col"] = str(span.column)
                 if span.end_column > span.column:
                     properties["endColumn"] = str(span.end_column)

@@ -75,7 +75,7 @@ def guarded_summary(run: GuardedRunSummary, language: str) -> str:
 
 
 def guarded_tables(run: GuardedRunSummary, language: str) -> list[Table]:
-    """All tables that the run has rows for, in the order of reading."""
+    """All tables for which the run has rows, in reading order."""
     found = [
         _waits(run, language),
         _stalls(run, language),
@@ -143,7 +143,7 @@ def _waits(run: GuardedRunSummary, language: str) -> Table:
 
 
 def _stalls(run: GuardedRunSummary, language: str) -> Table:
-    """Each time that a rank did not get on, and what it waited for; of a standstill, the table of it tells that."""
+    """Each stall of a rank, and what it waited for; a standstill has a table of its own."""
     rows = []
     for stall in run.stalled:
         if run.standstill is not None and not stall.ended:
@@ -204,7 +204,7 @@ def _zero_state_table(run: GuardedRunSummary, language: str) -> Table:
 
 
 def _stands(run: GuardedRunSummary, language: str) -> Table:
-    """The census of the first rank that has one: the others' are in the JSON."""
+    """The census of the first rank that has one; those of the other ranks are in the JSON."""
     first = next(((rank.rank, rank.census.places) for rank in run.ranks if rank.census and rank.census.places), None)
     if first is None:
         return Table("", (), ())

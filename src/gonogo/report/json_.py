@@ -1,4 +1,4 @@
-"""The report as JSON: schema ``gonogo.report/1``. Keys may be added to it, none is taken away."""
+"""The report as JSON: schema ``gonogo.report/1``. Keys may be added to it, but none is ever removed."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from gonogo.report.words import how_to_apply
 
 SCHEMA = "gonogo.report/1"
 _NUMBER_LIST_PATTERN = re.compile(r"\[\n\s+(-?\d+(?:,\n\s+-?\d+){16,})\n\s+\]")
-"""A list of many figures, as it is indented: in no string, where a line's end is written as an escape."""
+"""A long list of numbers as indented JSON; it can't match inside a string, where newlines are escaped."""
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def to_json(report: Report, language: str) -> str:
-    """The report as a JSON document with a newline at its end; sentences are in the language asked for.
+    """The report as a JSON document that ends with a newline; sentences are in ``language``.
 
-    Strings are as they were met; what a terminal would obey is written as ``\\uXXXX``.
+    Strings are verbatim, except that characters which a terminal would interpret are written as ``\\uXXXX``.
     """
     return document(report_object(report, language))
 
 
 def document(value: dict[str, Any]) -> str:
-    """The JSON text of an object with a newline at its end, free of what a terminal would obey."""
+    """The JSON text of an object with a trailing newline, free of characters that a terminal would interpret."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     text = _NUMBER_LIST_PATTERN.sub(lambda match: f"[{' '.join(match[1].split())}]", text)
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def report_object(report: Report, language: str) -> dict[str, Any]:
-    """The report as plain dicts and lists, as the contract names them."""
+    """The report as plain dicts and lists, with the keys of the schema."""
     return {
         "schema": SCHEMA,
         "command": report.command,
@@ -58,7 +58,7 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
 
 
 def _answer_object(report: Report, language: str) -> dict[str, Any]:
-    """What the report says first."""
+    """The answer that opens the report."""
     answer = make_headline(report)
     return {
         "says": verdict_line(report, language),
@@ -75,7 +75,7 @@ def _answer_object(report: Report, language: str) -> dict[str, Any]:
 
 
 def _log_answer_object(answer: Answer, language: str) -> dict[str, Any]:
-    """The parts of the sentence on a log."""
+    """The parts of the sentence about a log."""
     return {
         "because": answer.because.in_language(language),
         "at": answer.at.in_language(language) if answer.at is not None else None,
@@ -94,7 +94,7 @@ def _rehearsal_json(report: Report, language: str) -> dict[str, Any]:
     if report.rehearsal is not None:
         del rehearsal["gpus"], rehearsal["step_scaling"]
         for rank, shown in zip(report.rehearsal.ranks, rehearsal["ranks"], strict=True):
-            del shown["timelines"]  # thousands of figures, which only a picture tells something
+            del shown["timelines"]  # thousands of numbers that are of use only as a chart
             if rank.timelines:
                 shown["memory_over_time"] = [
                     msgspec.to_builtins(downsample_timeline(timeline)) for timeline in rank.timelines
@@ -145,7 +145,7 @@ def _comparison_object(comparison: RehearsalComparison, language: str) -> dict[s
 
 
 def _without(fields: dict[str, Any] | None, *names: str) -> dict[str, Any] | None:
-    """Without what only a page shows."""
+    """The fields without those that only a page shows."""
     return None if fields is None else {name: value for name, value in fields.items() if name not in names}
 
 
@@ -190,7 +190,7 @@ def _finding_object(finding: Finding, language: str) -> dict[str, Any]:
 
 
 def _fix_object(fix: Fix, language: str) -> dict[str, Any]:
-    """A fix with its edits. Bytes in them that are no UTF-8 are lone surrogates, as ``surrogateescape`` makes them."""
+    """A fix with its edits. Bytes that are not UTF-8 become lone surrogates, as with ``surrogateescape``."""
     return {
         "title": fix.title.in_language(language),
         "applicability": fix.applicability.value,

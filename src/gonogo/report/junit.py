@@ -1,4 +1,4 @@
-"""The report as JUnit XML, which GitLab, Jenkins and most other CI systems list as tests."""
+"""The report as JUnit XML, which GitLab, Jenkins and most other CI systems show as tests."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _INVALID_XML_PATTERN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufff
 
 
 def to_junit(report: Report, language: str) -> str:
-    """One suite: a test that passed for what was covered, one for each finding, a skipped one for what was not.
+    """One suite: a passed test for what was covered, one test per finding, a skipped one per gap.
 
-    Only a certain error fails; what is less than that passes, and says so in the test's output.
+    Only a certain error fails; anything less passes, and its output says so.
     """
     suite = ElementTree.Element("testsuite", {"name": f"gonogo {_line(report.command)}"})
     names: Counter[str] = Counter()
@@ -70,7 +70,7 @@ def _line(text: str) -> str:
 
 
 def _case(suite: ElementTree.Element, names: Counter[str], command: str, name: str) -> ElementTree.Element:
-    """A test. CI systems take tests of one name for one test, so the second of a name gets a number."""
+    """Add a test case. CI systems merge tests of the same name, so repeated names get a number."""
     shown = _line(name)
     names[shown] += 1
     unique = shown if names[shown] == 1 else f"{shown} ({names[shown]})"

@@ -24,12 +24,12 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 
 
 def to_markdown(report: Report, language: str) -> str:
-    """The report as Markdown. Text from outside is escaped, or stands in code that it can't close."""
+    """The report as Markdown. Untrusted text is escaped, or put into code that it can't close."""
     return "\n".join(_lines(report, language)) + "\n"
 
 
 def _plain(text: str) -> str:
-    """Text as it reads, with whatever Markdown or HTML would obey escaped."""
+    """Text with everything escaped that Markdown or HTML would interpret."""
     return _SPECIAL.sub(r"\\\1", clean_line(text))
 
 

@@ -1,4 +1,4 @@
-"""Where a report goes: stdout, or a file that is either the old one or the whole new one."""
+"""Where a report goes: stdout, or a file that is replaced atomically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CANNOT_WRITE = translated("--output {path}: {why}")
 
 
 def check_writable(output: Path | None) -> None:
-    """Raise UserError where the report could not be written in the end, before the work is done for nothing."""
+    """Raise UserError up front if the report can't be written to ``output``, so that no work is wasted."""
     if output is None:
         return
     why = None
@@ -41,13 +41,13 @@ def check_writable(output: Path | None) -> None:
 def publish(
     report: Report, format_name: str, output: Path | None, language: str, open_in_browser: bool = False
 ) -> None:
-    """Write the report to the file, or print it on stdout; ``open_in_browser``: show it in the browser too.
+    """Write the report to the file or to stdout; ``open_in_browser``: open it in the browser too.
 
-    Raises UserError where a file cannot be written.
+    Raises UserError if a file can't be written.
     """
     if output is not None:
         _write_atomically(output, render(report, format_name, language))
-    elif not (open_in_browser and format_name == "html"):  # markup is of no use on a terminal
+    elif not (open_in_browser and format_name == "html"):  # HTML is of no use on a terminal
         to_stdout(lambda stream: print_to(stream, report, format_name, language))
     if open_in_browser:
         _open(report, output if format_name == "html" else None, language)
@@ -64,7 +64,7 @@ def _open(report: Report, report_path: Path | None, language: str) -> None:
 
 
 def publish_text(write: Callable[[TextIO], object], output: Path | None) -> None:
-    """Write what ``write`` writes to the file, or on stdout. Raises UserError where the file cannot be written."""
+    """Call ``write`` on the file or on stdout. Raises UserError if the file can't be written."""
     if output is None:
         to_stdout(write)
         return
@@ -74,14 +74,14 @@ def publish_text(write: Callable[[TextIO], object], output: Path | None) -> None
 
 
 def to_stdout(write: Callable[[TextIO], object]) -> None:
-    """Let ``write`` write on stdout, whatever its encoding, and whether or not its reader stays to the end."""
+    """Call ``write`` on stdout, tolerating characters that its encoding lacks and a reader that quits early."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that has no Chinese still gets the figures
+        sys.stdout.reconfigure(errors="replace")  # a terminal without Chinese still shows the figures
     try:
         write(sys.stdout)
         sys.stdout.flush()
     except BrokenPipeError:
-        _discard_remaining_stdout()  # the reader (`| head`) has seen enough
+        _discard_remaining_stdout()  # the reader (such as `| head`) has quit
     except OSError as error:
         _discard_remaining_stdout()
         raise UserError(
@@ -90,12 +90,12 @@ def to_stdout(write: Callable[[TextIO], object]) -> None:
 
 
 def _discard_remaining_stdout() -> None:
-    """Python flushes stdout once more at exit."""
+    """Redirect stdout to nowhere, because Python flushes it once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_device(path: Path) -> bool:
-    """Whether the path is something that takes what is written to it, as a terminal or a pipe, and is no file."""
+    """Whether the path is a device or pipe that can be written to, not a regular file."""
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
@@ -103,7 +103,7 @@ def _write_atomically(path: Path, text: str) -> None:
     data = text.encode("utf-8", "replace")
     try:
         if _is_device(path):
-            # /dev/null, /dev/stdout, a pipe: it must not be replaced by a file of its name.
+            # /dev/null, /dev/stdout, a pipe: must not be replaced by a regular file.
             path.write_bytes(data)
         else:
             write_atomically(Path(os.path.realpath(path)), data)
@@ -112,9 +112,9 @@ def _write_atomically(path: Path, text: str) -> None:
 
 
 def show_in_browser(report: Report, report_path: Path | None, language: str) -> None:
-    """Open ``report_path``, the report's page; None: one that is made in a new folder, which stays for the browser.
+    """Open ``report_path``, the report's page; None: a page in a new folder, which is kept for the browser.
 
-    On stderr it is said where it lies. Raises OSError where it can't be written.
+    Prints the page's path on stderr. Raises OSError if it can't be written.
     """
     import tempfile
     import webbrowser

@@ -1,7 +1,7 @@
-"""Styled lines wrapped to a width: what a text report is made of.
+"""Styled lines wrapped to a width: what a text report consists of.
 
-Rich draws the report's tables; its import and its layout alone would take a fifth of the time of ``gonogo check``,
-which runs before each commit, so that lines are laid out here.
+Rich draws the report's tables only: its import and layout alone would take a fifth of the time of ``gonogo check``,
+which runs before each commit. So lines are laid out here.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _BLOCKS, _ASCII_BLOCKS = ("█", "░"), ("#", ".")
 _MIN_BAR, _MAX_BAR = 4, 10
 _GAP = 2
 _MIN_WRAPPED_COLUMN_WIDTH = 10
-"""Columns that a cell of words is folded to, so that figures have room."""
+"""Text cells are wrapped to no less than this width, to leave room for figures."""
 
 
 def cells(text: str) -> int:
-    """Columns of a terminal that the text takes: two for a wide character, none for a combining one."""
+    """Terminal columns that the text takes: two for a wide character, none for a combining one."""
     return len(text) if text.isascii() else sum(_width(character) for character in text)
 
 
@@ -42,7 +42,7 @@ def _width(character: str) -> int:
 
 
 class Styled:
-    """Text of which each part has a style: words as ``bold red reverse``, or none."""
+    """Text with a style per part, such as ``bold red reverse``, or none."""
 
     __slots__ = ("parts",)
 
@@ -51,7 +51,7 @@ class Styled:
 
     @classmethod
     def assemble(cls, *parts: str | tuple[str, str] | Styled) -> Styled:
-        """One text of several parts: plain, or with a style."""
+        """Concatenate several parts: plain, or with a style."""
         whole = cls()
         for part in parts:
             if isinstance(part, tuple):
@@ -61,7 +61,7 @@ class Styled:
         return whole
 
     def append(self, text: str | Styled, style: str = "") -> Styled:
-        """Add to the end. Returns itself."""
+        """Append a text. Returns itself."""
         if isinstance(text, Styled):
             self.parts += text.parts
         elif text:
@@ -70,11 +70,11 @@ class Styled:
 
     @property
     def plain(self) -> str:
-        """The text alone."""
+        """The text without its styles."""
         return "".join(text for text, _ in self.parts)
 
     def cut(self, start: int, end: int) -> Styled:
-        """The characters from ``start`` up to ``end``, in their styles."""
+        """The characters from ``start`` up to ``end``, with their styles."""
         piece, at = Styled(), 0
         for text, style in self.parts:
             piece.append(text[max(start - at, 0) : max(end - at, 0)], style)
@@ -84,19 +84,19 @@ class Styled:
 
 @cache
 def _word() -> re.Pattern[str]:
-    """What stays on one line: between Chinese characters it may end anywhere, but not before closing punctuation."""
+    """Text that is kept on one line: Chinese may break after any character, but not before closing punctuation."""
     return re.compile(rf"\s*(?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*\s*")
 
 
 def truncated(text: str, width: int) -> str:
-    """The text, its end replaced by an ellipsis where it takes more than ``width`` columns."""
+    """The text, shortened with an ellipsis if it takes more than ``width`` columns."""
     if cells(text) <= width:
         return text
     return f"{text[: _fitting(text, 0, width - 1)]}…"
 
 
 def wrapped(line: Styled, width: int) -> Iterator[Styled]:
-    """The text in lines of at most ``width`` columns: broken between words, and within those that no line holds."""
+    """Wrap the text to ``width`` columns: between words, and within words that are wider than a line."""
     plain = line.plain
     if "\n" not in plain and cells(plain) <= width:
         yield line
@@ -109,7 +109,7 @@ def wrapped(line: Styled, width: int) -> Iterator[Styled]:
 
 
 def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
-    """First and last character of each line, without the blanks at its end."""
+    """Start and end of each line, without trailing blanks."""
     start = taken = 0
     for word in (_ENGLISH_WORD if text.isascii() else _word()).finditer(text):
         wanted = cells(word[0].rstrip())
@@ -128,7 +128,7 @@ def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
 
 
 def _fitting(text: str, start: int, width: int) -> int:
-    """Where to end, so that the text from ``start`` takes at most ``width`` columns: after a character at least."""
+    """The end of the longest piece from ``start`` that fits ``width`` columns; at least one character."""
     taken = 0
     for end in range(start, len(text)):
         taken += _width(text[end])
@@ -138,10 +138,10 @@ def _fitting(text: str, start: int, width: int) -> int:
 
 
 class Page:
-    """What lines are printed on: a stream, its width in columns, and whether it shows colour."""
+    """The page that lines are printed on: a stream, its width in columns, and whether it supports colour."""
 
     def __init__(self, stream: TextIO, *, width: int | None = None, colour: bool = False) -> None:
-        """``width`` None: the terminal's own, or 80 where it has none."""
+        """``width`` None: the terminal's own, or 80 if it has none."""
         self._stream = stream
         self.is_terminal = stream.isatty()
         """Whether a person reads it there: what a program reads line by line isn't wrapped."""
@@ -149,20 +149,20 @@ class Page:
         self._colour = colour
 
     def line(self, line: Styled | str = "", *, indent: int = 0, wrap: bool = True) -> None:
-        """Print a text, wrapped unless a reader is to copy or follow it as it stands."""
+        """Print a text, wrapped unless the reader has to copy or click it."""
         text = Styled(line) if isinstance(line, str) else line
         for piece in wrapped(text, self.width - indent) if wrap else (text,):
             self._put(" " * indent, piece)
 
     def labelled(self, label: Styled, column: int, line: Styled) -> None:
-        """Print a text from ``column`` on, with its label before it."""
+        """Print a text that begins at ``column``, with its label before it."""
         before = Styled(" " * (column - cells(label.plain))).append(label)
         for piece in wrapped(line, max(self.width - column, 1)):
             self._put("", before.append(piece))
             before = Styled(" " * column)
 
     def rule(self, title: str) -> None:
-        """Print a title with a rule to the end of the line."""
+        """Print a title, followed by a rule to the end of the line."""
         said = truncated(title, self.width)
         rest = self.width - cells(said) - 1
         self._put("", Styled(said, "bold").append(f" {'─' * rest}" if rest > 0 else "", "dim"))
@@ -180,7 +180,7 @@ class Page:
         bar = self._bar_width(table)
         drawn = Grid(box=None, padding=(0, _GAP, 0, 0), header_style="dim", pad_edge=False)
         widths = [max(map(cells, column)) for column in zip(table.columns, *table.rows, strict=True)]
-        # A head of two words stands on two lines before a short cell ("cuda:0") is broken in two.
+        # Rather wrap a header of two words than a short cell ("cuda:0").
         narrow = sum(widths) + _GAP * (len(widths) - 1) > self.width
         for number, column in enumerate(table.columns):
             numeric = number in table.numeric
@@ -205,7 +205,7 @@ class Page:
             self.line(Styled(table.note, "dim"))
 
     def _is_too_narrow(self, table: Table) -> bool:
-        """Whether a word would have to be broken in its cell: a name in two pieces is neither read nor copied."""
+        """Whether a word would have to be broken in its cell: a broken name can be neither read nor copied."""
         wanted = _GAP * (len(table.columns) - 1)
         for number, column in enumerate(table.columns):
             whole = number in table.numeric
@@ -214,7 +214,7 @@ class Page:
         return wanted > self.width
 
     def _rows_as_lines(self, table: Table) -> None:
-        """Each row as its first cell, and below it what the others are, by the names of their columns."""
+        """Print each row as its first cell, with the other cells below, labelled by their columns."""
         separator = "；" if any(cells(column) > len(column) for column in table.columns) else "; "
         for row in table.rows:
             (first, head), *others = zip(table.columns, row, strict=True)
@@ -228,7 +228,7 @@ class Page:
             self.line(Styled(table.note, "dim"))
 
     def _bar_width(self, table: Table) -> int:
-        """Cells of a table's bars: as many as are left over, or none."""
+        """The width of a table's bars: what the columns leave over, or 0."""
         if not table.shares:
             return 0
         rest = self.width
@@ -240,7 +240,7 @@ class Page:
         return min(room, _MAX_BAR) if room >= _MIN_BAR else 0
 
     def _with_bar(self, cell: str, width: int) -> str:
-        """A percentage behind its bar."""
+        """A percentage, preceded by its bar."""
         if not width or not cell:
             return cell
         percent = float(cell.removesuffix(" %"))
@@ -262,7 +262,7 @@ def _can_print(text: str, stream: TextIO) -> bool:
 
 
 def should_use_colour(stream: TextIO) -> bool:
-    """Whether to colour what is written: on a terminal that can, unless ``NO_COLOR`` is set (https://no-color.org)."""
+    """Whether to colour the output: on a capable terminal, unless ``NO_COLOR`` is set (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
 
 

@@ -1,4 +1,4 @@
-"""Which part of the model costs what: the modules that hold memory at a peak, folded to a handful of rows."""
+"""Memory by part of the model: the modules that hold memory at a peak, folded into a handful of rows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from gonogo.finding.rehearsal import ModuleMemory
 
 _SMALL = 0.03
-"""A part of less than this share is not divided further."""
+"""A part with less than this share is not split further."""
 
 
 class _Node:
-    """A place in the model's tree: what its own modules hold, and what is below it."""
+    """A node of the module tree: what its own modules hold, and its children."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -22,16 +22,16 @@ class _Node:
 
     @property
     def held(self) -> Counter[str]:
-        """By category, with all that is below."""
+        """Bytes by category, including all descendants."""
         return sum((node.held for node in self.below.values()), Counter(self.own))
 
     @property
     def members(self) -> int:
-        """How many modules of a list stand in this place."""
+        """How many list elements this node stands for."""
         return max([self.count, *(node.members for node in self.below.values())])
 
     def divided(self) -> list[_Node]:
-        """What it is made of: its parts, and itself where it holds something of its own."""
+        """The node split into its children, plus itself if its own modules hold memory."""
         parts = list(self.below.values())
         if self.own:
             itself = _Node(self.path)
@@ -41,9 +41,9 @@ class _Node:
 
 
 def largest_parts(modules: Iterable[ModuleMemory], rows: int) -> list[ModuleMemory]:
-    """At most about ``rows`` parts, largest first, the largest ones divided as far as there is room.
+    """About ``rows`` parts at most, largest first, with the largest split as long as there is room.
 
-    Together they hold what ``modules`` hold.
+    Their total is that of ``modules``.
     """
     root = _Node("")
     for held in modules:
@@ -69,6 +69,6 @@ def largest_parts(modules: Iterable[ModuleMemory], rows: int) -> list[ModuleMemo
 
 
 def together(parts: Iterable[ModuleMemory], name: str) -> ModuleMemory:
-    """Several parts as one of that name."""
+    """Merge several parts into one of that name."""
     held = sum((Counter(part.by_category) for part in parts), Counter[str]())
     return ModuleMemory(name, dict(held))

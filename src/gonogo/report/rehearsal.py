@@ -22,9 +22,9 @@ MAX_MODULES_SHOWN = 10
 _SMALL_PART = 0.005
 _NEGLIGIBLE_FRACTION = 0.0005
 _MIN_DIVIDED_FRACTION = 0.2
-"""Host memory is divided by modules where they hold at least this share of it."""
+"""Host memory is split by modules if they hold at least this share of it."""
 MAX_MESSAGE_CHARS = 400
-"""Characters of an exception's message; all of it is in the JSON."""
+"""Characters of an exception's message that are shown; the complete message is in the JSON."""
 
 
 def rehearsal_summary(rehearsal: Rehearsal, language: str) -> str:
@@ -46,12 +46,12 @@ def rehearsal_summary(rehearsal: Rehearsal, language: str) -> str:
 
 
 def _used_device_count(rehearsal: Rehearsal) -> int:
-    """How many devices the ranks used: of a program that starts Ray's workers itself, those of all of them."""
+    """How many devices the ranks used; if the program starts Ray workers itself, those of all workers."""
     return max((len(rank.devices) for rank in rehearsal.ranks), default=0)
 
 
 def rehearsal_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
-    """All tables that the rehearsal has rows for, in the order of reading."""
+    """All tables for which the rehearsal has rows, in reading order."""
     found = [
         _failures(rehearsal, language),
         _operands(rehearsal, language),
@@ -85,7 +85,7 @@ def _module_name(module: str, language: str) -> str:
 
 
 def _device_columns(rehearsal: Rehearsal, language: str) -> tuple[bool, tuple[str, ...]]:
-    """Whether the device has a column of its own: only where some rank uses more than one."""
+    """Whether the device gets its own column: only if some rank uses more than one."""
     shown = any(len(rank.devices) > 1 for rank in rehearsal.ranks)
     return shown, ((word("device", language),) if shown else ())
 
@@ -97,7 +97,7 @@ def _format_phase_and_step(phase: str, step: int, language: str) -> str:
 
 
 def _peak_at(rank: RehearsedRank, device: Device, language: str) -> str:
-    """When the peak was reached, and how the rank ended where it did not complete."""
+    """When the peak was reached, and how the rank ended if it did not complete."""
     when = _format_phase_and_step(device.peak_phase, device.peak_step, language)
     comma = "，" if language == "zh" else ", "
     return when if rank.outcome == "completed" else f"{when}{comma}{word(rank.outcome, language)}"
@@ -125,7 +125,7 @@ def _memory(rehearsal: Rehearsal, language: str) -> Table:
 
 
 def _routing(rehearsal: Rehearsal, language: str) -> Table:
-    """Of a model whose experts are shared by ranks: the peak over what the router may do."""
+    """For a model with expert parallelism: the peak over the possible routings."""
     rows = []
     for rank in rehearsal.ranks:
         band = rank.routing
@@ -155,7 +155,7 @@ def _categories(rehearsal: Rehearsal, language: str) -> Table:
 
 
 def _phases(rehearsal: Rehearsal, language: str) -> Table:
-    """Of a training that rolls out: what trainer and engine hold together in each phase of the fullest device."""
+    """For training with rollouts: what trainer and engine hold together in each phase, on the fullest device."""
     fullest = max(_devices(rehearsal), key=lambda pair: pair[1].peak_allocated_bytes, default=None)
     peaks = fullest[1].phases if fullest is not None else None
     if fullest is None or not isinstance(peaks, tuple):
@@ -171,7 +171,7 @@ def _phases(rehearsal: Rehearsal, language: str) -> Table:
 
 
 def _modules(rehearsal: Rehearsal, language: str) -> Table:
-    """The modules of the fullest device only: with one table a rank, the screen would be full of the same."""
+    """The modules of the fullest device only: a table per rank would mostly repeat it."""
     fullest = max(_devices(rehearsal), key=lambda pair: pair[1].peak_allocated_bytes, default=None)
     if fullest is None:
         return Table("", (), ())
@@ -189,7 +189,7 @@ _CATEGORIES_BY_PART = ("parameters", "gradients", "optimizer", "activations")
 
 
 def _parts(title: str, modules: tuple[ModuleMemory, ...], language: str) -> Table:
-    """What each part of the model holds, by category; categories that hold nothing have no column."""
+    """What each part of the model holds, by category; empty categories get no column."""
     parts = largest_parts(modules, MAX_MODULES_SHOWN)
     whole = sum(part.bytes for part in parts) or 1
     small = [part for part in parts if part.bytes < _SMALL_PART * whole]
@@ -214,12 +214,12 @@ def _parts(title: str, modules: tuple[ModuleMemory, ...], language: str) -> Tabl
 
 
 def _size_or_negligible(count: int, total_bytes: int) -> str:
-    """Bytes; what is next to nothing of the whole takes little room."""
+    """A size in bytes, abbreviated if it is a negligible part of the total."""
     return "~0" if 0 < count < _NEGLIGIBLE_FRACTION * total_bytes else size(count)
 
 
 def _host_parts(rehearsal: Rehearsal, language: str) -> Table:
-    """The same of host memory, where states were offloaded to it."""
+    """The same for host memory, if states were offloaded to it."""
     rank = max(rehearsal.ranks, key=lambda rank: rank.host_peak_bytes, default=None)
     named = [part for part in rank.host_modules if part.module] if rank is not None else []
     held = sum(part.bytes for part in named)
@@ -245,7 +245,7 @@ def _host(rehearsal: Rehearsal, language: str) -> Table:
         rows.append((word("per_node", language), size(node.peak_bytes), size(node.pinned_bytes), available, used))
         note = word("estimated", language) if node.estimated else ""
     names = ["peak", "pinned", "available", "used"]
-    if node is None or node.percent is None:  # without a capacity there is nothing to be a share of
+    if node is None or node.percent is None:  # without a capacity there are no shares
         names, rows = names[:-1], [row[:-1] for row in rows]
     columns = ("", *(word(name, language) for name in names))
     return Table(word("host", language), columns, tuple(rows), frozenset({1, 2, 3, 4}), note, shares=frozenset({4}))
@@ -282,7 +282,7 @@ def _assumptions(rehearsal: Rehearsal, language: str) -> Table:
 
 
 def _failures(rehearsal: Rehearsal, language: str) -> Table:
-    """The exceptions that ended ranks; ranks that failed alike are one row."""
+    """The exceptions that ended ranks; ranks that failed in the same way share a row."""
     rows: list[tuple[int, tuple[str, ...]]] = []
     for rank in rehearsal.ranks:
         if failure := rank.failure:
@@ -303,7 +303,7 @@ def _failures(rehearsal: Rehearsal, language: str) -> Table:
 
 
 def _operands(rehearsal: Rehearsal, language: str) -> Table:
-    """The tensors that the operators which raised were given."""
+    """The operands of the operators that raised."""
     rows: list[tuple[int, tuple[str, ...]]] = []
     for rank in rehearsal.ranks:
         for operand in rank.failure.operands if rank.failure else ():

@@ -78,7 +78,7 @@ def _name(finding: Finding) -> str:
 
 
 def _rule(finding: Finding, language: str) -> dict[str, Any]:
-    """The hazard as a rule. What a rule says is of all its findings, so the causes, with their values, stay out."""
+    """The hazard as a rule. A rule applies to all its findings, so causes with concrete values are left out."""
     title = clean_line(finding.title.in_language(language))
     page = f"gonogo explain {_name(finding)}"
     sources = [url for url in map(_url, finding.sources) if url]
@@ -95,8 +95,8 @@ def _rule(finding: Finding, language: str) -> dict[str, Any]:
 
 
 def _url(source: str) -> str | None:
-    """The source as a URL in which nothing is left that a URL may not hold; None where it is none."""
-    # The percent sign stays: sources are URLs as they were copied, with their escapes.
+    """The source as a URL with invalid characters escaped; None if it is not a URL."""
+    # "%" is kept: sources are copied URLs that are already escaped.
     text = quote(clean_line(source), safe="%:/?#@!$&'()*+,;=~-._")
     return text if _URL.fullmatch(text) else None
 
@@ -124,9 +124,9 @@ def _result(finding: Finding, rule_index: int, fingerprint: str, language: str) 
     title = clean_line(finding.title.in_language(language))
     fixes: list[dict[str, Any]] = []
     for fix in finding.fixes:
-        if fix.edits and (written := _fix(fix, language)) not in fixes:  # the schema wants no two alike
+        if fix.edits and (written := _fix(fix, language)) not in fixes:  # the schema requires unique items
             fixes.append(written)
-    # GitHub takes no result without a file and a line: what is in no file is told of the whole repository.
+    # GitHub rejects results without file and line: those without a file are reported for the whole repository.
     primary: dict[str, Any]
     primary = _location(finding.spans[0], language) if finding.spans else {"physicalLocation": _physical(None)}
     if finding.module or finding.parameter:
@@ -153,7 +153,7 @@ def _result(finding: Finding, rule_index: int, fingerprint: str, language: str) 
 
 
 def _disable_links(text: str) -> str:
-    """The text without ``[what is shown](where it leads)``, which viewers of SARIF make into links."""
+    """The text without ``[text](target)`` links, which SARIF viewers would make clickable."""
     return text.replace("](", "] (")
 
 
@@ -189,7 +189,7 @@ def _physical(span: Span | None) -> dict[str, Any]:
 def _artifact(path: str) -> dict[str, Any]:
     relative = from_root(path)
     try:
-        name = relative.encode("utf-8", "surrogateescape")  # the bytes of a name that is no UTF-8
+        name = relative.encode("utf-8", "surrogateescape")  # file names that are not UTF-8
     except UnicodeEncodeError:
         name = relative.encode("utf-8", "replace")
     if relative.startswith("/"):
@@ -223,7 +223,7 @@ def _replacement(edit: Edit) -> dict[str, Any]:
 
 
 def _fingerprints(findings: Iterable[Finding]) -> list[str]:
-    """Of each finding what stays when lines move: hazard, file and what the line says, and which of these it is."""
+    """A fingerprint per finding that survives moved lines: hazard, file, text of the line, and a counter."""
     seen: Counter[str] = Counter()
     prints = []
     for finding in findings:

@@ -1,4 +1,4 @@
-"""What a command saw beside findings: a line that says what it was, and its tables. A report has one such thing."""
+"""What a command observed besides findings: a one-line summary and its tables. A report has one such part."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gonogo.report.untrusted import clean_line
 
 
 def report_summary(report: Report, language: str) -> str:
-    """What was rehearsed, guarded or planned, in a line; empty for a report of nothing such."""
+    """One line on what was rehearsed, guarded or planned; empty for other reports."""
     if report.rehearsal is not None:
         return rehearsal_summary(report.rehearsal, language)
     if report.guarded_run is not None:
@@ -27,14 +27,14 @@ def report_summary(report: Report, language: str) -> str:
 
 
 def leading_tables(report: Report, language: str) -> list[Table]:
-    """What stands before the findings: what was run."""
+    """Tables that come before the findings: what was run."""
     table = as_run_table(report.rehearsal, language) if report.rehearsal is not None else None
     others = also_table(report, language)
     return [one for one in (others, table) if one is not None and one.rows]
 
 
 def evidence_tables(report: Report, language: str) -> list[Table]:
-    """All tables that there are rows for, in the order of reading."""
+    """All tables that have rows, in reading order."""
     if report.rehearsal is not None:
         return rehearsal_tables(report.rehearsal, language)
     if report.guarded_run is not None:

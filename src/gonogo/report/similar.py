@@ -1,4 +1,4 @@
-"""Public threads that look like a failure, as lines: where it is, what its author called it, what it was."""
+"""Public threads similar to a failure, as lines: address, title, resolution."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from gonogo.report.words import colon
 
 
 def title_of(thread: SimilarThread) -> str:
-    """What the thread's author called it, free of what a terminal would obey; empty where that is not known."""
+    """The thread's title, free of terminal escapes; empty if unknown."""
     return clean_line(thread.title)
 
 
 def resolution_text(thread: SimilarThread, language: str) -> str:
-    """What settled it, and the hazard whose page tells more; empty where neither is known."""
+    """What resolved it, and the hazard whose page has details; empty if neither is known."""
     said = [clean_line(thread.settled.in_language(language))] if thread.settled else []
     if thread.hazard:
         said.append(f"gonogo explain {clean_line(thread.hazard)}")
@@ -21,7 +21,7 @@ def resolution_text(thread: SimilarThread, language: str) -> str:
 
 
 def thread_line(thread: SimilarThread, language: str) -> str:
-    """A thread in one line: ``ADDRESS: title (what settled it)``."""
+    """A thread as one line: ``ADDRESS: title (resolution)``."""
     line = clean_line(thread.address)
     if title := title_of(thread):
         line += f"{colon(language)}{title}"

@@ -1,4 +1,4 @@
-"""A table to draw, and what all tables of a report share: ranks alike on one line, places that fit a cell."""
+"""Tables, and what all tables of a report share: merging identical ranks, shortening paths."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gonogo.finding.ranks import format_ranges
 
 
 class Table(msgspec.Struct, frozen=True):
-    """A table to draw: all cells are clean text; the columns in ``numeric`` go to the right."""
+    """A table to draw: all cells are clean text; ``numeric`` columns are right-aligned."""
 
     title: str
     columns: tuple[str, ...]
@@ -23,7 +23,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 def merged(rows: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
-    """Rows of (rank, cells) with the ranks of equal cells on one line: eight ranks alike are one row, ``0-7``."""
+    """Merge rows of (rank, cells) that have equal cells: eight identical ranks become one row, ``0-7``."""
     ranks_of: dict[tuple[str, ...], list[int]] = {}
     for rank, cells in rows:
         ranks_of.setdefault(cells, []).append(rank)
@@ -31,5 +31,5 @@ def merged(rows: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[tuple[str, ...]
 
 
 def short_place(place: str) -> str:
-    """A place in an installed package without the folder that it is installed in: a cell of a table is narrow."""
+    """A path in an installed package without the folder that it is installed in, because table cells are narrow."""
     return re.sub(r"^.*/(?:site|dist)-packages/", "", place)

@@ -1,4 +1,4 @@
-"""The report for a terminal: the verdict, one screen a finding in the manner of rustc, then what was measured."""
+"""The report for a terminal: the verdict, one screen per finding in the style of rustc, then the measurements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gonogo.report.words import colon, counted, how_to_apply, said_of, word
 _MORE_SOURCES = translated(" (+{count} more: run gonogo explain {hazard})")
 _GAP = 2
 _MAX_FINDINGS_ON_SCREEN = 3
-"""Findings in full that fit a screen."""
+"""How many complete findings fit on a screen."""
 _VERDICT_STYLE = {Verdict.GO: "bold green", Verdict.NO_GO: "bold red", Verdict.CANNOT_TELL: "bold yellow"}
 _LEVEL_STYLE = {
     Level.ERROR: "bold red",
@@ -36,14 +36,14 @@ _LEVEL_STYLE = {
 def print_report(report: Report, page: Page, language: str) -> None:
     """Print the report on the page, in ``"en"`` or ``"zh"``.
 
-    Everything is printed as styled text, never as markup, after terminal escapes have been taken out of it.
+    Everything is printed as styled text, never as markup, after terminal escapes have been removed.
     """
     _print_answer(report, make_headline(report), page, language)
     if report.comparison is not None:
         for table in comparison_tables(report.comparison, language):
             page.line()
             page.table(table)
-    # A log may admit many causes: the first is told in full, so that the answer fits a screen.
+    # A log may have many possible causes: only the first is printed in full, so that the answer fits on a screen.
     found, rest = shown_findings(report)
     in_full = 1 if report.log is not None else len(found)
     advised: set[tuple[object, ...]] = set()
@@ -83,7 +83,7 @@ def print_report(report: Report, page: Page, language: str) -> None:
     _print_coverage(report, page, language)
     if (
         report.rehearsal is not None or min(in_full, len(found)) > _MAX_FINDINGS_ON_SCREEN
-    ):  # the first line is out of sight
+    ):  # the first line has scrolled out of sight
         page.line()
         page.line(_banner(report, make_headline(report), language).append(f"  {counted(report, language)}"))
 
@@ -93,14 +93,14 @@ def _say(text: Text, language: str) -> str:
 
 
 def _print_answer(report: Report, answer: Headline, page: Page, language: str) -> None:
-    """The verdict, why, the next command, each on a line; then the figures, what it was, and what else is to say."""
+    """Print verdict, reason and next command, one per line; then figures, summary and notes."""
     page.line(_banner(report, answer, language).append(f"  gonogo {clean_line(report.command)}", "bold"))
     page.line(Styled(_line(answer.reason, language), "bold"), wrap=page.is_terminal)
     what = Styled(_line(answer.next.what, language), "dim" if answer.next.command else "")
     todo = Styled(f"{word('next', language)}{colon(language)}", "cyan")
     if answer.next.command:
         todo.append(clean_line(answer.next.command), "bold")
-        # What is to be copied stands on a line of its own where both don't fit on one.
+        # Text to copy gets its own line if both don't fit on one.
         before, after = ("（", "）") if language == "zh" else ("   (", ")")
         both = Styled.assemble(todo, before, what, after)
         if not page.is_terminal or cells(both.plain) <= page.width:
@@ -139,7 +139,7 @@ def _banner(report: Report, answer: Headline, language: str) -> Styled:
 
 
 def _print_finding(finding: Finding, page: Page, language: str, *, with_advice: bool) -> None:
-    """Print a finding; without ``with_advice`` less what has been said of the same hazard above: cures and sources."""
+    """Print a finding; without ``with_advice``, omit the cures and sources already printed for the same hazard."""
     style = _LEVEL_STYLE[finding.level]
     head = Styled.assemble((f"{word(finding.level.value, language)}[{clean_line(finding.hazard)}]", style))
     page.line(head.append(f"{colon(language)}{clean_line(finding.title.in_language(language))}", "bold"))

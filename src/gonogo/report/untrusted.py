@@ -1,6 +1,6 @@
-"""Text from outside (exception messages, source lines, paths) made safe to print.
+"""Makes untrusted text (exception messages, source lines, paths) safe to print.
 
-A log or a source file may carry terminal escape sequences; printed as they are, they could recolour, retitle or
+A log or a source file may contain terminal escape sequences; printed verbatim, they could recolour, retitle or
 rewrite the reader's terminal, or make a line of code look like another (bidirectional overrides).
 """
 
@@ -14,7 +14,7 @@ from gonogo.finding import Text
 _ESCAPE_SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movement
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS …: titles, links
-    r"|\x1b[ -/]*[0-~]?"  # the short ones
+    r"|\x1b[ -/]*[0-~]?"  # short sequences
 )
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -28,7 +28,7 @@ def clean(text: str) -> str:
 
 
 def clean_line(text: str) -> str:
-    """:func:`clean`, on one line: what a table's cell or a heading can hold."""
+    """:func:`clean`, on one line, for table cells and headings."""
     return " ".join(clean(text).split())
 
 

@@ -1,4 +1,4 @@
-"""The report's own words, in both languages, and how sizes and counts are written."""
+"""The report's own vocabulary in both languages, and the formatting of sizes and counts."""
 
 from __future__ import annotations
 
@@ -114,20 +114,20 @@ WORDS: dict[str, Text] = {
 
 
 def word(name: str, language: str) -> str:
-    """The report's word of that name; a name it has no word for is its own."""
+    """The translation of a vocabulary name; unknown names are returned unchanged."""
     text = WORDS.get(name)
     return text.in_language(language) if text else name
 
 
 def how_to_apply(fix: Fix) -> str | None:
-    """The command that applies a fix; None for one that only a person can apply."""
+    """The command that applies a fix; None if it has to be applied by hand."""
     if not fix.edits or fix.applicability is Applicability.MANUAL:
         return None
     return "gonogo check --fix" if fix.applicability is Applicability.SAFE else "gonogo check --fix --unsafe-fixes"
 
 
 def counted(report: Report, language: str) -> str:
-    """``1 error, 2 warnings``: how many findings the report has; empty where it has none."""
+    """How many findings the report has, such as ``1 error, 2 warnings``; empty if it has none."""
     counts = []
     for level in Level:
         if count := sum(finding.level is level for finding in report.findings):
@@ -137,12 +137,12 @@ def counted(report: Report, language: str) -> str:
 
 
 def colon(language: str) -> str:
-    """The colon of the language, with the space that follows it in English."""
+    """The colon of the language, followed by a space in English."""
     return "：" if language == "zh" else ": "
 
 
 def size_or_unknown(count: int | None, language: str) -> str:
-    """Bytes, or ``not stated`` for None."""
+    """A size in bytes, or ``not stated`` for None."""
     return size(count) if count is not None else word("unknown", language)
 
 
@@ -150,7 +150,7 @@ _MAX_LOCATIONS = 3
 
 
 def said_of(clue: Clue, language: str) -> str:
-    """A clue as a line: ``rank 0 is in … (run.log:3)``."""
+    """A clue as one line: ``rank 0 is in … (run.log:3)``."""
     places = list(dict.fromkeys(f"{place.path}:{place.line}" for place in clue.places))[:_MAX_LOCATIONS]
     sentence = clue.text.in_language(language)
     if not places:

@@ -1,1 +1,1 @@
-"""The commands that rehearse again and again: which strategy fits, which release broke it."""
+"""The commands that rehearse repeatedly, such as to find a strategy that fits or the release that broke a run."""

@@ -1,1 +1,1 @@
-"""A torch process that believes it has accelerators: records facts, knows nothing of hazards."""
+"""Runs inside a torch process that sees virtual accelerators; records facts, and knows nothing of hazards."""

@@ -1,4 +1,4 @@
-"""``python -m gonogo.virtual PLAN``: one rank's worker process. Started by ``gonogo.rehearse``, not by hand."""
+"""``python -m gonogo.virtual PLAN``: one rank's worker process. Started by ``gonogo.rehearse``, not by users."""
 
 from __future__ import annotations
 

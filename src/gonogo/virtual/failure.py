@@ -1,4 +1,4 @@
-"""An exception of the program as facts: where, in which operator, with which operands, in which module."""
+"""An exception of the program, described by facts: the location, operator, operands and module."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _META_TYPE_PATTERN = re.compile(r"\bMeta(\w+)Type\b")
 
 
 class FailedCall:
-    """The operator that raised, noted at once, while its operands and the module are still there."""
+    """The failing operator, recorded at once, while its operands and the module are still alive."""
 
     def __init__(self, func: Any, args: Any, kwargs: Any, modules: ModuleTracker) -> None:
         self.operator = str(func)
@@ -39,7 +39,7 @@ class FailedCall:
 
 
 def attach_failed_call(modules: ModuleTracker, error: BaseException, func: Any, args: Any, kwargs: Any) -> None:
-    """Attach the failing operator to the exception; the innermost one stays."""
+    """Attach the failing operator to the exception; an inner one that is already attached is kept."""
     if not hasattr(error, "gonogo_call"):
         error.gonogo_call = FailedCall(func, args, kwargs, modules)  # type: ignore[attr-defined]
 
@@ -71,9 +71,9 @@ def _operand(name: str, tensor: torch.Tensor, modules: ModuleTracker) -> Operand
 
 
 def unwrap_exit_cause(error: BaseException) -> BaseException:
-    """The exception that a framework printed, and ended the program for by a number alone (hydra); else ``error``.
+    """The exception that a framework printed before it exited with a bare status (hydra), else ``error``.
 
-    Of what a Ray worker has raised, its own exception.
+    For an exception from a Ray worker, the worker's own exception.
     """
     error = getattr(error, "gonogo_cause", error)
     cause = error.__context__
@@ -83,7 +83,7 @@ def unwrap_exit_cause(error: BaseException) -> BaseException:
 
 
 def find_in_chain(error: BaseException | None, kind: Any) -> Any:
-    """The first exception of that kind among this one and those that it was raised from; None where there is none."""
+    """The first exception of that type among ``error`` and its causes and contexts; None if there is none."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, kind):
@@ -96,7 +96,7 @@ def find_in_chain(error: BaseException | None, kind: Any) -> Any:
 def failure_of(
     error: BaseException, lifecycle: Lifecycle, modules: ModuleTracker, origin: tuple[Frame, ...]
 ) -> Failure:
-    """The facts of an exception that reached the program's end."""
+    """Describe an exception that ended the program."""
     call: FailedCall | None = getattr(error, "gonogo_call", None)
     module, module_class = (call.module, call.module_class) if call is not None else (modules.current, None)
     built = _module_under_construction(error.__traceback__)
@@ -125,7 +125,7 @@ def _type_name(error: BaseException) -> str:
 
 
 def _first_cause(error: BaseException) -> str:
-    """What the exception was raised from in the end; a worker process's traceback, which is text, is no cause."""
+    """The innermost cause of the exception; a worker process's traceback given as text doesn't count."""
     first, seen = error, {id(error)}
     while (cause := first.__cause__) is not None and id(cause) not in seen and not _is_remote(cause):
         seen.add(id(cause))
@@ -138,12 +138,12 @@ def _is_remote(cause: BaseException) -> bool:
 
 
 def _with_device_type_names(text: str) -> str:
-    """The text with tensors' types named as for an accelerator: C++ is told of meta tensors."""
+    """The text with the accelerator's tensor type names, since C++ only sees meta tensors."""
     return _META_TYPE_PATTERN.sub(rf"torch.{'npu' if hasattr(torch, 'npu') else 'cuda'}.\1Tensor", text)
 
 
 def _argparse_message(error: BaseException) -> str | None:
-    """What argparse printed before it ended the program, whose own exception says no more than the exit status."""
+    """What argparse printed before it exited, since its exception has only the exit status."""
     if isinstance(error, SystemExit):
         for frame, _ in traceback.walk_tb(error.__traceback__):
             if frame.f_code is argparse.ArgumentParser.exit.__code__ and frame.f_locals.get("message"):
@@ -152,7 +152,7 @@ def _argparse_message(error: BaseException) -> str | None:
 
 
 def _file_being_read(error: BaseException) -> str | None:
-    """For an error of syntax in JSON or YAML: the file, which the frames that called the parser know, or None."""
+    """For a syntax error in JSON or YAML: the file, taken from the frames that called the parser, or None."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if not kinds & {"JSONDecodeError", "HjsonDecodeError", "YAMLError", "MarkedYAMLError"}:
         return None
@@ -167,7 +167,7 @@ def _file_being_read(error: BaseException) -> str | None:
 
 
 def _module_under_construction(tb: TracebackType | None) -> tuple[str, str] | None:
-    """(classes from the outermost to the innermost, the innermost) of the modules whose ``__init__`` is running."""
+    """(class path, innermost class) of the modules whose ``__init__`` is running."""
     classes: list[str] = []
     while tb is not None:
         frame = tb.tb_frame
@@ -181,7 +181,7 @@ def _module_under_construction(tb: TracebackType | None) -> tuple[str, str] | No
 
 
 def _format_user_traceback(error: BaseException) -> str:
-    """The traceback as Python prints it, without gonogo's frames."""
+    """The traceback in Python's format, without gonogo's frames."""
     printed = traceback.TracebackException.from_exception(error)
     chain: Any = printed
     seen = set()
@@ -194,13 +194,13 @@ def _format_user_traceback(error: BaseException) -> str:
 
 
 def main_thread_stack() -> tuple[Frame, ...]:
-    """Where the main thread is now."""
+    """The current stack of the main thread."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     return frames_of_call(frame) if frame is not None else ()
 
 
 class AutogradOrigin:
-    """What autograd says in a run that repeats a failed one."""
+    """Autograd's anomaly output, from a run that repeats a failed one."""
 
     def __init__(self) -> None:
         self.frames: tuple[Frame, ...] = ()
@@ -208,7 +208,7 @@ class AutogradOrigin:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        """Have autograd say where each node comes from."""
+        """Make autograd report the forward call of each node."""
         with warnings.catch_warnings(), torch.autograd.set_detect_anomaly(True, check_nan=False):
             show = warnings.showwarning
 
@@ -223,12 +223,12 @@ class AutogradOrigin:
 
 
 def is_from_autograd(message: str) -> bool:
-    """Whether the autograd engine refused a gradient: then only the forward call tells where it comes from."""
+    """Whether the autograd engine rejected a gradient, so that only the forward call tells where it comes from."""
     return "returned an invalid gradient at index" in message
 
 
 def _anomaly_frames(warning: str) -> tuple[Frame, ...]:
-    """The frames of the forward call that anomaly detection printed."""
+    """The frames of the forward call, as anomaly detection printed them."""
     frames = []
     for path, line, function in _ANOMALY_FRAME_PATTERN.findall(warning):
         if path.startswith((OURS, "<")):

@@ -1,7 +1,7 @@
-"""What of gonogo stands in an exception: then it says nothing of the real run, and is told as gonogo's limit.
+"""Recognises exceptions that are caused by gonogo itself, which are reported as its limits, not as the run's failure.
 
-A rehearsal has no network, stand-ins take the place of kernels and packages, tensors lie on devices that C++ calls
-meta. An exception that shows any of it can be gonogo's own doing, however real its words are.
+A rehearsal has no network, stand-ins replace kernels and packages, and tensors are on devices that C++ calls meta. An
+exception that shows any of this may be gonogo's fault, however genuine its message looks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gonogo.virtual.weights.model_folders import NOT_CACHED, ModelNotDownloaded
 
 
 class InternalFailure(NamedTuple):
-    """What stands in the exception, and why it can't be rehearsed, with what to do."""
+    """Evidence of gonogo in an exception, and why this can't be rehearsed, with what to do."""
 
     what: str
     why: Text
@@ -98,12 +98,14 @@ _OFFLINE_ERROR_TYPES = {
     "ConnectError", "NewConnectionError",
 }  # fmt: skip
 _MAX_PATHS = 50
-"""Paths of one message that are looked up on disk: a message may be a whole file."""
+"""At most this many paths of a message are checked on disk, because a message may be an entire file."""
 _MAX_PATH_CHARS = 4096
-"""Linux opens no longer one."""
+"""The maximum path length in Linux."""
 _PATH_PATTERN = re.compile(r"[\w./~+@=-]+")
-"""What may be a path. It is split up afterwards: a pattern that asked for more would try each of its characters as a
-start, which is quadratic in a message that is one long word."""
+"""Characters of a path, as a candidate that is examined further.
+
+A more specific pattern would try each character as a start, which is quadratic in a message that is one long word.
+"""
 _WEIGHTS_SUFFIX_PATTERN = re.compile(r"\.(?:bin|safetensors|pt|pth|ckpt)(?:\.index\.json)?(?!\w)")
 _NUMBER = re.compile(r"\d+")
 _PROCESS_START_TIME = time.time()
@@ -124,7 +126,7 @@ _NO_DRIVER_PATTERN = re.compile(
     "CUDA driver version is insufficient|no CUDA-capable device is detected|Found no NVIDIA driver on your system"
 )
 _PYTHON_ERRORS = (AttributeError, KeyError, NameError, AssertionError, RecursionError, ZeroDivisionError)
-"""Errors of Python itself: raised in gonogo's own code other than by a ``raise``, they are its fault."""
+"""Python's own errors: if gonogo's code raises them other than by ``raise``, they are its fault."""
 _CHANGED_DURING_ITERATION = "changed size during iteration"
 _CALL_ERROR_PATTERN = re.compile(r"^(?P<outer>\w+)\.<locals>\.(?P<name>[\w.<>]+)\(\) (?:got|takes|missing)")
 
@@ -132,10 +134,11 @@ _CALL_ERROR_PATTERN = re.compile(r"^(?P<outer>\w+)\.<locals>\.(?P<name>[\w.<>]+)
 def find_internal_failure(
     error: BaseException, failure: Failure, scratch: str, uses_meta: bool, written_folders: Sequence[str] = ()
 ) -> InternalFailure | None:
-    """What of gonogo stands in an exception or in one that it came of, or None. ``failure`` is the exception as facts.
+    """Find evidence of gonogo in an exception or its causes; None if there is none.
 
-    ``scratch`` is the folder of gonogo's own files; ``uses_meta`` says that the program made meta tensors itself. What
-    is missing in ``written_folders`` lies nowhere else: the run itself has written them.
+    ``failure`` describes the exception; ``scratch`` is the folder of gonogo's own files; ``uses_meta``: the program
+    creates meta tensors itself. Files missing from ``written_folders`` can't exist elsewhere, because the run itself
+    writes them.
     """
     for one in chain(error):
         message = str(one)
@@ -153,7 +156,7 @@ def find_internal_failure(
         ):
             return InternalFailure(_line(told, hit), _LIBRARY)
         if isinstance(one, NameError | AttributeError) and "-packages/bitsandbytes/" in _traceback_files(one)[-1]:
-            # It met a name that only its CUDA library gives it: here it has loaded the CPU's, or none.
+            # A name that only its CUDA library provides; here it loaded the CPU library, or none.
             return InternalFailure(told[:200], _LIBRARY)
         if hit := _NO_TOOLKIT_PATTERN.search(told):
             return InternalFailure(_line(told, hit), _TOOLKIT)
@@ -178,13 +181,13 @@ def find_internal_failure(
 
 
 def is_real_driver_error(message: str) -> bool:
-    """Whether the real CUDA refused something: none of the virtual accelerators does so in these words."""
+    """Whether the error comes from the real CUDA driver; the virtual accelerators have no such messages."""
     no_cuda = VirtualTensor.accelerator_type == "cuda" and message.partition("\n")[0] == "CUDA is not available"
     return no_cuda or _NO_DRIVER_PATTERN.search(message) is not None
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The exception, and those that it was raised from or while handling."""
+    """The exception and all exceptions in its chain of causes and contexts."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -193,12 +196,12 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _traceback_files(error: BaseException) -> list[str]:
-    """The files that its traceback goes through, where it was raised last."""
+    """The files of the exception's traceback, innermost last."""
     return [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)] or [""]
 
 
 def _missing_weights_file(error: BaseException, message: str) -> str | None:
-    """The file of weights that the program asked for itself before it trained, and that this machine doesn't have."""
+    """A file of weights that the program opened before training, and that isn't on this machine."""
     if not isinstance(error, OSError | AssertionError | ValueError | RuntimeError):
         return None
     named = (path for path in _weights_files_in(message) if os.sep in path)
@@ -206,7 +209,7 @@ def _missing_weights_file(error: BaseException, message: str) -> str | None:
 
 
 def _weights_files_in(message: str) -> Iterator[str]:
-    """The names of files with weights that a message holds."""
+    """The names of weight files in a message."""
     for hit in _PATH_PATTERN.finditer(message):
         for word in hit[0].split("="):
             # The last suffix ends the name, as in model.pt.d/pytorch_model.bin.
@@ -216,7 +219,7 @@ def _weights_files_in(message: str) -> Iterator[str]:
 
 
 def _numbered_paths_in(message: str) -> Iterator[str]:
-    """The paths in a message that have a number behind a folder's slash, as ``checkpoint-40`` has."""
+    """Paths in a message that have a number after the last slash, such as ``checkpoint-40``."""
     for hit in _PATH_PATTERN.finditer(message):
         slash = hit[0].find(os.sep)
         if slash >= 0 and _NUMBER.search(hit[0], slash):
@@ -224,7 +227,7 @@ def _numbered_paths_in(message: str) -> Iterator[str]:
 
 
 def _missing_later_checkpoint(message: str) -> InternalFailure | None:
-    """A path that is missing and differs from one that the program has written in nothing but its number."""
+    """A missing path that differs only in its number from one that the program has written."""
     for named in islice(_numbered_paths_in(message), _MAX_PATHS):
         if len(named) > _MAX_PATH_CHARS:
             continue
@@ -241,7 +244,7 @@ def _missing_later_checkpoint(message: str) -> InternalFailure | None:
 
 
 def _recently_written_names(folder: str) -> Iterator[str]:
-    """The names of what was written in a folder since this process began."""
+    """The names of files written to a folder since this process started."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.stat(follow_symlinks=False).st_mtime >= _PROCESS_START_TIME:
@@ -249,7 +252,7 @@ def _recently_written_names(folder: str) -> Iterator[str]:
 
 
 def _line(text: str, match: re.Match[str]) -> str:
-    """The line of a message that was recognised."""
+    """The line of a message that contains the match."""
     start = text.rfind("\n", 0, match.start()) + 1
     return text[start:].partition("\n")[0].strip()[:200]
 
@@ -270,7 +273,7 @@ def _network(error: BaseException, message: str) -> InternalFailure | None:
 
 
 def _stand_in(error: BaseException, message: str) -> InternalFailure | None:
-    """A name that a stand-in, or a facade's object, doesn't have."""
+    """An attribute that a stand-in, or an object of a facade, lacks."""
     first = message.partition("\n")[0][:200]
     if isinstance(error, ImportError):
         package = (error.name or "").partition(".")[0]
@@ -297,7 +300,7 @@ def _is_gonogo_module(module: Any) -> bool:
 
 
 def _error_in_gonogo(error: BaseException, message: str) -> InternalFailure | None:
-    """An error of Python's own that arose in gonogo's code, and a call that gonogo's replacement does not take."""
+    """A Python error raised in gonogo's own code, or a call that a replacement by gonogo doesn't accept."""
     innermost = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next
@@ -314,7 +317,7 @@ def _error_in_gonogo(error: BaseException, message: str) -> InternalFailure | No
 
 
 def _is_in_gonogo(name: str) -> bool:
-    """Whether a function of that name is defined in a module of gonogo's."""
+    """Whether a module of gonogo defines a function of that name."""
     for module_name, module in list(sys.modules.items()):
         if module_name.startswith("gonogo.") and getattr(getattr(module, name, None), "__module__", "") == module_name:
             return True
@@ -322,5 +325,5 @@ def _is_in_gonogo(name: str) -> bool:
 
 
 def _is_raise_statement(code: CodeType, line: int) -> bool:
-    """Whether that line raises on purpose, as the real thing does."""
+    """Whether the line is a ``raise`` statement, which raises on purpose, as the original would."""
     return linecache.getline(code.co_filename, line).strip().startswith(("raise", "assert_", "return getattr"))

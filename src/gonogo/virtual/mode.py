@@ -1,7 +1,7 @@
 """The dispatch mode: serves every operator of the program with virtual tensors.
 
-Once an operator has run with operands of some shapes, strides, dtypes and devices, its result is remembered (shape,
-strides, dtype, device, or which operand it is), and the next such call costs a look-up. Views are always made by the
+Once an operator has run with operands of given shapes, strides, dtypes and devices, its result is cached (shape,
+strides, dtype, device, or which operand it is), and the next such call is a look-up. Views are always computed by the
 meta kernel, since they have to share storage.
 """
 
@@ -30,17 +30,19 @@ from gonogo.virtual.values.plain_operands import StandIns
 aten = torch.ops.aten
 Handler = Callable[["VirtualMode", Any, Any, dict[str, Any]], Any]
 HANDLERS: dict[Any, Handler] = {}
-"""Operators that need more than shapes; filled by the files that know them (``data_dependent.py`` and others)."""
+"""Operators for which shapes aren't enough; registered by the modules that implement them (``data_dependent.py``
+etc.)."""
 NAMESPACE_HANDLERS: dict[str, Handler] = {}
 
 _INPLACE, _FRESH, _SEVERAL, _NOTHING, _SLOW = range(5)
 _NO_KWARGS: dict[str, Any] = {}
 _MAX_WRITABLE_BYTES = 1 << 30
-"""Up to so many bytes of one number are laid out for a program that may write to them through NumPy."""
+"""Storages filled with a single number are expanded up to this size if the program may write to them through
+NumPy."""
 
 
 class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """See the module. ``memory`` counts storages, ``ledger`` takes assumptions."""
+    """The dispatch mode of a rehearsal. ``memory`` counts storages, ``ledger`` records assumptions."""
 
     def __init__(self, memory: MemoryRecord, ledger: Ledger) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -48,31 +50,32 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.ledger = ledger
         self.operators = 0
         self.current: Any = None
-        """The operator that was served last."""
+        """The operator that ran last."""
         self.uses_meta = False
-        """Whether the program made a meta tensor of its own."""
+        """True if the program created a meta tensor itself."""
         self.next_tokens: Callable[[int, int], list[int] | None] | None = None
-        """While a model generates: the token of each row, given how many rows and classes are chosen among."""
+        """During generation: returns a token per row, given the number of rows and of classes."""
         self.workspaces: BlasWorkspaces | None = None
-        """Of cuBLAS; an Ascend NPU has none."""
+        """cuBLAS workspaces; None on an Ascend NPU, which has none."""
         self.on_failure: Callable[[BaseException, Any, Any, Any], None] | None = None
         self._known_operators: dict[int, Operator] = {}
-        """By identity: an overload's own hash is a function in Python."""
+        """Keyed by id, since hashing an overload calls a Python function."""
         self._results: dict[Any, Any] = {}
         self._views = ViewCache()
         self.stand_ins = StandIns(memory, self, self.run)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Torch would wrap each call in a check for torch.compile, at several microseconds an operator."""
+        """Keep torch from wrapping each call in a check for torch.compile, which costs several microseconds per
+        operator."""
         return False
 
     def known_operators(self) -> Iterable[Operator]:
-        """Every operator that ran."""
+        """Every operator that has run so far."""
         return self._known_operators.values()
 
     def remembered(self) -> Iterator[tuple[Operator, list[Spec]]]:
-        """Operators whose results depend on shapes alone, with the tensors of each kind of call."""
+        """Operators whose results depend only on shapes, with the tensor specs of each cached call."""
         for key in list(self._results):
             yield key[0], [part for part in key if type(part) is Spec]
 
@@ -81,7 +84,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Serve one operator."""
         if types and (len(types) > 1 or types[0] is not VirtualTensor) and private.has_foreign_dispatch(tuple(types)):
-            return NotImplemented  # a DTensor's: its operators come back, on local tensors
+            return NotImplemented  # a DTensor's: its operators arrive here again, on local tensors
         self.operators += 1
         self.current = func
         try:
@@ -109,15 +112,15 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return operator
 
     def operator(self, func: Any) -> Operator:
-        """The facts of ``func``."""
+        """What is known about ``func``: its handler, schema and flags."""
         return self._known_operators.get(id(func)) or self._register_operator(func)
 
     def run(self, operator: Operator, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Serve an operator by its shapes; values follow where all operands' are known."""
+        """Serve an operator by its shapes, and compute values if those of all operands are known."""
         if operator.view_of_first and type(args[0]) is VirtualTensor:
             return self._views.of(operator, args)
         tensors: list[VirtualTensor] = []
-        key: list[Any] = [operator, torch.get_default_dtype()]  # the latter is of what is made without a dtype
+        key: list[Any] = [operator, torch.get_default_dtype()]  # for tensors created without a dtype
         plain = self._collect(args, key, tensors)
         if kwargs:
             for name, value in kwargs.items():
@@ -150,7 +153,8 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def _collect(self, arguments: Any, key: list[Any], tensors: list[VirtualTensor]) -> bool:
-        """Append the arguments' part of the key, and the virtual tensors; True where a plain tensor is among them."""
+        """Append the arguments' part of the cache key, and the virtual tensors; returns True if one is a plain
+        tensor."""
         plain = False
         for value in arguments:
             kind = type(value)
@@ -160,7 +164,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             elif kind is list or kind is tuple:
                 key.append(len(value))
                 plain = self._collect(value, key, tensors) or plain
-            elif isinstance(value, VirtualTensor):  # of a library's class (see subclasses.py)
+            elif isinstance(value, VirtualTensor):  # an instance of a library's subclass (see subclasses.py)
                 tensors.append(value)
                 key.append(value._spec or value.spec)
             elif isinstance(value, torch.Tensor):
@@ -190,7 +194,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._data_dependent(operator, args, kwargs, tensors)
         wanted = kwargs.get("device")
         device = resolve(wanted) if wanted is not None else None
-        if device is not None and device.type == "meta":  # the program wants a meta tensor of its own
+        if device is not None and device.type == "meta":  # the program explicitly asks for a meta tensor
             self.uses_meta = True
             return self._run_on_meta(func, args, kwargs)[0]
         devices = foreach_devices(args) if operator.foreach else None
@@ -209,7 +213,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             except NotImplementedError as error:
                 return self._run_without_meta_kernel(operator, args, kwargs, tensors, error)
         out, result = self._wrap(raw, device, devices, args, kwargs, stand_ins)
-        if operator.inplace_view:  # the values lie where they lay
+        if operator.inplace_view:  # the values stay where they are in the storage
             return out
         if signature is not None and result[0] != _SLOW:
             self._results[signature] = result
@@ -237,7 +241,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _wrap(
         self, raw: Any, device: torch.device, devices: Any, args: Any, kwargs: Any, stand_ins: dict[int, VirtualTensor]
     ) -> tuple[Any, tuple[int, Any]]:
-        """A meta kernel's result as virtual tensors, and what to remember of it."""
+        """Wrap a meta kernel's result in virtual tensors; also returns what to cache."""
         if raw is None:
             return None, (_NOTHING, None)
         if isinstance(raw, VirtualTensor):
@@ -263,7 +267,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return raw, (_SLOW, None)
 
     def _spec_and_bytes(self, raw: torch.Tensor, device: torch.device) -> tuple[Spec, int]:
-        """What :meth:`_new` makes a virtual tensor like ``raw`` of."""
+        """The arguments with which :meth:`_new` creates a virtual tensor like ``raw``."""
         self._check_strided(raw)
         return Spec.of(raw.shape, raw.stride(), raw.dtype, device), raw.untyped_storage().nbytes()
 
@@ -282,7 +286,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             known = contents.compute(operator.func, args, kwargs, 0, tensors)
             if known is not None:
                 return self.wrap_real(known, common_device(operator.func, tensors, args))
-        words = str(error).partition("\n")[0]  # torch's own
+        words = str(error).partition("\n")[0]  # torch's own message
         raise UnsupportedOperator(str(operator.func), Text(words, words)) from error
 
     def _data_dependent(self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
@@ -302,7 +306,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _view(self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor]) -> Any:
         base = tensors[0]
-        if operator.func.overloadpacket is torch.ops.aten.to:  # of inference mode, which hands it over undivided
+        if operator.func.overloadpacket is torch.ops.aten.to:  # in inference mode, ``to`` arrives undecomposed
             return operator.func.decompose(*args, **kwargs)
         raw = native(operator.func, args, kwargs)
         if type(raw) is torch.Tensor:
@@ -316,19 +320,19 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _unshared_result(
         self, operator: Operator, raw: Any, args: Any, kwargs: Any, tensors: list[VirtualTensor]
     ) -> Any:
-        """An operator that may share storage, and did not this time."""
+        """The result of an operator that may return a view, but made a copy this time."""
         out = self._new(*self._spec_and_bytes(raw, common_device(operator.func, tensors, args)))
         propagation.propagate_values(self.ledger, operator, args, kwargs, tensors, out)
         return out
 
-    # -- values, for those who read them -----------------------------------------------------------------------------
+    # -- values, for callers that read them --------------------------------------------------------------------------
 
     def virtualise(self, real: torch.Tensor) -> VirtualTensor:
-        """The virtual tensor that stands for a real CPU tensor."""
+        """The virtual counterpart of a real CPU tensor."""
         return self.stand_ins.of(real)
 
     def wrap_real(self, real_value: Any, device: torch.device) -> Any:
-        """Real results as virtual tensors on ``device``, values kept."""
+        """Wrap real results in virtual tensors on ``device``, keeping their values."""
         if isinstance(real_value, torch.Tensor):
             out = self._new(*self._spec_and_bytes(real_value, device))
             contents.give(out, real_value)
@@ -338,14 +342,14 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return real_value
 
     def known_values(self, tensor: VirtualTensor) -> torch.Tensor | None:
-        """A real CPU tensor with the tensor's values, or None where they are not known. Shares memory."""
+        """A real CPU tensor with the tensor's values, sharing memory with it, or None if they are unknown."""
         with private.modes_off():
             return contents.read(tensor)
 
     def values_or_assumed(self, tensor: VirtualTensor, for_write: bool = False) -> torch.Tensor:
-        """The values; where they're not known, zeros, with the assumption recorded.
+        """The values, or zeros with an assumption recorded if they are unknown.
 
-        With ``for_write``, elements have bytes of their own, and what is written to them is written to the tensor.
+        With ``for_write``, elements get memory of their own, so that writes to the result reach the tensor.
         """
         if for_write:
             with private.modes_off():
@@ -361,15 +365,16 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def pinned_copy(self, tensor: VirtualTensor) -> VirtualTensor:
         """A copy of a CPU tensor in page-locked memory."""
-        copy = self.virtualise(tensor.detach().clone())  # a data pipeline's is real
+        copy = self.virtualise(tensor.detach().clone())  # tensors of a data pipeline are real
         self.memory.device(CPU).pin(copy.cell)
         return copy
 
 
 def _is_view_of(raw: torch.Tensor, operand: VirtualTensor) -> bool:
-    """Whether a kernel returned a view of an operand (FSDP2's operators do), not the operand, grown or as it was."""
+    """True if a kernel returned a view of an operand (FSDP2's operators do), rather than the operand, resized or
+    unchanged."""
     taken = contents.storage_bytes(operand)
-    if not operand.storage_offset():  # then its stand-in is as large as what it spans
+    if not operand.storage_offset():  # only then is its stand-in exactly as large as the tensor's extent
         spans = 1 + sum((size - 1) * stride for size, stride in zip(operand.shape, operand.stride(), strict=True))
         taken = spans * operand.element_size() if operand.numel() else 0
     if private.storage_bytes(raw) != taken:

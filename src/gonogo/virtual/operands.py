@@ -1,7 +1,7 @@
-"""What the statement that failed was given: paths at which nothing lies, and objects that gonogo made.
+"""The values used by the statement that failed: paths that don't exist, and objects created by gonogo.
 
-An exception's words are whoever's who wrote them. Where it came from is told by the values that were handed over: each
-name, attribute and constant of the statement, in the frame where it failed, and of the calls below it.
+An exception's message is worded by whoever raised it. The values passed to the call that failed are more reliable:
+each name, attribute and constant of the statement, in the frame that failed and in those below it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _NONE = object()
 _PROGRAM_ERRORS = (
     AttributeError, KeyError, IndexError, NameError, TypeError, ZeroDivisionError, AssertionError, ImportError,
 )  # fmt: skip
-"""What Python itself raises of a value: a path that the statement has too is not the reason."""
+"""Exceptions that Python raises for a value: a path that also occurs in the statement is not the reason."""
 
 
 def failing_statements(error: BaseException) -> Iterator[tuple[FrameType, ast.stmt]]:
-    """The statements of the innermost frame of the user's and of those below it, outermost first, with their frames."""
+    """Statements of the innermost user frame and of those below it, outermost first, each with its frame."""
     frames = []
     trace = error.__traceback__
     while trace is not None:
@@ -46,13 +46,13 @@ def failing_statements(error: BaseException) -> Iterator[tuple[FrameType, ast.st
 
 
 def missing_paths(error: BaseException) -> list[str]:
-    """Whole paths that a reader which failed was given, and at which nothing lies."""
+    """Complete paths that were passed to a reader that failed, and that don't exist."""
     if isinstance(error, _PROGRAM_ERRORS):
         return []
     found: dict[str, None] = {}
     for frame, statement in failing_statements(error):
         if isinstance(statement, ast.Raise) and owner_of(frame.f_code.co_filename) == "user":
-            return []  # its own words, and not a reader's: what it asked for has been taken down
+            return []  # raised by user code, not by a reader: failed lookups have been recorded already
         for value in _values(frame, statement):
             path = _as_path(value)
             if path is not None and not os.path.lexists(path):
@@ -61,7 +61,8 @@ def missing_paths(error: BaseException) -> list[str]:
 
 
 def made_operands(error: BaseException, prepared: str) -> list[str]:
-    """What gonogo made among the values of the statement that failed: stand-ins, and what is read from ``prepared``."""
+    """Names of gonogo's objects among the values of the failed statement: stand-ins, and data read from
+    ``prepared``."""
     found: dict[str, None] = {}
     for frame, statement in failing_statements(error):
         if is_standard_library(frame.f_code.co_filename):
@@ -88,13 +89,13 @@ def _made(value: Any, prepared: str) -> str | None:
 
 
 def _is_stand_in(module: Any) -> bool:
-    """Whether a module is what gonogo has put in the place of a package that is not installed."""
+    """True for a module with which gonogo replaces a package that is not installed."""
     file = str(getattr(module, "__file__", None) or "")
     return file.startswith(os.path.join(OURS, "virtual", "stand_ins", ""))
 
 
 def _as_path(value: Any) -> str | None:
-    """The whole path that a value is, if it has the form of one."""
+    """The absolute path if the value looks like a path, else None."""
     text: object = os.fspath(value) if isinstance(value, PurePath) else value
     if not isinstance(text, str) or not 0 < len(text) <= _MAX_TEXT or "\n" in text or "://" in text:
         return None
@@ -106,7 +107,7 @@ def _as_path(value: Any) -> str | None:
 
 
 def _innermost_statement(path: str, line: int) -> ast.stmt | None:
-    """The innermost statement of a line, without what its blocks hold."""
+    """The innermost statement at a line, or None if that is a function or class definition."""
     tree = _parse_file(path)
     found: ast.stmt | None = None
     for node in ast.walk(tree) if tree is not None else ():
@@ -128,7 +129,7 @@ def _parse_file(path: str) -> ast.Module | None:
 
 
 def _values(frame: FrameType, statement: ast.stmt) -> Iterator[Any]:
-    """The values of a statement's names, attributes, constants and texts, as far as looking them up runs nothing."""
+    """The values of a statement's names, attributes, constants and strings, as far as reading them runs no code."""
     todo: list[ast.AST] = [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]
     while todo:
         node = todo.pop()
@@ -175,7 +176,7 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
 
 
 def _raw_attribute(owner: Any, name: str) -> Any:
-    """An attribute as the object or its module holds it: no property is run."""
+    """An attribute read from ``__dict__``, without running properties."""
     try:
         return vars(owner).get(name, _NONE)
     except TypeError:

@@ -1,7 +1,7 @@
-"""Where the bytes of storages come from, followed through everything that copies: only while a run's life is rehearsed.
+"""Origins of the bytes in storages, tracked through every copy; active only while a run's life is rehearsed.
 
-A storage has pieces: ranges of bytes, each with a label that says which state of the program it was, or which file and
-key it was read from. What computes new values leaves no label.
+A storage has pieces: byte ranges, each with a label that names a state of the program, or the file and key from which
+it was read. Operators that compute new values leave no label.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from gonogo.virtual.tensor import VirtualTensor
 
 Label = tuple[str, ...]
-"""(kind, slot, name, part), and of what was read (…, file, key). ``part`` is the place of a rank's own part in a tensor
-that is divided; empty of a whole one."""
+"""(kind, slot, name, part), with (file, key) appended for what was read. ``part`` is the position of a rank's shard
+in a sharded tensor; empty for an unsharded one."""
 Piece = tuple[int, int, Label]
 """(first byte, byte after the last, label)."""
 _LOCATION_PREFIX = "gonogo-origin:"
@@ -26,19 +26,20 @@ Described = tuple[str, tuple[int, ...], str, list[Piece]]
 
 
 class Origins:
-    """Whether origins are followed, and who is told of what is saved and read. One a process, as the mode is."""
+    """Process-wide switch for tracking origins, with the callbacks for what is saved and read."""
 
     followed: ClassVar[bool] = False
     on_saved: ClassVar[Callable[[str, list[Described]], None]] = staticmethod(lambda file, tensors: None)
     on_read: ClassVar[Callable[[str], None]] = staticmethod(lambda file: None)
     on_unlabelled: ClassVar[Callable[[str], None]] = staticmethod(lambda file: None)
-    """Told of a file whose tensors say nothing of where they come from."""
+    """Called for a file whose tensors have no information about their origins."""
     on_omitted: ClassVar[Callable[[int], None]] = staticmethod(lambda nbytes: None)
-    """Told of how many bytes more a real run writes: what a stream was not given, without what the labels take."""
+    """Called with the bytes that a real run writes in addition: those that were left out of a stream, minus the
+    labels."""
 
 
 def pieces_of(cell: Cell, start: int, end: int) -> list[Piece]:
-    """The pieces in a range of a storage, counted from the range's start."""
+    """The pieces in a range of a storage, with offsets relative to the range's start."""
     if cell.origins is None:
         return []
     return [
@@ -47,7 +48,7 @@ def pieces_of(cell: Cell, start: int, end: int) -> list[Piece]:
 
 
 def put(cell: Cell, start: int, end: int, pieces: Sequence[Piece], *, keep_existing: bool = False) -> None:
-    """Say what a range holds now, in place of what it held; ``keep_existing``: as well as that."""
+    """Replace the pieces of a range; with ``keep_existing``, add them to the existing ones."""
     kept: list[Piece] = []
     for piece in cell.origins or ():
         a, b, label = piece
@@ -63,7 +64,7 @@ def put(cell: Cell, start: int, end: int, pieces: Sequence[Piece], *, keep_exist
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:
-    """Neighbours of one label are one piece."""
+    """Merge adjacent pieces with the same label."""
     pieces.sort()
     joined: list[Piece] = []
     for a, b, label in pieces:
@@ -75,7 +76,7 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
 
 
 def span_of(tensor: VirtualTensor) -> tuple[int, int]:
-    """The bytes of its storage that a tensor reaches over."""
+    """The byte range of its storage that a tensor spans."""
     size = tensor.element_size()
     start = int(tensor.storage_offset()) * size
     if not tensor.numel():
@@ -85,18 +86,18 @@ def span_of(tensor: VirtualTensor) -> tuple[int, int]:
 
 
 def is_dense(tensor: VirtualTensor) -> bool:
-    """Whether a tensor has every byte of its span."""
+    """True if a tensor contains every byte of its span."""
     start, end = span_of(tensor)
     return end - start == tensor.numel() * tensor.element_size()
 
 
 def pieces_in(tensor: VirtualTensor) -> list[Piece]:
-    """The pieces of a tensor's span."""
+    """The pieces in a tensor's span."""
     return pieces_of(tensor.cell, *span_of(tensor))
 
 
 def set_labels(tensors: Iterable[tuple[VirtualTensor, Label]]) -> None:
-    """Give tensors new labels, storage by storage."""
+    """Set new labels for tensors, storage by storage."""
     ranges: dict[int, tuple[Cell, list[Piece]]] = {}
     for tensor, label in tensors:
         start, end = span_of(tensor)
@@ -110,7 +111,7 @@ def set_labels(tensors: Iterable[tuple[VirtualTensor, Label]]) -> None:
 
 
 def copy_origins(target: VirtualTensor, source: VirtualTensor) -> None:
-    """``target`` was given the contents of ``source``."""
+    """Copy the pieces of ``source`` to ``target``, whose contents were copied from it."""
     if source.cell.origins is None and target.cell.origins is None:
         return
     pieces = pieces_in(source)
@@ -128,17 +129,17 @@ def copy_origins(target: VirtualTensor, source: VirtualTensor) -> None:
 
 
 def whole(pieces: Sequence[Piece], nbytes: int) -> list[Piece]:
-    """The pieces' labels, each over so many bytes: where which of them lies is not followed."""
+    """The pieces' labels, each spread over all ``nbytes``, for when their positions are not tracked."""
     return [(0, nbytes, label) for label in dict.fromkeys(label for _, _, label in pieces)]
 
 
 def drop_shard_labels(pieces: Sequence[Piece]) -> list[Piece]:
-    """The labels after a collective, by which ranks put together what each had a part of."""
+    """The labels after a collective that combines the ranks' shards."""
     return [(a, b, (*label[:3], "", *label[4:])) for a, b, label in pieces]
 
 
 def join_origins(target: VirtualTensor, sources: Sequence[VirtualTensor], *, concatenated: bool) -> None:
-    """``target`` was made of the contents of several; ``concatenated``: one after the other."""
+    """Combine the pieces of several sources into ``target``; ``concatenated``: one after the other."""
     if target.cell.origins is None and all(source.cell.origins is None for source in sources):
         return
     start, end = span_of(target)
@@ -157,7 +158,7 @@ def join_origins(target: VirtualTensor, sources: Sequence[VirtualTensor], *, con
 
 
 def clear(tensor: VirtualTensor) -> None:
-    """The tensor was given new contents."""
+    """Remove the labels of a tensor with new contents."""
     if tensor.cell.origins is not None and is_dense(tensor):
         put(tensor.cell, *span_of(tensor), [])
 
@@ -166,7 +167,7 @@ def clear(tensor: VirtualTensor) -> None:
 
 
 def as_json(key: str, pieces: Sequence[Piece]) -> str:
-    """A tensor's key and pieces, to be kept in a file."""
+    """A tensor's key and pieces as JSON, for storing in a file."""
     return json.dumps([key, [[a, b, *label[:4]] for a, b, label in pieces if label[0] in _KEPT]])
 
 
@@ -174,12 +175,12 @@ _KEPT = ("parameter", "buffer", "optimizer", "average", "rank", "base")
 
 
 def embed_in_location(location: str, key: str, pieces: Sequence[Piece]) -> str:
-    """The location that torch writes with a storage, with what it holds put before it."""
+    """The location that torch saves with a storage, prefixed with the storage's pieces."""
     return f"{_LOCATION_PREFIX}{as_json(key, pieces)}\n{location}"
 
 
 def split_location(location: str) -> tuple[str, str | None]:
-    """The location without that, and that."""
+    """Split such a location into torch's location and the prefix."""
     if not location.startswith(_LOCATION_PREFIX):
         return location, None
     told, _, location = location.removeprefix(_LOCATION_PREFIX).partition("\n")
@@ -187,7 +188,7 @@ def split_location(location: str) -> tuple[str, str | None]:
 
 
 def record_read(tensor: Any, metadata: str | None, file: str, key: str = "") -> None:
-    """A tensor with a storage of its own was read from a file, with what the file tells of it."""
+    """Label a tensor that was read from a file, using the metadata stored with it."""
     cell = getattr(tensor, "cell", None)
     if not Origins.followed or cell is None:
         return

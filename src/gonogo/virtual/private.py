@@ -1,10 +1,11 @@
-"""Private interfaces of torch that virtual tensors and their operators are built on, and how they differ by release.
+"""Private interfaces of torch that virtual tensors and their operators rely on, and their differences between
+releases.
 
-Tried on torch 2.1 to 2.6, 2.8, 2.10, 2.12, 2.14, 2.15 (CUDA builds, no GPU) and 2.13 (CPU build);
-``tests/virtual/test_private.py`` calls :func:`check`, which probes those that every rehearsal needs, and says by name
-which of them moved. These are not all: what replaces a part of torch (``cuda/``, ``npu/``, ``collectives/``,
-``operators/``, ``hooks/``, ``kernels/``) uses that part's private names where it does so, and those of saving and
-loading are in ``weights/private_serialization.py``.
+Tested with torch 2.1 to 2.6, 2.8, 2.10, 2.12, 2.14, 2.15 (CUDA builds, no GPU) and 2.13 (CPU build).
+``tests/virtual/test_private.py`` calls :func:`check`, which probes those that every rehearsal needs and names those
+that have changed. The list is not complete: modules that replace a part of torch (``cuda/``, ``npu/``,
+``collectives/``, ``operators/``, ``hooks/``, ``kernels/``) use that part's private names directly, and those of
+saving and loading are in ``weights/private_serialization.py``.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ import torch
 from torch.utils._pytree import tree_map
 
 DisableTorchDispatch = torch._C._DisableTorchDispatch
-"""Context: operators go straight to their kernels, past every Python mode and subclass."""
+"""Context in which operators go straight to their kernels, bypassing Python dispatch modes and subclasses."""
 
 COMPILER = "torch._dynamo"
-"""The module that holds ``torch.compile``; imported when it is first needed."""
+"""The module that implements ``torch.compile``; imported on first use."""
 
 _data: Any = torch.Tensor.data
 _storage: Any = torch.Tensor.untyped_storage
@@ -31,7 +32,7 @@ _to = torch.ops.aten._to_copy.default
 
 as_strided: Callable[..., torch.Tensor] = torch.Tensor.as_strided
 make_alias: Callable[[type, torch.Tensor], Any] = torch.Tensor._make_subclass
-"""A tensor of a subclass that shares a tensor's storage."""
+"""Creates a tensor of a subclass that shares a tensor's storage."""
 get_data: Callable[[torch.Tensor], torch.Tensor] = _data.__get__
 set_data: Callable[[torch.Tensor, torch.Tensor], None] = _data.__set__
 
@@ -39,14 +40,14 @@ set_data: Callable[[torch.Tensor, torch.Tensor], None] = _data.__set__
 def make_wrapper(
     cls: type, shape: Any, strides: Any, dtype: torch.dtype, reported_device: torch.device, requires_grad: bool
 ) -> Any:
-    """A wrapper-subclass tensor with a storage of its own, which C++ takes to be on ``reported_device``."""
+    """A wrapper subclass tensor with its own storage, which C++ sees on ``reported_device``."""
     return torch.Tensor._make_wrapper_subclass(
         cls, shape, strides=strides, storage_offset=0, dtype=dtype, device=reported_device, requires_grad=requires_grad
     )
 
 
 def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
-    """(device, dtype, non_blocking, memory_format) from the arguments of ``Tensor.to``; raises TypeError as it does."""
+    """(device, dtype, non_blocking, memory_format) from the arguments of ``Tensor.to``, with the same TypeError."""
     return torch._C._nn._parse_to(*args, **kwargs)
 
 
@@ -58,27 +59,28 @@ def to_copy(
 
 
 def lift_only_cpu_tensors() -> Callable[[], None]:
-    """``torch.tensor(..., device=X)`` builds on the CPU, then moves through the dispatcher. Returns the undo.
+    """Make ``torch.tensor(..., device=X)`` build on the CPU and then move through the dispatcher. Returns the undo.
 
-    C++ enters a device guard for X all the same; where torch has no CUDA device, a guard that does nothing is set.
-    A torch that can't be told so, below 2.4, has but the functions that ``cuda/tensors.py`` replaces.
+    C++ still creates a device guard for X; if torch has no CUDA device, a no-op guard is registered. Releases before
+    2.4, which lack the setting, rely on the functions that ``cuda/tensors.py`` replaces.
     """
     if not hasattr(torch._C, "_only_lift_cpu_tensors"):
         return lambda: None
-    getattr(torch._C, "_ensureCUDADeviceGuardSet", lambda: None)()  # newer than torch 2.8
+    getattr(torch._C, "_ensureCUDADeviceGuardSet", lambda: None)()  # new in torch 2.9
     before = torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)
     return lambda: torch._C._set_only_lift_cpu_tensors(before)
 
 
 def register_device_type(device_type: str) -> None:
-    """Have torch know devices of that type: one that is not its own is PrivateUse1, once a process."""
+    """Register a device type with torch: types that torch doesn't know become PrivateUse1, which works once per
+    process."""
     if device_type not in ("cpu", "cuda"):
         torch.utils.rename_privateuse1_backend(device_type)  # type: ignore[attr-defined]
 
 
 def raise_unknown_device(device: torch.device) -> None:
-    """Raise what torch raises for a device that it has nothing for: ``cuda`` on an Ascend machine, ``mps`` …."""
+    """Raise torch's error for a device without a backend: ``cuda`` on an Ascend machine, ``mps`` …."""
     with modes_off():
         torch.empty(0, device=device)
 
@@ -94,9 +96,9 @@ def storage_bytes(tensor: torch.Tensor) -> int:
 
 
 def flops(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> int:
-    """Floating-point operations of an operator by torch's formulas; 0 where it has none."""
+    """FLOPs of an operator by torch's formulas, or 0 if it has none."""
     flop_counter: Any = importlib.import_module("torch.utils.flop_counter")
-    # Products that are given the dtype of what comes out have no formulas of their own; torch's know no such argument.
+    # Overloads with out_dtype have no formulas of their own; torch's formulas don't accept that argument.
     args = tuple(value for value in args if not isinstance(value, torch.dtype))
     kwargs = {name: value for name, value in kwargs.items() if name != "out_dtype"}
     registry = getattr(flop_counter, "flop_registry", None)
@@ -111,9 +113,10 @@ def flops(func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> int:
 
 
 def parameter_instance_check() -> Callable[[type, Any], bool] | None:
-    """What ``isinstance`` asks of classes of parameters; None where torch asks rightly.
+    """The correct ``isinstance`` check for parameter classes, or None if torch's own is correct.
 
-    To torch 2.1 and before, whatever is marked as a parameter was of each of them: an ``UninitializedParameter`` too.
+    Up to torch 2.1, anything marked as a parameter is an instance of every parameter class, even
+    ``UninitializedParameter``.
     """
     marked: Any = torch.empty(0)
     marked._is_param = True
@@ -128,7 +131,7 @@ def parameter_instance_check() -> Callable[[type, Any], bool] | None:
 
 
 def unregister_library(library: Any) -> None:
-    """Take away what a ``torch.library.Library`` has registered."""
+    """Unregister the operators and kernels of a ``torch.library.Library``."""
     if hasattr(library, "_destroy"):
         library._destroy()
         return
@@ -137,10 +140,10 @@ def unregister_library(library: Any) -> None:
 
 
 def run_on_meta(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """An operator on plain meta tensors: by its meta kernel, or by FakeTensor's own where torch has it only there.
+    """Run an operator on plain meta tensors, with its meta kernel or, if there is none, FakeTensor's implementation.
 
-    So it is of fused attention in torch 2.3 to 2.5 (``torch/_subclasses/fake_impls.py``). Raises NotImplementedError
-    where there is neither.
+    The latter is needed for fused attention in torch 2.3 to 2.5 (``torch/_subclasses/fake_impls.py``). Raises
+    NotImplementedError if neither exists.
     """
     try:
         return func(*args, **kwargs)
@@ -154,7 +157,7 @@ def run_on_meta(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if func not in getattr(fake_impls, "op_implementations_dict", ()):
             raise
     fake_tensor: Any = importlib.import_module("torch._subclasses.fake_tensor")
-    mode, device = fake_tensor.FakeTensorMode(), torch.device("xpu", 0)  # for cuda it would enter the driver
+    mode, device = fake_tensor.FakeTensorMode(), torch.device("xpu", 0)  # with cuda it would call the driver
 
     def fake(value: Any) -> Any:
         return fake_tensor.FakeTensor(mode, value, device) if isinstance(value, torch.Tensor) else value
@@ -170,7 +173,7 @@ def run_on_meta(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def _each(name: str, args: Any) -> list[torch.Tensor] | None:
-    """What an operator on a list of tensors gives of meta tensors; some have no kernel for them in torch 2.1."""
+    """The result of a ``_foreach_`` operator on meta tensors; some have no meta kernel in torch 2.1."""
     if name.endswith("_"):
         return None
     if name == "aten::_foreach_norm":
@@ -179,7 +182,7 @@ def _each(name: str, args: Any) -> list[torch.Tensor] | None:
 
 
 def register_stream_classes(stream: type, event: type) -> None:
-    """Have the compiler of torch 2.2 to 2.4, which asks what streams and events are derived from, take these."""
+    """Register these with the compiler of torch 2.2 to 2.4, which checks the base classes of streams and events."""
     for name, cls in (("_StreamBase", stream), ("_EventBase", event)):
         base = getattr(sys.modules.get("torch._streambase"), name, None)
         if isinstance(base, ABCMeta):
@@ -187,27 +190,27 @@ def register_stream_classes(stream: type, event: type) -> None:
 
 
 def autocast_dtype() -> torch.dtype | None:
-    """What autocast on CUDA casts to; None where it is off."""
-    if not hasattr(torch, "get_autocast_dtype"):  # newer than torch 2.3
+    """The dtype of CUDA autocast, or None if it is off."""
+    if not hasattr(torch, "get_autocast_dtype"):  # new in torch 2.4
         return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
     return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
 
 
 @cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """ATen operator → a Python function in terms of others, for operators without a meta kernel."""
+    """Maps ATen operators to Python decompositions, for operators without a meta kernel."""
     from torch._decomp import decomposition_table
 
     return decomposition_table
 
 
 def has_meta_kernel(func: Any) -> bool:
-    """Whether the operator can run on meta tensors."""
+    """True if the operator can run on meta tensors."""
     return bool(torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), "Meta"))
 
 
 def is_composite(func: Any) -> bool:
-    """Whether the operator is only a composition of others: its math is there for devices without a kernel for it."""
+    """True if the operator is composite: a decomposition for devices that have no kernel for it."""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return bool(has(func.name(), "CompositeImplicitAutograd") and not has(func.name(), "Meta"))
 
@@ -220,12 +223,12 @@ _LEGACY = {
 
 
 def legacy_type_name(dtype: torch.dtype) -> str:
-    """``torch.FloatTensor`` and the like: what ``Tensor.type()`` says on the CPU."""
+    """``torch.FloatTensor`` and the like, as returned by ``Tensor.type()`` on the CPU."""
     return f"torch.{_LEGACY.get(dtype, str(dtype).removeprefix('torch.').capitalize())}Tensor"
 
 
 def dtype_of_legacy_type(name: str) -> torch.dtype:
-    """The dtype of ``torch.cuda.HalfTensor`` and the like. Raises ValueError for a name that is no such type."""
+    """The dtype of a name like ``torch.cuda.HalfTensor``. Raises ValueError for a name that is no such type."""
     word = name.rsplit(".", 1)[-1].removesuffix("Tensor")
     for dtype, legacy in _LEGACY.items():
         if legacy == word:
@@ -234,13 +237,13 @@ def dtype_of_legacy_type(name: str) -> torch.dtype:
 
 
 def is_small_numeric(tensor: torch.Tensor | None) -> bool:
-    """Whether the values are few enough, and of a dtype numpy knows, to be pickled with the tensor."""
+    """True if the tensor is small, and of a dtype that NumPy has, so that its values can be pickled with it."""
     return tensor is not None and tensor.numel() <= 4096 and tensor.dtype in _LEGACY and tensor.dtype != torch.bfloat16
 
 
 def custom_operator(name: str) -> Callable[..., Any] | None:
-    """The Python function that a library registered as an operator (``torch.library.custom_op``), or None."""
-    if not hasattr(torch.library, "custom_op"):  # newer than torch 2.3
+    """The Python function of a custom operator (``torch.library.custom_op``), or None."""
+    if not hasattr(torch.library, "custom_op"):  # new in torch 2.4
         return None
     from torch._library.custom_ops import OPDEFS
 
@@ -249,7 +252,7 @@ def custom_operator(name: str) -> Callable[..., Any] | None:
 
 
 def resolve_process_group(name: str) -> Any:
-    """The process group that a functional collective names."""
+    """The process group of a functional collective, by name."""
     import torch.distributed.distributed_c10d as c10d
 
     resolve: Any = vars(c10d)["_resolve_process_group"]
@@ -258,7 +261,8 @@ def resolve_process_group(name: str) -> Any:
 
 @cache
 def has_foreign_dispatch(kinds: tuple[type, ...]) -> bool:
-    """Whether a class among these has a dispatch of its own (a DTensor), which goes before that of virtual tensors."""
+    """True if one of the classes has a ``__torch_dispatch__`` of its own (DTensor), which precedes virtual
+    tensors'."""
     plain = torch.Tensor.__torch_dispatch__
     return any(getattr(kind, "__torch_dispatch__", plain) is not plain and not _is_virtual(kind) for kind in kinds)
 
@@ -268,19 +272,19 @@ def _is_virtual(kind: type) -> bool:
 
 
 def in_autograd() -> bool:
-    """Whether autograd is running a backward: on an accelerator, in a thread of its own."""
+    """True during a backward pass, which on an accelerator runs in a separate thread."""
     return bool(torch._C._current_graph_task_id() != -1)
 
 
 def modes_off() -> Any:
-    """Context: no dispatch mode, virtual or the program's own, is active."""
+    """Context in which no dispatch mode is active, neither gonogo's nor the program's own."""
     from torch.utils._python_dispatch import _disable_current_modes
 
     return _disable_current_modes()
 
 
 def register_replacements_for_scripting() -> None:
-    """Have TorchScript, which knows torch's functions by their identity, know those, too, that stand in torch now."""
+    """Register gonogo's replacements with TorchScript, which recognizes torch's functions by identity."""
     import torch.jit._builtins as builtins
 
     table: Any = vars(builtins)["_get_builtin_table"]
@@ -291,7 +295,7 @@ def register_replacements_for_scripting() -> None:
 
 
 def check() -> list[str]:
-    """The private interfaces that this torch lacks or that behave otherwise than expected, by name; empty if none."""
+    """Names of the private interfaces that this torch lacks or that behave unexpectedly; empty if all are fine."""
     moved = []
     probes: dict[str, Callable[[], object]] = {
         "torch.Tensor._make_wrapper_subclass": lambda: make_wrapper(

@@ -1,9 +1,9 @@
-"""Whether gonogo itself is at work: then what it builds is no part of the program."""
+"""A flag for gonogo's own work, so that what it builds is not taken for part of the program."""
 
 from __future__ import annotations
 
 
 class InternalWork:
-    """Set while a checkpoint is made that stands in for one that isn't there."""
+    """Set while gonogo generates a checkpoint in place of a missing one."""
 
     now = False

@@ -1,4 +1,4 @@
-"""Python frames as facts: whose code each is, without gonogo's own."""
+"""Python frames as facts: whose code each belongs to, without gonogo's own."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from types import CodeType, FrameType, TracebackType
 
 from gonogo.evidence.rehearsal.record import Frame, Owner
 
-# As it was imported, which is what frames say: an environment of the project's packages has gonogo and torch as links.
+# Not resolved, since frames have the path as imported: an overlay environment may contain gonogo and torch as links.
 OURS = str(Path(os.path.abspath(__file__)).parent.parent) + os.sep
-# Found without importing it: what stands in for a program that a script starts has no use for torch, and no time.
+# Found without importing it: a stand-in for a program that a script starts doesn't need torch, and must be fast.
 _TORCH_SPEC = importlib.util.find_spec("torch")
 _TORCH_FILE = _TORCH_SPEC.origin if _TORCH_SPEC is not None and _TORCH_SPEC.origin else os.devnull
 _TORCH = tuple(
@@ -30,9 +30,9 @@ _LIMIT = 200
 
 
 def owner_of(path: str) -> Owner:
-    """Whose code a file is: torch's, a library's (site-packages, an overlay, the standard library) or the user's."""
+    """The owner of a source file: torch, a library (site-packages, an overlay, the standard library) or the user."""
     if not os.path.isabs(path) and not os.path.exists(path):
-        return "library"  # as Cython names its sources: pyarrow/error.pxi
+        return "library"  # relative paths from Cython: pyarrow/error.pxi
     path = os.path.abspath(path)
     if path.startswith(_TORCH):
         return "torch"
@@ -44,7 +44,7 @@ def owner_of(path: str) -> Owner:
 
 @functools.cache
 def is_standard_library(path: str) -> bool:
-    """Whether a file is of Python's standard library, or no file at all."""
+    """True if the path is in Python's standard library or not a file at all."""
     path = os.path.abspath(path) if not path.startswith("<") else path
     if any(part in path for part in ("site-packages", "dist-packages")):
         return False
@@ -57,7 +57,7 @@ def _is_in_overlay(path: str) -> bool:
 
 
 def frame_of(code_path: str, line: int, function: str) -> Frame | None:
-    """A frame as a fact; None for gonogo's own and for Python's machinery."""
+    """A frame as a fact, or None for gonogo's own and Python's internal frames."""
     if code_path.startswith(("<frozen", "<string>", OURS)) or not line:
         return None
     if code_path.endswith("runpy.py"):
@@ -79,7 +79,7 @@ def frames_of_traceback(traceback: TracebackType | None) -> tuple[Frame, ...]:
 
 
 def frames_of_call(frame: FrameType | None = None) -> tuple[Frame, ...]:
-    """The frames of a running call (the caller's by default), outermost first."""
+    """The frames of a running call (by default the caller), outermost first."""
     current = frame if frame is not None else sys._getframe(1)
     found: list[Frame] = []
     while current is not None and len(found) < _LIMIT:
@@ -94,11 +94,11 @@ def frames_of_call(frame: FrameType | None = None) -> tuple[Frame, ...]:
 
 _IS_OUTSIDE_TORCH: dict[int, bool] = {}
 _ASKED: list[CodeType] = []
-"""Kept alive, so that no other takes the identity of one of :data:`_IS_OUTSIDE_TORCH`."""
+"""Keeps code objects alive, so that no other can get an id in :data:`_IS_OUTSIDE_TORCH`."""
 
 
 def current_place() -> tuple[CodeType, int] | None:
-    """Code and instruction of the innermost frame that is neither torch's nor gonogo's: a microsecond's work."""
+    """Code and instruction offset of the innermost frame outside torch and gonogo. Takes about a microsecond."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -115,6 +115,6 @@ def current_place() -> tuple[CodeType, int] | None:
 
 @functools.cache
 def place_text(code: CodeType, instruction: int) -> str:
-    """``FILE:LINE FUNCTION`` of what :func:`current_place` answers."""
+    """``FILE:LINE FUNCTION`` for a result of :func:`current_place`."""
     lines = (line for start, end, line in code.co_lines() if start <= instruction < end)
     return f"{code.co_filename}:{next(lines, None) or code.co_firstlineno} {code.co_name}"

@@ -1,9 +1,9 @@
-"""The virtual tensor: shape, strides, dtype and a device that does not exist; no memory.
+"""The virtual tensor: shape, strides, dtype and a device that does not exist, without memory.
 
 A :class:`VirtualTensor` is a wrapper subclass whose C++ side lives on an indexed ``meta`` device, while Python's
-``.device`` says ``cuda:N`` or ``cpu``. C++ never learns of CUDA, so no guard, stream or driver is entered, and a torch
-with or without CUDA behaves the same. The index keeps devices apart on the C++ side too: a factory that C++ itself
-calls with ``meta:3`` belongs on ``cuda:3``, whereas a program's own ``meta`` has no index.
+``.device`` is ``cuda:N`` or ``cpu``. C++ never sees CUDA, so no guard, stream or driver is used, and torch behaves
+the same with or without CUDA. The index also keeps devices apart in C++: a factory that C++ itself calls with
+``meta:3`` belongs on ``cuda:3``, whereas a program's own ``meta`` has no index.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 CPU = torch.device("cpu")
 META = torch.device("meta")
 _CPU_META_INDEX = 100
-"""The index under which C++ is told of the CPU; no machine has that many accelerators."""
+"""The index that represents the CPU in C++; no machine has that many accelerators."""
 
 
 class Spec:
     """Shape, strides, dtype and device: what an operator's results depend on.
 
-    Made by :meth:`of` only: one object for all tensors that agree, so that comparing and hashing go by identity.
+    Only created by :meth:`of`, which interns instances, so that comparing and hashing use identity.
     """
 
     __slots__ = ("device", "dtype", "shape", "strides")
@@ -40,7 +40,7 @@ class Spec:
 
     @classmethod
     def of(cls, shape: torch.Size, strides: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Spec:
-        """The one that says so."""
+        """The interned instance with these values."""
         key = (shape, strides, dtype, device)
         spec = cls._known.get(key)
         if spec is None:
@@ -51,12 +51,12 @@ class Spec:
 
 @cache
 def meta_device(device: torch.device) -> torch.device:
-    """The ``meta:N`` device by which C++ knows a virtual device."""
+    """The ``meta:N`` device that represents a virtual device in C++."""
     return torch.device("meta", _CPU_META_INDEX if device.type == "cpu" else device.index or 0)
 
 
 class MetaKernelState:
-    """Whether a meta kernel is running: then a virtual tensor's device is ``meta`` to Python as well."""
+    """Flag for a running meta kernel, to which a virtual tensor's device is ``meta`` in Python as well."""
 
     running = False
 
@@ -67,7 +67,7 @@ def _is_own(kind: type) -> bool:
 
 
 class VirtualTensor(torch.Tensor):
-    """A tensor on a virtual device. Made by :func:`new_virtual` and :func:`alias_of` only."""
+    """A tensor on a virtual device. Only created by :func:`new_virtual` and :func:`alias_of`."""
 
     __slots__ = ("_device", "_spec", "cell")
     _device: torch.device
@@ -76,16 +76,17 @@ class VirtualTensor(torch.Tensor):
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
     accelerator_type = "cuda"
-    """Device type of the accelerators; set once a process."""
+    """Device type of the accelerators; set once per process."""
     virtual_mode: Any = None
-    """The dispatch mode that serves operators on virtual tensors; set once a process."""
+    """The dispatch mode that serves operators on virtual tensors; set once per process."""
     accelerator_index: Any = None
-    """Answers the current accelerator's index."""
+    """Function that returns the current accelerator's index."""
     check_ordinal: Any = staticmethod(lambda index: None)
-    """Raises as CUDA does for an accelerator that isn't there."""
+    """Raises CUDA's error for an invalid device index."""
 
     def __new__(cls, data: Any, requires_grad: bool = True, **attributes: Any) -> Any:
-        """What ``type(parameter)(data, requires_grad)`` makes: another parameter (accelerate moves weights so)."""
+        """Create a parameter: supports ``type(parameter)(data, requires_grad)``, with which accelerate moves
+        weights."""
         return torch.nn.Parameter(data, requires_grad)
 
     @classmethod
@@ -105,7 +106,7 @@ class VirtualTensor(torch.Tensor):
             return func(*args, **(kwargs or {}))
 
     def __getattr__(self, name: str) -> Any:
-        """Reached for attributes that are missing only: say so by the name of the class that a real one has."""
+        """Raise the error for a missing attribute with the name of the real class."""
         kind = "Parameter" if self.__dict__.get("_is_param") else "Tensor"
         raise AttributeError(f"'{kind}' object has no attribute '{name}'", name=name, obj=self)
 
@@ -139,7 +140,7 @@ class VirtualTensor(torch.Tensor):
 
     @property
     def data(self) -> torch.Tensor:
-        """As of a real tensor: shares storage, knows no autograd."""
+        """Like a real tensor's: shares storage, detached from autograd."""
         return private.get_data(self)
 
     @data.setter
@@ -150,21 +151,21 @@ class VirtualTensor(torch.Tensor):
         self._device, self.cell, self._spec = virtual._device, virtual.cell, None
 
     def get_device(self) -> int:
-        """Index of the accelerator, -1 on the CPU."""
+        """Index of the accelerator, or -1 on the CPU."""
         return -1 if self._device.type == "cpu" else self._device.index or 0
 
     def data_ptr(self) -> int:
-        """The address that the replayed allocator gave the storage, plus the offset. Nothing lies there."""
+        """The storage's address in the replayed allocator, plus the offset. There is no memory behind it."""
         return self.cell.address + int(self.storage_offset()) * self.element_size() if self.numel() else 0
 
     def untyped_storage(self) -> torch.UntypedStorage:
-        """The storage, which knows the address and the device that it has to the program."""
+        """The storage, which reports its virtual address and device."""
         storage = super().untyped_storage()
         storage.virtual = (self.cell, self._device)  # type: ignore[attr-defined]
         return storage
 
     def type(self, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
-        """As ``Tensor.type``: the legacy type's name, or a conversion."""
+        """Like ``Tensor.type``: the legacy type's name, or a conversion."""
         if dtype is None:
             plain = private.legacy_type_name(self.dtype)
             return plain if self._device.type == "cpu" else plain.replace("torch.", f"torch.{self._device.type}.")
@@ -179,11 +180,12 @@ class VirtualTensor(torch.Tensor):
         return torch.device(self.accelerator_type, self.accelerator_index())
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """As ``Tensor.to``. C++ would compare with the device it was told of, so a move to where we are is dropped."""
+        """Like ``Tensor.to``. A move to the current device is dropped, since C++ would compare with the meta
+        device."""
         if args and isinstance(args[0], torch.Tensor):
             other, *rest = args
             return self.to(other.device, other.dtype, *rest, **kwargs)
-        if args and type(args[0]) is int:  # an accelerator's index: torch itself may know of no accelerator
+        if args and type(args[0]) is int:  # an accelerator index, which a torch without accelerators rejects
             args = (resolve(args[0]), *args[1:])
         elif type(kwargs.get("device")) is int:
             kwargs["device"] = resolve(kwargs["device"])
@@ -203,16 +205,17 @@ class VirtualTensor(torch.Tensor):
         )
 
     def cpu(self, memory_format: torch.memory_format = torch.preserve_format) -> Any:
-        """As ``Tensor.cpu``."""
+        """Like ``Tensor.cpu``."""
         return self.to("cpu", memory_format=memory_format)
 
     def cuda(self, device: Any = None, non_blocking: bool = False, memory_format: Any = torch.preserve_format) -> Any:
-        """As ``Tensor.cuda``."""
+        """Like ``Tensor.cuda``."""
         where = torch.device("cuda", device) if isinstance(device, int) else device or "cuda"
         return self.to(where, non_blocking=non_blocking, memory_format=memory_format)
 
     def new(self, *sizes: Any, device: Any = None) -> Any:
-        """The old constructor: an uninitialised tensor of these sizes, or one with this data, of the same kind."""
+        """The legacy constructor: an uninitialized tensor of these sizes, or one with this data, of the same
+        dtype."""
         if len(sizes) == 1 and not isinstance(sizes[0], int | torch.Size):
             data = sizes[0]
             return data.detach() if isinstance(data, torch.Tensor) else self.new_tensor(data, device=device)
@@ -220,32 +223,32 @@ class VirtualTensor(torch.Tensor):
         return self.new_empty(size, device=device)
 
     def new_tensor(self, data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:  # type: ignore[override]
-        """As ``Tensor.new_tensor``; C++ would leave the data out, for the device that it was told of."""
+        """Like ``Tensor.new_tensor``; in C++ the data would be lost, since the device is meta."""
         return torch.tensor(data, dtype=dtype or self.dtype, device=device or self._device, **kwargs)
 
     def pin_memory(self, device: Any = None) -> Any:
-        """As ``Tensor.pin_memory``: a pinned copy, unless it is pinned already."""
+        """Like ``Tensor.pin_memory``: a pinned copy, or the tensor itself if it is pinned already."""
         if self._device.type != "cpu":
             raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
         return self if self.cell.pinned else VirtualTensor.virtual_mode.pinned_copy(self)
 
     def is_pinned(self, device: Any = None) -> bool:
-        """Whether the storage was pinned."""
+        """True if the storage was pinned."""
         return self.cell.pinned
 
     def is_shared(self) -> bool:
-        """CUDA tensors are shareable; a virtual CPU tensor never lies in shared memory."""
+        """True on an accelerator; a virtual CPU tensor is never in shared memory."""
         return self._device.type != "cpu"
 
     def share_memory_(self) -> Any:
-        """Shared memory makes no difference where there is no memory."""
+        """Return the tensor: without memory, sharing makes no difference."""
         return self
 
     def record_stream(self, stream: Any) -> None:
-        """Streams don't reorder a rehearsal."""
+        """Do nothing: streams don't reorder a rehearsal."""
 
     def numpy(self, *, force: bool = False) -> Any:
-        """The known values; where they are not known, zeros, with the assumption recorded."""
+        """The known values, or zeros with an assumption recorded if they are unknown."""
         if self._device.type != "cpu" and not force:
             raise TypeError(
                 f"can't convert {self._device} device type tensor to numpy. "
@@ -260,7 +263,7 @@ class VirtualTensor(torch.Tensor):
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def tolist(self) -> Any:
-        """The known values; where they are not known, assumed ones."""
+        """The known values, or assumed ones if they are unknown."""
         return VirtualTensor.virtual_mode.values_or_assumed(self).tolist()
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
@@ -271,7 +274,7 @@ class VirtualTensor(torch.Tensor):
         return f"tensor(..., device='{self._device}', size={tuple(self.shape)}, dtype={self.dtype})"
 
     def __format__(self, spec: str) -> str:
-        """As a number where it is one, like a real tensor; torch asks for the very class ``torch.Tensor`` there."""
+        """Format a scalar as a number, which torch only does for the exact class ``torch.Tensor``."""
         kind = "Parameter" if isinstance(self, torch.nn.Parameter) else "Tensor"
         if self.dim() == 0 and kind == "Tensor":
             return self.detach().item().__format__(spec)
@@ -292,7 +295,7 @@ class VirtualTensor(torch.Tensor):
         with torch.no_grad():
             new: Any = self.clone()
         memo[id(self)] = new
-        if isinstance(self, torch.nn.Parameter):  # torch's copies neither attributes nor gradient, as a tensor's does
+        if isinstance(self, torch.nn.Parameter):  # like torch, without attributes and gradient
             new._is_param = True
             new.requires_grad_(self.requires_grad)
             VirtualTensor.virtual_mode.memory.recategorise(new.cell, "parameters")
@@ -304,24 +307,24 @@ class VirtualTensor(torch.Tensor):
         return new
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickled as its metadata; read back, it is a tensor of unknown values (or of its known ones, if few)."""
+        """Pickle the metadata; unpickled, the values are unknown unless they were known and few."""
         known = VirtualTensor.virtual_mode.known_values(self)
         numbers = known.contiguous().clone().numpy().tobytes() if private.is_small_numeric(known) else None
         state = (tuple(self.shape), self.stride(), self.dtype, str(self._device), self.requires_grad, numbers)
         return rebuild, (*state, isinstance(self, torch.nn.Parameter))
 
 
-# Python and libraries name it in messages ("Object of type Tensor is not JSON serializable"), as they do a real one.
+# Messages of Python and libraries contain the class name ("Object of type Tensor is not JSON serializable").
 VirtualTensor.__name__ = "Tensor"
 
 
 def resolve(device_spec: Any) -> torch.device:
-    """A full device: ``cuda`` without an index is the current one, an integer is an accelerator's index."""
+    """A complete device: ``cuda`` without an index is the current one, an integer is an accelerator's index."""
     kind = VirtualTensor.accelerator_type
     device: torch.device = (
         torch.device(kind, device_spec) if isinstance(device_spec, int) else torch.device(device_spec)
     )
-    if device.type == "meta" and device.index is not None:  # C++ names a virtual device
+    if device.type == "meta" and device.index is not None:  # a virtual device as seen by C++
         if device.index == _CPU_META_INDEX:
             return CPU
         return torch.device(VirtualTensor.accelerator_type, device.index)
@@ -340,7 +343,7 @@ def resolve(device_spec: Any) -> torch.device:
 def new_virtual(
     shape: Any, strides: Any, dtype: torch.dtype, device: torch.device, requires_grad: bool = False
 ) -> VirtualTensor:
-    """A virtual tensor with a storage of its own; the caller gives it a cell."""
+    """A virtual tensor with a new storage; the caller has to set its cell."""
     tensor: VirtualTensor = private.make_wrapper(
         VirtualTensor, shape, strides, dtype, meta_device(device), requires_grad
     )
@@ -350,7 +353,7 @@ def new_virtual(
 
 
 def alias_of(view: torch.Tensor, base: VirtualTensor, spec: Spec | None = None) -> VirtualTensor:
-    """``view`` (a tensor that shares ``base``'s storage) as another virtual tensor on the same device and cell."""
+    """Wrap ``view``, which shares ``base``'s storage, as a virtual tensor on the same device and cell."""
     tensor: VirtualTensor = private.make_alias(VirtualTensor, view)
     tensor._device = base._device
     tensor._spec = spec
@@ -359,10 +362,10 @@ def alias_of(view: torch.Tensor, base: VirtualTensor, spec: Spec | None = None) 
 
 
 def _copy_in_other_inference_mode(tensor: VirtualTensor) -> VirtualTensor:
-    """The same shape, strides and offset, made in inference mode where the tensor was not, and the other way round.
+    """A copy with the same shape, strides and offset and the opposite inference-mode flag.
 
-    C++ lets ``.data`` go from one to the other on devices, and not on ``meta``. What a real one is afterwards, an
-    inference tensor too, a virtual one is not: it still takes gradients.
+    C++ lets ``.data`` switch between the two on real devices, but not on ``meta``. Unlike a real tensor, which
+    becomes an inference tensor too, a virtual one still accepts gradients.
     """
     length = torch.Tensor.untyped_storage(tensor).nbytes() // max(tensor.element_size(), 1)
     with torch.inference_mode(not tensor.is_inference()), private.DisableTorchDispatch():
@@ -381,8 +384,8 @@ def rebuild(
     data: bytes | None,
     is_parameter: bool,
 ) -> torch.Tensor:
-    """The inverse of pickling a virtual tensor."""
-    if data:  # of an empty tensor there are none
+    """Unpickle a virtual tensor."""
+    if data:  # empty tensors have no data
         tensor = torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape).to(device)
     else:
         tensor = torch.empty_strided(shape, strides, dtype=dtype, device=device)
@@ -390,7 +393,7 @@ def rebuild(
 
 
 def local_tensors(value: Any) -> tuple[VirtualTensor, ...]:
-    """The virtual tensor that a value is, or that a DTensor holds of it here; none for anything else."""
+    """The virtual tensor that the value is, or that a DTensor has locally; empty for anything else."""
     if isinstance(value, VirtualTensor):
         return (value,)
     local = getattr(value, "_local_tensor", None) if isinstance(value, torch.Tensor) else None

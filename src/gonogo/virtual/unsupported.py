@@ -1,4 +1,4 @@
-"""What is raised in the program where a rehearsal can't go on: it makes CANNOT-TELL, with the name and why."""
+"""The exception for what can't be rehearsed; it results in CANNOT-TELL, with the name and the reason."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from gonogo.finding import Text
 
 Unsupported = Callable[[str, Text], BaseException]
-"""Makes the exception for something by its name and why: what stands in for packages is given it."""
+"""Creates the exception from a name and a reason; passed to the stand-ins for packages."""
 
 
 class UnsupportedOperator(RuntimeError):

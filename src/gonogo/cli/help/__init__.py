@@ -1,1 +1,1 @@
-"""What ``--help`` says, and ``gonogo`` alone."""
+"""The texts of ``--help`` and of ``gonogo`` without arguments."""

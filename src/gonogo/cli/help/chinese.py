@@ -1,4 +1,4 @@
-"""What ``--help`` says of arguments and options, in Chinese: by the English sentence that stands beside each."""
+"""Chinese help texts of arguments and options, by their English text."""
 
 HELP_ZH = {
     "Files and folders; after --, the launch command.": "文件和目录；-- 之后是启动命令。",

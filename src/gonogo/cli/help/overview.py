@@ -1,4 +1,4 @@
-"""``gonogo`` and ``gonogo --help``: what to do first, and all commands by when they are of use; nothing is imported."""
+"""The overview that ``gonogo`` and ``gonogo --help`` print: the commands by purpose. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gonogo.report.page import Page, Styled, cells
 
 
 class CommandSummary(NamedTuple):
-    """A command in a sentence, with how it is called."""
+    """A command's name, summary and example."""
 
     name: str
     says: Text
@@ -148,12 +148,12 @@ _INDENT = 2
 
 
 def wanted(words: Sequence[str]) -> bool:
-    """Whether the words of a call ask for the overview: none at all, or for help and nothing else."""
+    """Whether the arguments ask for the overview: none at all, or only for help."""
     return all(word in ("-h", "--help", "help") for word in words)
 
 
 def print_overview(page: Page, language: str) -> None:
-    """Print what to do first, then every command in its group with a sentence and an example."""
+    """Print what to do first, then each group of commands, with a sentence and an example for each command."""
     page.line(Styled(_INTRODUCTION.in_language(language)))
     page.line()
     page.line(Styled(_START_HERE.in_language(language), "bold"))

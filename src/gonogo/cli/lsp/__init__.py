@@ -1,1 +1,1 @@
-"""``gonogo server``: findings, hover, completion and fixes in editors, by the Language Server Protocol."""
+"""``gonogo server``: findings, hover, completion and fixes in editors, via the Language Server Protocol."""

@@ -1,4 +1,4 @@
-"""Where a cursor stands in a DeepSpeed JSON, and what may stand there; broken text is the rule."""
+"""Determine the key or value at the cursor in a DeepSpeed JSON, and its completions; the text is often incomplete."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _CONFIG_NAME_PATTERN = re.compile(
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """A place: the keys that lead to it, and whether a key or the value of the last of them stands there.
+    """A position in a config: the keys leading to it, and whether it is at a key or at the last key's value.
 
-    ``start`` and ``end`` are the offsets of what stands there so far; ``quoted``: it began with a quotation mark.
+    ``start`` and ``end`` are the offsets of the text typed so far; ``quoted`` if it begins with a quotation mark.
     """
 
     path: tuple[str, ...]
@@ -34,7 +34,7 @@ class Cursor(msgspec.Struct, frozen=True):
 
 
 class CompletionEntry(msgspec.Struct, frozen=True):
-    """One thing that may be written: its text for a list, what is inserted, and what is said of it."""
+    """A completion: its label in the list, the inserted text, and its documentation."""
 
     label: str
     insert: str
@@ -43,13 +43,13 @@ class CompletionEntry(msgspec.Struct, frozen=True):
 
 
 def is_deepspeed(path: str, text: str) -> bool:
-    """Whether a JSON file is a DeepSpeed config, by its name or by a key that only those have."""
+    """Whether a JSON file is a DeepSpeed config, by its name or by a key that only such configs have."""
     return bool(_CONFIG_NAME_PATTERN.search(path)) or any(f'"{key}"' in text for key in _DEEPSPEED_ONLY_KEYS)
 
 
 def cursor_at(text: str, offset: int) -> Cursor | None:
-    """What stands at an offset; None in a comment, a list, or outside of the object."""
-    stack: list[tuple[str, str | None]] = []  # ("{" or "[", the key that is being given a value)
+    """The key or value at an offset; None in a comment, in a list, or outside the object."""
+    stack: list[tuple[str, str | None]] = []  # ("{" or "[", the key whose value follows)
     for token in _TOKEN_PATTERN.finditer(text):
         start, end, word = token.start(), token.end(), token[0]
         if start >= offset:
@@ -91,7 +91,7 @@ def _unquote(word: str) -> str:
 
 
 def completions_at(cursor: Cursor, release: str, language: str) -> list[CompletionEntry]:
-    """What may be written at the cursor, for a release of DeepSpeed."""
+    """The possible keys or values at the cursor, for a release of DeepSpeed."""
     version = Version(release)
     if not cursor.is_key:
         return [CompletionEntry(value, value, "") for value in _possible_values(cursor.path, version)]
@@ -105,12 +105,12 @@ def completions_at(cursor: Cursor, release: str, language: str) -> list[Completi
 
 
 def word_at(text: str, cursor: Cursor) -> str:
-    """The key that stands at the cursor."""
+    """The key at the cursor, without quotation marks."""
     return _unquote(text[cursor.start : cursor.end] or '""')
 
 
 def key_documentation(path: tuple[str, ...], release: str, language: str) -> str:
-    """What is known of a key as Markdown; empty where it is none of DeepSpeed's."""
+    """The documentation of a key as Markdown; empty if DeepSpeed has no such key."""
     info = known(path)
     said = "" if info is None else describe_key(".".join(path), info, Version(release), language)
     return f"`{'.'.join(path)}` (DeepSpeed {release})\n\n{said}" if said else ""
@@ -139,7 +139,7 @@ def _display_name(name: str) -> str:
 
 
 def _initial_value(info: KeyInfo, version: Version) -> str:
-    """What is put after a new key."""
+    """The value inserted with a new key: its default if it has one."""
     if info.type == "object":
         return "{}"
     default = default_in_release(info, version)

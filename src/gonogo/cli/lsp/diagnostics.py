@@ -1,4 +1,4 @@
-"""Findings as an editor shows them: diagnostics with their places, fixes as changes of documents."""
+"""Convert findings for editors: findings to diagnostics, fixes to code actions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class PlacedFinding(msgspec.Struct, frozen=True):
-    """A finding, at one of its places."""
+    """A finding at one of its places."""
 
     finding: Finding
     span: Span
 
 
 def to_diagnostic(placed_finding: PlacedFinding, document: TextDocument, language: str) -> lsp.Diagnostic:
-    """The finding as a diagnostic of its document."""
+    """Convert a finding to a diagnostic for its document."""
     finding = placed_finding.finding
     related = [
         lsp.DiagnosticRelatedInformation(
@@ -56,7 +56,7 @@ def to_diagnostic(placed_finding: PlacedFinding, document: TextDocument, languag
 def to_code_action(
     placed_finding: PlacedFinding, fix: Fix, workspace: Workspace, language: str
 ) -> lsp.CodeAction | None:
-    """A fix as a code action; None where only a person can do it, or a document has changed since."""
+    """Convert a fix to a code action; None if it is manual, or if a document has changed since."""
     if not fix.edits or fix.applicability is Applicability.MANUAL:
         return None
     changes: dict[str, list[lsp.TextEdit]] = {}
@@ -67,7 +67,7 @@ def to_code_action(
             data = document.source.encode("utf-8")
             start = (
                 edit.start if _has_bytes_at_offset(data, edit.start, edit.before) else edit.start - len(_BOM)
-            )  # editors hide it
+            )  # editors hide the BOM
             if start < 0 or not _has_bytes_at_offset(data, start, edit.before):
                 return None
             first = len(data[:start].decode("utf-8"))
@@ -89,12 +89,12 @@ def to_code_action(
 
 
 def file_uri(path: str) -> str:
-    """A path, from the root, as an address."""
+    """The file URI of a path."""
     return uris.from_fs_path(str(resolved(path))) or ""
 
 
 def position_at(document: TextDocument, offset: int) -> lsp.Position:
-    """Where the character of an offset stands, in the editor's units; the end of the text for what is beyond it."""
+    """The position of a character offset in the client's units; an offset beyond the text gives its end."""
     if offset < len(document.source):
         return document.client_position_at_offset(offset)
     lines = document.lines
@@ -112,7 +112,7 @@ def _span_start(span: Span) -> lsp.Position:
 
 
 def _span_range(span: Span, document: TextDocument) -> lsp.Range:
-    """The place in the editor's units; a place whose end is not known ends with its line."""
+    """A span as a range in the client's units; without an end position, it extends to the end of its line."""
     lines = document.lines
     if not 1 <= span.line <= len(lines):
         return lsp.Range(lsp.Position(0, 0), lsp.Position(0, 0))

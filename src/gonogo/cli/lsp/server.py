@@ -1,4 +1,4 @@
-"""The language server: what ``gonogo check`` finds in the files of a folder, with the text that is being typed."""
+"""The language server: runs ``gonogo check`` on the files of a folder, including unsaved text in the editor."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
 
 _DEBOUNCE_SECONDS = 0.04
-"""Seconds without a key stroke before files are looked at."""
+"""Seconds without a keystroke before files are checked."""
 _MAX_FOLDER_FILES = 60
-"""Files of a folder that are looked at together; in a larger one, those that are open, and what they name."""
+"""Maximum number of a folder's files that are checked together; in a larger folder, only open files are."""
 
 
 class Server(LanguageServer):
-    """Documents by their paths, what was found in each, and the language to say it in."""
+    """The language server's state: open documents, the findings shown for each, and the language of messages."""
 
     def __init__(self, language: str | None) -> None:
         super().__init__("gonogo", __version__, text_document_sync_kind=lsp.TextDocumentSyncKind.Incremental)
@@ -43,11 +43,11 @@ class Server(LanguageServer):
         self.release = releases()[-1]
         self.shown: dict[str, list[PlacedFinding]] = {}
         self._open: dict[str, str] = {}
-        self._worker = ThreadPoolExecutor(1)  # a check at a time: they share what has been read
+        self._worker = ThreadPoolExecutor(1)  # one check at a time, since checks share cached files
         self._waiting: asyncio.Task[None] | None = None
 
     def begin(self, params: lsp.InitializeParams) -> None:
-        """Take the root and the language of an editor."""
+        """Take the workspace root and the language from the editor."""
         if self.asked is None and (params.locale or "").lower().startswith("zh"):
             self.language = "zh"
         folders = params.workspace_folders or []
@@ -59,7 +59,7 @@ class Server(LanguageServer):
         self._worker.submit(all_hazards)
 
     def changed(self, uri: str) -> None:
-        """A document was opened, changed or saved: its folder is looked at after a pause."""
+        """Handle an opened, changed or saved document: its folder is checked after a pause."""
         path = uris.to_fs_path(uri)
         if not path:
             return
@@ -69,7 +69,7 @@ class Server(LanguageServer):
         self._schedule_check(whole)
 
     def closed(self, uri: str) -> None:
-        """A document was closed: the file on the disk counts again."""
+        """Handle a closed document: the file on disk is used again."""
         whole = str(resolved(uris.to_fs_path(uri) or ""))
         self._open.pop(whole, None)
         EDITOR_BUFFERS.pop(whole, None)
@@ -83,13 +83,13 @@ class Server(LanguageServer):
     async def _look(self, path: str) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(_DEBOUNCE_SECONDS)
-            self._waiting = None  # what has begun is finished
+            self._waiting = None  # a check that has started is not cancelled
             found = await asyncio.get_running_loop().run_in_executor(self._worker, self._found, self._beside(path))
             for one in {*found, *self.shown}:
                 self._publish(one, found.get(one, []))
 
     def _beside(self, path: str) -> list[str]:
-        """The files that are looked at together."""
+        """The files to check together with a file."""
         if kind_of(Path(path)) is None:
             return []
         folder = os.path.dirname(path)
@@ -104,7 +104,7 @@ class Server(LanguageServer):
         return [one for one in self._open if kind_of(Path(one)) is not None and os.path.isfile(one)]
 
     def _found(self, paths: list[str]) -> dict[str, list[PlacedFinding]]:
-        """What is found in the files, by path. Runs beside the loop."""
+        """The findings in the files, by path. Runs in a worker thread."""
         if not paths:
             return {}
         try:
@@ -133,7 +133,7 @@ class Server(LanguageServer):
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, diagnostics))
 
     def at(self, uri: str, place: lsp.Range) -> list[PlacedFinding]:
-        """What was found at a place of a document."""
+        """The findings that overlap a range of a document."""
         document = self.workspace.get_text_document(uri)
         shown = self.shown.get(str(resolved(uris.to_fs_path(uri) or "")), [])
         ranges = [(one, to_diagnostic(one, document, self.language).range) for one in shown]
@@ -141,7 +141,7 @@ class Server(LanguageServer):
 
 
 def make_server(language: str | None) -> Server:
-    """The server with its features."""
+    """Create the server and register its features."""
     server = Server(language)
 
     @server.feature(lsp.INITIALIZE)
@@ -223,6 +223,6 @@ def make_server(language: str | None) -> Server:
 
 
 def serve(language: str | None) -> None:
-    """Serve over stdin and stdout until the editor ends it."""
+    """Serve over stdin and stdout until the editor closes the connection."""
     gc.freeze()
     make_server(language).start_io()

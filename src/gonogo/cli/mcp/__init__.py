@@ -1,1 +1,1 @@
-"""``gonogo mcp``: the commands as tools for coding agents, by the Model Context Protocol."""
+"""``gonogo mcp``: the commands as tools for coding agents, via the Model Context Protocol."""

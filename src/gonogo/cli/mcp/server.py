@@ -1,4 +1,4 @@
-"""The tools and resources of ``gonogo mcp``. Each tool is a command of the same name, run as a job."""
+"""The tools and resources of ``gonogo mcp``. Each tool runs the command of the same name as a job."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ LIMIT = 24_000
 _WHOLE_TOKENS = 40
 """Of the resource's address, and of what stands around a report."""
 _TRUNCATION_LIMITS = ((60, 4000), (25, 1500), (12, 700), (6, 300), (3, 150), (1, 60))
-"""Entries of a list, characters of a string: the first that makes it fit is taken."""
+"""(maximum entries of a list, maximum characters of a string): the first pair that makes the answer fit is used."""
 
 _DEFAULT_WAIT_SECONDS = 45.0
-"""Seconds that a tool waits for its command: clients give up on a call after a minute."""
+"""Seconds that a tool waits for its command; clients time out a call after a minute."""
 _MAX_WAIT_SECONDS = 300.0
 _MAX_LOG_CHARACTERS = 4_000_000
-"""Characters of a log that is pasted; what is longer is a file."""
+"""Maximum number of characters of a pasted log; a longer one has to be a file."""
 _MIN_REPORT_CHARACTERS = 8_000
-"""Characters of the report that stands beside a pack."""
+"""Minimum number of characters left for the report when the answer has a pack."""
 _PROGRESS_INTERVAL_SECONDS = 1.0
-"""Seconds between two words of progress."""
+"""Seconds between two progress messages."""
 _INSTRUCTIONS = """\
 gonogo says whether a multi-GPU fine-tune (DeepSpeed ZeRO, FSDP, Trainer, TRL, LLaMA-Factory, ms-swift) will run,
 without a GPU. Before a launch: check (reads, a second), prepare (generates models and data that are not here), then
@@ -75,7 +75,7 @@ _Environment = Annotated[str, Field(description="File of versions: requirements,
 
 
 def make_server(folders: Folders, *, runs: bool) -> tuple[MCPServer[Any], Jobs]:
-    """The server, and its jobs. ``runs``: with the tools that run a program of the user's (rehearse, cure, prepare)."""
+    """The server, and its jobs. ``runs``: include the tools that run the user's program (rehearse, cure, prepare)."""
     server = _Server("gonogo", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING", title="gonogo")
     jobs = Jobs(folders)
     tools = _Tools(folders, jobs)
@@ -133,7 +133,7 @@ def _short_parameter(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_tool_errors(tool: Callable[..., Any]) -> Callable[..., Any]:
-    """The tool, whose refusals are words for the model and no fault of the server."""
+    """Wrap a tool so that a UserError reaches the model as a ToolError, not as a server error."""
 
     @functools.wraps(tool)
     async def refused(*arguments: Any, **named: Any) -> Any:
@@ -146,7 +146,7 @@ def _with_tool_errors(tool: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Tools:
-    """The tools; what their docstrings say is what a model reads of them."""
+    """The tools. Their docstrings are the descriptions that a model reads."""
 
     def __init__(self, folders: Folders, jobs: Jobs) -> None:
         self.folders = folders
@@ -357,7 +357,7 @@ class _Tools:
         return str(path)
 
     def _model(self, name: str, folder: Path) -> str:
-        """A hub name as it is, else a folder below the root."""
+        """A hub name as it is, or otherwise a path in an allowed folder."""
         is_hub_name = re.fullmatch(r"[\w][\w.-]*/[\w][\w.-]*", name) and not (folder / name).exists()
         return name if is_hub_name else self.folders.word(name, folder)
 
@@ -412,7 +412,7 @@ class _Tools:
             raise
 
     async def _wait_for_report(self, ctx: Context[Any, Any], job: Job, wait: float, *, detail: bool) -> CallToolResult:
-        """The answer, after so many seconds at most. Raises Refused with what the command complained of."""
+        """The answer, or the state ``running`` after ``wait`` seconds. Raises RequestRefused if the command fails."""
         begun = job.seconds
         while not await job.wait(min(_PROGRESS_INTERVAL_SECONDS, max(0.0, wait - (job.seconds - begun)))):
             await ctx.report_progress(job.seconds, message=job.doing or job.tool)
@@ -445,7 +445,7 @@ def _as_result(answer: dict[str, Any]) -> CallToolResult:
 
 
 def _plain_shell_words(line: str) -> list[str]:
-    """What a shell's line names, as far as it is plain words: none of them may lie outside of the allowed folders."""
+    """The words of a shell command line, to check that none of them names a path outside the allowed folders."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     try:
@@ -463,7 +463,7 @@ def _require_command(command: str | Sequence[str]) -> str | Sequence[str]:
 
 
 def cut(value: dict[str, Any], limit: int = LIMIT) -> tuple[dict[str, Any], bool]:
-    """The object with at most ``limit`` characters of JSON, and whether anything is missing of it."""
+    """The object shortened to at most ``limit`` characters of JSON, and whether anything was removed."""
     if _json_length(value) <= limit:
         return value, False
     value = _without_memory_curves(value)
@@ -473,12 +473,12 @@ def cut(value: dict[str, Any], limit: int = LIMIT) -> tuple[dict[str, Any], bool
         smaller = {key: _truncate(one, entries, characters) for key, one in value.items()}
         if _json_length(smaller) <= limit:
             return smaller, True
-    kept = {key: one for key, one in smaller.items() if not isinstance(one, dict)}  # what was seen goes, findings stay
+    kept = {key: one for key, one in smaller.items() if not isinstance(one, dict)}  # drop objects, keep findings
     return kept, True
 
 
 def _without_memory_curves(value: dict[str, Any]) -> dict[str, Any]:
-    """Without memory over time, which is for a picture."""
+    """Remove memory over time, which only the plot needs."""
     rehearsal = value.get("rehearsal")
     if not isinstance(rehearsal, dict):
         return value

@@ -1,1 +1,1 @@
-"""``gonogo schema``: JSON Schemas, of reports and of DeepSpeed's configs."""
+"""``gonogo schema``: JSON Schemas of reports and of DeepSpeed configs."""

@@ -1,4 +1,4 @@
-"""The JSON Schema of ``gonogo.report/1``: what ``--format json`` writes, for programs that read it."""
+"""The JSON Schema of ``gonogo.report/1``, the output of ``--format json``."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _SECTION_TYPES = {
     "reading": ModelReading,
     "upstream": tuple[UpstreamFact, ...],
 }
-"""Fields of a report that its JSON has as they are."""
+"""Fields of a report that are written to JSON unchanged."""
 
 
 def report_schema() -> dict[str, Any]:
-    """The schema, of draft 2020-12. Keys may be added to reports, none is taken away."""
+    """The schema, in draft 2020-12. Keys may be added to reports; none is removed."""
     seen, definitions = msgspec.json.schema_components(
         _SECTION_TYPES.values(), schema_hook=lambda _: {"description": "any value"}, ref_template="#/$defs/{name}"
     )
@@ -64,7 +64,7 @@ def report_schema() -> dict[str, Any]:
                         "next_does": _STRING,
                         "figures": {"type": "array", "items": _object_schema({"name": _STRING, "value": _STRING})},
                         "regressed": _STRING_ARRAY,
-                        # Of a log: the parts of its sentence.
+                        # Only for diagnose: the parts of the answer's sentence.
                         "because": _STRING,
                         "at": _nullable(_STRING),
                         "change": _nullable(_STRING),

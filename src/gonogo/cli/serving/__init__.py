@@ -1,1 +1,1 @@
-"""What servers of gonogo share: the folders that they may read, and commands run as jobs."""
+"""Code shared by gonogo's servers: the folders that they may read, and commands run as jobs."""

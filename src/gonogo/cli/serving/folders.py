@@ -1,4 +1,4 @@
-"""The folders that were allowed when the server was started: nothing that a client names may lie elsewhere."""
+"""Restrict clients to the folders that were allowed when the server was started."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MAX_WORD_LENGTH = 20_000
 
 
 class RequestRefused(UserError):
-    """What a client asked for is not allowed, or makes no sense; the sentence is for the client."""
+    """A client's request is not allowed, or invalid; the message is for the client."""
 
 
 class Folders:
-    """The allowed folders; the first is where work is done when none is named."""
+    """The allowed folders; the first is the default working folder."""
 
     def __init__(self, allowed_paths: Sequence[Path], allow_hint: Text, option: str = "") -> None:
-        """``allow_hint`` says how more would be allowed, ``option`` what named them. Raises UserError for no folder."""
+        """``allow_hint`` says how to allow more folders, ``option`` names the option. Raises UserError."""
         for path in allowed_paths:
             if not is_folder(expanded(path)):
                 named = f"{option} {path}".strip()
@@ -31,21 +31,21 @@ class Folders:
         self.roots = [resolved(expanded(path)) for path in allowed_paths]
 
     def folder(self, name: str) -> Path:
-        """The folder to work in: ``name``, from the first allowed one. Raises Refused."""
+        """The working folder ``name``, relative to the first allowed one. Raises RequestRefused."""
         path = self._resolve_inside(name or ".", self.roots[0])
         if not is_folder(path):
             raise RequestRefused(translated("folder {name}: no such folder").format(name=repr(name)))
         return path
 
     def word(self, name: str, folder: Path) -> str:
-        """A path as an argument of a command that runs in ``folder``, never taken for an option. Raises Refused."""
+        """A path as an argument of a command run in ``folder``, never taken as an option. Raises RequestRefused."""
         path = self._resolve_inside(name, folder)
         return f"./{path.relative_to(folder)}" if path.is_relative_to(folder) else str(path)
 
     def command(self, words: Sequence[str], folder: Path) -> list[str]:
-        """The words of a command, none of which names anything that lies elsewhere. Raises Refused.
+        """The words of a command. Raises RequestRefused if any of them names a path outside the allowed folders.
 
-        The first word, the program, may lie anywhere: it is run, or followed, as the user's shell would do it.
+        The first word, the program, may be anywhere: it is run, or followed, as the user's shell would do it.
         """
         if len(words) > _MAX_WORDS:
             raise RequestRefused(

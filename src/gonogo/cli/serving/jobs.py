@@ -1,7 +1,7 @@
-"""Work that is under way: each a process of ``gonogo`` of its own, which can be waited for, asked for, and ended.
+"""Jobs of a server: ``gonogo`` subprocesses that can be awaited, polled and ended.
 
-A process, since commands own theirs: they change its folder, end it, rehearse in it. What they print is read from a
-file when they have ended; the lines of their stderr are their progress.
+A job is a process because commands need one of their own: they change its working directory, end it, rehearse in it.
+Their output is read from a file when they have ended; the lines of their stderr are their progress.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _MAX_KEPT_JOBS = 40
 _MAX_ERROR_CHARS = 2000
 _MAX_LINES = 100
 _MAX_STATES = 5000
-"""Of a rehearsal that goes on for longer than 40 minutes the rest is not drawn."""
+"""Maximum number of states kept, about 40 minutes of a rehearsal; later ones are not drawn."""
 _GRACE_SECONDS = 5.0
-"""Seconds that a command has to end by itself."""
+"""Seconds that a command has to end after SIGTERM."""
 _MAX_RESULT_BYTES = 64 << 20
-"""Bytes of a result; what is larger is not kept."""
+"""Maximum size of a result in bytes; a larger one is dropped."""
 
 
 class Job:
-    """One command. ``doing`` is what it last said of its progress; ``status`` is None while it runs."""
+    """A running or finished command. ``doing`` is its last progress message; ``status`` is None while it runs."""
 
     def __init__(
         self, words: Sequence[str], folder: Path, folders: Folders, given: bytes = b"", also_below: Sequence[Path] = ()
@@ -52,7 +52,7 @@ class Job:
         self.result = ""
         self.complaint = ""
         self.states: list[dict[str, Any]] = []
-        """What each rank did, in the order of time: a rehearsal's, while it runs."""
+        """The states of the ranks in a running rehearsal, in order of time."""
         self.status: int | None = None
         self.cancelled = False
         self._begun = time.monotonic()
@@ -82,7 +82,7 @@ class Job:
         return (self._ended or time.monotonic()) - self._begun
 
     def poll(self) -> bool:
-        """Whether it has ended; takes in what it said."""
+        """Read new output; True if the process has ended."""
         if self._ended is not None:
             return True
         status = self._process.poll()
@@ -99,8 +99,8 @@ class Job:
         return True
 
     def _take_in(self, *, last: bool) -> None:
-        """Read what has been said since; of a line that is not whole yet only its part stays."""
-        while part := os.pread(self._errors.fileno(), 1 << 16, self._read):  # the child's own place in it stays
+        """Read new lines of stderr; an incomplete last line is kept until it is complete."""
+        while part := os.pread(self._errors.fileno(), 1 << 16, self._read):  # leaves the child's file offset alone
             self._read += len(part)
             self._part += part
         whole, _, self._part = (self._part + b"\n" if last else self._part).rpartition(b"\n")
@@ -120,7 +120,7 @@ class Job:
                 self.states.append(state)
 
     async def wait(self, seconds: float) -> bool:
-        """Whether it ends within so many seconds."""
+        """Whether the job ends within the given number of seconds."""
         deadline = time.monotonic() + seconds
         while not self.poll():
             left = deadline - time.monotonic()
@@ -130,7 +130,7 @@ class Job:
         return True
 
     async def end(self) -> None:
-        """End it with all that it has started, first by asking."""
+        """End the job and its child processes, with SIGTERM first."""
         if self.poll():
             return
         self.cancelled = True
@@ -140,7 +140,7 @@ class Job:
                 self.kill()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the job immediately."""
         self._signal(signal.SIGKILL)
         self._process.wait()
         self.poll()
@@ -152,17 +152,14 @@ class Job:
 
 
 class Jobs:
-    """All jobs of a server, the latest kept."""
+    """The jobs of a server; only the latest are kept."""
 
     def __init__(self, folders: Folders) -> None:
         self.folders = folders
         self._jobs: dict[str, Job] = {}
 
     def start(self, words: Sequence[str], folder: Path, stdin: bytes = b"", also_below: Sequence[Path] = ()) -> Job:
-        """Start a command in a folder, ``stdin`` as its stdin. Raises Refused where too many run already.
-
-        ``also_below``: folders of the server's own that it may read besides those that were allowed.
-        """
+        """Start a command in a folder with the given stdin. Raises RequestRefused if too many jobs are running."""
         running = [job for job in self._jobs.values() if not job.poll()]
         if len(running) >= MAX_RUNNING:
             names = ", ".join(f"{job.id} ({job.tool})" for job in running)
@@ -178,7 +175,7 @@ class Jobs:
         return job
 
     def known(self, name: str) -> Job:
-        """The job of that name. Raises Refused."""
+        """The job with that id. Raises RequestRefused if there is none."""
         job = self._jobs.get(name)
         if job is None:
             raise RequestRefused(
@@ -193,7 +190,7 @@ class Jobs:
         return list(self._jobs.values())
 
     def end_all(self) -> None:
-        """End what still runs."""
+        """Kill all jobs that still run."""
         for job in self._jobs.values():
             if not job.poll():
                 job.kill()

@@ -1,1 +1,1 @@
-"""``gonogo ui``: the commands in the browser of the one who started it."""
+"""``gonogo ui``: the commands in a local browser."""

@@ -1,4 +1,4 @@
-"""Who may come in: requests of this machine's browser that know the token, and say so of themselves."""
+"""Access control: only requests from this machine's browser that have the token are served."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _HOSTS = {"127.0.0.1", "localhost", "[::1]"}
-"""Whatever the port: it may have come through a tunnel. Names of other sites that lead here are refused by it."""
+"""Allowed hosts, with any port since it may be tunnelled. Other names are refused, against DNS rebinding."""
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
@@ -29,12 +29,12 @@ _PAGE_HEADERS = {"content-security-policy": _CONTENT_SECURITY_POLICY, "cross-ori
 
 
 def report_key(token: str) -> str:
-    """What stands in a report's own address instead of the token, which can't be had from it."""
+    """The secret in a report's address, derived from the token, which can't be recovered from it."""
     return hmac.new(token.encode(), b"reports", hashlib.sha256).hexdigest()[:32]
 
 
 class AccessControl:
-    """Lets in what names this machine, comes from its own page, and begins with the token, or a report's key."""
+    """Allows only requests to localhost, from its own page, whose path begins with the token or the report key."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
@@ -42,11 +42,11 @@ class AccessControl:
         self._key = report_key(token).encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or hand it on."""
+        """Refuse a request, or pass it on to the application."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":  # a web socket: there is none
+        if scope["type"] != "http":  # no web sockets are served
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "")

@@ -1,4 +1,4 @@
-"""The page's own server: what it shows, and the commands that it starts, each a process of its own."""
+"""The web server of ``gonogo ui``: serves the page, and runs each command as a process of its own."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ from gonogo.trials.what_if.setting_changes import as_text
 _STATIC = Path(__file__).parent / "static"
 _MEDIA_TYPES = {"ui.css": "text/css", "ui.js": "text/javascript"}
 _WAIT = 10.0
-"""Seconds that an answer waits for something new to tell."""
+"""Seconds that a request for a job's state waits for news."""
 _MAX_TITLE_LENGTH = 4000
 
 _MAX_PEAK_GROWTH_PERCENT = 2.0
-"""Per cent, as the command takes it where it is not told."""
+"""Percent; the default of ``gonogo compare``."""
 
 Body = TypeVar("Body", UiRequest, UiComparison)
 Answer = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(folders: Folders, token: str, language: str) -> Starlette:
-    """The application; its jobs are ended with it."""
+    """The application; its jobs are ended when it shuts down."""
     jobs = Jobs(folders)
     page = _UiHandlers(folders, jobs, token, language)
 
@@ -100,10 +100,10 @@ class _UiHandlers:
         self.kept = ReportStore(folders.roots[0])
         self.reports_at = f"/{report_key(token)}/"
         self.asked: dict[str, str] = {}
-        """What each job was asked, as one line."""
+        """A one-line description of each job, by its id."""
         self.settled: set[str] = set()
         self.comparisons: dict[str, str] = {}
-        """Pages of comparisons, which are made at once."""
+        """Pages of comparisons, which run in the server itself, by id."""
 
     async def document(self, request: Request) -> Response:
         whole = (_STATIC / "ui.html").read_text(encoding="utf-8").replace("{language}", self.language)
@@ -117,7 +117,7 @@ class _UiHandlers:
         return Response(report_style() + content if name == "ui.css" else content, media_type=_MEDIA_TYPES[name])
 
     async def start(self, request: Request) -> Response:
-        """What the page is made of once."""
+        """The data that the page needs at start."""
         return _json(
             {
                 "language": self.language,
@@ -134,7 +134,7 @@ class _UiHandlers:
         return _json(await anyio.to_thread.run_sync(listing, name, self.folders))
 
     async def reports(self, request: Request) -> Response:
-        """What runs, and what was made, the newest first."""
+        """Running jobs and stored reports, the newest first."""
         known = {made.id: made for made in await anyio.to_thread.run_sync(self.kept.all)}
         for job in self.jobs.all():
             self._store_finished(job)
@@ -152,7 +152,7 @@ class _UiHandlers:
         return _json(self._job_to_json(job))
 
     async def compare(self, request: Request) -> Response:
-        """The comparison of two rehearsals, the older one first."""
+        """Compare two rehearsals, the older one first."""
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return PlainTextResponse("application/json is what is taken", 415)
         asked = await _decode_body(request, UiComparison)
@@ -186,7 +186,7 @@ class _UiHandlers:
         return made, render(report, "html", language)
 
     async def job(self, request: Request) -> Response:
-        """A job's state, as soon as it says something that the page does not know (``doing``), or has ended."""
+        """A job's state, as soon as it has ended or has news: another ``doing``, or states not yet ``seen``."""
         job = self.jobs.known(request.path_params["job"])
         known = request.query_params.get("doing")
         seen = request.query_params.get("seen", "0")
@@ -235,7 +235,7 @@ class _UiHandlers:
         return StoredReport(job.id, job.tool, where, asked, job.begun, round(job.seconds, 1), job.status or 0)
 
     def _store_finished(self, job: Job) -> None:
-        """Keep the report of a job that has just ended."""
+        """Store the report of a job that has just ended."""
         if job.poll() and job.id not in self.settled:
             self.settled.add(job.id)
             if not job.cancelled and has_report(job.status):
@@ -251,7 +251,7 @@ def _stored_to_json(made: StoredReport) -> dict[str, Any]:
 
 
 def _job_title(request: UiRequest) -> str:
-    """What a job is about, in a line."""
+    """One line that describes a job."""
     if request.tool == "diagnose":
         first = next((line.strip() for line in reversed(request.log.splitlines()) if line.strip()), "")
         return " ".join(request.logs) or first[:200]
@@ -264,7 +264,7 @@ def _job_title(request: UiRequest) -> str:
 
 
 async def _decode_body(request: Request, kind: type[Body]) -> Body:
-    """What was asked. Raises Refused for what is too long, or is nothing that can be asked."""
+    """Parse a request's body. Raises RequestRefused if it is too long or invalid."""
     read = bytearray()
     with contextlib.suppress(ClientDisconnect):
         async for part in request.stream():

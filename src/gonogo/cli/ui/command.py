@@ -70,19 +70,19 @@ def ui(
         with tempfile.TemporaryDirectory(prefix="gonogo-ui-") as private:
             if not no_open:
                 webbrowser.open(_redirect_page(address, Path(private)))
-            with contextlib.suppress(KeyboardInterrupt):  # how it is ended
+            with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends the server
                 Server(quiet).run(sockets=[listening])
 
 
 def _redirect_page(address: str, folder: Path) -> str:
-    """A file of the user's own that leads to the address: a browser's arguments can be read by all who are here."""
+    """A private file that redirects to the address, since other users can read a browser's command line."""
     path = folder / "gonogo.html"
     path.write_text(f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}">')
     return path.as_uri()
 
 
 def _listening_socket(port: int) -> socket.socket:
-    """A socket that takes connections of this machine from now on. Raises UserError where the port is taken."""
+    """A listening socket on localhost. Raises UserError if the port is taken."""
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

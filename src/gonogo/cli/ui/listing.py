@@ -1,4 +1,4 @@
-"""A folder as the page shows it: folders to go into, scripts to launch, logs to read, records of guarded runs."""
+"""A folder's contents as shown on the page: subfolders, launch scripts, logs, and records of guarded runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOGS = {".log", ".out", ".err"}
 
 
 class ListingEntry(msgspec.Struct, frozen=True):
-    """One name; ``command`` is what launches it, where that can be told."""
+    """A file or folder; ``command`` launches it, if it is known how."""
 
     name: str
     kind: Kind
@@ -31,7 +31,7 @@ class ListingEntry(msgspec.Struct, frozen=True):
 
 
 class FolderListing(msgspec.Struct, frozen=True):
-    """A folder below the root; ``path`` is empty for the root itself. ``left_out``: names that are not shown."""
+    """A folder below the root; ``path`` is empty for the root itself. ``left_out``: number of entries not shown."""
 
     path: str
     entries: list[ListingEntry]
@@ -39,9 +39,9 @@ class FolderListing(msgspec.Struct, frozen=True):
 
 
 def listing(name: str, folders: Folders) -> FolderListing:
-    """The folder's entries, folders first. Hidden names, and links out of the root, are not among them.
+    """The folder's entries, folders first, without hidden names and without links that lead out of the root.
 
-    Raises Refused for a folder that may not be looked at.
+    Raises RequestRefused for a folder outside the allowed ones.
     """
     folder = folders.folder(name)
     root = folders.roots[0]
@@ -61,7 +61,7 @@ def listing(name: str, folders: Folders) -> FolderListing:
         entries.append(_entry(folder / one))
     order = {"folder": 0, "records": 1, "launch": 2, "log": 3, "file": 4}
     in_order = sorted(entries, key=lambda one: (order[one.kind], one.command.startswith("python"), one.name))
-    return FolderListing(path, in_order, left_out)  # what launches others, before the program that is launched
+    return FolderListing(path, in_order, left_out)  # shell scripts before the Python programs that they launch
 
 
 def _entry(path: Path) -> ListingEntry:
@@ -83,7 +83,7 @@ def _as_argument(name: str) -> str:
 def _is_job(path: Path) -> bool:
     try:
         return is_manifest(SourceFile.read(path))
-    except Exception:  # unreadable, or too large: then it is a file like another
+    except Exception:  # unreadable or too large: treat it as an ordinary file
         return False
 
 

@@ -1,4 +1,4 @@
-"""What the page asks for, as the words of a command: all of it is held against the folder first."""
+"""Turn a request from the page into a command line; all its paths are checked against the allowed folders first."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from gonogo.finding.errors import UserError
 from gonogo.trials.what_if.setting_changes import as_text, read_settings
 
 MAX_BYTES = 64 << 20
-"""Of a request: a log that is pasted may be long."""
+"""Maximum size of a request in bytes; a pasted log may be long."""
 _HUB_NAME_PATTERN = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 
 
 class UiRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """One request of the page; what is empty was not filled in."""
+    """A request from the page; empty fields were not filled in."""
 
     tool: Literal["check", "rehearse", "plan", "cure", "diagnose", "report"]
     language: Literal["en", "zh"] = "en"
     folder: str = ""
-    """Below the root."""
+    """Path relative to the root."""
     command: str = ""
-    """As one would type it; it is split into words, and no shell sees it."""
+    """The command as typed; it is split into words, without a shell."""
     gpus: str = ""
     nodes: int | None = None
     host_memory: str = ""
@@ -44,17 +44,17 @@ class UiRequest(msgspec.Struct, forbid_unknown_fields=True):
     teacher: str = ""
     training_changes: bool = False
     log: str = ""
-    """A log as text."""
+    """The text of a pasted log."""
     logs: list[str] = []
-    """Logs by name, in the folder."""
+    """Names of log files in the folder."""
     records: str = ""
-    """The folder of a guarded run."""
+    """The folder with a guarded run's records."""
     with_files: bool = False
-    """Whether a log is read together with the files of the folder."""
+    """Whether to read the folder's files along with a log."""
 
 
 class UiComparison(msgspec.Struct, forbid_unknown_fields=True):
-    """Two rehearsals of the history, by their ids, in any order."""
+    """Two stored rehearsals to compare, by their ids, in any order."""
 
     one: str
     other: str
@@ -62,7 +62,7 @@ class UiComparison(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def command_words(request: UiRequest, folders: Folders) -> tuple[list[str], Path, bytes]:
-    """The words after ``gonogo``, the folder to start it in, and its stdin. Raises Refused."""
+    """The arguments of ``gonogo``, the folder to start it in, and its stdin. Raises RequestRefused."""
     folder = folders.folder(request.folder)
     launched = folders.command(_split_command(request.command), folder)
     words = {
@@ -114,14 +114,14 @@ def _plan(request: UiRequest, folders: Folders, folder: Path, command: list[str]
         words.append(f"--teacher={_model(request.teacher, folders, folder)}")
     if request.model:
         words.append(_model(request.model, folders, folder))
-        command.clear()  # of the two, the model is what was named for it
+        command.clear()  # if both are given, the model takes precedence
     elif not command:
         raise RequestRefused(translated("plan needs a model, or a command that trains one"))
     return words
 
 
 def _model(name: str, folders: Folders, folder: Path) -> str:
-    """A hub name as it is, else a folder below the root."""
+    """A hub name as it is, or otherwise a path in an allowed folder."""
     is_name = _HUB_NAME_PATTERN.fullmatch(name) and not (folder / name).exists()
     return name if is_name else folders.word(name, folder)
 
@@ -136,7 +136,7 @@ def _diagnose(request: UiRequest, folders: Folders, folder: Path, command: list[
     if not request.log.strip() and not request.logs:
         raise RequestRefused(translated("no log: paste one, or choose a file"))
     beside = ["--project=."] if request.with_files else []
-    command.clear()  # what is typed for a launch is not what the log is of
+    command.clear()  # the command field is for launches; a log may come from another run
     return [*beside, *(["-"] if request.log.strip() else []), *(folders.word(name, folder) for name in request.logs)]
 
 

@@ -1,4 +1,4 @@
-"""What the page says, in both languages, by the names that its script and markup know."""
+"""The texts of the page in both languages, by the names used in its script and markup."""
 
 from __future__ import annotations
 
@@ -96,4 +96,4 @@ WORDS = {
     **{f"phase {name}": text for name, text in PHASE_NAMES.items()},
     **{f"state {name}": text for name, text in STATES.items()},
 }
-"""``**`` stands around what is set strong."""
+"""``**…**`` marks bold text."""

@@ -1,1 +1,1 @@
-"""What a world is made by. Run as ``python -I -S FOLDER``: see ``__main__.py``, and ``kernel.py`` on imports."""
+"""The code that sets up a world, run as ``python -I -S FOLDER``: see ``__main__.py``; on imports, ``kernel.py``."""

@@ -1,10 +1,10 @@
-"""``python -I -S FOLDER begin …``: the first process of a world; ``… run …``: has it start a program, and stays."""
+"""``python -I -S FOLDER begin …`` is the first process of a world; ``… run …`` has it start a program, and waits."""
 
 import os
 import sys
 
 if __name__ == "__main__":
-    # This folder as a package of its own: nothing else of gonogo's is imported, and nothing before Python's library.
+    # Import this folder as a package of its own: nothing else of gonogo, and only after the standard library.
     folder = sys.path.pop(0)
     sys.path.append(os.path.dirname(folder))
     __package__ = os.path.basename(folder)

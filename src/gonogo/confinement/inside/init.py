@@ -1,9 +1,9 @@
-"""``begin CONTROL LISTENER``: the first process of a world. It makes the world, starts programs in it, and limits it.
+"""``begin CONTROL LISTENER``: the first process of a world, which sets it up, starts programs in it, and limits it.
 
-CONTROL is a socket of packets to gonogo: it reads what the world is to be, answers ``ready`` or ``error WHY``,
-and is the world's life: when its other end is closed, all that runs in here ends. LISTENER is where relays ask for
-programs. Programs of a stranger can't reach this process: it has more rights than they, and in namespaces it is
-process 1.
+CONTROL is a packet socket to gonogo. The specification of the world is read from it, ``ready`` or ``error WHY`` is
+the answer, and when its other end is closed, all processes of the world are killed. LISTENER accepts relays that ask
+for programs. Untrusted programs can't reach this process: it has more rights than they have, and with namespaces it
+is process 1.
 """
 
 import _socket
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import NoReturn, TypedDict
 
     class Spec(TypedDict):
-        """What gonogo sends: see ``WorldServer._message``."""
+        """The message that gonogo sends: see ``WorldServer._message``."""
 
         means: str
         in_user_namespace: bool
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         processes: int
         least_memory: int
 else:
-    import _signal as signal  # signal imports enum, which costs more than all the rest
+    import _signal as signal  # signal imports enum, which takes longer than everything else
 
 _NAMESPACE_FLAGS = (
     kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC
@@ -53,7 +53,7 @@ _MAX_DESCRIPTORS = 64
 
 
 def main(arguments: list[str]) -> None:
-    """Make the world, then serve it."""
+    """Set up the world, then serve it."""
     control = _socket.socket(fileno=int(arguments[0]))
     listener = _socket.socket(fileno=int(arguments[1]))
     spec: Spec = marshal.loads(control.recv(_MAX_MESSAGE))
@@ -82,9 +82,9 @@ def _report_refusal(control: _socket.socket, kind: str, error: Exception) -> "No
 
 
 def _enter_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) -> None:
-    """Become process 1 of namespaces of every kind; the process that was started waits for it, and nothing else."""
+    """Become process 1 of new namespaces of every kind; the original process only waits for it."""
     own = network.addresses()
-    if spec["in_user_namespace"]:  # one that something else has made for this process, with all capabilities
+    if spec["in_user_namespace"]:  # an existing user namespace, in which this process has all capabilities
         kernel.call("unshare", _NAMESPACE_FLAGS & ~kernel.CLONE_NEWUSER)
     else:
         _unshare()
@@ -109,7 +109,7 @@ def _enter_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) -
 
 
 def _unshare() -> None:
-    """New namespaces; a child that stays outside writes whose users are whose, which root may and others may not."""
+    """Unshare all namespaces; a child outside writes the user mapping, as needed to map several users (root)."""
     user, group = os.geteuid(), os.getegid()
     waits, go = os.pipe()
     writer = os.fork()
@@ -154,9 +154,9 @@ def _write(path: str, text: str) -> None:
 
 
 def _prepare_without_namespaces(spec: "Spec") -> bool:
-    """Without namespaces: what is started here, and what that leaves behind, is this process's to end.
+    """Prepare a world without namespaces, as the subreaper of all processes that are started here.
 
-    Whether one signal reaches all of it, and nothing else.
+    Returns whether a signal to all processes (pid -1) reaches those of the world only.
     """
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     if spec["means"] != "landlock":
@@ -165,7 +165,7 @@ def _prepare_without_namespaces(spec: "Spec") -> bool:
     try:
         probe.connect("/nobody/is/here")
     except OSError as error:
-        if error.errno == errno.EACCES:  # relays could not reach this process
+        if error.errno == errno.EACCES:  # relays could not connect to this process
             raise OSError(errno.EACCES, "this is in a confinement by Landlock already") from None
     finally:
         probe.close()
@@ -198,7 +198,7 @@ def _confine_by_landlock(spec: "Spec") -> None:
 
 
 class WorldServer:
-    """Starts programs for relays, passes signals on, and ends everything when gonogo's end of ``control`` is closed."""
+    """Starts programs for relays, forwards signals, and kills everything when gonogo closes ``control``."""
 
     def __init__(self, spec: "Spec", control: _socket.socket, listener: _socket.socket, ends_at_once: bool) -> None:
         self._spec = spec
@@ -207,7 +207,7 @@ class WorldServer:
         self._spaces = spec["means"] == "namespaces"
         self._ends_at_once = ends_at_once
         self._asking: dict[int, tuple[_socket.socket, int]] = {}
-        """Relays by descriptor: (socket, the process that it stands for)."""
+        """Relays by descriptor: (socket, id of the process that it represents)."""
         self._woken, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(self._woken, False)
@@ -217,7 +217,7 @@ class WorldServer:
             signal.signal(number, signal.SIG_IGN)
 
     def serve(self) -> "NoReturn":
-        """Until the world ends."""
+        """Serve until the world ends."""
         poll = select.poll()
         for descriptor in (self._control.fileno(), self._listener.fileno(), self._woken):
             poll.register(descriptor, select.POLLIN)
@@ -236,7 +236,7 @@ class WorldServer:
                         poll.unregister(gone)
                 elif descriptor in self._asking and not self._pass_on(descriptor):
                     poll.unregister(descriptor)
-            if time.monotonic() - looked >= _LIMIT_CHECK_SECONDS:  # however much there is to hear
+            if time.monotonic() - looked >= _LIMIT_CHECK_SECONDS:  # even if there are always events
                 self._check_limits()
                 looked = time.monotonic()
 
@@ -260,8 +260,8 @@ class WorldServer:
             pass
 
     def end(self) -> "NoReturn":
-        """End every process of the world, this one last."""
-        if self._ends_at_once:  # signals leave the world for nobody: this was tried
+        """Kill all processes of the world, this one last."""
+        if self._ends_at_once:  # tested at start: signals can't leave the world
             _send_signal(os.kill, -1, signal.SIGKILL)
         if not self._spaces:
             while _kill_descendants():
@@ -275,7 +275,7 @@ class WorldServer:
     # -- programs
 
     def _start(self) -> int | None:
-        """Start what a relay asks for; the descriptor at which it is heard further."""
+        """Start the program that a relay asks for; returns the descriptor of the relay's socket."""
         descriptor, _ = self._listener._accept()  # type: ignore[attr-defined]  # typeshed doesn't have it
         channel = _socket.socket(fileno=descriptor)
         try:
@@ -313,7 +313,7 @@ class WorldServer:
         return channel.fileno()
 
     def _hand_over(self, own_socket: _socket.socket, listen: bytes) -> None:
-        """Give gonogo the descriptor at which the new process's calls are heard, if its kernel has such."""
+        """Send gonogo the descriptor for tracing the new process's system calls, if the kernel supports it."""
         try:
             message, ancillary, _, _ = own_socket.recvmsg(1, _socket.CMSG_SPACE(4))
             for _, _, data in ancillary:
@@ -327,7 +327,7 @@ class WorldServer:
             own_socket.close()
 
     def _pass_on(self, descriptor: int) -> bool:
-        """Pass a relay's signals on; False where the relay has gone, and its process group with it."""
+        """Forward a relay's signals; False if the relay has gone, and its process group was killed."""
         channel, process = self._asking[descriptor]
         try:
             numbers = channel.recv(64)
@@ -344,7 +344,7 @@ class WorldServer:
         return False
 
     def _reap(self) -> "Iterator[int]":
-        """Tell the relays of processes that have ended; yields the descriptors of those relays."""
+        """Send the exit status of ended processes to their relays; yields the descriptors of those relays."""
         while True:
             try:
                 process, status = os.waitpid(-1, os.WNOHANG)
@@ -371,7 +371,7 @@ class WorldServer:
         descriptors: list[tuple[int, int]],
         init_socket: _socket.socket | None,
     ) -> "NoReturn":
-        """In the new process: become the program, with no more rights than it is to have."""
+        """In the new process: drop rights and execute the program."""
         try:
             self._prepare(cwd, listen, descriptors, init_socket)
             _execvpe(words, dict(entry.split(b"=", 1) for entry in environment if b"=" in entry))
@@ -382,7 +382,7 @@ class WorldServer:
     def _prepare(
         self, cwd: bytes, listen: str, descriptors: list[tuple[int, int]], init_socket: _socket.socket | None
     ) -> None:
-        """All that comes before the program: its session, signals, descriptors, limits, folder and confinement."""
+        """Set up the session, signals, descriptors, limits, working directory and confinement of the program."""
         os.setsid()
         os.umask(self._spec["umask"])
         for number in range(1, 65):
@@ -405,13 +405,13 @@ class WorldServer:
     def _limit(self) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         most = self._spec["processes"]
-        if most and self._spaces:  # of the world alone; some more, so that too many are seen, and said
+        if most and self._spaces:  # above the limit, so that exceeding it is noticed and reported
             most += most // 4
             _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
         try:
-            _write("/proc/self/oom_score_adj", "1000")  # of all that runs here, this is to go first
+            _write("/proc/self/oom_score_adj", "1000")  # the first process to be killed if memory runs out
         except OSError:
             pass
 
@@ -458,7 +458,7 @@ def _socket_pair() -> tuple[_socket.socket, _socket.socket]:
 
 
 def _install_descriptors(descriptors: list[tuple[int, int]], kept_socket: _socket.socket | None) -> None:
-    """Have the received descriptors at their places, and no other open."""
+    """Put the received descriptors at their target numbers, and close all others."""
     high = max((target for _, target in descriptors), default=2) + 1
     moved = [(_move_descriptor(received, high), target) for received, target in descriptors]
     if kept_socket is not None:
@@ -470,7 +470,7 @@ def _install_descriptors(descriptors: list[tuple[int, int]], kept_socket: _socke
     targets = sorted({target for _, target in descriptors} | set(_INIT_CHANNEL))
     at = 0
     for target in targets:
-        if at < target:  # Python 3.11 takes an empty range that ends at 0 for all descriptors
+        if at < target:  # Python 3.11 takes an empty range ending at 0 for all descriptors
             os.closerange(at, target)
         at = target + 1
     os.closerange(at, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -484,7 +484,7 @@ def _move_descriptor(descriptor: int, min_descriptor: int) -> int:
 
 
 def _start_listener() -> None:
-    """Have this process's calls be heard, and hand their descriptor to the world's first process."""
+    """Install the tracing filter in this process, and send its descriptor to the world's first process."""
     (end,) = _INIT_CHANNEL
     channel = _socket.socket(fileno=end)
     try:
@@ -499,7 +499,7 @@ def _start_listener() -> None:
 
 
 def _execvpe(words: list[bytes], environment: dict[bytes, bytes]) -> "NoReturn":
-    """As ``os.execvpe``; what fails is said as a shell would."""
+    """Like ``os.execvpe``, but exits with a shell's error message and status on failure."""
     name = words[0]
     folders = [b""] if b"/" in name else environment.get(b"PATH", os.fsencode(os.defpath)).split(b":")
     why: int = errno.ENOENT
@@ -515,7 +515,7 @@ def _execvpe(words: list[bytes], environment: dict[bytes, bytes]) -> "NoReturn":
 
 
 def _parents() -> dict[int, int]:
-    """Parent of each process that can be seen."""
+    """The parent of each visible process."""
     found: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -541,9 +541,9 @@ def _descendants() -> set[int]:
 
 
 def _kill_descendants() -> bool:
-    """Kill what descends from this process; False where nothing did."""
+    """Kill all descendants of this process; False if there were none."""
     stopped: set[int] = set()
-    while True:  # those that are stopped start no more: so none is missed that is started meanwhile
+    while True:  # stopped processes can't fork, so no new one is missed
         new = _descendants() - stopped
         if not new:
             break

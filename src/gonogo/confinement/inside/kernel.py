@@ -1,7 +1,7 @@
-"""System calls that Python has no function for, by ctypes; failures are OSError.
+"""System calls that Python has no function for, via ctypes; failures raise OSError.
 
-Modules of this folder run as ``python -I -S FOLDER``, before anything of the user's is imported, under whichever Python
-the launch uses: they import nothing of gonogo's, and little of the standard library, so that they start in
+Modules of this folder run as ``python -I -S FOLDER``, before anything of the user's is imported, under whichever
+Python the launch uses: they import nothing else of gonogo, and little of the standard library, so that they start in
 milliseconds.
 """
 
@@ -34,7 +34,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def machine() -> int:
-    """Index into tables of system calls; OSError for a processor or word size that has none here."""
+    """Index into the tables of system calls. Raises OSError for a processor or word size without a table."""
     name = os.uname().machine
     if name not in MACHINES or ctypes.sizeof(ctypes.c_void_p) != 8:
         raise OSError(38, f"no table of system calls for {name}")
@@ -42,7 +42,7 @@ def machine() -> int:
 
 
 def call(name: str, *arguments: object) -> int:
-    """A system call by name."""
+    """Make a system call by name. Raises OSError."""
     return _raise_on_error(
         name, _libc.syscall(ctypes.c_long(_SYSCALL_NUMBERS[name][machine()]), *map(_argument, arguments))
     )
@@ -62,17 +62,17 @@ def mount(source: str | None, target: str, kind: str | None = None, flags: int =
 
 
 def bind(source: str, target: str, recursive: bool = False) -> None:
-    """Show ``source`` at ``target`` too."""
+    """Bind-mount ``source`` at ``target``."""
     mount(source, target, None, MS_BIND | (MS_REC if recursive else 0))
 
 
 def unmount(target: str) -> None:
-    """Take a mount away, at once for paths, later for whoever still uses it."""
+    """Detach a mount (lazy unmount): it disappears at once, and is freed when it is no longer in use."""
     _raise_on_error(f"umount {target}", _libc.umount2(os.fsencode(target), MNT_DETACH))
 
 
 def read_only(target: str, recursive: bool = False) -> None:
-    """Have nothing be written below a mount any more, whatever flags it has (Linux 5.12)."""
+    """Make a mount read-only, keeping its other flags (Linux 5.12)."""
     attributes = (ctypes.c_uint64 * 4)(1, 0, 0, 0)  # struct mount_attr: attr_set = MOUNT_ATTR_RDONLY
     at_fdcwd, at_recursive = -100, 0x8000
     call("mount_setattr", at_fdcwd, os.fsencode(target), at_recursive if recursive else 0, attributes, 32)
@@ -91,7 +91,7 @@ def _raise_on_error(system_call: str, result: int) -> int:
     return result
 
 
-# Root of a user namespace keeps what programs that prepare a training use of it, and nothing that reaches the kernel.
+# In its user namespace, root keeps the capabilities that setup steps of a training use, and none over the kernel.
 _KEPT_CAPABILITIES = (
     0,  # CAP_CHOWN
     1,  # CAP_DAC_OVERRIDE
@@ -107,7 +107,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 
 def drop_capabilities(kept_capabilities: tuple[int, ...] = _KEPT_CAPABILITIES) -> None:
-    """Give up all capabilities but ``kept_capabilities``, for this process and whatever it becomes."""
+    """Drop all capabilities except ``kept_capabilities``, for this process and its children."""
     mask = 0
     for capability in range(64):
         if capability in kept_capabilities:
@@ -116,14 +116,14 @@ def drop_capabilities(kept_capabilities: tuple[int, ...] = _KEPT_CAPABILITIES) -
         try:
             prctl(PR_CAPBSET_DROP, capability)
         except OSError as error:
-            if error.errno == 22:  # past the last one that this kernel knows
+            if error.errno == 22:  # beyond the last capability of this kernel
                 break
             if error.errno != 1:  # an ordinary user outside a namespace has none to drop
                 raise
     try:
         prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     except OSError:
-        pass  # kernels before 4.3
+        pass  # kernels before 4.3 have no ambient capabilities
     low, high = mask & 0xFFFFFFFF, mask >> 32
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     held = _capabilities()
@@ -133,7 +133,7 @@ def drop_capabilities(kept_capabilities: tuple[int, ...] = _KEPT_CAPABILITIES) -
 
 
 def _capabilities() -> tuple[int, int]:
-    """The permitted capabilities, low and high word."""
+    """The permitted capabilities as (low, high) words."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as file:
         for line in file:
             if line.startswith("CapPrm:"):

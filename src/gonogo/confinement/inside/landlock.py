@@ -1,4 +1,4 @@
-"""Landlock: a process, and all that it starts, reads and writes only what it is given. For want of namespaces."""
+"""Landlock: restrict a process and its children to given files. Used if namespaces are unavailable."""
 
 import ctypes
 import os
@@ -28,7 +28,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def version() -> int:
-    """Version of Landlock's interface; 0 where the kernel has none."""
+    """The version of the Landlock ABI; 0 if the kernel has none."""
     try:
         return kernel.call("landlock_create_ruleset", 0, 0, _CREATE_RULESET_VERSION)
     except OSError:
@@ -36,14 +36,14 @@ def version() -> int:
 
 
 def scopes_signals() -> bool:
-    """Whether it keeps signals among the confined processes (Linux 6.12)."""
+    """Whether Landlock can restrict signals to the confined processes (Linux 6.12)."""
     return version() >= 6
 
 
 def restrict(writable: list[str], readable: list[str], hidden: list[str]) -> None:
-    """From here on: write below ``writable`` only; read all but ``hidden`` and devices, and ``readable`` even there.
+    """Allow writing only below ``writable``, and reading all but devices and ``hidden``, plus all of ``readable``.
 
-    Raises OSError where the kernel can't (Landlock's first version forbids every move between folders).
+    Raises OSError if the kernel can't (Landlock's first version forbids all moves between folders).
     """
     known = version()
     if known < 2:
@@ -76,13 +76,13 @@ def restrict(writable: list[str], readable: list[str], hidden: list[str]) -> Non
 
 
 def keep_signals_inside() -> bool:
-    """Have signals of this process reach only itself and what it starts from here on; False where it can't be had.
+    """Restrict this process's signals to itself and its future children; False if the kernel can't.
 
-    Nothing else of it is restricted.
+    Nothing else is restricted.
     """
     if not scopes_signals():
         return False
-    # Kernels deny moves between folders in every ruleset that does not allow them, even in one that is of no files.
+    # A ruleset that doesn't handle moves between folders denies them, even if it restricts no files.
     attributes = (ctypes.c_uint64 * 3)(_REFER, 0, _SCOPE_SIGNALS)
     try:
         ruleset = kernel.call("landlock_create_ruleset", attributes, 24, 0)
@@ -100,7 +100,7 @@ def keep_signals_inside() -> bool:
 
 
 def _paths_except(paths: "Iterable[str]") -> "Iterator[str]":
-    """Paths that together are all that there is now, but for ``paths``: rules can only add."""
+    """Paths that together cover all files except ``paths``, since Landlock rules can only allow."""
     hidden = {os.path.realpath(path) for path in paths}
     waiting = ["/"]
     while waiting:

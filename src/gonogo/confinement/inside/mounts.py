@@ -1,9 +1,9 @@
-"""The confined program's files: all that are here, and a layer over them that takes what the program changes.
+"""The file system of a world: all files of this machine, under a layer that takes the changes made by programs.
 
-Overlayfs can't be laid over a folder in which something else is mounted, when a user namespace asks for it. So folders
-above a mount point are rebuilt, one level at a time, and each folder below that has none is laid over as a whole.
-``layer/tree`` mirrors the root folder: it is the upper part of every overlay, and the rebuilt folders themselves.
-``layer/root`` shows it, and all else is mounted there: an upper part has to be reached past what is mounted on it.
+In a user namespace, overlayfs can't be mounted over a folder that contains another mount. Folders above a mount point
+are therefore rebuilt, one level at a time, and each folder below that contains none gets one overlay. ``layer/tree``
+mirrors the root folder: it is the upper directory of every overlay, and contains the rebuilt folders themselves.
+``layer/root`` is a bind mount of it, at which everything else is mounted, so that upper directories stay reachable.
 """
 
 import errno
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Not files of the user's: made anew, or shown for reading only.
+# System folders: mounted anew, or read-only.
 _REBUILT_FOLDERS = ("/proc", "/sys", "/dev", "/run")
 _REMOVABLE_MEDIA_PREFIXES = ("/run/media/", "/run/mount/")
 _PSEUDO_FILE_SYSTEMS = frozenset(
@@ -30,17 +30,17 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _MAX_COPIED_BYTES = 1 << 20
 _MAX_FOLDERS = 4000
 _REBUILT_ATTRIBUTE = "user.gonogo.rebuilt"
-"""Attribute of a rebuilt folder: it has a name for all that is seen there."""
+"""Extended attribute of a rebuilt folder, which has an entry for everything visible in it."""
 _MAX_ENTRIES = 512
-"""Of a rebuilt folder with more entries, those that no mount point lies below are shown for reading only."""
+"""In a rebuilt folder with more entries, those without mount points below are mounted read-only."""
 
 
 class LayerUnsupported(OSError):
-    """What programs change can't be kept in the layer's folder; elsewhere it may be."""
+    """The layer's folder can't hold overlayfs changes; another file system may."""
 
 
 class FileTree:
-    """Puts the program's files together below ``layer/tree``."""
+    """Builds the root folder that programs see, at ``layer/root``."""
 
     def __init__(self, layer: str, hidden_paths: list[str], own: list[str], notes: list[str]) -> None:
         self.tree = layer + "/tree"
@@ -55,7 +55,7 @@ class FileTree:
         self._mounted = _mount_points()
 
     def build_tree(self) -> None:
-        """Everything but what :data:`_REBUILT_FOLDERS` names."""
+        """Mount everything except :data:`_REBUILT_FOLDERS`."""
         for folder in (self._work, self.tree, self.root, self._empty):
             os.makedirs(folder, exist_ok=True)
         self._try_layer()
@@ -67,7 +67,7 @@ class FileTree:
                 self._laid_over(path)
 
     def _try_layer(self) -> None:
-        """Raise NoLayer where the layer's file system can't keep what programs change (not every one can)."""
+        """Raise LayerUnsupported if the layer's file system can't be an overlay's upper directory."""
         trial = self._layer + "/trial"
         lower, upper, seen = trial + "/lower", trial + "/upper", trial + "/seen"
         for folder in (lower + "/folder", upper, trial + "/work", seen):
@@ -96,7 +96,7 @@ class FileTree:
             )
 
     def _folder(self, path: str) -> None:
-        """Lay over a folder, or rebuild it where something is mounted in it."""
+        """Mount an overlay over a folder, or rebuild it if something is mounted in it."""
         inside = path.rstrip("/") + "/"
         if not any(point.startswith(inside) for point in self._mounted):
             self._laid_over(path)
@@ -104,7 +104,7 @@ class FileTree:
         os.makedirs(self.tree + path, exist_ok=True)
         _copy_metadata(path, self.tree + path)
         names: dict[str, str] = {}
-        # An earlier world had rebuilt the folder too: what it has no more was deleted there.
+        # If an earlier world rebuilt the folder, entries missing from its tree were deleted there.
         for place in (
             (self.tree + path,) if _has_attribute(self.tree + path, _REBUILT_ATTRIBUTE) else (path, self.tree + path)
         ):
@@ -139,11 +139,11 @@ class FileTree:
         elif stat.S_ISDIR(state.st_mode):
             if is_read_only:
                 os.makedirs(target, exist_ok=True)
-                # An earlier world's tree has only the place where the folder was mounted.
+                # An earlier world's tree contains only the empty mount point.
                 self._show_read_only(visible_path if os.path.isdir(visible_path) else source, target)
             else:
                 self._folder(visible_path)
-        elif visible_path in self._hidden:  # a credential is not to be copied: it is blanked afterwards
+        elif visible_path in self._hidden:  # a credential must not be copied; it is blanked afterwards
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         elif stat.S_ISREG(state.st_mode):
             _copy_or_bind(source, target, state)
@@ -152,7 +152,7 @@ class FileTree:
         upper, target = self.tree + path, self.root + path
         begun = os.path.isdir(upper)
         os.makedirs(upper, exist_ok=True)
-        if not _is_folder(path):  # the world begins with it
+        if not _is_folder(path):  # exists only in this world's tree
             return
         if not begun:
             _copy_metadata(path, upper)
@@ -165,15 +165,15 @@ class FileTree:
         try:
             _overlay(target, [path], upper, work)
         except OSError as error:
-            if error.errno in (errno.EPERM, errno.EACCES):  # not allowed to: nothing of this can be had
+            if error.errno in (errno.EPERM, errno.EACCES):  # no overlay is permitted at all
                 raise
             self._show_read_only(path, target)
 
     def _begin(self, path: str) -> None:
-        """Make a folder in the upper part as this user's own.
+        """Create a folder in the upper directory, owned by this user.
 
-        overlayfs copies a folder, with its owner, before something in it changes. One of an owner or a group that the
-        user namespace doesn't know can't be copied: a project of a group's on a cluster.
+        Before something in a folder changes, overlayfs copies the folder with its owner. That fails for an owner or
+        group unknown to the user namespace, as in a folder that belongs to a group on a cluster.
         """
         made = self.tree + path
         if os.path.isdir(made):
@@ -184,9 +184,9 @@ class FileTree:
             os.chmod(made, stat.S_IMODE(os.stat(made).st_mode) & ~0o200)
 
     def _show_read_only(self, source: str, target: str) -> None:
-        """Show a folder without a way to change it.
+        """Mount a folder read-only.
 
-        By an overlay too where that can be had: through it no socket and no pipe leads to whoever else uses it.
+        An overlay is preferred: sockets and pipes in it don't connect to processes outside.
         """
         try:
             try:
@@ -199,7 +199,7 @@ class FileTree:
             self._notes.append(f"{source} is left out ({error.strerror})")
 
     def mount_system_folders(self) -> None:
-        """``/dev``, ``/run``, ``/sys`` and ``/proc``; the last needs a process namespace of its own."""
+        """Mount ``/dev``, ``/run``, ``/sys`` and ``/proc``; the last needs a PID namespace."""
         root = self.root
         _mount_file_system(root + "/dev", "tmpfs", "mode=755,size=64k,nr_inodes=1k")
         for name in _DEVICES:
@@ -226,7 +226,7 @@ class FileTree:
         self._protect_proc(root + "/proc")
 
     def _protect_proc(self, proc: str) -> None:
-        """Of the kernel's files, what root could write can only be read: that reaches past every namespace."""
+        """Make kernel files that root could write read-only, since they are not namespaced."""
         for entry in os.scandir(proc):
             if entry.name.isdigit() or entry.is_symlink():
                 continue
@@ -237,7 +237,7 @@ class FileTree:
                 kernel.read_only(entry.path)
 
     def show(self, path: str, is_read_only: bool = False) -> None:
-        """Show a folder of gonogo's as it is: what is written there is really written."""
+        """Bind-mount one of gonogo's folders, so that writes go to the real one."""
         target = self.root + path
         os.makedirs(target, exist_ok=True)
         kernel.bind(path, target)
@@ -245,7 +245,7 @@ class FileTree:
             kernel.read_only(target)
 
     def blank(self, path: str) -> None:
-        """Show an empty folder, or an empty file, at a path."""
+        """Hide a path behind an empty folder or an empty file."""
         target = self.root + path
         if os.path.islink(target) or not os.path.exists(target):
             return
@@ -255,7 +255,7 @@ class FileTree:
             kernel.bind("/dev/null", target)
 
     def enter(self) -> None:
-        """Make the folder of all this the root; the real one is gone for this process and what it starts."""
+        """Make ``layer/root`` the root; the real one is no longer accessible to this process and its children."""
         os.chdir(self.root)
         kernel.call("pivot_root", b".", b".")
         kernel.unmount(".")
@@ -263,7 +263,7 @@ class FileTree:
 
 
 def _mount_points() -> dict[str, str]:
-    """Path of each mount point, and what kind of file system is seen there."""
+    """The file system type of each mount point, by path."""
     found = {}
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
@@ -278,7 +278,7 @@ def _mount_points() -> dict[str, str]:
 
 
 def _overlay(target: str, lower_dirs: "Iterable[str]", upper_dir: str = "", work_dir: str = "") -> None:
-    """Mount folders over each other. Each is named by a descriptor: so no name has to be escaped, and none is long."""
+    """Mount an overlay. Folders are given as ``/proc/self/fd`` paths, which need no escaping and are short."""
     open_folders: list[int] = []
 
     def named(path: str) -> str:
@@ -302,7 +302,7 @@ def _overlay(target: str, lower_dirs: "Iterable[str]", upper_dir: str = "", work
 
 
 def _is_folder(path: str) -> bool:
-    """Itself, and not by a link: a program may have put one there."""
+    """Whether a path is a folder itself, not a link to one, which a program may have created."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:
@@ -317,9 +317,9 @@ def _has_attribute(path: str, attribute: str) -> bool:
 
 
 def _folders_of_other_owners(own: list[str]) -> list[str]:
-    """Folders on the way to ``own`` ones, and below the first, that are of others: those above come first."""
+    """Folders owned by other users or groups, above ``own`` and below its first one; parents come before children."""
     user, group = os.getuid(), os.getgid()
-    if user == 0:  # root's namespace knows all
+    if user == 0:  # root's namespace maps all users
         return []
     found: dict[str, None] = {}
     for folder in own:
@@ -352,7 +352,7 @@ def _add_if_other_owner(path: str, user: int, group: int, foreign_folders: "dict
 
 
 def _copy_metadata(source: str, target: str) -> None:
-    """Mode, owner and times of a folder: the upper one's are those that are seen."""
+    """Copy mode, owner and times of a folder, since those of the upper directory are visible."""
     try:
         state = os.stat(source)
         os.chmod(target, stat.S_IMODE(state.st_mode))
@@ -360,7 +360,7 @@ def _copy_metadata(source: str, target: str) -> None:
             os.chown(target, state.st_uid, state.st_gid)
         os.utime(target, ns=(state.st_atime_ns, state.st_mtime_ns))
     except OSError:
-        pass  # an owner that this user namespace doesn't know: it stays the user's
+        pass  # an owner unknown to this user namespace: it stays this user's
 
 
 def _copy_or_bind(source: str, target: str, state: os.stat_result) -> None:
@@ -376,7 +376,7 @@ def _copy_or_bind(source: str, target: str, state: os.stat_result) -> None:
         os.chmod(target, stat.S_IMODE(state.st_mode))
         os.utime(target, ns=(state.st_atime_ns, state.st_mtime_ns))
     except OSError:
-        pass  # a file that this user can't read
+        pass  # this user can't read the file
 
 
 def _bind_file(source: str, target: str) -> None:

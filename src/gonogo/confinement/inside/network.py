@@ -1,6 +1,6 @@
-"""A network of one machine: its loopback, and its own addresses, so that it finds itself by each of its names.
+"""The network of a world: loopback and the machine's own addresses, so that programs can reach themselves by name.
 
-Each address stands on an interface of the name that it has outside, that leads nowhere; no route leaves.
+Each address is on a dummy interface with the same name as outside; there are no routes to other machines.
 """
 
 import _socket
@@ -14,7 +14,7 @@ _IFF_UP = 1
 
 
 def addresses() -> list[tuple[str, int, bytes]]:
-    """(interface, family, address) of this machine, loopback's left out."""
+    """This machine's addresses as (interface, family, address), without loopback."""
     try:
         with _Netlink() as netlink:
             packets = netlink.ask(_RTM_GETADDR, _DUMP, struct.pack("=BBBBI", 0, 0, 0, 0, 0))
@@ -39,7 +39,7 @@ def addresses() -> list[tuple[str, int, bytes]]:
 
 
 def bring_up(own: list[tuple[str, int, bytes]]) -> None:
-    """Bring up the loopback, and the machine's ``own`` addresses; what this kernel has no module for is left out."""
+    """Bring up loopback and the machine's ``own`` addresses, as far as the kernel supports it."""
     probe = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     try:
         fcntl.ioctl(probe.fileno(), 0x8914, struct.pack("16sh14x", b"lo", _IFF_UP))  # SIOCSIFFLAGS
@@ -53,7 +53,7 @@ def bring_up(own: list[tuple[str, int, bytes]]) -> None:
             try:
                 netlink.ask(_RTM_NEWLINK, _ACK | _CREATE, link)
             except OSError:
-                pass  # its addresses then stand on the loopback
+                pass  # its addresses are added to loopback
         for name, family, address in own:
             try:
                 index = _socket.if_nametoindex(name)
@@ -67,7 +67,7 @@ def bring_up(own: list[tuple[str, int, bytes]]) -> None:
 
 
 class _Netlink:
-    """A socket to the kernel's network configuration."""
+    """A netlink socket, for the kernel's network configuration."""
 
     def __enter__(self) -> "_Netlink":
         self._socket = _socket.socket(_AF_NETLINK, _socket.SOCK_RAW, 0)
@@ -77,7 +77,7 @@ class _Netlink:
         self._socket.close()
 
     def ask(self, kind: int, flags: int, body: bytes) -> list[bytes]:
-        """The bodies of what the kernel answers. Raises OSError where it refuses."""
+        """Send a request and return the bodies of the kernel's replies. Raises OSError if it refuses."""
         self._socket.send(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST | flags, 1, 0) + body)
         found: list[bytes] = []
         while True:

@@ -1,10 +1,11 @@
-"""``run SOCKET LISTEN HERE=THERE,… CWD COMMAND…``: has the world's first process start COMMAND, and stands for it.
+"""``run SOCKET LISTEN HERE=THERE,… CWD COMMAND…``: has the world's first process start COMMAND, and stands in for it.
 
 Streams, working directory, environment, signals and exit status are those of COMMAND. When this process is killed, so
-is COMMAND, with all of its process group; when the world ends, this one ends with status 137.
+is COMMAND with its whole process group; when the world ends, this process exits with status 137.
 
-This process is outside the world. The command's variables are therefore not its own: each comes with :data:`PREFIX`
-before its name, so that what the command's ``LD_PRELOAD`` names is not loaded here; the prefix alone says that they do.
+This process is outside the world, so the command's variables must not affect it: each has :data:`PREFIX` before its
+name, so that the command's ``LD_PRELOAD`` is not loaded here. A variable named by the prefix alone marks the
+environment as encoded.
 """
 
 import _socket
@@ -25,12 +26,12 @@ LENGTH = struct.Struct("=I")
 PREFIX = b":"
 WORLD_ENDED = 137
 CANNOT_START = 126
-_MAX_ADDRESS_LENGTH = 100  # of a socket's path: 108 with the zero, in the kernel
+_MAX_ADDRESS_LENGTH = 100  # of a socket's path: the kernel's limit is 108 with the terminating zero
 _MAX_COPIED_BYTES = 64 << 20
 
 
 def main(arguments: list[str]) -> None:
-    """Ask, and wait."""
+    """Request the start, then forward signals until the command ends."""
     address, listen, extra, cwd, *words = arguments
     numbers = {0: 0, 1: 1, 2: 2}
     for pair in extra.split(",") if extra else ():
@@ -67,7 +68,7 @@ def main(arguments: list[str]) -> None:
                 continue
             try:
                 block = channel.recv(64)
-            except OSError:  # the world has ended before it read all that was asked
+            except OSError:  # the world ended before it read the request
                 block = b""
             message += block
             if not block or len(message) >= 4:
@@ -78,14 +79,14 @@ def _pass_on(channel: _socket.socket, signals: bytes) -> None:
     try:
         channel.send(signals)
     except OSError:
-        pass  # what ended is seen next
+        pass  # the world or the command has ended, which the next read shows
 
 
 def _safe_descriptor(descriptor: int) -> int:
-    """A descriptor with which the command can do no more than it says.
+    """A descriptor that gives the command no more access than intended.
 
-    What a descriptor leads to can be opened again, for writing as well (``/proc/self/fd``), and folders lead on to all
-    that lies beside them: so a file that is open for reading only is handed over as a copy, and folders are not.
+    A file behind a descriptor can be reopened for writing (``/proc/self/fd``), and a folder gives access to
+    everything around it: files open for reading are therefore passed as a copy, and folders are refused.
     """
     try:
         state = os.fstat(descriptor)
@@ -114,7 +115,7 @@ def _safe_descriptor(descriptor: int) -> int:
 
 
 def _open_feeding_pipe(descriptor: int) -> int:
-    """The reading end of a pipe into which another process writes what the descriptor's file still has."""
+    """The read end of a pipe, into which a child process copies the rest of the descriptor's file."""
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
@@ -152,7 +153,7 @@ def _request_start(
 
 
 def _end(status: int) -> None:
-    if status < 0:  # by the same signal, as far as this process can
+    if status < 0:  # end by the same signal if possible
         sys.stdout.flush()
         try:
             signal.signal(-status, signal.SIG_DFL)

@@ -1,7 +1,7 @@
-"""Filters of system calls (seccomp, classic BPF): what a confined program may not ask of the kernel, and what is heard.
+"""Seccomp filters (classic BPF): system calls that a confined program is denied, and those that are traced.
 
-Two filters are put in place one after the other: the first refuses, the second hands calls that name files or programs
-to a listener (``SECCOMP_RET_USER_NOTIF``), who lets each go on.
+There are two filters: the first denies calls, the second passes calls that start or end programs or connect sockets
+to a listener (``SECCOMP_RET_USER_NOTIF``), which lets each continue.
 """
 
 import ctypes
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     SyscallNumbers = tuple[int | None, int | None]
-    """Of a call, for x86_64 and aarch64."""
+    """The number of a system call on (x86_64, aarch64)."""
     Line = tuple[int, int, int, int]
-    """Of a filter: code, jumps where it is true and false, operand."""
+    """A BPF instruction: opcode, jump if true, jump if false, operand."""
     Test = tuple[int, int, str, int | tuple[int, int]]
-    """(argument, part, what, value): ``part`` 0 for the low half of the argument, 1 for the high one."""
+    """(argument, part, test, value): ``part`` is 0 for the argument's low half, 1 for the high one."""
 
 EPERM, EACCES, ENOTTY, ENOSYS, EAFNOSUPPORT = 1, 13, 25, 38, 97
 _ALLOW, _NOTIFY, _ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
@@ -28,7 +28,7 @@ _X32_SYSCALL_BIT = 0x40000000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 _NAMESPACE_CLONE_FLAGS = 0x7E020080  # CLONE_NEW*
 
-# name: (x86_64, aarch64); None where the processor has no such call.
+# name: (x86_64, aarch64); None if the architecture has no such call.
 _ADMIN_SYSCALLS = {
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "move_mount": (429, 429), "fsopen": (430, 430),
     "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433), "open_tree": (428, 428),
@@ -41,15 +41,15 @@ _ADMIN_SYSCALLS = {
     "syslog": (103, 116), "open_by_handle_at": (304, 265), "vhangup": (153, 58), "iopl": (172, None),
     "ioperm": (173, None), "chroot": (161, 51), "lsm_set_self_attr": (460, 460),
 }  # fmt: skip
-_UNSUPPORTED_SYSCALLS = {  # answered as by a kernel that has no such call: libraries then take another one
+_UNSUPPORTED_SYSCALLS = {  # ENOSYS, as in an old kernel, so that libraries fall back to other calls
     "clone3": (435, 435), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
 }  # fmt: skip
 _UNSHARE, _CLONE, _IOCTL, _SOCKET, _SOCKETPAIR = (272, 97), (56, 220), (16, 29), (41, 198), (53, 199)
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _ALLOWED_SOCKET_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
 
-# Without namespaces, for Landlock does not speak of them. Modes, owners, times and attributes: nothing happens, and
-# the program is told that it has, since nearly every program sets some, and few look.
+# Needed without namespaces, since Landlock doesn't cover them. Setting modes, owners, times and attributes does
+# nothing and reports success, since nearly every program sets some, and few read them back.
 _METADATA_SYSCALLS = {
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
     "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),
@@ -63,25 +63,25 @@ _IPC_SYSCALLS = {
     "mq_unlink": (241, 181), "process_madvise": (440, 440), "process_mrelease": (448, 448), "setdomainname": (171, 162),
     "sethostname": (170, 161), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
 }  # fmt: skip
-_PROCESS_SYSCALLS = {  # (call, which argument names the process): only of the caller itself, said as 0
+_PROCESS_SYSCALLS = {  # (call, its argument with the process id): allowed only for 0, the caller itself
     "sched_setaffinity": ((203, 122), 0), "sched_setscheduler": ((144, 119), 0), "sched_setparam": ((142, 118), 0),
     "sched_setattr": ((314, 274), 0), "setpriority": ((141, 140), 1), "ioprio_set": ((251, 30), 1),
     "migrate_pages": ((256, 238), 0), "move_pages": ((279, 239), 0),
 }  # fmt: skip
-_USER_SYSCALLS = (((141, 140), 0, 2), ((251, 30), 0, 3))  # setpriority, ioprio_set: of all that a user runs
+_USER_SYSCALLS = (((141, 140), 0, 2), ((251, 30), 0, 3))  # setpriority, ioprio_set: for all processes of a user
 _SIGNAL_SYSCALLS = {"kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "pidfd_send_signal": (424, 424)}
 _CONNECT, _SENDTO, _PRLIMIT, _TRUNCATE = (42, 203), (44, 206), (302, 261), (76, 45)
-# File systems have calls of their own that change a file, or make a snapshot of a folder, for whoever can read it. So
-# of these only a few are let through; of terminals and descriptors in general ("T"), and of sockets, all.
+# Some ioctls of file systems change a file, or snapshot a folder, with read access only. Therefore only a few
+# ioctls of files are allowed; those of terminals and descriptors in general ("T"), and of sockets, all are.
 _ALLOWED_IOCTL_TYPES = (0x5400, 0x8900)
 _ALLOWED_FILE_IOCTLS = (
     2, 0x40049409, 0x4020940D, 0xC0189436, 0xC020660B, 0x80086601, 0x801C581F,
 )  # FIGETBSZ, FICLONE, FICLONERANGE, FIDEDUPERANGE, FS_IOC_FIEMAP, FS_IOC_GETFLAGS, FS_IOC_FSGETXATTR  # fmt: skip
-_OPEN, _OPENAT, _OPENAT2, _CUT_OFF = (2, None), (257, 56), (437, 437), (0x203, 0x200)  # O_TRUNC, only to read
+_OPEN, _OPENAT, _OPENAT2, _CUT_OFF = (2, None), (257, 56), (437, 437), (0x203, 0x200)  # O_TRUNC with O_RDONLY
 
 
 class Program:
-    """A filter that is being written, in the order in which the kernel reads it."""
+    """A BPF filter under construction, in the order in which the kernel evaluates it."""
 
     def __init__(self, other_architecture: int) -> None:
         self._index = kernel.machine()
@@ -93,7 +93,7 @@ class Program:
         self.lines += [(_LOAD, 0, 0, 0), (_AT_LEAST, 0, 1, _X32_SYSCALL_BIT), (_RETURN, 0, 0, other_architecture)]
 
     def answer(self, numbers: "SyscallNumbers", answer: int, *tests: "Test") -> None:
-        """Give ``answer`` to a call, if all of the tests hold."""
+        """Return ``answer`` for a system call if all tests hold."""
         number = numbers[self._index]
         if number is None:
             return
@@ -106,7 +106,7 @@ class Program:
         for test in body:
             for code, true, false, operand in test:
                 left -= 1
-                # A jump that is marked None leads behind the answer, to where the number is loaded again.
+                # None as a jump target means behind the return, where the number of the call is loaded again.
                 lines.append((code, left - 1 if true is None else true, left - 1 if false is None else false, operand))
         lines.append((_RETURN, 0, 0, answer))
         if tests:
@@ -114,7 +114,7 @@ class Program:
         self.lines += lines
 
     def install(self, with_listener: bool = False) -> int | None:
-        """Put it in place, for this process and all that it starts; the listener's descriptor where there is one."""
+        """Install the filter for this process and its children; returns the listener's descriptor if there is one."""
         code = b"".join(struct.pack("=HBBI", *line) for line in [*self.lines, (_RETURN, 0, 0, _ALLOW)])
         buffer = ctypes.create_string_buffer(code)
         program = _SockFprog(len(code) // 8, ctypes.cast(buffer, ctypes.c_void_p))
@@ -135,7 +135,7 @@ class _SockFprog(ctypes.Structure):
 def _test_instructions(
     comparison_kind: str, value: "int | tuple[int, int]"
 ) -> "list[tuple[int, int | None, int | None, int]]":
-    """Lines that test what was loaded; None marks the jump to where the test does not hold."""
+    """BPF instructions that test the loaded value; a None jump is taken if the test fails."""
     if isinstance(value, tuple):
         mask, operand = value
         jumps: tuple[int | None, int | None] = (0, None) if comparison_kind == "masked" else (None, 0)
@@ -152,9 +152,9 @@ def _test_instructions(
 
 
 def refuse(namespaces: bool, landlock: int = 0) -> None:
-    """Refuse what reaches past the confinement.
+    """Deny the system calls that could get around the confinement.
 
-    ``namespaces``: whether the program has its own, of every kind; else ``landlock`` is the version that it has.
+    ``namespaces``: whether the program has its own namespaces of every kind; otherwise ``landlock`` is its version.
     """
     program = Program(_ERRNO | ENOSYS)
     for numbers in _ADMIN_SYSCALLS.values():
@@ -174,7 +174,7 @@ def refuse(namespaces: bool, landlock: int = 0) -> None:
 
 
 def _add_landlock_rules(program: Program, landlock: int) -> None:
-    """What namespaces would keep to themselves, where there are none."""
+    """Deny the calls that namespaces would isolate and Landlock doesn't cover."""
     for numbers in _METADATA_SYSCALLS.values():
         program.answer(numbers, _ERRNO | 0)
     kinds: list[Test] = [(1, 0, "not masked", (0xFF00, kind)) for kind in _ALLOWED_IOCTL_TYPES]
@@ -186,14 +186,14 @@ def _add_landlock_rules(program: Program, landlock: int) -> None:
     program.answer(_PRLIMIT, _ERRNO | EPERM, (0, 0, "other", 0), (2, 0, "other", 0))
     for numbers, argument, kind in _USER_SYSCALLS:
         program.answer(numbers, _ERRNO | EPERM, (argument, 0, "equal", kind))
-    if landlock < 3:  # which does not speak of cutting a file off; ftruncate is as writing
+    if landlock < 3:  # older versions don't cover truncation; ftruncate counts as writing
         program.answer(_TRUNCATE, _ERRNO | EACCES)
         program.answer(_OPEN, _ERRNO | EACCES, (1, 0, "masked", _CUT_OFF))
         program.answer(_OPENAT, _ERRNO | EACCES, (2, 0, "masked", _CUT_OFF))
         program.answer(_OPENAT2, _ERRNO | ENOSYS)
     for numbers in (_SOCKET, _SOCKETPAIR):
         program.answer(numbers, _ERRNO | EACCES, (0, 0, "other", 1))
-        # Of datagrams each may have its own address, which no filter sees: only streams and sequenced packets.
+        # Each datagram can have its own address, which no filter can read: only streams and seqpackets are allowed.
         program.answer(numbers, _ERRNO | EACCES, (1, 0, "not masked", (0xF, 1)), (1, 0, "not masked", (0xF, 5)))
     program.answer(_CONNECT, _ERRNO | EACCES)
     program.answer(_SENDTO, _ERRNO | EACCES, (4, 0, "other", 0))
@@ -204,9 +204,9 @@ def _add_landlock_rules(program: Program, landlock: int) -> None:
 
 
 def listen(calls: "Mapping[str, SyscallNumbers]") -> int:
-    """Have calls (as in :data:`~calls.COMMANDS`) wait for a listener; the descriptor at which they are heard."""
+    """Trace calls (as in :data:`~calls.COMMANDS`); returns the descriptor on which they are received."""
     program = Program(_NOTIFY)
-    program.answer((425, 425), _NOTIFY)  # io_uring reaches out past every filter: whoever asks is not seen whole
+    program.answer((425, 425), _NOTIFY)  # io_uring bypasses filters, so a program that uses it is not seen completely
     for numbers in calls.values():
         program.answer(numbers, _NOTIFY)
     descriptor = program.install(with_listener=True)

@@ -1,1 +1,1 @@
-"""Clues: facts of a failure joined with each other, the run's settings, its environment and other ranks."""
+"""Clues: facts about a failure, combined with each other, the run's settings, its environment and other ranks."""

@@ -1,4 +1,4 @@
-"""All clues to a failure, those that say most first."""
+"""All clues about a failure, the most informative first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CUDA_ERROR_PATTERN = Pattern(r"CUDA error: |AcceleratorError")
 
 
 def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """An asynchronous error's line is not its place; a kill beside another rank's exception follows from it."""
+    """An asynchronous CUDA error's place is not reliable; a SIGKILL follows from another rank's exception."""
     raised = facts.chain[-1] if facts.chain else None
     if raised is not None and _CUDA_ERROR_PATTERN.search(raised.message.text) and log.says(_ASYNC_ERROR_PATTERN):
         yield Clue(
@@ -80,7 +80,7 @@ _CLUE_FINDERS: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] 
 
 
 def find_clues(log: FailureLog, facts: FailureFacts) -> tuple[Clue, ...]:
-    """What the rules find, each sentence once."""
+    """The clues of all finders without duplicates, at most :data:`MAX_CLUES`."""
     found: dict[str, Clue] = {}
     for rule in _CLUE_FINDERS:
         for clue in rule(log, facts):

@@ -1,4 +1,4 @@
-"""Keys of a state dict that differ by a wrapper, and names of weights in a KeyError."""
+"""Keys of a state dict that differ by a wrapper's prefix, and weight names in a KeyError."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WEIGHT_NAME_PATTERN = lazy_compile(r"^\w+(?:\.\w+){2,}$")
 
 
 def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """Which prefix one side has and the other lacks; that a missing key is a weight's name."""
+    """A prefix that one side of a state dict has and the other lacks, or a missing key that is a weight's name."""
     for raised in facts.chain:
         yield from _fused_expert_clues(log, raised)
         if raised.message.form == "state_dict":
@@ -44,7 +44,7 @@ _FUSED = lazy_compile(r"(?i)missing[^\n]{0,400}?['\"]([\w.]{0,200}experts\.(?:ga
 
 
 def _fused_expert_clues(log: FailureLog, raised: RaisedException) -> Iterator[Clue]:
-    """Weights of experts that one side has in one tensor and the other one by one."""
+    """Experts' weights that are fused into one tensor on one side and separate on the other."""
     found = _FUSED.search(raised.message.text[:6000])
     if found is None:
         return
@@ -100,17 +100,17 @@ def _prefix_clues(exception: RaisedException) -> Iterator[Clue]:
 
 
 def _end(key: str) -> str:
-    """The last three names of a key, by which the same weight is known on both sides."""
+    """The last three components of a key, which match the same weight on both sides."""
     return ".".join(key.split(".")[-3:]) if key.count(".") > 2 else key.rpartition(".")[2]
 
 
 def _differing(missing_key: str, unexpected_key: str) -> tuple[str, str]:
-    """What stands before the part that both keys have in common at their ends."""
+    """The prefixes of two keys before their common end."""
     left, right = missing_key.split("."), unexpected_key.split(".")
     while left and right and left[-1] == right[-1]:
         left.pop()
         right.pop()
-    # Both begin alike: what differs stands in between, and is told with what is before it.
+    # If both also begin alike, the common beginning is included.
     return (".".join(left) + "." if left else "", ".".join(right) + "." if right else "")
 
 

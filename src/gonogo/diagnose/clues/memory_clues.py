@@ -1,4 +1,4 @@
-"""Bytes that a log names, held against capacities and against what it says is free."""
+"""Memory sizes in a log, compared with capacities and with the free memory that the log reports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OOM_HAZARDS = (
 
 
 def memory_size_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """More free than was asked for; a single allocation larger than all else; a host that is all but full."""
+    """An allocation that failed despite enough free memory, fragmentation, or a host almost out of memory."""
     for raised in facts.chain:
         text = " ".join(raised.message.text.split())
         yield from _gpu_clues(text, CluePlace(raised.log, raised.line))
@@ -68,7 +68,7 @@ def _gpu_clues(text: str, place: CluePlace) -> Iterator[Clue]:
 
 
 def _host_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """Used memory that the log names beside the whole, where a process was killed."""
+    """Reported host memory usage near the total, if a process was killed."""
     if -9 not in facts.exit_codes and not any(
         raised.type in ("MemoryError", "OutOfMemoryError") for raised in facts.chain
     ):

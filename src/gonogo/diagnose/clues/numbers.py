@@ -1,4 +1,4 @@
-"""Arithmetic: numbers of a message that divide or do not, are multiples, products, or the value of a setting."""
+"""Arithmetic on numbers in a message: divisibility, multiples, products, and values of settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIVISIBILITY_CHECK_PATTERN = lazy_compile(
 )
 _SIZE_ERROR_FORMS = ("not_divisible", "size_mismatch")
 _MIN_DISTINCTIVE_NUMBER = 17
-"""From here on two equal numbers are seldom equal by chance."""
+"""Smaller numbers are often equal by coincidence."""
 _MEANING_WORDS = {
     "length": ("length", "seq", "token", "ctx", "context", "position", "len"),
     "experts": ("expert", "moe"),
@@ -37,7 +37,7 @@ _MEANING_WORDS = {
 
 
 def of_numbers(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """What the figures of a message come to, of its own and of the run's settings."""
+    """Relations between the numbers of a message, or between them and the run's settings."""
     for raised in facts.chain[-2:]:
         place = CluePlace(raised.log, raised.line)
         yield from _check_clues(raised, place)
@@ -52,7 +52,7 @@ def of_numbers(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
 
 
 def _check_clues(exception: RaisedException, place: CluePlace) -> Iterator[Clue]:
-    """The check in the failing line itself: ``assert a % b == 0``."""
+    """A divisibility check in the failing line itself: ``assert a % b == 0``."""
     code = exception.frames[-1].code if exception.frames else ""
     if (check := _DIVISIBILITY_CHECK_PATTERN.search(code)) and exception.type in (
         "AssertionError",
@@ -98,7 +98,7 @@ def _dimension_clues(message: Message, place: CluePlace) -> Iterator[Clue]:
 
 
 def _division_clues(log: FailureLog, exception: RaisedException, place: CluePlace) -> Iterator[Clue]:
-    """Which numbers do not divide: the two of the message, or a setting by the one that it names."""
+    """A number that is not divisible by another: both from the message, or a setting and the message's divisor."""
     message = exception.message
     numbers = [number for number in message.numbers if number > 1]
     if message.form == "not_divisible" and len(numbers) >= 2:
@@ -140,7 +140,7 @@ def _division_clues(log: FailureLog, exception: RaisedException, place: CluePlac
 
 
 def _dividend(message: Message, numbers: list[int]) -> tuple[int, int]:
-    """What is to be divided and by what: as the message writes them, ``a … divisible by b``."""
+    """The dividend and the divisor, in the order of the message's ``a … divisible by b``."""
     first, second = numbers[0], numbers[-1]
     if len(numbers) > 1 and "x" in message.text.split("divisible")[0] and len(numbers) > 2:
         first = math.prod(numbers[:-1])
@@ -148,7 +148,7 @@ def _dividend(message: Message, numbers: list[int]) -> tuple[int, int]:
 
 
 def _setting_names(log: FailureLog, dividend: int, divisor: int) -> Text:
-    """Which settings have these values."""
+    """The settings that have these values."""
     named = []
     world = world_size(log)
     for number in (dividend, divisor):
@@ -164,7 +164,7 @@ _VIEW_SIZE_PATTERN = lazy_compile(r"is invalid for input of size (\d{1,15})")
 
 
 def _view_clues(message: Message, place: CluePlace) -> Iterator[Clue]:
-    """A view whose elements don't come out: which one dimension would have to be another."""
+    """A view whose size doesn't match the number of elements: the dimension that differs."""
     found = _VIEW_SIZE_PATTERN.search(message.text)
     shape = next((shape for shape in message.shapes if len(shape) > 1), None)
     if found is None or shape is None or any(size < 1 for size in shape):
@@ -189,7 +189,7 @@ _SHAPE_MISMATCH_FORMS = ("size_mismatch", "not_divisible")
 
 
 def _adapter_clues(exception: RaisedException, place: CluePlace) -> Iterator[Clue]:
-    """Sizes that don't fit in the line or file of an adapter: it was made for another layer than the one it is on."""
+    """Sizes that don't match in an adapter's code: it was built for a different layer than the one it is on."""
     frame = exception.frames[-1] if exception.frames else None
     if frame is None or exception.message.form not in _SHAPE_MISMATCH_FORMS or frame.owner == "python":
         return
@@ -208,7 +208,7 @@ def _adapter_clues(exception: RaisedException, place: CluePlace) -> Iterator[Clu
 
 
 def _size_clues(message: Message, place: CluePlace) -> Iterator[Clue]:
-    """Two sizes of which one is a multiple of the other, of whole tensors or of one dimension."""
+    """Two sizes of which one is a multiple of the other, either of whole tensors or of one dimension."""
     counts = [math.prod(shape) for shape in message.shapes if shape]
     for big in message.shapes:
         for flat in message.shapes:
@@ -245,7 +245,7 @@ def _size_clues(message: Message, place: CluePlace) -> Iterator[Clue]:
 
 
 def _setting_clues(log: FailureLog, message: Message, place: CluePlace) -> Iterator[Clue]:
-    """A number of the message that a setting has, or that is the product of two."""
+    """A number in the message that is a setting's value, or the product of two settings."""
     settings = list(_size_settings(log))
     numbers = [number for number in message.numbers if number >= _MIN_DISTINCTIVE_NUMBER]
     numbers += [size for shape in message.shapes for size in shape if size >= _MIN_DISTINCTIVE_NUMBER]
@@ -277,7 +277,7 @@ def _factor_settings(number: int, settings: list[RunSetting]) -> tuple[RunSettin
 
 
 def _size_settings(log: FailureLog) -> Iterator[RunSetting]:
-    """The settings that size the run, each name once."""
+    """The settings that determine sizes in the run, without duplicate names."""
     seen: set[str] = set()
     for setting in settings_of(log):
         if setting_meaning(setting.name) and setting.number is not None and setting.name not in seen:

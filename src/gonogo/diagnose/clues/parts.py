@@ -1,4 +1,4 @@
-"""A slice past a tensor's end tells which part of the whole came; a failing module tells which setting runs it."""
+"""Clues about parts: a slice past a tensor's end shows that one shard was sent, a failing module its setting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_MODULE_CLUES = 2
 
 
 def slice_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """The receiver takes a shard out of what it holds to be the whole, and got one shard."""
+    """A receiver that slices its shard from a tensor that it expects to be full, but was sent a single shard."""
     found = log.find(_SLICE_ERROR_PATTERN)
     if found is None:
         return
@@ -58,7 +58,7 @@ def slice_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
 
 
 def empty_parameter_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """A tensor without dimensions or entries where ZeRO-3 keeps parameters apart."""
+    """A parameter without dimensions or elements, as ZeRO-3 leaves it after partitioning."""
     raised = facts.chain[-1] if facts.chain else None
     if raised is None or log.setup.zero_stage != 3 or not _EMPTY_TENSOR.search(raised.message.text):
         return
@@ -74,7 +74,7 @@ def empty_parameter_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue
 
 
 def of_modules(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """Settings whose words stand in the path of the code that failed: ``cpu_offloading/`` is what a flag turned on."""
+    """Settings whose words occur in the failing file's path: a flag enabled the code in ``cpu_offloading/``."""
     if not facts.chain or not facts.chain[-1].frames:
         return
     raised = facts.chain[-1]
@@ -88,7 +88,7 @@ def of_modules(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             if len(wanted) < 2 or setting.last_name in told or setting.value.strip().lower() in _OFF_VALUES:
                 continue
             if setting.value.strip() == "1" and setting.last_name.endswith(("size", "degree")):
-                continue  # a parallelism of one is none
+                continue  # a parallel size of 1 is off
             if not all(any(_alike(word, one) for one in words) for word in wanted):
                 continue
             told.append(setting.last_name)
@@ -105,7 +105,7 @@ def of_modules(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
 
 
 def _alike(first: str, other: str) -> bool:
-    """The same word, or one the beginning of the other: offload, offloading; distrib, distributed."""
+    """Whether two words are equal or one begins with the other: offload, offloading; distrib, distributed."""
     short, long = sorted((first, other), key=len)
     return first == other or (len(short) >= 5 and long.startswith(short))
 
@@ -116,7 +116,7 @@ _WEIGHT_SYNC_PATTERN = Pattern(r"(?i)update_weights|updat\w+ (?:the )?weights|sy
 
 
 def no_shard_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """A sharding strategy that FSDP1 takes by itself."""
+    """NO_SHARD, which FSDP1 switches to by itself."""
     raised = facts.chain[-1] if facts.chain else None
     if raised is None or not _NO_SHARD_PATTERN.search(raised.message.text[:2000]):
         return
@@ -132,7 +132,7 @@ def no_shard_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
 
 
 def weight_sync_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """An engine whose probabilities are no numbers, after weights were sent to it."""
+    """An inference engine that got NaN or inf probabilities after a weight sync."""
     raised = facts.chain[-1] if facts.chain else None
     if raised is None or not _INVALID_PROBABILITIES_PATTERN.search(raised.message.text[:2000]):
         return
@@ -163,7 +163,7 @@ _MODULE_CALL_PATTERN = lazy_compile(r"self\.(\w+(?:\.\w+)*)\(")
 
 
 def mixed_tensor_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """A plain tensor at a module whose weight tensor parallelism made a DTensor."""
+    """A plain tensor passed to a module whose weight is a DTensor due to tensor parallelism."""
     raised = facts.chain[-1] if facts.chain else None
     if raised is None or not _MIXED.search(raised.message.text[:2000]):
         return

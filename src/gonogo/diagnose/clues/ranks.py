@@ -1,4 +1,4 @@
-"""What collectives that timed out tell when they are held against each other, the world, and other durations."""
+"""Clues from timed-out collectives, compared with each other, the world size, and other durations."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gonogo.finding.failure import FailureFacts, LoggedCollective
 from gonogo.finding.log_answer import Clue, CluePlace
 
 FEW = 20
-"""Collectives that a process group has made when it has hardly begun."""
+"""Up to this number of collectives, a process group has only just started."""
 _STARTUP_HAZARDS = ("nccl-p2p-hang", "nccl-wrong-network-interface")
-"""Hazards that show at the first collectives of a run, or never."""
+"""Hazards that appear at the first collectives of a run, or never."""
 _PROGRESS_BAR_PATTERN = Pattern(r"\d{1,3}%\|.*\[\d+:\d\d(?::\d\d)?<")
 _ELAPSED_PATTERN = lazy_compile(r"(?:^|\r)([^|\r]{0,120}?)\s*\d{1,3}%\|[^\r]*?\[(?:(\d{1,3}):)?(\d{1,3}):(\d\d)<")
 _MAX_BARS = 2000
 
 
 def rank_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """Ranks in different calls, ranks that are missing, a wait at a late collective, a bar longer than the timeout."""
+    """Mismatched calls, missing ranks, a hang at a late collective, a progress bar longer than the timeout."""
     calls = facts.collectives
     if not calls:
         return
@@ -40,7 +40,7 @@ def rank_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
 
 
 def _mismatched_collectives(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
-    """The same number in one group, with another call or another size."""
+    """Ranks with the same sequence number in a group, but different operations or sizes."""
     by_number: dict[tuple[str, int], dict[tuple[str, int | None], list[LoggedCollective]]] = defaultdict(dict)
     for call in calls:
         if call.sequence is not None:
@@ -71,7 +71,7 @@ def _mismatched_collectives(calls: Sequence[LoggedCollective]) -> Iterator[Clue]
 
 
 def _uneven_collective_counts(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
-    """Ranks of one group whose waiting has another number: some made fewer collectives than the others."""
+    """Ranks of a group that wait at different sequence numbers: some ran fewer collectives than others."""
     by_group: dict[str, dict[int, LoggedCollective]] = defaultdict(dict)
     for call in calls:
         if call.sequence is not None and call.rank is not None:
@@ -115,7 +115,7 @@ _MAX_STACK = 60
 
 
 def _collective_stack_clues(log: FailureLog) -> Iterator[Clue]:
-    """The stack that PyTorch prints of a collective that timed out: the work for which it was made."""
+    """The stack trace that PyTorch prints for a timed-out collective: the code that called it."""
     before = None
     for found in islice(log.find_all(_STACK_FRAME_PATTERN), _MAX_STACK):
         parts = _STACK_PARTS.search(found.text)
@@ -144,14 +144,14 @@ def _collective_stack_clues(log: FailureLog) -> Iterator[Clue]:
 
 
 _MAX_SEQUENCE_GAP = 200
-"""Ranks of one group are never further apart than they can enqueue ahead; other groups count on their own."""
+"""Ranks of a group can't be further apart, since few calls are enqueued ahead; beyond it, counters are unrelated."""
 _FRAME_PATTERN = Pattern(r'File "[^"]{1,400}", line \d+, in \w+')
 _FRAME_PARTS = lazy_compile(r'File "([^"]{1,400})", line (\d{1,7}), in (\w{1,120})')
 _OBJECT_COLLECTIVE_PATTERN = lazy_compile(
     r"\b(?:broadcast_object_list|gather_object|all_gather_object|scatter_object_list|barrier|wait_for_everyone"
     r"|monitored_barrier|main_process_first|local_main_process_first)\b"
 )
-"""What ranks call to wait for work in Python that another rank does."""
+"""Calls with which ranks wait for work done in Python on another rank."""
 _WORK_BY_WORDS = (
     (("rollout", "generate", "generation", "sample", "sampling"), translated("the rollout")),
     (("reward", "rewards", "score", "judge", "verify"), translated("the rewards")),
@@ -163,7 +163,7 @@ _WORK_BY_WORDS = (
 
 
 def _wait_for_other_work(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
-    """A wait in an exchange of objects or a barrier, in a function whose name says what another rank does there."""
+    """A wait in an object collective or a barrier, in a function whose name says what another rank is doing."""
     limit = min((call.timeout_seconds for call in calls if call.timeout_seconds), default=None)
     for found in islice(log.find_all(_FRAME_PATTERN), _MAX_BARS):
         parts = _FRAME_PARTS.search(found.text)
@@ -192,7 +192,7 @@ def _wait_for_other_work(log: FailureLog, calls: Sequence[LoggedCollective]) -> 
 
 
 def _missing_ranks(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
-    """Ranks of the world that did not wait, where the log has others that did."""
+    """Ranks that didn't report a timeout, if others did."""
     waiting = {call.rank for call in calls if call.rank is not None}
     world = world_size(log)
     shown = {line.rank for line in log.lines if line.rank is not None}
@@ -210,7 +210,7 @@ def _missing_ranks(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterat
 
 
 def _one_element_all_reduce(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
-    """An all-reduce of one element is a barrier, or a flag or loss that is reduced: no gradient."""
+    """An all-reduce of one element: a barrier, a flag or a reduced loss, but not a gradient."""
     small = [call for call in calls if call.operation == "ALLREDUCE" and call.elements_in == 1]
     if not small:
         return
@@ -236,7 +236,7 @@ def _one_element_all_reduce(calls: Sequence[LoggedCollective]) -> Iterator[Clue]
 
 
 def _late_hang(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
-    """Communication had worked for long: what shows only at the start is excluded."""
+    """A hang after many successful collectives, which excludes hazards of the startup."""
     numbers = [call.sequence for call in calls if call.sequence is not None]
     if not numbers or min(numbers) <= 10 * FEW:
         return
@@ -252,7 +252,7 @@ def _late_hang(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
 
 
 def _bar_longer_than_timeout(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
-    """A progress bar that had run for longer than the timeout: the other ranks waited for it."""
+    """A progress bar on one rank that ran longer than the timeout, while the other ranks waited for it."""
     limit = min((call.timeout_seconds for call in calls if call.timeout_seconds), default=None)
     if limit is None:
         return

@@ -1,4 +1,4 @@
-"""Settings of the run that a message or the failing line names, by the same identifier or an alias of it."""
+"""Settings of the run that a message or the failing line mentions, by the same identifier or an alias."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _SETTINGS_BY_PHRASE = {
     "inhomogeneous": ("use_dynamic_bsz", "use_dynamic_batching", "dynamic_batch_size"),
     "quantiz": ("quantization_bit", "load_in_4bit", "load_in_8bit", "quantization"),
 }
-"""Words of messages, and what frameworks call the setting."""
+"""Words in messages, and the names of the related setting in various frameworks."""
 _COMMON_IDENTIFIERS = frozenset(
     ("self", "config", "args", "kwargs", "model", "data", "batch", "name", "type", "size", "output", "input", "step",
      "rank", "loss", "dtype", "device", "path", "train", "eval", "key", "value", "index", "true", "false", "none",
      "dataset", "tokenizer", "optimizer", "trainer", "template", "max_steps", "seed", "report_to", "state_dict")
 )  # fmt: skip
-"""Names that stand in nearly every line."""
+"""Identifiers too common to indicate a setting."""
 _UNBOUND_LOCAL_PATTERN = lazy_compile(r"local variable '(\w{1,80})' (?:referenced before|where it is not)")
 _SELECTOR_KEYS = ("name", "type", "mode", "backend", "strategy", "engine")
 _MAX = 4
@@ -53,7 +53,7 @@ _PARALLELISMS = ("tp", "pp", "cp", "ep", "etp", "vpp")
 
 
 def named_setting_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """Each setting that the message or the failing frame's line names, with its value."""
+    """Each setting that the message or the failing line mentions, with its value."""
     settings = settings_of(log)
     if not settings or not facts.chain:
         return
@@ -87,13 +87,13 @@ def _named(exception: RaisedException, settings: tuple[RunSetting, ...]) -> Iter
     for setting in settings:
         if setting.last_name in words:
             yield setting
-    # The same thing under another framework's name.
+    # The same setting under another framework's name.
     meanings = {meaning for name in words if (meaning := setting_meaning(name))}
-    # ``cp_comm_type`` is of context parallelism.
+    # ``cp_comm_type`` belongs to context parallelism.
     meanings |= {word for name in message.names for word in name.lower().split("_") if word in _PARALLELISMS}
     text = re.sub(r"\s+", " ", message.text[:4000]).lower()
     if unset := _UNBOUND_LOCAL_PATTERN.search(message.text):
-        # What chooses the branch that would have set it: ``rollout.name`` for a variable ``rollout``.
+        # The setting that selects the branch defining it: ``rollout.name`` for a variable ``rollout``.
         for setting in settings:
             parts = setting.name.lower().split(".")
             if unset.group(1).lower() in parts[:-1] and parts[-1] in _SELECTOR_KEYS:
@@ -108,7 +108,7 @@ _VARIABLE = lazy_compile(r"(?<![\w$])([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)=([\w:.-]{1,
 
 
 def forced_variable_clues(log: FailureLog, cures: tuple[Text, ...]) -> Iterator[Clue]:
-    """A variable that a cure sets, and that the run sets to something else."""
+    """An environment variable that a cure sets, but the run sets to another value."""
     wanted = {name: value.rstrip(".,:") for text in cures[:2] for name, value in _VARIABLE.findall(text.en)}
     for setting in settings_of(log) if wanted else ():
         value = wanted.get(setting.name)

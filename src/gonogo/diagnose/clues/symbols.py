@@ -1,4 +1,4 @@
-"""Names that one package asks for and the installed release of another has not; symbols of another build."""
+"""Names that one package uses and the installed release of another lacks; symbols from another build."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gonogo.finding.log_answer import Clue, CluePlace
 
 
 def version_mismatch_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """Whose release lacks what; requirements of packages that are not met; the build that a symbol is of."""
+    """The release that lacks a name, unmet requirements of packages, and the build that a symbol belongs to."""
     versions = log.setup.version_texts
     misfit = find_api_mismatch(facts, versions)
     if misfit is not None and facts.chain:
@@ -35,7 +35,7 @@ def version_mismatch_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clu
 
 
 def _unset_attribute_clue(misfit: ApiMismatch, place: CluePlace) -> Clue:
-    """An attribute that a package's own code reads of the object itself: no second package is in it."""
+    """An attribute that a package reads from its own object, so that no second package is involved."""
     return Clue(
         translated("{subject} and the code that reads its {name} are both of {package}").format(
             subject=misfit.subject,
@@ -73,7 +73,7 @@ def _release_clues(api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue
 
 
 def _requirement_clues(log: FailureLog, api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue]:
-    """What the asking package requires of others by its own metadata, against the versions that are told."""
+    """Requirements of the calling package, by its own metadata, that the logged versions don't meet."""
     versions = log.setup.version_texts
     for package in dict.fromkeys((api_mismatch.asks, api_mismatch.lacks)):
         version = versions.get(package, "")
@@ -96,7 +96,7 @@ _BUILD_CUDA_PATTERN = lazy_compile(r"\+cu(\d{2,3})(\d)$")
 
 
 def _cuda_version_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """The CUDA that a message asks for, against the one that the installed torch is built for."""
+    """The CUDA version that a message requires, compared with the one that torch is built for."""
     torch = log.setup.version_texts.get("torch", "")
     built = _BUILD_CUDA_PATTERN.search(torch)
     for raised in facts.chain[-1:]:

@@ -1,4 +1,4 @@
-"""Sections that share a number of tokens: each gets its part of what is best, then what is left goes round again."""
+"""Distribute a token budget over sections: each gets its share first, then the remainder is used for what is left."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _CUT_MARK_TOKENS = 20
 
 @dataclass
 class PackSection:
-    """A part of a pack. ``blocks`` stand in the order of reading, each with its rank: 0 is taken first."""
+    """A section of a pack. ``blocks`` are in reading order, each with its priority: 0 is taken first."""
 
     title: Text
     most: int
     blocks: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, rank: int, text: str) -> None:
-        """Put a block behind those that are there; nothing for an empty one."""
+        """Append a block, unless it is empty."""
         if text.strip():
             self.blocks.append((rank, text.rstrip()))
 
 
 def lay_out_sections(header: str, sections: list[PackSection], max_tokens: int, language: str) -> str:
-    """The text of the sections that have anything, of ``max_tokens`` tokens at the most."""
+    """The text of the non-empty sections, with at most ``max_tokens`` tokens."""
     sections = [section for section in sections if section.blocks]
     left = max_tokens - count_tokens(header) - 2
     titles = {id(section): f"## {section.title.in_language(language)}" for section in sections}
@@ -61,7 +61,7 @@ def lay_out_sections(header: str, sections: list[PackSection], max_tokens: int, 
 
 
 def _fit_to_tokens(text: str, max_tokens: int, language: str) -> str:
-    """The text, or its first and last lines where it is too long; empty where not even some would fit."""
+    """The text, or its first and last lines if it is too long; empty if not even a few lines fit."""
     if count_tokens(text) <= max_tokens:
         return text
     lines = text.split("\n")

@@ -1,4 +1,4 @@
-"""A reader's pack: what a failure left behind, in at most 6,000 tokens, with nothing private in it."""
+"""A reader's pack: the evidence of a failure in at most 6,000 tokens, without private data."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ _ROLE_LETTERS = {Role.ROOT: "R", Role.CASCADE: "C", Role.ADVICE: "A", Role.TEARD
 
 
 Say = Callable[[str], str]
-"""Replaces what is private."""
+"""Replaces private data in a text."""
 
 
 @dataclass(frozen=True)
 class ReaderPack:
-    """The text, its tokens by :func:`count_tokens`, and what replaced private names in it."""
+    """The text, its tokens by :func:`count_tokens`, and the replacements of private names in it."""
 
     text: str
     tokens: int
     privacy: Privacy
     evidence: str
-    """Of the text what the run has written, without what gonogo and others say of it."""
+    """The part of the text that the run wrote, without statements by gonogo or others."""
 
 
 def make_reader_pack(
@@ -74,7 +74,7 @@ def make_reader_pack(
     language: str = "en",
     released: Mapping[str, str] | None = None,
 ) -> ReaderPack:
-    """The pack of a diagnosed log. ``released``: files of the release that the run had, as for ``source_around``."""
+    """The pack of a diagnosed log. ``released``: files of the release that the run used, as for ``source_around``."""
     privacy = Privacy(_all_texts(log), {line.node for line in log.lines if line.node}, files.base)
     say = privacy.text
     sections = [
@@ -103,7 +103,7 @@ def _all_texts(log: FailureLog) -> Iterator[str]:
         yield from text.splitlines()
 
 
-# -- what failed
+# -- the failure
 
 
 def _failure_section(log: FailureLog, language: str, redact: Say) -> PackSection:
@@ -161,7 +161,7 @@ def _format_frame(path: str, line: int, function: str, code: str) -> str:
     return f"{path}:{line} {function}" + (f": {code[:200]}" if code else "")
 
 
-# -- what stands around it
+# -- its context
 
 
 def _source_section(
@@ -202,10 +202,10 @@ def _lines(log: FailureLog, report: Report, redact: Say) -> PackSection:
     for path in {facts.path for facts in log.logs}:
         want([line for line in log.lines if line.path == path][-_LAST:], 1 if not roles else 2)
     want([line for line in log.lines if _mentions_failure(line.text)][:40], 1 if not roles else 3)
-    want(log.lines[:20], 4)  # what is said of the set-up
+    want(log.lines[:20], 4)  # the setup is logged first
     for line in log.lines:
         if (line.path, line.number) in ranks and _is_traceback_line(line.text, codes):
-            ranks[line.path, line.number] = 5  # the frames stand above already
+            ranks[line.path, line.number] = 5  # the failure section already shows the frames
     previous: LogLine | None = None
     repeated: dict[str, int] = {}
     for line in log.lines:
@@ -308,7 +308,7 @@ def _first_lines(text: str, max_lines: int = 40) -> list[str]:
     return lines[:max_lines]
 
 
-# -- what is made of it
+# -- conclusions
 
 
 def _clue_section(report: Report, language: str, redact: Say) -> PackSection:
@@ -379,7 +379,7 @@ def _missing(log: FailureLog, files: StaticFindings, language: str, redact: Say)
 
 
 def missing(log: FailureLog, files: StaticFindings) -> Iterator[Text]:
-    """What would make an answer surer, and was not given; the most telling first."""
+    """Evidence that would make an answer more certain but was not given, the most useful first."""
     errors = [error for error in (*log.errors, *log.cut) if error.role is Role.ROOT]
     if not errors:
         yield translated("an exception of its own: the logs show only the consequences of a failure, or none")

@@ -1,7 +1,7 @@
-"""A log's text for others: secrets masked; users, hosts, addresses and folders replaced, each by one name throughout.
+"""Make a log's text shareable: mask secrets, and replace users, hosts, addresses and folders consistently.
 
-Which names these are is learned from the whole log first (``/home/alice``, ``node-3:812:990 [0] NCCL``): then they are
-replaced wherever they stand, so that a reader still sees which lines speak of the same host.
+The names to replace are collected from the whole log first (``/home/alice``, ``node-3:812:990 [0] NCCL``), then
+replaced wherever they occur, so that a reader still sees which lines are about the same host.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KNOWN_PACKAGES = frozenset({
     "torch", "vllm", "sglang", "axolotl", "nemo", "nemo_rl", "nemo_automodel", "areal", "slime", "torchtitan",
     "diffusers", "lerobot", "datasets", "flash_attn", "mbridge", "transformer_engine", "apex", "unsloth", "lightning",
 })  # fmt: skip
-"""Packages of others: from there on a path tells nothing of its owner."""
+"""Third-party packages: from such a folder on, a path doesn't reveal anything about its owner."""
 _HOME_PATTERN = re.compile(
     r"/(?:home|Users|export/home|mnt/home|lustre/home|scratch/users|gpfs/users|nfs/home)/([\w.-]{2,40})"
 )
@@ -54,18 +54,18 @@ _PUBLIC_HOSTS = (
     "github.com", "githubusercontent.com", "pytorch.org", "huggingface.co", "readthedocs.io", "python.org", "pypi.org",
     "nvidia.com", "deepspeed.ai", "vllm.ai", "arxiv.org", "hf.co", "modelscope.cn", "127.0.0.1", "localhost", "0.0.0.0",
 )  # fmt: skip
-"""Hosts whose addresses everybody may know."""
+"""Public hosts, whose addresses are kept."""
 _GENERIC_NAMES = frozenset({
     "root", "user", "users", "ubuntu", "admin", "runner", "work", "data", "test", "train", "model", "models", "public",
     "shared", "local", "host", "localhost", "main", "none", "null", "true", "false", "self", "rank", "node", "worker",
     "master", "python", "torch", "conda", "docker", "home", "workspace", "default", "group", "error", "cuda", "nccl",
 })  # fmt: skip
-"""Names that say nothing of anybody, and stand in logs for other things."""
+"""Generic names, which identify nobody and also occur in logs with other meanings."""
 _MAX_NAMES = 400
 
 
 class Privacy:
-    """What replaces whose names; made for one log."""
+    """Replaces private names in the texts of one log."""
 
     def __init__(self, lines: Iterable[str], nodes: Iterable[str] = (), project: str = "") -> None:
         self._project = project.rstrip("/")
@@ -94,7 +94,7 @@ class Privacy:
         self._names = re.compile(rf"(?<![A-Za-z0-9])(?:{listed})(?![A-Za-z0-9])") if kinds else None
 
     def text(self, text: str) -> str:
-        """The text with everything private replaced."""
+        """The text with all private data replaced."""
         text = redact(text)
         text = _URL.sub(lambda match: self._url(match[0]), text)
         text = _EMAIL_PATTERN.sub(lambda match: self._name("email", match[0]), text)
@@ -105,7 +105,7 @@ class Privacy:
         return _IPV6_PATTERN.sub(lambda match: self._name("ip", match[0]), text)
 
     def path(self, path: str) -> str:
-        """A path without its owner's folders: from a package, Python or the project on, else its last name."""
+        """A path without private folders: starting at a package, Python or the project, else only its last part."""
         if (found := _SITE_PACKAGES_PATTERN.search(path)) is not None:
             return f"site-packages/{found[1]}"
         if (found := _STDLIB_PATTERN.search(path)) is not None:
@@ -146,7 +146,7 @@ class Privacy:
 
 
 def _package_start(path: str, parts: list[str]) -> int:
-    """Where in a path a package of others begins, by its sources first: ``megatron/bridge/peft`` is not PEFT's."""
+    """The index at which a package begins in a path, by its modules first: ``megatron/bridge/peft`` is not PEFT's."""
     owner = owner_of(path)
     if owner.owner == "clone" and owner.module:
         first, length = owner.module.partition(".")[0], owner.module.count(".") + 1
@@ -157,7 +157,7 @@ def _package_start(path: str, parts: list[str]) -> int:
 
 
 def _is_identifying(name: str) -> bool:
-    """Whether a name is somebody's, and no word that a log has for other things too."""
+    """Whether a name identifies somebody and is not a common word in logs."""
     lowered = name.lower()
     plain = len(name) < 3 or name.startswith("<") or name.replace(".", "").isdigit()
     return not (plain or lowered in _GENERIC_NAMES or lowered in _KNOWN_PACKAGES or keyword.iskeyword(name))

@@ -1,7 +1,7 @@
-"""The source around the frames of a failure: of the run's files, or of the packages here, where those are the same.
+"""The source code around a failure's frames: from the run's files, or from packages installed here if they match.
 
-A package of another release has other lines at that place: lines are shown only where the line that the log prints
-of the frame stands in the file, and then it is said from which release they are.
+Another release of a package may have other lines at the same place: lines are shown only if the file contains the
+frame's line of code as logged, and the release that they are from is stated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_BYTES = 2 << 20
 _MAX_EXCERPTS = 6
 _MAX_LINE_LENGTH = 160
 _MAX_SIGNATURE_LINES = 6
-"""Lines of a function's head that are shown where they stand further above."""
+"""Maximum lines of a function's signature shown above the excerpt."""
 _IN_PACKAGES = re.compile(r"(?:site|dist)-packages[/\\](.*)")
 
 _FROM_RUN = translated("the run's file")
@@ -37,7 +37,7 @@ _OTHER_RELEASE = translated("; the run had {version}")
 
 @dataclass(frozen=True)
 class SourceExcerpt:
-    """Lines around a frame's; ``origin`` says whose file it is."""
+    """The lines around a frame; ``origin`` says which file they are from."""
 
     frame: LogFrame
     origin: Text
@@ -48,10 +48,10 @@ class SourceExcerpt:
 def source_around(
     log: FailureLog, files: Mapping[str, SourceFile], released: Mapping[str, str] | None = None
 ) -> Iterator[SourceExcerpt]:
-    """The source around the frames that matter most, the innermost of the first error first.
+    """The source around the most important frames, the innermost of the first error first.
 
-    ``files`` are the run's own by their paths; ``released`` are files of the release that the run had, by their paths
-    below site-packages, where they were fetched.
+    ``files`` are the run's own files by path; ``released`` are fetched files of the release that the run used, by
+    their path below site-packages.
     """
     shown = 0
     seen: set[tuple[str, int]] = set()
@@ -89,7 +89,7 @@ def _excerpt(
     source = _file_of(frame.path, files)
     shown = _excerpt_around(frame, source.text, _FROM_RUN) if source is not None else None
     if shown is None and (owner := owner_of(frame.path)).owner == "clone" and owner.module:
-        # A framework that was run from a folder: the release installed here may have the same lines.
+        # A framework run from a clone: the release installed here may have the same lines.
         relative = owner.module.replace(".", "/") + ("/__init__.py" if frame.path.endswith("__init__.py") else ".py")
         shown = _package_excerpt(frame, relative, log, released)
     return shown
@@ -98,7 +98,7 @@ def _excerpt(
 def _package_excerpt(
     frame: LogFrame, relative_path: str, log: FailureLog, released: Mapping[str, str]
 ) -> SourceExcerpt | None:
-    """The lines around a frame of a package's file, by its path below site-packages."""
+    """The lines around a frame in a package's file, given by its path below site-packages."""
     package, version = _distribution(relative_path)
     told = log.setup.version_texts.get(package.lower().replace("_", "-"), "")
     if relative_path in released:
@@ -113,7 +113,7 @@ def _package_excerpt(
 
 
 def _read_installed(relative_path: str) -> str | None:
-    """A file of a package that is installed here, wherever that is (an editable install too); nothing is imported."""
+    """The text of an installed package's file, also of an editable install; nothing is imported."""
     top, _, rest = relative_path.partition("/")
     folders = [Path(sysconfig.get_paths()[name], relative_path) for name in ("purelib", "platlib")]
     try:
@@ -140,10 +140,10 @@ def _excerpt_around(frame: LogFrame, text: str, origin: Text) -> SourceExcerpt |
 
 
 def _line_of(frame: LogFrame, lines: list[str]) -> int | None:
-    """The line that the log prints of a frame, counted from 1; None where the file doesn't have it."""
+    """The line number (from 1) of the code that the log shows for a frame; None if the file doesn't contain it."""
     code = frame.code.strip()
     if not code:
-        return None  # any file has a line of that number
+        return None  # without its code, the line can't be verified
     if frame.line <= len(lines) and lines[frame.line - 1].strip().startswith(code[:80]):
         return frame.line
     same = [number for number, line in enumerate(lines, 1) if line.strip() == code]
@@ -151,7 +151,7 @@ def _line_of(frame: LogFrame, lines: list[str]) -> int | None:
 
 
 def _signature(frame: LogFrame, lines: list[str], first_line: int) -> list[int]:
-    """The lines of the head of the frame's function, where they stand above what is shown."""
+    """The line numbers of the function's signature, if it is above the excerpt."""
     name = frame.function.rpartition(".")[2]
     if not name.isidentifier():
         return []
@@ -166,7 +166,7 @@ def _signature(frame: LogFrame, lines: list[str], first_line: int) -> list[int]:
 
 
 def _distribution(relative_path: str) -> tuple[str, str | None]:
-    """The distribution of a path below site-packages (ms-swift of swift/…), and the version that is installed here."""
+    """The distribution of a path below site-packages (ms-swift for swift/…), and its version if installed here."""
     module = relative_path.removesuffix(".py").replace("/", ".")
     top = module.partition(".")[0]
     names = (distribution_of(module), top)
@@ -186,7 +186,7 @@ def _installed_version(distribution: str) -> str | None:
 
 
 def _file_of(path: str, files: Mapping[str, SourceFile]) -> SourceFile | None:
-    """The run's file that a frame means: the one with most of the path's last parts, and its name at least."""
+    """The run's file that a frame refers to: the one that shares most trailing path components, at least the name."""
     wanted = re.split(r"[/\\]", path)
     best, most = None, 0
     for name, source in files.items():

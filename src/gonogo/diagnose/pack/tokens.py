@@ -1,4 +1,4 @@
-"""How many tokens of a language model a text has, counted so that no usual tokenizer makes more of it."""
+"""A conservative token count, which the tokenizers of common language models don't exceed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _LETTERS_PER_TOKEN = 4
 
 
 def count_tokens(text: str) -> int:
-    """At least the tokens of a text: one for each four letters of a word (rounded up), each digit, each other sign.
+    """An upper bound of a text's tokens: one per four letters of a word (rounded up), digit, and other character.
 
-    A line's end counts one, and so does a run of blanks; a sign outside of ASCII counts two. ``benchmarks/pack.py``
-    compares it with real tokenizers.
+    A line ending counts as one, and so does a run of spaces; a symbol outside ASCII counts as two.
+    ``benchmarks/pack.py`` compares it with real tokenizers.
     """
     count = 0
     for part in _TOKEN_PART_PATTERN.findall(text):

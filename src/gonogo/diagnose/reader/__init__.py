@@ -1,1 +1,1 @@
-"""A language model reads the evidence of a failure, and what it says is checked: ``gonogo diagnose --reader``."""
+"""``gonogo diagnose --reader``: a language model reads the evidence of a failure, and its claims are verified."""

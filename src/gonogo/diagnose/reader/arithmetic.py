@@ -1,4 +1,4 @@
-"""Plain arithmetic that somebody else has written, computed without running any of it."""
+"""Evaluate arithmetic from an untrusted source, without executing it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 def computed(expression: str) -> tuple[float, list[float]] | None:
-    """What an expression of numbers, + - * / // % ** and brackets comes to, and its numbers; None for anything else."""
+    """The value and the numbers of an expression with + - * / // % ** and parentheses; None for anything else."""
     text = expression.strip().replace("×", "*").replace("÷", "/").replace("^", "**").replace(" mod ", " % ")
     if not text or len(text) > _MAX_LENGTH:
         return None

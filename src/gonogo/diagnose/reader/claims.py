@@ -1,4 +1,4 @@
-"""A model's claims held against the log: quotes stand in it, places exist, versions and numbers are computed again."""
+"""Verify a model's claims against the log: quotes and places must exist, versions and numbers are recomputed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from gonogo.finding.second_opinion.model_reading import CheckedClaim
 
 _MIN_QUOTE_LENGTH = 6
 _MIN_QUOTE_PART_LENGTH = 4
-"""Characters of each part of a quote that leaves words out: single letters stand in any log."""
+"""Minimum length of each part of a quote with an ellipsis, since short parts occur in any log."""
 _MAX_ELLIPSIS_LENGTH = 4000
-"""Characters that a quote may leave out between two of its parts."""
+"""Maximum number of characters that an ellipsis may stand for."""
 _MAX_TRIES = 200
 _ROUNDING_TOLERANCE = 0.005
-"""How far a number that was rounded may be off."""
+"""Relative tolerance for rounded numbers."""
 _SMALL = 100
-"""Numbers below it need not stand in the log: ranks, powers, percentages."""
+"""Smaller numbers don't have to occur in the log: ranks, powers, percentages."""
 
 _QUOTE_FOUND = translated("it is in the log")
 _QUOTE_NOT_FOUND = translated("it does not stand in the log")
@@ -48,13 +48,13 @@ _NUMBER_NOT_IN_LOG = translated("{number} stands nowhere in the log")
 
 
 def checked(answer: ModelAnswer, log: FailureLog, files: StaticFindings, pack: ReaderPack) -> tuple[CheckedClaim, ...]:
-    """Every claim of an answer, each with whether it holds and why."""
+    """All claims of an answer, with whether each holds and why."""
     evidence = _Evidence(log, files, pack)
     return tuple(_claims(answer, evidence))
 
 
 class _Evidence:
-    """The log and the run's files, with private names replaced as in the pack: what a model can have seen."""
+    """The log and the run's files, with private names replaced as in the pack that the model saw."""
 
     def __init__(self, log: FailureLog, files: StaticFindings, pack: ReaderPack) -> None:
         say = pack.privacy.text
@@ -65,7 +65,7 @@ class _Evidence:
         self.text = _collapse_whitespace("\n".join([*texts, pack.evidence]))
         self.digits = re.sub(r"(?<=\d)[,_](?=\d{3})", "", self.text)
         self.own_digits = re.sub(r"(?<=\d)[,_](?=\d{3})", "", _collapse_whitespace("\n".join(texts)))
-        """Numbers of the log and the run's files alone: the pack counts lines and tokens of its own."""
+        """Numbers in the log and the run's files only, since the pack contains line and token counts of its own."""
         self.versions = setup.version_texts
         self.lines = {say(facts.path): facts.lines for facts in log.logs}
         self.places = {(say(line.path), line.number) for line in log.lines}
@@ -76,7 +76,7 @@ class _Evidence:
 
 
 def _claims(answer: ModelAnswer, evidence: _Evidence) -> Iterator[CheckedClaim]:
-    """Each claim once: to say the same again shows nothing more."""
+    """Check each distinct claim once, since repeating it proves nothing."""
     for quote in dict.fromkeys(answer.quotes):
         yield _check_quote(quote, evidence)
     for place in dict.fromkeys(answer.places):
@@ -101,7 +101,7 @@ def _check_quote(quote: str, evidence: _Evidence) -> CheckedClaim:
 
 
 def _in_order(parts: list[str], text: str) -> bool:
-    """Whether the parts of a quote that leaves words out stand one after another, near each other."""
+    """Whether the parts of a quote with ellipses occur in order and close to each other."""
     at = text.find(parts[0])
     tries = 0
     while at >= 0 and tries < _MAX_TRIES:
@@ -129,7 +129,7 @@ def _place(place: ClaimedPlace, evidence: _Evidence) -> CheckedClaim:
 
 
 def _is_same_path(stated_path: str, known_path: str) -> bool:
-    """Whether a path is the known one, or its last parts."""
+    """Whether a path equals the known one or is a suffix of it."""
     return known_path == stated_path or known_path.endswith(f"/{stated_path.lstrip('./')}")
 
 
@@ -168,7 +168,7 @@ def _matches_version(version: Version, stated_version: str) -> bool:
 
 
 def _beside(name: str, text: str) -> list[str]:
-    """The versions that stand beside a package's name in the log."""
+    """Versions next to a package's name in the log."""
     written = re.escape(name).replace(r"\-", "[-_.]")
     return re.findall(rf"(?i)\b{written}\W{{1,4}}(?:version\W{{1,3}})?v?(\d+\.\d[\w.+]*\w|\d+\.\d)", text)[:8]
 

@@ -1,4 +1,4 @@
-"""A model on a server that speaks OpenAI's protocol, asked once; whatever goes wrong is one sentence."""
+"""Ask a language model on an OpenAI-compatible server; any problem becomes one sentence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 class NoAnswer(Exception):
-    """The model gave no answer; ``why`` is the sentence."""
+    """The model gave no answer; ``why`` is the message."""
 
     def __init__(self, reason: Text) -> None:
         super().__init__(reason.en)
@@ -33,7 +33,7 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True)
 class ModelServer:
-    """Where a model is asked. ``url`` is None for the client's own default, or what OPENAI_BASE_URL says."""
+    """A server to ask. If ``url`` is None, OPENAI_BASE_URL or the client's default is used."""
 
     model: str
     url: str | None = None
@@ -41,16 +41,16 @@ class ModelServer:
 
     @property
     def address(self) -> str:
-        """The address, free of a password."""
+        """The server's address."""
         return self.url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
 
     @property
     def host(self) -> str:
-        """Who is asked, as reports name it."""
+        """The server's host name, as shown in reports."""
         return urlsplit(self.address).hostname or "?"
 
     def check(self) -> None:
-        """Raise UserError where it can't be asked at all: no client, no address, no key."""
+        """Raise UserError if the server can't be asked: no client installed, an invalid address, or no key."""
         parts = _split(self.address)
         if parts is None or parts[0] not in ("http", "https") or not parts[1]:
             raise UserError(_NO_URL.format(url=repr(redact(self.address))))
@@ -64,20 +64,20 @@ class ModelServer:
             raise UserError(_NO_KEY.format(model=self.model))
 
     def _key(self) -> str:
-        """OPENAI_API_KEY, but never over a network in the clear."""
+        """OPENAI_API_KEY, but never sent unencrypted over a network."""
         parts = urlsplit(self.address)
         safe = parts.scheme == "https" or (parts.hostname or "") in _LOCAL_HOSTS
         return (os.environ.get("OPENAI_API_KEY") if safe else None) or "none"
 
     def ask(self, evidence: str) -> str:
-        """What the model says of the evidence. Raises NoAnswer."""
+        """The model's answer to the evidence. Raises NoAnswer."""
         messages = [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": evidence}]
         strict = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": SCHEMA}}
         whole = {"response_format": strict, "max_tokens": _MAX_ANSWER_TOKENS, "temperature": 0}
         ends = time.monotonic() + self.timeout
         try:
             return self._asked(messages, whole, ends)
-        except _SettingsRefused:  # the server knows none of these settings, or not with this model
+        except _SettingsRefused:  # the server or the model doesn't support these settings
             return self._asked(messages, {}, ends)
 
     def _asked(self, messages: list[dict[str, str]], settings: dict[str, Any], deadline: float) -> str:
@@ -106,7 +106,7 @@ class ModelServer:
             raise NoAnswer(
                 translated("{host} can't be reached: {why}").format(host=self.host, why=_root_cause_message(error))
             ) from None
-        except Exception as error:  # whatever the client's own HTTP library raises while it reads
+        except Exception as error:  # the client's HTTP library may raise errors of its own while reading
             if isinstance(error, NoAnswer):
                 raise
             why = _timeout_message(self.timeout) if "timeout" in type(error).__name__.lower() else None
@@ -117,7 +117,7 @@ class ModelServer:
 
 
 class _SettingsRefused(Exception):
-    """The server refuses the settings of a request."""
+    """The server rejects the settings of a request."""
 
 
 def _split(url: str) -> tuple[str, str | None] | None:
@@ -158,7 +158,7 @@ _NO_COMPLETION = translated("what it sent is no answer of this protocol")
 
 
 def _completion_text(data: bytes) -> str:
-    """What the model says in a completion. Raises NoAnswer for a refusal, and for what is no completion."""
+    """The text of a completion. Raises NoAnswer for a refusal or an invalid completion."""
     try:
         choice = json.loads(data)["choices"][0]
         message = choice["message"]

@@ -1,4 +1,4 @@
-"""What a model is asked to answer with, and its answer as far as it can be understood."""
+"""The answer format that a model is asked for, and the parser of its answers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ KINDS = ("argument", "deepspeed", "variable", "release", "python", "none")
 
 
 class ClaimedPlace(msgspec.Struct, frozen=True):
-    """A line of a log or a file, as the evidence calls it."""
+    """A line of a log or a file, by the path used in the evidence."""
 
     path: str
     line: int
 
 
 class VersionClaim(msgspec.Struct, frozen=True):
-    """The run had this release of a package; ``needs`` is what it should have been, as a specifier, or empty."""
+    """The run used this release of a package; ``needs`` is the required specifier, or empty."""
 
     package: str
     has: str
@@ -34,14 +34,14 @@ class VersionClaim(msgspec.Struct, frozen=True):
 
 
 class NumberClaim(msgspec.Struct, frozen=True):
-    """An expression of plain numbers, and what it comes to."""
+    """An arithmetic expression, and the value claimed for it."""
 
     expression: str
     equals: float
 
 
 class ProposedChange(msgspec.Struct, frozen=True):
-    """A change of the run; which fields count depends on ``kind`` (:data:`KINDS`)."""
+    """A proposed change of the run; ``kind`` (:data:`KINDS`) determines which fields are used."""
 
     kind: str
     name: str = ""
@@ -52,7 +52,7 @@ class ProposedChange(msgspec.Struct, frozen=True):
 
 
 class ModelAnswer(msgspec.Struct, frozen=True):
-    """A model's answer; what of it could not be understood is not in it."""
+    """A model's answer, without the parts that could not be parsed."""
 
     cause: str
     quotes: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class ModelAnswer(msgspec.Struct, frozen=True):
 
 
 class BrokenAnswer(ValueError):
-    """There is no JSON object with a cause in what the model said."""
+    """The model's text contains no JSON object with a cause."""
 
 
 _STRING = {"type": "string"}
@@ -118,7 +118,7 @@ One = TypeVar("One")
 
 
 def parsed(text: str) -> ModelAnswer:
-    """The answer in what a model said: the first JSON object with a cause. Raises BrokenAnswer."""
+    """The first JSON object with a cause in a model's text. Raises BrokenAnswer."""
     found = _first_object(_THINK_PATTERN.sub("", text))
     cause = found.get("cause")
     if not isinstance(cause, str) or not cause.strip():
@@ -148,7 +148,7 @@ def _limited_list(answer: dict[str, Any], key: str) -> list[Any]:
 
 
 def _convert_each(answer: dict[str, Any], key: str, kind: type[One]) -> Iterator[One]:
-    """The entries of a list that are of a kind; others are left out."""
+    """The entries of a list that can be converted to a type; others are dropped."""
     for one in _limited_list(answer, key):
         with contextlib.suppress(msgspec.ValidationError, OverflowError, ValueError):
             yield msgspec.convert(one, kind, strict=False)

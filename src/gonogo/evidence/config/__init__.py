@@ -1,1 +1,1 @@
-"""What configs mean: DeepSpeed's, accelerate's, training arguments, a model's."""
+"""Configs: DeepSpeed's, accelerate's, training arguments, a model's."""

@@ -1,4 +1,4 @@
-"""accelerate's YAML: what ``accelerate config`` writes and ``accelerate launch`` reads."""
+"""accelerate's YAML, written by ``accelerate config`` and read by ``accelerate launch``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRL_CONFIGS = frozenset({"fsdp1", "fsdp2", "multi_gpu", "single_gpu", "zero1", 
 
 
 class AccelerateConfig(YamlFile):
-    """One config of accelerate's."""
+    """A config of accelerate."""
 
     @property
     def distributed_type(self) -> Field:
@@ -31,7 +31,7 @@ class AccelerateConfig(YamlFile):
 
     @property
     def deepspeed_on(self) -> bool | None:
-        """Whether it turns DeepSpeed on; None where that can't be told."""
+        """Whether it enables DeepSpeed; None if unknown."""
         kind = self.distributed_type
         if kind.known:
             return str(kind.value).upper() == "DEEPSPEED"
@@ -39,7 +39,7 @@ class AccelerateConfig(YamlFile):
 
 
 def read_accelerate_config(source: SourceFile) -> AccelerateConfig:
-    """A config of accelerate's, whatever its bytes are."""
+    """Read an accelerate config. Never raises: problems are recorded."""
     return _parsed(source.path, source.data, source.writable)
 
 
@@ -50,14 +50,14 @@ def _parsed(path: str, data: bytes, writable: bool) -> AccelerateConfig:
 
 
 def is_accelerate_config(config: YamlFile) -> bool:
-    """Whether a YAML file is one of accelerate's."""
+    """Whether a YAML file is an accelerate config."""
     return not config.get("distributed_type").absent and not (
         config.get("num_processes").absent and config.get("compute_environment").absent
     )
 
 
 def default_config_path() -> Path:
-    """Where ``accelerate config`` writes, and ``accelerate launch`` reads where it names no file."""
+    """The file that ``accelerate config`` writes, and that ``accelerate launch`` reads by default."""
     cache = os.environ.get("HF_HOME") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "huggingface"
     )
@@ -70,9 +70,9 @@ def default_config_path() -> Path:
 def resolve_accelerate_config(
     field: Field, cwd: Path, written_files: Mapping[str, SourceFile | None], *, launcher: str = "accelerate"
 ) -> tuple[Field, AccelerateConfig | None, tuple[Text, ...]]:
-    """The config that a launch reads: the one it names, else this machine's default where there is one.
+    """The config that a launch reads: the one that it names, or otherwise this machine's default, if any.
 
-    ``written_files`` are files that the launch script writes itself, by whole path.
+    ``written_files`` are files that the launch script itself writes, by absolute path.
     """
     if field.known:
         path = str(field.value)

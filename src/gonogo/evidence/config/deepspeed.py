@@ -1,6 +1,6 @@
-"""A DeepSpeed config: its values with their places, ``"auto"`` resolved, and changes of its file.
+"""A DeepSpeed config: its values with their places, ``"auto"`` resolved, and edits of its file.
 
-Where it was read from is no matter here: a JSON file, a preset, an object in YAML or in a script all give a tree.
+It is independent of the source format: a JSON file, a preset, and an object in YAML or a script all become a tree.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["ConfigProblem", "DeepSpeedConfig", "deepspeed_config_of", "is_deepsp
 
 _UNREADABLE = translated("{name} can't be read")
 _OFFLOAD_DEVICES = frozenset({"none", "cpu", "nvme"})
-# DeepSpeed's older keys, each a boolean that means the CPU.
+# DeepSpeed's legacy keys, booleans that mean offload to the CPU.
 _LEGACY_OFFLOAD = {"optimizer": ("cpu_offload",), "param": ("cpu_offload_param", "cpu_offload_params")}
 
-# A JSON object with one of these is a DeepSpeed config, whatever its file is called.
+# A JSON object with one of these keys is a DeepSpeed config, whatever the file name.
 _TELLING = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu", "zero_allow_untested_optimizer"})
 _TYPICAL_KEYS = frozenset(
     {
@@ -44,23 +44,23 @@ _TYPICAL_KEYS = frozenset(
 
 
 class ConfigEditor(Protocol):
-    """Changes of the file that a config was read from."""
+    """Edits of the file that a config was read from."""
 
     def replacing(self, keys: tuple[str, ...], value: Any) -> Edit:
-        """The value becomes another."""
+        """Replace a value."""
 
     def removing(self, keys: tuple[str, ...]) -> Edit:
-        """The key and its value go."""
+        """Remove a key with its value."""
 
     def inserting(self, keys: tuple[str, ...], value: Any) -> Edit:
-        """The key gets a value."""
+        """Set the value of a key that may not exist yet."""
 
 
 class DeepSpeedConfig:
-    """What DeepSpeed is configured with.
+    """A DeepSpeed config.
 
-    ``name`` is the path, or whose preset it is; ``readable`` says whether there is an object at all; ``problems`` are
-    faults of the text, and what could be read in spite of them is here.
+    ``name`` is its path, or the framework and name of a preset; ``readable`` is False if there is no object at all;
+    ``problems`` are syntax errors, and everything that could be read despite them is available.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class DeepSpeedConfig:
         return f"DeepSpeedConfig({self.name!r})"
 
     def raw(self, *keys: str) -> Field:
-        """The value under nested keys as written."""
+        """The value under nested keys, as written."""
         if not self.readable:
             return Field.not_known(reason=_UNREADABLE.format(name=self.name))
         node = self.root
@@ -100,7 +100,7 @@ class DeepSpeedConfig:
         return node.field
 
     def _written(self, keys: tuple[str, ...]) -> tuple[str, ...]:
-        """The keys as this config writes them: some settings of zero_optimization have a second name."""
+        """The keys by the names used in this config, since some settings of zero_optimization have aliases."""
         if len(keys) != 2 or keys[0] != "zero_optimization":
             return keys
         zero = self.root.find(keys[:1])
@@ -109,33 +109,33 @@ class DeepSpeedConfig:
         return next(((keys[0], name) for name in alias_keys(keys) if name in zero.members), keys)
 
     def get(self, *keys: str) -> Field:
-        """The value under nested keys, with ``"auto"`` resolved from the run's arguments where they are known."""
+        """The value under nested keys, with ``"auto"`` resolved from the run's arguments as far as they are known."""
         field = self.raw(*keys)
         if field.known and field.value == "auto":
             return self._auto.resolve(keys, field.place, self.raw)
         return field
 
     def is_auto(self, *keys: str) -> bool:
-        """Whether the config leaves the value to whoever starts the run."""
+        """Whether the value is ``"auto"``."""
         field = self.raw(*keys)
         return field.known and field.value == "auto"
 
     def key_place(self, *keys: str) -> Place | None:
-        """Where the key itself stands."""
+        """The place of the key itself."""
         member = self.root.member(self._written(keys))
         return member.key_place if member is not None else None
 
     def entries(self) -> Iterator[tuple[tuple[str, ...], Field]]:
-        """Every value as written with the keys that lead to it, objects before what is in them."""
+        """All values as written with their nested keys, objects before their members."""
         return self.root.entries()
 
     @cached_property
     def zero_stage(self) -> int | None:
-        """ZeRO's stage; 0 where ZeRO is off or not configured, None where it can't be told."""
+        """The ZeRO stage; 0 if ZeRO is off or not configured, None if unknown."""
         zero = self.raw("zero_optimization")
         if zero.absent or (zero.known and zero.value is None):
             return 0
-        if zero.known and isinstance(zero.value, bool):  # the oldest way to write it
+        if zero.known and isinstance(zero.value, bool):  # the legacy form, a boolean
             return int(zero.value)
         stage = self.get("zero_optimization", "stage")
         if stage.absent:
@@ -144,9 +144,9 @@ class DeepSpeedConfig:
         return int(number) if number in (0, 1, 2, 3) else None
 
     def offload(self, states: str) -> Field:
-        """Where the ``"optimizer"`` states or the ``"param"`` eters live: ``"cpu"``, ``"nvme"`` or ``"none"``.
+        """The device of the ``"optimizer"`` states or of the ``"param"`` eters: ``"cpu"``, ``"nvme"`` or ``"none"``.
 
-        DeepSpeed's older ``cpu_offload`` keys are understood. The place is that of the value which says so.
+        The legacy ``cpu_offload`` keys are supported. The place is that of the value that decides.
         """
         part = self.raw("zero_optimization", f"offload_{states}")
         if part.unknown:
@@ -167,17 +167,17 @@ class DeepSpeedConfig:
         return Field("none")
 
     def replacing(self, *keys: str, value: Any) -> Edit:
-        """The value becomes another. Raises KeyError where it isn't there, or stands in no file that can be changed."""
+        """Replace a value. Raises KeyError if it doesn't exist, or is in no file that can be edited."""
         return self._edits(keys).replacing(self._written(keys), value)
 
     def removing(self, *keys: str) -> Edit:
-        """The key and its value go, with comma and line. Raises KeyError where they aren't there."""
+        """Remove a key with its value, comma and line. Raises KeyError if it can't be removed."""
         return self._edits(keys).removing(self._written(keys))
 
     def inserting(self, *keys: str, value: Any) -> Edit:
-        """The key gets a value, indented as its neighbours; objects on the way are made; an older value is replaced.
+        """Set a key's value, indented like its neighbours; missing objects are created, an old value is replaced.
 
-        Raises KeyError where something on the way is no object.
+        Raises KeyError if one of the parents exists and is not an object.
         """
         return self._edits(keys).inserting(self._written(keys), value)
 
@@ -197,9 +197,9 @@ def read_deepspeed_config(
     framework: str | None = None,
     preset: str | None = None,
 ) -> DeepSpeedConfig:
-    """The config in a JSON file. ``"auto"`` is resolved as far as the arguments and the other facts are known.
+    """Read the config in a JSON file. ``"auto"`` is resolved as far as the arguments and the other facts are known.
 
-    ``framework`` (``"ms-swift"``, ``"trl"`` …) is whose training arguments they are, where not transformers' own.
+    ``framework`` (``"ms-swift"``, ``"trl"`` …): whose training arguments they are, if not those of transformers.
     """
     file = read_json(source)
     auto = AutoValues(
@@ -229,13 +229,13 @@ def deepspeed_config_of(
     editor: ConfigEditor | None = None,
     auto: AutoValues | None = None,
 ) -> DeepSpeedConfig:
-    """The config that a tree of another format, or a plain mapping, holds."""
+    """A config from a tree of another format, or from a plain mapping."""
     root = tree if isinstance(tree, TreeNode) else tree_of(tree)
     return DeepSpeedConfig(root, name=name, source=source, preset=preset, editor=editor, auto=auto)
 
 
 def is_deepspeed_config(source: SourceFile) -> bool:
-    """Whether a file that nobody names is a DeepSpeed config, by its keys."""
+    """Whether a file that no launch names is a DeepSpeed config, judged by its keys."""
     data = source.data
     if not any(name.encode() in data for name in _TELLING) and data.count(b'"') < 4:
         return False
@@ -245,5 +245,5 @@ def is_deepspeed_config(source: SourceFile) -> bool:
     names = root.members.keys()
     if names & _TELLING:
         return True
-    # Files of training arguments share keys with it ("bf16": true, "optimizer": "lion"): there, most are not its own.
+    # Files of training arguments share some of these keys ("bf16": true, "optimizer": "lion"), but most are others.
     return len(names & _TYPICAL_KEYS) >= 3 and 2 * len(names & children().keys()) > len(names)

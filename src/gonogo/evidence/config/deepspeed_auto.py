@@ -1,7 +1,7 @@
-"""What ``"auto"`` in a DeepSpeed config becomes: transformers and accelerate fill it in before DeepSpeed sees it.
+"""Resolve ``"auto"`` in a DeepSpeed config, as transformers and accelerate do before DeepSpeed sees it.
 
-After transformers' ``HfTrainerDeepSpeedConfig`` (``trainer_config_process`` and ``trainer_config_finalize``) and
-accelerate's ``DeepSpeedPlugin``. What neither fills in stays unknown.
+Follows transformers' ``HfTrainerDeepSpeedConfig`` (``trainer_config_process`` and ``trainer_config_finalize``) and
+accelerate's ``DeepSpeedPlugin``. Values that neither of them fills in stay unknown.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Keys = tuple[str, ...]
 
 
 class ArgumentLookup(Protocol):
-    """Training arguments, whatever their source."""
+    """Training arguments from any source."""
 
     def get(self, name: str) -> Field:
-        """The argument's value; absent where it is surely left at its default."""
+        """The argument's value; absent if it is known to have its default."""
 
 
 class AccelerateSettings(Protocol):
-    """accelerate's configuration: its YAML."""
+    """accelerate's configuration, from its YAML."""
 
     def get(self, *keys: str) -> Field:
         """The value under nested keys."""
@@ -57,17 +57,17 @@ _ARGUMENTS_UNKNOWN = translated('"auto" is filled in from the training arguments
 
 
 class ArgumentCorrespondence(msgspec.Struct, frozen=True):
-    """A key of the config that transformers compares with a training argument, and the value it expects there."""
+    """A config key that transformers compares with training arguments, and the value that it expects."""
 
     keys: Keys
     argument: str
-    """As transformers' message names it: ``"adam_beta1+adam_beta2"``, ``"train_batch_size (calculated)"``."""
+    """The name in transformers' message: ``"adam_beta1+adam_beta2"``, ``"train_batch_size (calculated)"``."""
     names: tuple[str, ...]
-    """The training arguments that the value is made of."""
+    """The training arguments that determine the value."""
     expected: Field
 
     def conflicts(self, config_field: Field) -> bool | None:
-        """Whether transformers refuses what the config has there; None where that can't be told."""
+        """Whether transformers rejects the config's value; None if unknown."""
         if config_field.absent or (config_field.known and config_field.value in (None, "auto")):
             return False
         if config_field.unknown or not self.expected.known:
@@ -76,7 +76,7 @@ class ArgumentCorrespondence(msgspec.Struct, frozen=True):
 
 
 class AutoValues:
-    """The values that a run's arguments give to ``"auto"``."""
+    """The values that a run's arguments give for ``"auto"``."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class AutoValues:
         self._defaults = training_defaults(framework or getattr(arguments, "framework", None))
 
     def resolve(self, keys: Keys, place: Place | None, raw: Callable[..., Field]) -> Field:
-        """What ``"auto"`` under the keys becomes; ``raw`` gives the config's other values as written."""
+        """The value of an ``"auto"`` under the keys; ``raw`` returns the config's other values as written."""
         found = Field.not_known(
             reason=_ARGUMENTS_UNKNOWN if self._arguments is None and self._accelerate is None else None
         )
@@ -110,7 +110,7 @@ class AutoValues:
 
     @staticmethod
     def fills_in(keys: Keys) -> bool:
-        """Whether transformers or accelerate has a value for ``"auto"`` under the keys."""
+        """Whether transformers or accelerate fills in an ``"auto"`` under the keys."""
         return keys in _ARGUMENT_KEYS or keys in _HIDDEN_SIZE_KEYS or keys in _ACCELERATE_KEYS
 
     # transformers ---------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class AutoValues:
         return Field.not_known(reason=_unknown_argument_text(" / ".join(names)))
 
     def _amp_enabled(self) -> Field:
-        """Apex, which older versions of transformers choose by ``half_precision_backend``."""
+        """Whether Apex is used, which older versions of transformers select by ``half_precision_backend``."""
         if self._arguments is None:
             return Field.not_known(reason=_ARGUMENTS_UNKNOWN)
         names = ("half_precision_backend", "fp16_backend")
@@ -182,7 +182,7 @@ class AutoValues:
             return Field.not_known(reason=_unknown_argument_text("warmup_steps, warmup_ratio"))
         share = steps.value or ratio.value
         if not share:
-            # Newer versions of transformers make it 1, since DeepSpeed came to refuse 0.
+            # Newer versions of transformers set 1, since DeepSpeed rejects 0.
             return Field.not_known(reason=_unknown_argument_text("warmup_steps"))
         if not total.known:
             return Field.not_known(reason=_STEPS_UNKNOWN)
@@ -199,7 +199,7 @@ class AutoValues:
         if self._arguments is None and self._accelerate is None:
             return Field.not_known(reason=_ARGUMENTS_UNKNOWN)
         if default is not None and self._arguments is not None:
-            # transformers fills these in for stage 3 only; else DeepSpeed drops the "auto" and takes its default.
+            # transformers fills these in for stage 3 only; otherwise DeepSpeed drops the "auto" and uses its default.
             stage = raw("zero_optimization", "stage")
             if stage.known and stage.number is not None and stage.number != 3:
                 return Field(default)
@@ -229,7 +229,7 @@ class AutoValues:
 
 
 def _deepspeed_default(keys: Keys) -> Field:
-    """``"auto"`` that nobody fills in: DeepSpeed's models drop it, elsewhere it is taken for the value."""
+    """The value of an unresolved ``"auto"``: DeepSpeed's pydantic models drop it, other code takes it literally."""
 
     parent, info = known(keys[:-1]), known(keys)
     if parent is None or not parent.closed or info is None:
@@ -266,14 +266,14 @@ _ARGUMENT_KEYS: Mapping[Keys, Callable[[AutoValues], Field]] = {
     ("amp", "enabled"): AutoValues._amp_enabled,
 }
 
-# Hidden-size keys: what DeepSpeed takes where nobody fills them in (None: always filled in), and how they are filled.
+# Keys derived from the hidden size: DeepSpeed's default if not filled in (None: always filled in), and the formula.
 _HIDDEN_SIZE_KEYS: Mapping[Keys, tuple[int | None, Callable[[Any], int]]] = {
     ("zero_optimization", "reduce_bucket_size"): (None, lambda size: int(size * size)),
     ("zero_optimization", "stage3_prefetch_bucket_size"): (50_000_000, lambda size: int(0.9 * size * size)),
     ("zero_optimization", "stage3_param_persistence_threshold"): (100_000, lambda size: int(10 * size)),
 }
 
-# accelerate's name, its default, and for a boolean the values that make it true.
+# accelerate's name, its default, and for booleans the values that mean true.
 _ACCELERATE_KEYS: Mapping[Keys, tuple[str, Any, frozenset[str] | None]] = {
     ("gradient_accumulation_steps",): ("gradient_accumulation_steps", None, None),
     ("gradient_clipping",): ("gradient_clipping", 1.0, None),
@@ -287,7 +287,7 @@ _ACCELERATE_KEYS: Mapping[Keys, tuple[str, Any, frozenset[str] | None]] = {
     ("bf16", "enabled"): ("mixed_precision", None, frozenset({"bf16", "fp8"})),
 }
 
-# In the order of transformers' own comparison: keys, the name in its message, the arguments behind it.
+# In the order of transformers' comparison: keys, the name in its message, the arguments behind it.
 _COMPARED_KEYS: tuple[tuple[Keys, str, tuple[str, ...]], ...] = (
     (("train_micro_batch_size_per_gpu",), "per_device_train_batch_size", ("per_device_train_batch_size",)),
     (("gradient_accumulation_steps",), "gradient_accumulation_steps", ("gradient_accumulation_steps",)),
@@ -309,7 +309,7 @@ _COMPARED_KEYS: tuple[tuple[Keys, str, tuple[str, ...]], ...] = (
 def hf_correspondences(
     arguments: ArgumentLookup, *, world_size: Field | None = None, framework: str | None = None
 ) -> tuple[ArgumentCorrespondence, ...]:
-    """Each key that transformers compares with a training argument, in its order, with the value it expects."""
+    """The config keys that transformers compares with training arguments, in its order, with the expected values."""
     values = AutoValues(
         arguments, world_size=world_size or Field.not_known(), hidden_size=Field.not_known(), framework=framework
     )

@@ -1,7 +1,7 @@
-"""Every key that DeepSpeed's configs have had, and in which releases: the table in ``deepspeed_keys.json``.
+"""All keys that DeepSpeed configs have ever had, and their releases: the table in ``deepspeed_keys.json``.
 
-The table is read out of DeepSpeed's source by ``scripts/deepspeed_keys``, from a sample of releases; "since" and
-"until" name the first and the last of those that know a key. It is loaded when it is first asked for.
+The table is extracted from DeepSpeed's source by ``scripts/deepspeed_keys``, for a sample of releases; "since" and
+"until" are the first and last sampled releases that have a key. It is loaded on first use.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from gonogo.evidence.tables import TABLES
 _TABLE = TABLES / "deepspeed_keys.json"
 _MIN_SIMILARITY = 0.85
 _SIMILAR = 0.7
-# A name of fewer letters is part of many others.
+# Shorter names are part of many others.
 _TELLING = 8
 
 
 class KeyInfo(msgspec.Struct, frozen=True):
-    """What is known of a key."""
+    """The known facts about a key."""
 
     type: str = "any"
-    """``bool``, ``int``, ``float``, ``str``, ``list``, ``object``, or ``any`` where DeepSpeed takes what it gets."""
+    """``bool``, ``int``, ``float``, ``str``, ``list``, ``object``, or ``any`` if DeepSpeed doesn't check it."""
     since: str = ""
-    """The first sampled release that knows it; empty where the oldest already does."""
+    """The first sampled release that has it; empty if the oldest one does."""
     until: str = ""
-    """The last sampled release that knows it; empty where the newest does."""
+    """The last sampled release that has it; empty if the newest one does."""
     absent: tuple[str, ...] = ()
-    """Sampled releases between those that don't know it: it went, and came back."""
+    """Sampled releases in between that don't have it, since it was removed and added again."""
     refused: str = ""
-    """The first sampled release that refuses to start with it; empty where none does."""
+    """The first sampled release that refuses to start with it; empty if none does."""
     default: Any = None
     defaults: tuple[tuple[str, Any], ...] = ()
-    """Defaults that were others: the first sampled release of each, the oldest first."""
+    """Earlier defaults, each with its first sampled release, the oldest first."""
     values: tuple[Any, ...] = ()
-    """The values that DeepSpeed allows, where it allows only some."""
+    """The allowed values, if they are limited."""
     bounds: Mapping[str, float] = {}
-    """``gt``, ``ge``, ``lt``, ``le``: what a number must be."""
+    """Limits of a number: ``gt``, ``ge``, ``lt``, ``le``."""
     limits_since: str = ""
-    """The first sampled release with these values and bounds; empty where they were never others."""
+    """The first sampled release with these values and bounds; empty if they never changed."""
     deprecated: bool = False
     replacement: str = ""
-    """What to write instead of a deprecated key: a name at the same level, or a dotted path."""
+    """The replacement of a deprecated key: a name at the same level, or a dotted path."""
     same_as: str = ""
-    """The name that documents use, where this is another name for it."""
+    """The documented name that this is an alias of."""
     closed: str = ""
-    """The first sampled release that refuses a config with an unknown key in this object; empty: they are ignored."""
+    """The first sampled release that rejects unknown keys in this object; empty if they are ignored."""
     free: bool = False
-    """Whether what stands in this object isn't DeepSpeed's to know: nothing in it is called unknown."""
+    """Whether the object's content is not defined by DeepSpeed, so that any key is allowed."""
     children: Mapping[str, KeyInfo] = {}
 
 
@@ -71,9 +71,9 @@ _FREE_KEY = KeyInfo(free=True)
 
 
 def known(keys: Sequence[str]) -> KeyInfo | None:
-    """What is known of the key under these keys; None where no sampled release knows it.
+    """The facts about a key; None if no sampled release has it.
 
-    Within objects that aren't DeepSpeed's to judge (a custom optimizer's parameters) every key is known.
+    All keys are known within objects not defined by DeepSpeed (a custom optimizer's parameters).
     """
     level: Mapping[str, KeyInfo] = _table().keys
     info: KeyInfo | None = None
@@ -86,7 +86,7 @@ def known(keys: Sequence[str]) -> KeyInfo | None:
 
 
 def children(keys: Sequence[str] = ()) -> Mapping[str, KeyInfo]:
-    """The keys known within an object; those of the config itself without any."""
+    """The known keys of an object; without arguments, those of the top level."""
     if not keys:
         return _table().keys
     info = known(keys)
@@ -95,7 +95,7 @@ def children(keys: Sequence[str] = ()) -> Mapping[str, KeyInfo]:
 
 @cache
 def alias_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Names under which DeepSpeed takes the same value: without ``stage3_``, or from before it was renamed."""
+    """Other names of the same value in DeepSpeed: without ``stage3_``, or from before a renaming."""
     info = known(keys)
     if info is None or info.free:
         return ()
@@ -107,12 +107,12 @@ def alias_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def releases() -> tuple[str, ...]:
-    """The releases that the table was read from, the oldest first."""
+    """The sampled releases, the oldest first."""
     return _table().releases
 
 
 def optimizers() -> Mapping[str, KeyInfo]:
-    """The optimizers that DeepSpeed makes itself, by their lower-case names."""
+    """DeepSpeed's own optimizers, by their lower-case names."""
     return _table().optimizers
 
 
@@ -122,14 +122,14 @@ def schedulers() -> Mapping[str, KeyInfo]:
 
 
 def is_comment_key(name: str) -> bool:
-    """Whether a key is how people write comments into JSON: ``_comment``, ``//``, ``#``."""
+    """Whether a key is a comment, by common conventions: ``_comment``, ``//``, ``#``."""
     return name.startswith(("_", "//", "#", "$")) or name.lower().strip() in ("comment", "comments", "note", "notes")
 
 
 def nearest(keys: Sequence[str]) -> str | None:
     """The dotted path of the known key that was most likely meant, or None.
 
-    That is a similar name in the same object, or the same name elsewhere: ``stage`` alone belongs to
+    That is a similar name in the same object, or the same name in another one: ``stage`` alone belongs to
     ``zero_optimization``.
     """
     if not keys or is_comment_key(keys[-1]):
@@ -153,7 +153,7 @@ def nearest(keys: Sequence[str]) -> str | None:
 
 @lru_cache(maxsize=64)
 def _recommended_paths(parent: tuple[str, ...]) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
-    """The dotted paths of the keys that one would tell a user to write, by name: in an object, and elsewhere."""
+    """The dotted paths of recommendable keys by name: those in the given object, and those in others."""
     here = {_plain(name): ".".join((*parent, name)) for name, info in children(parent).items() if _is_recommended(info)}
     elsewhere: dict[str, list[str]] = {}
     for path, info in _all_keys():
@@ -167,7 +167,7 @@ def _plain(name: str) -> str:
 
 
 def _is_recommended(info: KeyInfo) -> bool:
-    """Whether one would tell a user to write it."""
+    """Whether to recommend a key to users: current, not deprecated, not an alias."""
     return not (info.until or info.refused or info.deprecated or info.same_as)
 
 

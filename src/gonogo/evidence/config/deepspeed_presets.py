@@ -1,4 +1,4 @@
-"""DeepSpeed configs that a framework ships, which users name instead of a file: ``--deepspeed zero3``."""
+"""DeepSpeed configs shipped with a framework, which users name instead of a file: ``--deepspeed zero3``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _FOLDER = TABLES / "presets"
 _FRAMEWORKS = {"ms-swift": "ms-swift", "llamafactory": "LLaMA-Factory"}
-# How ms-swift 2 named what later releases call zero2, zero3.
+# ms-swift 2's names for the presets that are now zero2, zero3 etc.
 _OLDER_NAMES = {
     "default-zero2": "zero2",
     "default-zero3": "zero3",
@@ -37,10 +37,11 @@ def preset_config(
     hidden_size: Field | None = None,
     accelerate: AccelerateSettings | None = None,
 ) -> DeepSpeedConfig | None:
-    """The config that a framework (``"ms-swift"``, ``"llamafactory"``) means by a name; None where it ships none such.
+    """The config that a framework (``"ms-swift"``, ``"llamafactory"``) ships under a name; None if there is none.
 
-    ``version`` is the framework's; its newest release is meant where it isn't told. LLaMA-Factory's are named by their
-    path in its ``examples/deepspeed``. A preset stands in no file of the user's: its source can't be written.
+    ``version`` is the framework's; the newest known release is assumed if it is None. LLaMA-Factory's presets are
+    named by their path in its ``examples/deepspeed``. A preset is not in the user's files, so its source is not
+    writable.
     """
     path = _path(framework, name, version)
     if path is None:
@@ -76,7 +77,7 @@ def _path(framework: str, name: str, version: Version | None) -> Path | None:
 
 @cache
 def _releases(framework: str) -> tuple[Path, ...]:
-    """A framework's folders, the oldest first."""
+    """A framework's preset folders, the oldest first."""
     if framework not in _FRAMEWORKS:
         return ()
     return tuple(sorted((_FOLDER / framework).iterdir(), key=lambda folder: _version(folder.name)))

@@ -1,4 +1,4 @@
-"""DeepSpeed's configs as a JSON Schema, and a key's meaning: the key tables, for one release, as editors take them."""
+"""A JSON Schema of DeepSpeed configs, and documentation of their keys, for one release, as editors need them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AUTO = {"const": "auto", "description": "transformers and accelerate fill it in
 
 
 def release_of(text: str | None) -> str:
-    """A version of DeepSpeed; the newest of the tables where none is given. Raises UserError."""
+    """Validate a DeepSpeed version; None gives the newest release in the tables. Raises UserError."""
     newest, oldest = releases()[-1], releases()[0]
     if text is None:
         return newest
@@ -44,9 +44,9 @@ def release_of(text: str | None) -> str:
 
 
 def config_schema(release: str, language: str) -> dict[str, Any]:
-    """The JSON Schema (draft 7, which every editor reads) of the configs that a release takes.
+    """The JSON Schema (draft 7, which every editor supports) of the configs that a release accepts.
 
-    What DeepSpeed ignores is left alone; what it refuses is refused. Numbers and switches may be ``"auto"``.
+    Keys that DeepSpeed ignores are allowed; values that it rejects are not. Numbers and booleans may be ``"auto"``.
     """
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -57,7 +57,7 @@ def config_schema(release: str, language: str) -> dict[str, Any]:
 
 
 def knows(info: KeyInfo, release: Version) -> bool:
-    """Whether a release has the key, as far as the sampled releases tell: between two of them, whether either has."""
+    """Whether a release has the key. Between two sampled releases, it counts as present if either of them has it."""
     sampled = [Version(one) for one in releases()]
     if info.since and release <= max((one for one in sampled if one < Version(info.since)), default=release):
         return False
@@ -67,13 +67,13 @@ def knows(info: KeyInfo, release: Version) -> bool:
 
 
 def meaning(path: str, language: str) -> str:
-    """What a key (``zero_optimization.stage``) is for; empty where the table does not say."""
+    """The purpose of a key (``zero_optimization.stage``); empty if the table has none."""
     said = _load_meanings().get(path)
     return "" if said is None else said[language if language == "zh" else "en"]
 
 
 def default_in_release(info: KeyInfo, release: Version) -> Any:
-    """What the key is in a release where it is not written; None where that is not known."""
+    """The key's default value in a release; None if unknown."""
     found = info.default
     for since, value in info.defaults:
         if release >= Version(since):
@@ -82,7 +82,7 @@ def default_in_release(info: KeyInfo, release: Version) -> Any:
 
 
 def describe_key(path: str, info: KeyInfo, release: Version, language: str) -> str:
-    """A key in words: its meaning, its default, the releases that have it, what to write instead."""
+    """A description of a key: its meaning, default, releases and replacement."""
     said = [meaning(path, language)]
     default = default_in_release(info, release)
     if default is not None:

@@ -1,4 +1,4 @@
-"""What a model's config.json tells of it, or, where there is none at hand, its name."""
+"""Facts about a model from its config.json, or if that is not available, from its name."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gonogo.evidence.patterns import Pattern
 _MAX_CONFIG_BYTES = 4 << 20
 _HUB_NAME = Pattern(r"^[\w.-]+/[\w.-]+$")
 _HUB_FOLDER = Pattern(r"^[\w-][\w.-]*(?:/[\w.-]+)?$")
-"""Names of the hub's first years have no owner: gpt2."""
+"""A hub name; early ones have no owner: gpt2."""
 
-# Keys of a config.json that say how many experts a layer has; see transformers' MoE configurations.
+# Keys of config.json with the number of experts per layer; see transformers' MoE configurations.
 _EXPERT_COUNT_KEYS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")
-# Words in a model's name, by what they say of the model; each is a whole part between "-", "_", "/" and ".".
+# Words in a model's name and what they imply; each is a whole part between "-", "_", "/" and ".".
 _NAME_PATTERNS = {
     "vision": Pattern(r"(?i)(?:^|[-_/.])(?:(?:[\w.]*?)vl|vision|llava\w*|minicpm-?[vo]|internvl\w*|ovis\w*|pixtral)"),
     "audio": Pattern(r"(?i)(?:^|[-_/.])(?:audio|omni|whisper\w*|minicpm-?o)"),
@@ -33,25 +33,25 @@ _NAME_PATTERNS = {
 
 
 class ModelConfig(msgspec.Struct, frozen=True):
-    """A model by its folder or hub name. ``config`` is its config.json, or None where that isn't at hand."""
+    """A model, by its folder or hub name. ``config`` is its config.json, or None if not available."""
 
     name: str
     config: Mapping[str, Any] | None = None
 
     @property
     def model_type(self) -> str | None:
-        """transformers' name for the architecture, as ``"qwen2"``; None where not known."""
+        """transformers' name for the architecture, such as ``"qwen2"``; None if unknown."""
         found = self.config.get("model_type") if self.config is not None else None
         return found if isinstance(found, str) else None
 
     @property
     def architectures(self) -> tuple[str, ...]:
-        """The classes that config.json names."""
+        """The class names in config.json."""
         found = self.config.get("architectures") if self.config is not None else None
         return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
 
     def value(self, *names: str) -> Any:
-        """The first of those keys in the config, also in the language part of a multimodal one; else None."""
+        """The first of these keys that the config or its language part (of a multimodal model) has, or None."""
         for part in self._parts():
             for name in names:
                 if part.get(name) is not None:
@@ -60,8 +60,8 @@ class ModelConfig(msgspec.Struct, frozen=True):
 
     @property
     def hidden_size(self) -> int | None:
-        """The hidden size by which DeepSpeed's "auto" sizes are worked out; None where not known."""
-        # transformers asks config.hidden_size, then max(config.hidden_sizes), then the text config
+        """The hidden size from which DeepSpeed's "auto" sizes are computed; None if unknown."""
+        # transformers reads config.hidden_size, then max(config.hidden_sizes), then the text config
         # (integrations/deepspeed.py, trainer_config_finalize).
         size = self.value("hidden_size", "d_model", "n_embd")
         if size is None and isinstance(several := self.value("hidden_sizes"), list):
@@ -70,7 +70,7 @@ class ModelConfig(msgspec.Struct, frozen=True):
 
     @property
     def quantization(self) -> str | None:
-        """How its weights are quantized, as ``"gptq"``; ``""`` where they surely are not; None where not known."""
+        """The quantization method of its weights, such as ``"gptq"``; ``""`` if not quantized, None if unknown."""
         if self.config is None:
             named = _NAME_PATTERNS["quantized"].search(self.name)
             return named.group(0).strip("-_/.").lower() if named else None
@@ -82,14 +82,14 @@ class ModelConfig(msgspec.Struct, frozen=True):
 
     @property
     def has_experts(self) -> bool | None:
-        """Whether its layers route tokens to experts; None where not known."""
+        """Whether it is a mixture-of-experts model; None if unknown."""
         if self.config is None:
             return True if _NAME_PATTERNS["experts"].search(self.name) else None
         count = self.value(*_EXPERT_COUNT_KEYS)
         return isinstance(count, int) and count > 1
 
     def perceives(self, modality: str) -> bool | None:
-        """Whether it has a part for ``"vision"``, ``"audio"`` or ``"speech"`` (it speaks); None where not known."""
+        """Whether it has a part for ``"vision"``, ``"audio"`` or ``"speech"`` (speech output); None if unknown."""
         if self.config is None:
             return True if _NAME_PATTERNS[modality].search(self.name) else None
         words = {"vision": ("vision", "visual", "image"), "audio": ("audio",), "speech": ("talker", "token2wav", "tts")}
@@ -113,9 +113,9 @@ class ModelConfig(msgspec.Struct, frozen=True):
 
 
 def read_model(name: str, folder: Path) -> ModelConfig:
-    """The model of that name or path (from ``folder``): its config.json from there, or from the hub's cache.
+    """Read the model with that name or path (relative to ``folder``), from its config.json there or in the hub cache.
 
-    Never raises: a config that can't be read leaves the model's name.
+    Never raises: if the config can't be read, only the name is known.
     """
     for path in config_paths(name, folder):
         try:
@@ -130,7 +130,7 @@ def read_model(name: str, folder: Path) -> ModelConfig:
 
 
 def config_paths(name: str, folder: Path) -> Iterator[Path]:
-    """Where the config.json of a model may lie: below its path (from ``folder``), or in the hub's cache."""
+    """Possible paths of a model's config.json: in its folder (relative to ``folder``), or in the hub cache."""
     if "\0" in name or not name.strip():
         return
     yield folder / expanded(Path(name)) / "config.json"
@@ -143,7 +143,7 @@ def config_paths(name: str, folder: Path) -> Iterator[Path]:
 
 
 def is_in_hub_cache(name: str) -> bool:
-    """Whether something of a model or data set of the hub has been fetched to this machine."""
+    """Whether any part of a model or dataset is in this machine's hub cache."""
     if not _HUB_FOLDER.search(name):
         return False
     folder = name.replace("/", "--")
@@ -151,7 +151,7 @@ def is_in_hub_cache(name: str) -> bool:
 
 
 def _hub_cache() -> Path:
-    """Where huggingface_hub keeps what it has fetched (its constants.py: HF_HUB_CACHE, then HF_HOME)."""
+    """The folder of huggingface_hub's cache (its constants.py: HF_HUB_CACHE, then HF_HOME)."""
     if cache := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
         return expanded(Path(cache))
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")

@@ -1,4 +1,4 @@
-"""What training arguments are where a run says nothing, by the framework whose arguments they are."""
+"""Defaults of training arguments, by framework."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ TRANSFORMERS_DEFAULTS: Mapping[str, Any] = {
     "save_on_each_node": False,
     "auto_find_batch_size": False,
 }
-"""What TrainingArguments takes where a run says nothing."""
+"""Defaults of transformers' TrainingArguments."""
 
-# What a framework's own subclass of TrainingArguments changes; None: it depends on its version or on the run.
+# Changes by frameworks' subclasses of TrainingArguments; None: depends on the version or the run.
 _OTHER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "ms-swift": {
         "per_device_train_batch_size": 1,
@@ -34,12 +34,12 @@ _OTHER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "adam_beta2": 0.95,
         **dict.fromkeys(("gradient_accumulation_steps", "learning_rate", "fp16", "bf16")),
     },
-    # Each of TRL's trainers has its own.
+    # They differ between TRL's trainers.
     "trl": dict.fromkeys(set(TRANSFORMERS_DEFAULTS) - {"adam_beta1", "adam_epsilon", "fp16"}),
     "axolotl": dict.fromkeys(TRANSFORMERS_DEFAULTS),
 }
 
 
 def training_defaults(framework: str | None = None) -> Mapping[str, Any]:
-    """The defaults of a framework's training arguments, transformers' own without one; None where they vary."""
+    """The defaults of a framework's training arguments, by default transformers'; a value is None if it varies."""
     return {**TRANSFORMERS_DEFAULTS, **_OTHER_DEFAULTS.get(framework or "", {})}

@@ -1,1 +1,1 @@
-"""Files with places: JSON and YAML read tolerantly, and changed without touching their other bytes."""
+"""JSON and YAML files, read tolerantly with the places of values, and edited without changing other bytes."""

@@ -1,4 +1,4 @@
-"""Changes of a JSON file that leave its other bytes as they are: comments, indentation, line ends."""
+"""Edits of a JSON file that leave all other bytes unchanged: comments, indentation, line endings."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _BLANK = b" \t"
 
 
 class JsonEditor:
-    """Edits of one file. Each raises KeyError for keys that have no place in it."""
+    """Makes edits of one file. Each method raises KeyError for keys that have no place in it."""
 
     def __init__(self, file: JsonFile) -> None:
         self._file = file
         self._source: SourceFile = file.source
 
     def replacing(self, keys: tuple[str, ...], value: Any) -> Edit:
-        """The value under the keys becomes another."""
+        """Replace the value under the keys."""
         member = self._member(keys)
         place = _place_of(member.node, keys)
         return place.edit(self._written(value, self._indent_at(_key_place(member, keys).start)))
 
     def removing(self, keys: tuple[str, ...]) -> Edit:
-        """The key and its value go, with their comma, and with their line where nothing else stands on it."""
+        """Remove the key with its value and comma, and with its line if nothing else is on it."""
         member = self._member(keys)
         start, end = _key_place(member, keys).start, _place_of(member.node, keys).end
         before, after = self._token_before(start), self._token_from(end)
@@ -57,9 +57,9 @@ class JsonEditor:
         return self._source.place(start, end).edit("")
 
     def inserting(self, keys: tuple[str, ...], value: Any) -> Edit:
-        """The keys get a value: a new last entry, or what the key has now is replaced.
+        """Set the value of the keys: append a new last entry, or replace the existing value.
 
-        Objects on the way that are missing are made.
+        Missing parent objects are created.
         """
         if not keys or self._file.root is None:
             raise KeyError(keys)
@@ -92,7 +92,7 @@ class JsonEditor:
         if self._source.line_of(first) == self._source.line_of(place.start):
             return self._source.place(end, end).edit(f"{separator} {name}: {self._written(value, None)}")
         indent = self._indent_at(first)
-        # A comment on the last entry's line stays on that line.
+        # A comment on the last entry's line stays on it.
         rest = self._line_end(end)
         comment = self._source.data[end:rest]
         if not comment.strip() or not _is_only_comment(comment):
@@ -126,10 +126,10 @@ class JsonEditor:
         placed = [one for one in (parent.members or {}).values() if one.node.field.place is not None]
         return max(placed, key=lambda one: one.node.field.place.end if one.node.field.place else 0, default=None)
 
-    # What stands around -------------------------------------------------------------------------------------------
+    # Surroundings of an offset --------------------------------------------------------------------------------------
 
     def _token_from(self, offset: int) -> Token | None:
-        """The first token that begins at the offset or after it."""
+        """The first token that starts at or after the offset."""
         index = bisect_left(self._file.tokens, offset, key=_start_of)
         return self._file.tokens[index] if index < len(self._file.tokens) else None
 
@@ -138,7 +138,7 @@ class JsonEditor:
         return self._file.tokens[index] if index >= 0 else None
 
     def _line_end(self, offset: int) -> int:
-        """Where the line ends, before its line break."""
+        """The end of the line, before its line break."""
         end = self._source.data.find(b"\n", offset)
         end = len(self._source.data) if end < 0 else end
         return end - 1 if end > offset and self._source.data[end - 1 : end] == b"\r" else end
@@ -153,13 +153,13 @@ class JsonEditor:
         return "\r\n" if first > 0 and self._source.data[first - 1 : first] == b"\r" else "\n"
 
     def _indent_at(self, offset: int) -> str:
-        """The white space that the offset's line begins with."""
+        """The indentation of the line that contains the offset."""
         line = self._source.data[self._source.line_start(self._source.line_of(offset)) : offset]
         return line[: len(line) - len(line.lstrip(_BLANK))].decode("ascii", "replace")
 
     @property
     def _indent_step(self) -> str:
-        """How much deeper the file indents each level: as its first entry does."""
+        """The indentation of each level, taken from the file's first entry."""
         members = self._file.root.members if self._file.root is not None else None
         for member in (members or {}).values():
             if member.key_place is not None and (indent := self._indent_at(member.key_place.start)):
@@ -167,7 +167,7 @@ class JsonEditor:
         return " " * _INDENT
 
     def _written(self, value: Any, indent: str | None) -> str:
-        """A value as JSON; an object over several lines where ``indent`` says how far its key stands in."""
+        """A value as JSON; an object is written over several lines if ``indent``, its key's indentation, is given."""
         if not isinstance(value, dict) or not value or indent is None:
             return json.dumps(value, ensure_ascii=False)
         inner = indent + self._indent_step
@@ -196,7 +196,7 @@ def _key_place(member: Member, keys: tuple[str, ...]) -> Place:
 
 
 def _is_only_comment(rest: bytes) -> bool:
-    """Whether the rest of a line is white space, or one comment that ends on it."""
+    """Whether the rest of a line is blank or consists of complete comments."""
     return all(token.kind == "comment" and not _is_unclosed(token.data) for token in tokens_of(rest))
 
 

@@ -1,4 +1,4 @@
-"""A JSON file with the place of every key and value, read as well as can be where it is no valid JSON."""
+"""A JSON file with the places of all keys and values, read as far as possible even if it is invalid."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit
 
 MAX_DEPTH = 100
-"""Objects within objects that are read; Python's own reader gives up on some hundreds."""
+"""Maximum nesting of objects; Python's own parser fails at several hundred."""
 
 _MAX_PROBLEMS = 100
-# No person wrote a config of more words; what lies behind them is left out, and said so.
+# No hand-written config has more tokens; the rest is skipped, which is reported.
 _MAX_TOKENS = 20_000
 _CLOSING_BRACKETS = {b"}": True, b"]": False}
 
 
 class JsonFile(msgspec.Struct, frozen=True):
-    """What a file says: ``root`` is its object (None where it has none), ``problems`` what no JSON would have."""
+    """A parsed file: ``root`` is its object (None if it has none), ``problems`` are its deviations from JSON."""
 
     source: SourceFile
     root: TreeNode | None
     problems: tuple[ConfigProblem, ...]
     tokens: tuple[Token, ...] = ()
-    """Without comments: an edit finds the commas by them."""
+    """Without comments; edits use them to find commas."""
 
 
 def read_json(source: SourceFile) -> JsonFile:
-    """The object that a file holds. Never raises: what can't be read is among the problems."""
+    """Parse a file's object. Never raises: what can't be parsed is recorded as a problem."""
     return _JsonReader(source).read()
 
 
 class _OpenContainer:
-    """An object or array whose end has not been met. ``state`` is what comes next: key, colon, value or comma."""
+    """An object or array that is not closed yet. ``state`` is what is expected next: key, colon, value or comma."""
 
     __slots__ = ("comma", "is_object", "items", "key", "key_place", "members", "plain", "start", "state")
 
@@ -62,7 +62,7 @@ class _OpenContainer:
 
 
 class _JsonReader:
-    """Reads without recursion: a file may nest as deep as it is long."""
+    """A parser without recursion, since a file may be nested arbitrarily deeply."""
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
@@ -110,7 +110,7 @@ class _JsonReader:
         self.problem(kind, token.start, token.end, repair=repair, **said)
 
     def is_first_on_line(self, token: Token) -> bool:
-        """Whether nothing stands before it on its line: Hjson needs no comma there."""
+        """Whether the token is the first on its line, where Hjson needs no comma before it."""
         start = self.source.data.rfind(b"\n", 0, token.start)
         return start >= 0 and not self.source.data[start : token.start].strip()
 
@@ -120,7 +120,7 @@ class _JsonReader:
         except UnicodeDecodeError as error:
             self.problem("encoding", error.start, error.end)
 
-    # What a token means where it stands -------------------------------------------------------------------------
+    # Tokens in their context ----------------------------------------------------------------------------------------
 
     def take(self, token: Token, following: Token | None) -> None:
         if self.levels_left_out:
@@ -199,7 +199,7 @@ class _JsonReader:
     def take_opening(self, token: Token) -> None:
         top = self.open[-1]
         if top.state in ("key", "comma"):
-            # A value without a key: its brackets are followed, so that what comes after it is read.
+            # A value without a key: its brackets are tracked, so that the rest can be parsed.
             if top.is_object:
                 self.problem_at("syntax", token)
                 top.key = top.key_place = None
@@ -245,10 +245,10 @@ class _JsonReader:
         else:
             self.problem_at("syntax", token)
 
-    # What has been read ---------------------------------------------------------------------------------------------
+    # Results -------------------------------------------------------------------------------------------------------
 
     def add(self, node: TreeNode, plain: Any) -> None:
-        """A value of the innermost object or array, or the whole file's."""
+        """Add a value to the innermost object or array, or as the file's root."""
         if not self.open:
             self.ended = True
             if node.members is None and node.field.place is not None:
@@ -276,7 +276,7 @@ class _JsonReader:
             self.add(TreeNode(Field.not_known(top.key_place, reason)), None)
 
     def close(self, end: int) -> None:
-        """The innermost object or array ends before ``end``."""
+        """Close the innermost object or array at the offset ``end``."""
         top = self.open[-1]
         if top.is_object and top.state in ("colon", "value"):
             self.add_without_value()
@@ -287,5 +287,5 @@ class _JsonReader:
 
 
 def repairs(problems: Sequence[ConfigProblem]) -> tuple[Edit, ...]:
-    """What can be made JSON by single changes."""
+    """Edits that turn parts of the file into valid JSON, each for a single problem."""
     return tuple(problem.repair for problem in problems if problem.repair is not None)

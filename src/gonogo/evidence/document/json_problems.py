@@ -1,7 +1,7 @@
-"""What is wrong with a file that should be JSON, and which readers mind.
+"""Problems of a file that should be JSON, and which parsers reject them.
 
-Python's ``json`` reads a config for transformers and accelerate; DeepSpeed itself reads it with Hjson, which allows
-comments and trailing commas, and refuses duplicate keys, which ``json`` does not.
+transformers and accelerate parse a config with Python's ``json``. DeepSpeed itself uses Hjson, which allows comments
+and trailing commas but rejects duplicate keys, which ``json`` does not.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from gonogo.finding import Edit, Text, translated
 
 
 class ConfigProblem(msgspec.Struct, frozen=True):
-    """A fault of a config's text. ``repair`` makes it JSON where one change is enough."""
+    """A problem in a config's text. ``repair`` fixes it if a single edit is enough."""
 
     kind: str
     place: Place
     message: Text
     json_accepts: bool = False
-    """Whether Python's ``json`` (transformers, accelerate) reads on all the same."""
+    """Whether Python's ``json`` (transformers, accelerate) accepts it."""
     hjson_accepts: bool = False
-    """Whether Hjson (DeepSpeed's own reader) reads it, and reads what is meant."""
+    """Whether Hjson (DeepSpeed's own parser) accepts it with the intended meaning."""
     repair: Edit | None = None
 
 
@@ -66,7 +66,7 @@ _MAX_SHOWN = 40
 
 
 def shortened(text: str) -> str:
-    """A text as messages quote it."""
+    """A text shortened for quoting in a message."""
     text = " ".join(text.split())
     return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
 
@@ -74,9 +74,9 @@ def shortened(text: str) -> str:
 def problem_of(
     kind: str, place: Place, *, line: int = 0, text: str = "", repair: Edit | None = None, hjson: bool = False
 ) -> ConfigProblem:
-    """A problem of one kind; ``text`` is what it speaks of, else what stands at its place.
+    """A problem of the given kind; ``text`` is quoted in its message, by default the text at its place.
 
-    ``hjson`` says that Hjson reads it here, though not everywhere.
+    ``hjson`` says that Hjson accepts it at this place, though not everywhere.
     """
     return ConfigProblem(
         kind,

@@ -1,6 +1,6 @@
-"""The words of a JSON file, also of one that is no JSON: comments, single quotes, Python's literals, templates.
+"""A tokenizer for JSON and for invalid variants of it: comments, single quotes, Python literals, templates.
 
-It takes bytes, so that offsets are the file's own; every byte belongs to a token or to white space.
+It works on bytes, so that offsets are those of the file; every byte belongs to a token or to white space.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-# Each alternative either matches or fails without trying again elsewhere: linear in the file, whatever it holds.
+# Each alternative matches or fails without backtracking, so the time is linear in the file's length.
 _TOKEN = rb"""
   (?P<space>    [ \t\r\n]+ )
 | (?P<template> \{\{ [^{}"'\n]* \}\} )
@@ -27,15 +27,15 @@ _NUMBER_PATTERN = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _JSON_WORDS = {b"true": True, b"false": False, b"null": None}
 _JAVASCRIPT_NUMBERS = {b"NaN": float("nan"), b"Infinity": float("inf"), b"-Infinity": float("-inf")}
 _PYTHON_WORDS = {b"True": True, b"False": False, b"None": None}
-# Python refuses to read an integer of more digits than this from text.
+# Python refuses to parse longer integers.
 _MAX_DIGITS = 4000
 
 
 class Token(NamedTuple):
-    """A word of the file, without white space.
+    """A token of the file; white space is skipped.
 
-    ``kind`` is ``mark``, ``string``, ``open`` (a string without its closing quote), ``word``, ``template``,
-    ``comment`` or ``stray``.
+    ``kind`` is ``mark``, ``string``, ``open`` (a string without a closing quote), ``word``, ``template``, ``comment``
+    or ``stray``.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Token(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """What a token says as a value. ``problem`` is the kind of its fault; ``correct`` is how JSON writes the value."""
+    """The value of a token. ``problem`` is the kind of its problem; ``correct`` is the value in valid JSON."""
 
     value: Any
     problem: str = ""
@@ -64,7 +64,7 @@ def _number() -> re.Pattern[bytes]:
 
 
 def tokens_of(data: bytes, start: int = 0) -> Iterator[Token]:
-    """The tokens of a file from an offset on."""
+    """The tokens of a file, starting at an offset."""
     for match in _token_pattern().finditer(data, start):
         kind = match.lastgroup or "stray"
         if kind != "space":
@@ -72,7 +72,7 @@ def tokens_of(data: bytes, start: int = 0) -> Iterator[Token]:
 
 
 def parse_scalar(token: Token) -> Scalar:
-    """The value of a token that is no mark and no comment."""
+    """The value of a token that is not punctuation or a comment."""
     if token.kind == "string":
         return _parse_string(token.data)
     if token.kind == "open":
@@ -96,7 +96,7 @@ def _parse_string(data: bytes) -> Scalar:
         except ValueError:
             problem = problem or "escape"
         else:
-            # Half of a surrogate pair is no character, and can't be printed.
+            # A lone surrogate is not a character and can't be printed.
             text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
         if not problem and any(byte < 0x20 for byte in inner):
             problem = "control-character"

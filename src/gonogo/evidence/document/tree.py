@@ -1,6 +1,6 @@
-"""What a configuration file says, whatever its format: values with their places, nested in objects.
+"""The content of a configuration file in any format: values with their places, nested in objects.
 
-JSON, YAML and Python literals are all read into this, so that what a config means is written once.
+JSON, YAML and Python literals are all converted to this form, so that configs are interpreted by the same code.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from gonogo.evidence.source_file import Place
 
 
 class TreeNode(msgspec.Struct, frozen=True):
-    """One value. ``field.value`` is plain Python, also of an object; ``members`` is None unless it is an object."""
+    """A value. ``field.value`` is plain Python, also for an object; ``members`` is None if it is not an object."""
 
     field: Field
     members: Mapping[str, Member] | None = None
 
     def find(self, keys: tuple[str, ...]) -> TreeNode | None:
-        """The value under nested keys, or None where one is missing."""
+        """The value under nested keys, or None if one is missing."""
         node = self
         for key in keys:
             member = node.members.get(key) if node.members is not None else None
@@ -31,12 +31,12 @@ class TreeNode(msgspec.Struct, frozen=True):
         return node
 
     def member(self, keys: tuple[str, ...]) -> Member | None:
-        """The key and value under nested keys, or None where one is missing."""
+        """The key and value under nested keys, or None if one is missing."""
         parent = self.find(keys[:-1]) if keys else None
         return parent.members.get(keys[-1]) if parent is not None and parent.members is not None else None
 
     def entries(self) -> Iterator[tuple[tuple[str, ...], Field]]:
-        """Every value below this one with the keys that lead to it, objects before what is in them."""
+        """All values below this one with their nested keys, objects before their members."""
         pending: list[tuple[tuple[str, ...], TreeNode]] = [((), self)]
         while pending:
             keys, node = pending.pop()
@@ -47,15 +47,15 @@ class TreeNode(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A key of an object with its value."""
+    """A key of an object, with its value."""
 
     key_place: Place | None
     node: TreeNode
 
 
 def tree_of(value: Any) -> TreeNode:
-    """A tree of plain Python values, which have no place; where a value is a Field, its place and status are kept."""
-    # Deeper than this no reader gets; what lies below is not known.
+    """A tree of plain Python values, without places; a value given as a Field keeps its place and status."""
+    # No parser accepts deeper nesting; what is below counts as unknown.
     return _build_tree(value, 100)
 
 

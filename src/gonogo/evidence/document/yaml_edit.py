@@ -1,4 +1,4 @@
-"""Changes of a YAML file that leave its other bytes as they are: comments, indentation, line ends."""
+"""Edits of a YAML file that leave all other bytes unchanged: comments, indentation, line endings."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _INDENT = 2
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """How a mapping is written: what edits need to know."""
+    """The layout of a mapping in the file, as needed for edits."""
 
     flow: bool
     start: int
     end: int
-    """For a mapping in braces, the offset behind its closing brace; else behind its last value."""
+    """The offset after the closing brace of a flow mapping, otherwise after the last value."""
     entries: tuple[tuple[str, int, int, int], ...]
-    """Each key, with the offsets of the key's start, of the value's start and of the value's end."""
+    """The key, the offset of the key's start, of the value's start and of the value's end, for each entry."""
 
 
 class YamlEditor:
-    """Edits of one file. Each raises KeyError for keys that have no place of their own in it."""
+    """Makes edits of one file. Each method raises KeyError for keys that have no place of their own in it."""
 
     def __init__(self, source: SourceFile, root: TreeNode, layouts: Mapping[int, Layout]) -> None:
         self._source = source
         self._root = root
         self._layouts = layouts
-        """By the identity of the mapping's node."""
+        """By the ``id()`` of the mapping's node."""
 
     def replacing(self, keys: tuple[str, ...], value: Any) -> Edit:
-        """The value under the keys becomes another."""
+        """Replace the value under the keys."""
         layout, index = self._entry(keys)
         _name, _key, start, end = layout.entries[index]
         node = self._root.find(keys)
@@ -48,7 +48,7 @@ class YamlEditor:
         return Place(self._source, start, end).edit(written(value))
 
     def removing(self, keys: tuple[str, ...]) -> Edit:
-        """The key and its value go, with their line where nothing else stands on it."""
+        """Remove the key with its value, and with its line if nothing else is on it."""
         layout, index = self._entry(keys)
         data = self._source.data
         _name, start, _value, end = layout.entries[index]
@@ -60,9 +60,9 @@ class YamlEditor:
             return Place(self._source, start, end).edit("")
         first = self._line_start(start)
         if len(layout.entries) == 1 and len(keys) > 1 and not data[first:start].strip():
-            # The last entry of a nested mapping: `key:` alone would be null, so it says that it is empty.
+            # The last entry of a nested mapping: `key:` alone would be null, so an empty mapping is left.
             return Place(self._source, start, end).edit("{}")
-        if data[first:start].strip():  # behind the dash of a list's item
+        if data[first:start].strip():  # after the dash of a list item
             if index + 1 < len(layout.entries):
                 return Place(self._source, start, layout.entries[index + 1][1]).edit("")
             return Place(self._source, start, end).edit("{}")
@@ -73,7 +73,7 @@ class YamlEditor:
         return Place(self._source, first, line_end + 1 if line_end >= 0 else len(data)).edit("")
 
     def inserting(self, keys: tuple[str, ...], value: Any) -> Edit:
-        """The keys get a value: a new last entry of the nearest mapping that there is."""
+        """Set the value of the keys, as a new last entry of the innermost existing mapping."""
         if self._root.find(keys) is not None:
             return self.replacing(keys, value)
         depth = len(keys) - 1
@@ -129,7 +129,7 @@ class YamlEditor:
         return self._source.line_start(self._source.line_of(offset))
 
     def _line_end(self, offset: int) -> int:
-        """The end of a value's line, without the line end."""
+        """The end of a value's line, before the line ending."""
         data = self._source.data
         if offset > 0 and data[offset - 1 : offset] == b"\n":
             offset -= 1
@@ -172,7 +172,7 @@ def written(value: Any) -> str:
 def _number(value: float) -> str:
     text = repr(value)
     mantissa, e, exponent = text.partition("e")
-    if e:  # PyYAML reads 1e-05 as text
+    if e:  # PyYAML reads 1e-05 as a string
         mantissa = mantissa if "." in mantissa else f"{mantissa}.0"
         return f"{mantissa}e{exponent if exponent[0] in '+-' else '+' + exponent}"
     return text

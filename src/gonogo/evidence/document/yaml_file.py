@@ -1,7 +1,7 @@
-"""YAML files with the place of every value: accelerate's, LLaMA-Factory's, axolotl's, ms-swift's configs.
+"""YAML files with the place of every value: configs of accelerate, LLaMA-Factory, axolotl, ms-swift.
 
-Read event by event, so that a broken file still shows what stands before the fault, and one that multiplies itself by
-aliases stays small.
+Parsed event by event, so that a broken file is read up to the error, and one that expands through aliases stays
+small.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TAGGED = translated("its tag `{tag}` changes the value")
 
 
 class _Open:
-    """A mapping or a sequence while its events come."""
+    """A mapping or sequence whose end event has not come yet."""
 
     def __init__(self, start: int, *, mapping: bool, flow: bool, anchor: str | None) -> None:
         self.start = start
@@ -55,7 +55,7 @@ class _Open:
 
 
 class YamlFile:
-    """One file. What can't be read is in :attr:`problems`; nothing here raises for what the bytes are."""
+    """A YAML file. Never raises for its content: what can't be parsed is in :attr:`problems`."""
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
@@ -66,21 +66,21 @@ class YamlFile:
 
     @property
     def problems(self) -> tuple[ConfigProblem, ...]:
-        """What is wrong with the text."""
+        """All problems of the text."""
         return tuple(self._problems)
 
     @property
     def fatal_problems(self) -> tuple[ConfigProblem, ...]:
-        """The first place, if there is one, at which PyYAML gives up."""
+        """The first error that PyYAML reports, if any."""
         return tuple(problem for problem in self._problems if problem.kind in ("syntax", "encoding"))[:1]
 
     @property
     def readable(self) -> bool:
-        """Whether PyYAML reads the file, and finds a mapping."""
+        """Whether PyYAML can parse the file and it contains a mapping."""
         return not any(problem.kind in ("syntax", "encoding", "not-an-object") for problem in self._problems)
 
     def get(self, *keys: str) -> Field:
-        """The value under nested keys; absent where there is none, unknown where the file can't be read to its end."""
+        """The value under nested keys; absent if there is none, unknown if the file can't be parsed completely."""
         node = self.root.find(keys)
         if node is not None:
             return node.field
@@ -98,28 +98,28 @@ class YamlFile:
         return Field.missing()
 
     def key_place(self, *keys: str) -> Place | None:
-        """Where a key stands."""
+        """The place of a key."""
         member = self.root.member(keys)
         return member.key_place if member is not None else None
 
     def entries(self) -> Iterator[tuple[tuple[str, ...], Field]]:
-        """Every value with the keys that lead to it, mappings before what is in them."""
+        """All values with their nested keys, mappings before their entries."""
         return self.root.entries()
 
     def names(self) -> tuple[str, ...]:
-        """The keys on top."""
+        """The top-level keys."""
         return tuple(self.root.members or ())
 
     def replacing(self, *keys: str, value: Any) -> Edit:
-        """An edit that gives a key another value. Raises KeyError where it has no place of its own."""
+        """Replace the value of a key. Raises KeyError if it has no place of its own."""
         return self._editor.replacing(keys, value)
 
     def removing(self, *keys: str) -> Edit:
-        """An edit that takes a key out with value and line. Raises KeyError where it has no place of its own."""
+        """Remove a key with its value and line. Raises KeyError if it has no place of its own."""
         return self._editor.removing(keys)
 
     def inserting(self, *keys: str, value: Any) -> Edit:
-        """An edit that adds a key behind its neighbours, or replaces the value that it has."""
+        """Add a key after its neighbours, or replace its value."""
         return self._editor.inserting(keys, value)
 
     @property
@@ -135,7 +135,7 @@ class YamlFile:
 
     @cached_property
     def _offsets(self) -> list[int] | None:
-        """The byte offset of each character; None where each is one byte."""
+        """The byte offset of each character; None if the text is ASCII."""
         data = self.source.data
         if data.isascii():
             return None
@@ -185,7 +185,7 @@ class YamlFile:
 
 
 class _TreeBuilder:
-    """The tree that the events make."""
+    """Builds a tree from YAML events."""
 
     def __init__(self, file: YamlFile) -> None:
         self._file = file
@@ -197,7 +197,7 @@ class _TreeBuilder:
         self._events = 0
 
     def take(self, event: Any) -> bool:
-        """Take an event; False where no more is wanted."""
+        """Process an event; False to stop parsing."""
         import yaml
 
         self._events += 1
@@ -229,7 +229,7 @@ class _TreeBuilder:
         return True
 
     def finished(self) -> TreeNode | None:
-        """The tree, also where the file breaks off inside it."""
+        """The tree, even if the file ends within it."""
         while self._open:
             self._close(self._open[-1].end)
         return self._root
@@ -322,5 +322,5 @@ class _TreeBuilder:
 
 
 def read_yaml(source: SourceFile) -> YamlFile:
-    """A YAML file, whatever its bytes are."""
+    """Parse a YAML file. Never raises for its content."""
     return YamlFile(source)

@@ -1,4 +1,4 @@
-"""What YAML 1.1 makes of a plain scalar, as PyYAML reads it: ``1e-5`` is text, ``on`` is true."""
+"""Plain scalars of YAML 1.1 as PyYAML reads them: ``1e-5`` is a string, ``on`` is true."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STANDARD_TAG_PREFIX = "tag:yaml.org,2002:"
 
 
 def scalar_value(text: str, tag: str | None, *, plain: bool) -> tuple[Any, bool]:
-    """A scalar's value, and whether it is known: another program's tag makes something else of it."""
+    """A scalar's value, and whether it is known: a custom tag may change it."""
     if tag is None or tag == "!":
         return (_plain(text) if plain and tag is None else text), True
     kind = tag.removeprefix(_STANDARD_TAG_PREFIX)
@@ -60,7 +60,7 @@ def _float(text: str) -> float | None:
     lowered = text.lower()
     if lowered in (".nan", ".inf", "+.inf", "-.inf"):
         return float(lowered.replace(".", "", 1))
-    # PyYAML takes a number with an exponent only where it has a point and the exponent a sign.
+    # PyYAML reads a number with an exponent only if it has a decimal point and the exponent a sign.
     mantissa, e, exponent = lowered.partition("e")
     if "." not in mantissa or (e and exponent[:1] not in ("+", "-")):
         return None

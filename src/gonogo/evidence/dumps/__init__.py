@@ -1,1 +1,1 @@
-"""What a dying run leaves beside its logs: records of its collectives and of its ranks' stacks."""
+"""Dumps that a failing run leaves besides its logs: records of its collectives and of its ranks' stacks."""

@@ -1,4 +1,4 @@
-"""Where the ranks' recorded collectives part: the first that some have not called, or not alike."""
+"""Find the first recorded collective that some ranks did not call, or called differently."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from gonogo.evidence.dumps.flight_recorder import FlightDump, RecordedCall
 _VARIABLE_SIZE_OPERATIONS = frozenset(
     ("all_to_all", "all_to_all_single", "all_to_all_v_single", "all_gather", "gather", "scatter", "split")
 )
-"""Their sizes may differ from rank to rank."""
+"""Collectives whose sizes may differ between ranks."""
 
 
 _RankCalls = tuple[FlightDump, dict[int, RecordedCall]]
-"""A rank's dump, and its calls in one group by their numbers."""
+"""A rank's dump, and its calls in one group by sequence number."""
 
 
 class CollectiveMismatch(msgspec.Struct, frozen=True):
-    """Ranks that wait in a call, and others that have not come to it, or called another under its number."""
+    """Ranks that wait in a call, and ranks that did not reach it or made another call with its sequence number."""
 
     kind: Literal["missing", "other-call", "other-size"]
     path: str
-    """The dump of a waiting rank."""
+    """The path of a waiting rank's dump."""
     waiting: tuple[int, ...]
     call: RecordedCall
     others: tuple[int, ...]
     others_call: RecordedCall | None
-    """What the others called instead; of those that have not come to it, their last call in the group, if known."""
+    """The other ranks' call instead; if they did not reach it, their last call in the group, if known."""
     recorded: bool
-    """False where no dump of the others tells it: that they did not come is a guess."""
+    """False if there is no dump of the other ranks, so that their absence is inferred."""
     blocked_in: RecordedCall | None = None
-    """Where one of the others waits instead, in another group."""
+    """The call in another group in which one of the other ranks waits."""
     dumped: bool = True
-    """Whether the others have left dumps."""
+    """Whether there are dumps of the other ranks."""
 
 
 def find_mismatch(dumps: tuple[FlightDump, ...]) -> CollectiveMismatch | None:
-    """Where the ranks of any group part; None where all that is recorded agrees."""
+    """The first mismatch between the ranks of any group; None if all recorded calls agree."""
     found = list(_group_mismatches(dumps))
-    # What differs comes before what is missing because of it; what was recorded before what is guessed.
-    # Of two groups in which ranks wait for each other, that one in which all of them have called tells more.
+    # A differing call comes before a missing one, which follows from it; recorded facts before inferred ones.
+    # If ranks wait for each other in two groups, the one in which all of them made calls is more informative.
     return min(
         found,
         key=lambda one: (not one.recorded, one.kind == "missing", one.others_call is None, one.call.sequence),
@@ -68,7 +68,7 @@ def _group_mismatches(dumps: Sequence[FlightDump]) -> Iterator[CollectiveMismatc
 def _group_mismatch(
     ranks: tuple[int, ...], recorded_calls: dict[int, _RankCalls], dumps: dict[int, FlightDump]
 ) -> Iterator[CollectiveMismatch]:
-    begin = max(min(calls) for _, calls in recorded_calls.values())  # what came before has left the ring of some
+    begin = max(min(calls) for _, calls in recorded_calls.values())  # earlier calls are not in every ring buffer
     end = max(max(calls) for _, calls in recorded_calls.values())
     for number in range(begin, min(end, begin + 50_000) + 1):
         here = {rank: calls[number] for rank, (_, calls) in recorded_calls.items() if number in calls}
@@ -91,7 +91,7 @@ def _group_mismatch(
             )
             return
         absent = set(ranks) - set(recorded_calls)
-        never = tuple(sorted(rank for rank in absent if rank in dumps))  # a dump, and no call of this group in it
+        never = tuple(sorted(rank for rank in absent if rank in dumps))  # dumped, but no call in this group
         if never and len(waiting) == len(recorded_calls):
             whole = all(dumps[rank].whole for rank in never)
             blocked_in = _first_unfinished(dumps[never[0]])
@@ -105,14 +105,14 @@ def _group_mismatch(
 
 
 def _first_unfinished(dump: FlightDump) -> RecordedCall | None:
-    """The first call that a rank has not come out of."""
+    """The first call that a rank has not completed."""
     return next((call for call in dump.calls if not call.done), None)
 
 
 def _mismatched_ranks(
     calls_by_rank: dict[int, RecordedCall],
 ) -> tuple[Literal["other-call", "other-size"], tuple[int, ...], tuple[int, ...]] | None:
-    """Of calls under one number, the ranks with the most frequent one, and others with another."""
+    """Among calls with the same sequence number: the ranks with the most common one, and ranks with another."""
     alike: dict[object, list[int]] = defaultdict(list)
     for rank, call in sorted(calls_by_rank.items()):
         alike[_signature(call)].append(rank)

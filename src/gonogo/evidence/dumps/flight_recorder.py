@@ -1,6 +1,6 @@
-"""PyTorch's Flight Recorder: the last collectives of each rank, which it writes where one times out.
+"""PyTorch's Flight Recorder: dumps of each rank's last collectives, written when one times out.
 
-As pickles (``nccl_trace_rank_3``, one a rank) or as JSON. The formats are torch's, since 2.5: see
+They are pickles (``nccl_trace_rank_3``, one per rank) or JSON. The formats are those of torch since 2.5: see
 https://github.com/pytorch/pytorch/blob/main/torch/distributed/flight_recorder/components/types.py
 """
 
@@ -20,7 +20,7 @@ from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.frame import Frame
 
 MAX_BYTES = 1 << 26
-"""Bytes of a dump that are read: a full one of 2000 collectives with their stacks has a few million."""
+"""Maximum size of a dump in bytes: a full one of 2000 collectives with stacks has a few million."""
 _DUMP_NAME_PATTERN = lazy_compile(
     r"(?:nccl|comm_?lib|gloo|fr|flight_?recorder)_?trace.*?\d+(?:\.json|\.pkl|\.pickle|\.bin)?$"
 )
@@ -31,40 +31,40 @@ _TORCH = re.compile(r"torch[\\/](?:distributed|nn|autograd|utils|_dynamo|_ops|mu
 
 
 class RecordedCall(msgspec.Struct, frozen=True):
-    """One collective that a rank called."""
+    """A collective that a rank called."""
 
     group: str
     """The process group's name, the same on all its ranks."""
     sequence: int
-    """Its number in the group, from 1."""
+    """The sequence number in the group, from 1."""
     operation: str
     """``all_reduce``, ``_all_gather_base`` ..."""
     sizes: tuple[tuple[int, ...], ...]
-    """Shapes of what the rank put in."""
+    """Shapes of the rank's inputs."""
     types: tuple[str, ...]
     done: bool
     frames: tuple[Frame, ...]
-    """Outermost first; empty where the dump has no stacks."""
+    """Outermost first; empty if the dump has no stacks."""
 
 
 class FlightDump(msgspec.Struct, frozen=True):
-    """What one rank's recorder holds. ``groups`` has the ranks of each process group by its name."""
+    """The dump of one rank. ``groups`` has the ranks of each process group by its name."""
 
     path: str
     rank: int
     groups: dict[str, tuple[int, ...]]
     calls: tuple[RecordedCall, ...]
     whole: bool
-    """Whether it begins with the rank's first call: of a longer run the ring has lost those."""
+    """Whether it begins with the rank's first call; in a longer run, the ring buffer has dropped those."""
 
 
 def is_flight_dump(path: Path) -> bool:
-    """Whether a file is named as torch names its dumps."""
+    """Whether a file's name is one that torch gives to its dumps."""
     return _DUMP_NAME_PATTERN.match(path.name) is not None
 
 
 def flight_dump(path: str, data: bytes) -> FlightDump | None:
-    """What a dump's bytes hold; None where they are no dump of the recorder, or none that can be read."""
+    """Parse a dump; None if the data is not a readable Flight Recorder dump."""
     try:
         content = json.loads(data) if data.lstrip()[:1] == b"{" else plain(data)
         digits = _NUMBER.findall(Path(path).name)
@@ -109,12 +109,12 @@ def _calls(entries: Any, last_sequences: dict[str, int]) -> Iterator[RecordedCal
 
 
 def _frames(frames: Any) -> Iterator[Frame]:
-    for frame in reversed(frames[:_MAX_FRAMES]):  # the innermost stands first
+    for frame in reversed(frames[:_MAX_FRAMES]):  # the dump has the innermost frame first
         path = str(frame["filename"])[:500]
         owner = "torch" if _TORCH.search(path) else "library" if is_library(path) else "user"
         yield Frame(path, _to_int(frame["line"]), str(frame["name"])[:200], owner=owner)  # type: ignore[arg-type]
 
 
 def _to_int(value: Any) -> int:
-    """A number, which JSON dumps write as text now and then. Raises ValueError or TypeError for another."""
+    """An integer, which JSON dumps may contain as a string. Raises ValueError or TypeError for anything else."""
     return int(str(value)[:20])

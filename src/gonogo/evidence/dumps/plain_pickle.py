@@ -1,4 +1,4 @@
-"""Pickles of plain containers. A dump may come from anyone, and Python's own unpickler calls what a pickle names."""
+"""Read pickles of plain containers only: a dump is untrusted, and Python's unpickler executes what a pickle names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 _MARK = object()
 _LIST_TYPE = object()
-"""torch's name for a list of one type (``torch.jit._pickle.build_intlist``), which stands before its content."""
+"""torch's marker of a typed list (``torch.jit._pickle.build_intlist``), which precedes its content."""
 _MAX_OPERATIONS = 4_000_000
 
 _CONSTANT_OPCODES: dict[str, Callable[[], Any]] = {
@@ -28,7 +28,7 @@ _IGNORED_OPCODES = frozenset(("PROTO", "FRAME"))
 
 
 def plain(data: bytes) -> Any:
-    """The dicts, lists, tuples, texts and numbers of a pickle. Raises ValueError for one that holds anything else."""
+    """The dicts, lists, tuples, strings and numbers of a pickle. Raises ValueError if it contains anything else."""
     try:
         return _load(data)
     except (IndexError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError) as error:

@@ -1,1 +1,1 @@
-"""The environment of a run: packages, versions and what works with what, the machine."""
+"""The environment of a run: packages, versions, their compatibility, and the machine."""

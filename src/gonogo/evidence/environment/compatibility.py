@@ -1,4 +1,4 @@
-"""What works with what: the tables of ``data/compatibility``, each row with its source, read when first asked for."""
+"""Compatibility tables in ``tables/compatibility``: each row has its source; loaded on first use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Table = TypeVar("_Table")
 
 
 class TorchRelease(msgspec.Struct, frozen=True):
-    """One minor release of torch as PyPI has it for Linux: its CUDA and NCCL, its first and last Python."""
+    """A minor release of torch on PyPI for Linux: its CUDA and NCCL versions, its first and last Python."""
 
     torch: str
     cuda: str
@@ -31,7 +31,7 @@ class TorchRelease(msgspec.Struct, frozen=True):
 
 
 class TorchBuild(msgspec.Struct, frozen=True):
-    """The compute capabilities that torch's wheels for a CUDA version have kernels for."""
+    """The compute capabilities that torch's wheels for a CUDA version are built for."""
 
     cuda: str
     torch: str
@@ -40,7 +40,7 @@ class TorchBuild(msgspec.Struct, frozen=True):
 
 
 class MinimumDriver(msgspec.Struct, frozen=True):
-    """The oldest driver on Linux for a CUDA version (``12``: for all 12.x)."""
+    """The oldest Linux driver for a CUDA version (``12``: for all 12.x)."""
 
     cuda: str
     driver: str
@@ -48,7 +48,7 @@ class MinimumDriver(msgspec.Struct, frozen=True):
 
 
 class Architecture(msgspec.Struct, frozen=True):
-    """A compute capability: its name, the first toolkit that compiles for it, the last major version that does."""
+    """A compute capability: its name, the first CUDA toolkit that compiles for it, and the last major version."""
 
     capability: str
     name: str
@@ -58,7 +58,7 @@ class Architecture(msgspec.Struct, frozen=True):
 
 
 class GpuNames(msgspec.Struct, frozen=True):
-    """Products of one compute capability, by words of their names."""
+    """GPU products with one compute capability, by words in their names."""
 
     capability: str
     names: tuple[str, ...]
@@ -66,17 +66,17 @@ class GpuNames(msgspec.Struct, frozen=True):
 
 
 class ModelType(msgspec.Struct, frozen=True):
-    """The transformers releases that know a model type: from ``first`` up to, but not in, ``removed``."""
+    """The transformers releases that have a model type: from ``first`` up to, but not including, ``removed``."""
 
     first: str
     removed: str | None
     oldest: bool
-    """True where ``first`` is the oldest release that was looked at, and older ones may know the type too."""
+    """True if ``first`` is the oldest release in the table, so that older ones may have the type too."""
     source: str
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """What releases of a package require of others. ``cuda`` and ``capability``: of the toolkit and the card."""
+    """Requirements of a package's releases. ``cuda`` and ``capability`` are those of the toolkit and the GPU."""
 
     package: str
     versions: str
@@ -87,7 +87,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class BuiltFor(msgspec.Struct, frozen=True):
-    """Releases of a package, and the torch that goes with them."""
+    """Releases of a package, and the torch version that they are built for."""
 
     package: str
     versions: str
@@ -96,7 +96,7 @@ class BuiltFor(msgspec.Struct, frozen=True):
 
 
 class KnownBad(msgspec.Struct, frozen=True):
-    """A release with a known fault: see ``about`` in ``known_bad.json``."""
+    """A release with a known bug: see ``about`` in ``known_bad.json``."""
 
     package: str
     versions: str
@@ -108,7 +108,7 @@ class KnownBad(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> Text:
-        """What happens, as a clause: "importing it fails, as ..."."""
+        """The effect, as a clause: "importing it fails, as ..."."""
         return Text(self.effect["en"], self.effect["zh"])
 
 
@@ -163,18 +163,18 @@ def _table(name: str, kind: type[_Table]) -> _Table:
 
 
 def builds_of(package: str) -> list[BuiltFor]:
-    """The releases of a package that are built for one torch, or (triton) required by one; the oldest first."""
+    """The releases of a package built for (or, like triton, required by) one torch release each, the oldest first."""
     return [row for row in _table("built_for", _BuiltForTable).built_for if row.package == package]
 
 
 def releases_for_torch(package: str, torch: Version) -> str | None:
-    """The specifier of a package's newest releases for a torch; None where none is known."""
+    """The specifier of a package's newest releases for a torch version; None if unknown."""
     fitting = [row for row in builds_of(package) if (named := parse_specifier(row.torch)) and named.has(torch)]
     return fitting[-1].versions if fitting else None
 
 
 def torch_release(version: str | Version) -> TorchRelease | None:
-    """What is known of a torch release (``2.1.0``, ``2.1.0+cu118``); None for one that the table doesn't have."""
+    """The facts about a torch release (``2.1.0``, ``2.1.0+cu118``); None if the table doesn't have it."""
     parsed = parse_version(str(version))
     if parsed is None or parsed.is_prerelease or len(parsed.release) < 2:
         return None
@@ -183,7 +183,7 @@ def torch_release(version: str | Version) -> TorchRelease | None:
 
 
 def first_torch_for(python: tuple[int, ...], after: Version) -> str | None:
-    """The first minor release of torch above another that has wheels for a Python (3, 12); None where none is known."""
+    """The first later minor release of torch with wheels for a Python version (3, 12); None if there is none."""
     releases: tuple[TorchRelease, ...] = _table("torch", _TorchTable).releases
     for row in releases:
         torch, first, last = parse_version(row.torch), parse_version(row.python[0]), parse_version(row.python[1])
@@ -195,13 +195,13 @@ def first_torch_for(python: tuple[int, ...], after: Version) -> str | None:
 
 
 def pypi_torch_cuda(version: str) -> str | None:
-    """The CUDA that PyPI's Linux wheel of a torch release is built for: ``12.1`` of 2.1.0; None where not known."""
+    """The CUDA version of PyPI's Linux wheel of a torch release (2.1.0: ``12.1``); None if unknown."""
     release = torch_release(version)
     return release.cuda if release is not None else None
 
 
 def torch_build(cuda: str, torch: str | Version | None = None) -> TorchBuild | None:
-    """The capabilities that torch's own wheels for a CUDA version are built for; None where not known for sure."""
+    """The compute capabilities of torch's own wheels for a CUDA version; None if unknown or ambiguous."""
     minor = ".".join(cuda.split(".")[:2])
     rows = [row for row in _table("torch", _TorchTable).builds if row.cuda == minor]
     version = parse_version(str(torch)) if torch is not None else None
@@ -212,20 +212,20 @@ def torch_build(cuda: str, torch: str | Version | None = None) -> TorchBuild | N
 
 
 def supports_compute_capability(build: TorchBuild, capability: ComputeCapability) -> bool:
-    """Whether a build has kernels for a card: of its major capability, and a minor that is not above the card's."""
+    """Whether a build has kernels for a GPU: for its major capability, and a minor one not above the GPU's."""
     built = [_parse_capability(one) for one in build.capabilities]
     return any(major == capability[0] and minor <= capability[1] for major, minor in built)
 
 
 def minimum_driver(cuda: str) -> MinimumDriver | None:
-    """The oldest Linux driver that a program built for a CUDA version (``12.1``) runs on; None where not known."""
+    """The oldest Linux driver for programs built for a CUDA version (``12.1``); None if unknown."""
     parts = cuda.split(".")
     rows = _table("cuda", _CudaTable).drivers
     return next((row for row in rows if row.cuda in (parts[0], ".".join(parts[:2]))), None)
 
 
 def architecture(capability: ComputeCapability) -> Architecture | None:
-    """The architecture of a compute capability: the row of the nearest that is not above it in the same major."""
+    """The architecture of a compute capability: of the highest known one not above it in the same major version."""
     best: Architecture | None = None
     for row in _table("cuda", _CudaTable).architectures:
         major, minor = _parse_capability(row.capability)
@@ -236,12 +236,12 @@ def architecture(capability: ComputeCapability) -> Architecture | None:
 
 
 def gpu_compute_capability(name: str) -> ComputeCapability | None:
-    """The compute capability of a product (``NVIDIA A100-SXM4-80GB``, ``A100``); None for one that isn't known."""
+    """The compute capability of a GPU product (``NVIDIA A100-SXM4-80GB``, ``A100``); None if unknown."""
     plain = f" {re.sub(r'[^A-Z0-9]+', ' ', name[:200].upper())} "
     best: tuple[int, str] = (0, "")
     for row in _table("cuda", _CudaTable).gpus:
         for words in row.names:
-            # A product's name goes on after it (SXM4, Ti, Laptop GPU), or right on (A10G, A800-80GB has no row).
+            # A product name may be followed by words (SXM4, Ti, Laptop GPU) or a letter (A10G, A800-80GB has no row).
             found = re.search(rf" {re.escape(words.upper())}(?:D|G)? ", plain)
             if found is not None and len(words) > best[0]:
                 best = len(words), row.capability
@@ -263,7 +263,7 @@ def _parse_capability(text: str) -> ComputeCapability:
 
 
 def first_release_with_model(model_type: str) -> ModelType | None:
-    """The transformers releases that know a model type; None for one that none knows (a remote model's own)."""
+    """The transformers releases that have a model type; None if none does (remote code)."""
     table = _table("transformers", _TransformersTable)
     first = next((release for release, types in table.added.items() if model_type in types), None)
     if first is None:
@@ -273,13 +273,13 @@ def first_release_with_model(model_type: str) -> ModelType | None:
 
 
 def newest_known_transformers() -> str:
-    """The newest transformers release that the table of model types knows."""
+    """The newest transformers release in the table of model types."""
     newest: str = _table("transformers", _TransformersTable).newest
     return newest
 
 
 def requirements_of_release(package: str, version: str | Version) -> tuple[Requirement, ...]:
-    """What a release of a package requires of others, as far as the tables know."""
+    """The requirements of a package's release, as far as the tables have them."""
     parsed = parse_version(str(version))
     if parsed is None:
         return ()
@@ -303,7 +303,7 @@ def requirements_of_release(package: str, version: str | Version) -> tuple[Requi
 
 
 def bitsandbytes_cuda_versions(version: str | Version) -> tuple[tuple[str, ...], str] | None:
-    """The CUDA versions that a bitsandbytes release has libraries for, and where that stands; None where not known."""
+    """The CUDA versions that a bitsandbytes release has libraries for, and the source; None if unknown."""
     parsed = parse_version(str(version))
     rows = _table("packages", _PackagesTable).bitsandbytes
     for row in rows:
@@ -314,7 +314,7 @@ def bitsandbytes_cuda_versions(version: str | Version) -> tuple[tuple[str, ...],
 
 
 def known_bad(package: str, version: str | Version | None = None) -> tuple[KnownBad, ...]:
-    """The known faults of a package's release, or of all its releases. Whether they show depends on ``beside``."""
+    """The known bugs of a package's release, or of all its releases. Whether they occur depends on ``beside``."""
     rows = tuple(row for row in _table("known_bad", _KnownBadTable).known_bad if row.package == package)
     if version is None:
         return rows

@@ -1,4 +1,4 @@
-"""The environment that a run will have: packages with their versions, Python, CUDA, driver, accelerators, memory."""
+"""The environment of a run: packages with their versions, Python, CUDA, driver, accelerators, memory."""
 
 from __future__ import annotations
 
@@ -25,36 +25,39 @@ _NOT_TOLD = translated("the version of {name} is not known")
 
 
 class Package(msgspec.Struct, frozen=True):
-    """One package, as far as its version is told. ``specifier`` is empty where any version will do."""
+    """A package and its version, as far as known. ``specifier`` is empty if it is not restricted."""
 
     name: str
     specifier: str = ""
     place: Place | None = None
     source: Text = Text("", "")
     written: str = ""
-    """How its file writes versions, for :meth:`replacing`: ``requirement``, ``shell``, ``bare``; empty: it can't be."""
+    """How its file writes versions, for :meth:`replacing`: ``requirement``, ``shell``, ``bare``; empty: read-only."""
     specifier_place: Place | None = None
-    """Where the specifier (for ``bare``: the version) stands, or would."""
+    """The place of the specifier (for ``bare``: of the version), or where it would be inserted."""
     extras: str = ""
-    """``deepspeed,qlora``: what of its optional parts is asked for."""
+    """The requested extras: ``deepspeed,qlora``."""
     address: str = ""
-    """Where it is to be had, where that is no package index: a repository, an archive, a path. ``name`` is then what
-    the file calls it, or only the address's last part; a package of the index with this name need not be the same."""
+    """The URL or path of a package that is not from an index: a repository, an archive, a folder.
+
+    ``name`` is then the name in the file or only the last part of the address, and may not be the package with this
+    name on the index.
+    """
 
     @property
     def version_text(self) -> str | None:
-        """The exact version as written, or None where there is none."""
+        """The exact version as written, or None if there is none."""
         match = re.fullmatch(r"\s*===?\s*([^\s,*]+)\s*", self.specifier)
         return match[1] if match else None
 
     @property
     def version(self) -> Version | None:
-        """The exact version, or None where it is not told, a range, or none that Python knows."""
+        """The exact version; None if it is unknown, a range, or invalid."""
         text = self.version_text
         return parse_version(text) if text else None
 
     def replacing(self, specifier: str) -> Edit | None:
-        """A change of the version to ``specifier`` (``==0.14.4``, ``>=0.14.4,<0.15``), where the file can be edited."""
+        """Change the version to ``specifier`` (``==0.14.4``, ``>=0.14.4,<0.15``); None if the file isn't editable."""
         place = self.specifier_place
         if place is None or not self.written or not place.source.writable:
             return None
@@ -72,26 +75,26 @@ class Package(msgspec.Struct, frozen=True):
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """One accelerator, as far as it is told."""
+    """An accelerator, as far as known."""
 
     name: str
     memory: int | None = None
-    """Bytes."""
+    """In bytes."""
     capability: tuple[int, int] | None = None
     """CUDA's compute capability."""
 
 
 class UnreadableLine(msgspec.Struct, frozen=True):
-    """Something in a file that could not be understood, and so may hide a version."""
+    """Part of a file that could not be parsed, and so may contain a version."""
 
     place: Place
     reason: Text
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """What is known of the environment of a run. What nothing tells is unknown; what is not there is absent.
+    """The known facts about a run's environment. A field is unknown if not stated, absent if known not to exist.
 
-    ``complete`` says that ``packages`` are all there are.
+    ``complete``: ``packages`` are all packages.
     """
 
     packages: Mapping[str, Package] = {}
@@ -100,75 +103,75 @@ class Environment(msgspec.Struct, frozen=True):
     complete: bool = False
     python: Field = _UNKNOWN
     cuda: Field = _UNKNOWN
-    """The CUDA version that torch was built for; absent for a build without CUDA."""
+    """The CUDA version that torch is built for; absent for a build without CUDA."""
     toolkit: Field = _UNKNOWN
-    """nvcc's version; absent where there is none."""
+    """nvcc's version; absent if there is none."""
     driver: Field = _UNKNOWN
-    """NVIDIA's driver; absent where there is none."""
+    """The version of NVIDIA's driver; absent if there is none."""
     nccl: Field = _UNKNOWN
     gcc: Field = _UNKNOWN
     gxx: Field = _UNKNOWN
     """g++'s version."""
     ninja: Field = _UNKNOWN
-    """Where the program ninja is."""
+    """The path of ninja."""
     python_headers: Field = _UNKNOWN
-    """Where Python.h is."""
+    """The path of Python.h."""
     libaio: Field = _UNKNOWN
-    """Where libaio's header or library is."""
+    """The path of libaio's header or library."""
     host_memory: Field = _UNKNOWN
-    """Bytes, of the machine or as far as its control group lets it."""
+    """In bytes: the machine's memory, or the limit of its cgroup."""
     host_memory_available: Field = _UNKNOWN
-    """Bytes that are not in use."""
+    """Available memory in bytes."""
     dev_shm: Field = _UNKNOWN
-    """Bytes of /dev/shm in all."""
+    """Total size of /dev/shm in bytes."""
     dev_shm_free: Field = _UNKNOWN
-    """Bytes of it that are not in use."""
+    """Free space in /dev/shm in bytes."""
     disk_free: Field = _UNKNOWN
-    """Bytes, on the disk of the folder that gonogo was started in."""
+    """Free bytes on the disk of gonogo's working directory."""
     cache_disk_free: Field = _UNKNOWN
-    """Bytes, on the disk of Hugging Face's cache."""
+    """Free bytes on the disk of the Hugging Face cache."""
     memlock: Field = _UNKNOWN
-    """Bytes that a process may lock in memory; -1 for no limit."""
+    """Limit of locked memory in bytes; -1 for no limit."""
     extension_lock: Field = _UNKNOWN
-    """The lock of an extension's build that is older than an hour, under torch's folder of extensions."""
+    """A lock file older than an hour, left by a build in torch's extensions folder."""
     open_files: Field = _UNKNOWN
-    """Files that a process may have open; -1 for no limit."""
+    """Limit of open files; -1 for no limit."""
     cpus: Field = _UNKNOWN
     platform: Field = _UNKNOWN
     cann: Field = _UNKNOWN
-    """Huawei's CANN toolkit, for Ascend."""
+    """The version of Huawei's CANN toolkit, for Ascend."""
     gpus: tuple[Gpu, ...] = ()
     gpus_known: bool = False
-    """Whether ``gpus`` are all there are, so that none means that there is none."""
+    """Whether ``gpus`` is complete, so that an empty tuple means that there are none."""
     variables: Mapping[str, Field] = {}
     variables_known: bool = False
-    """Whether a variable that is not in ``variables``, of the names that are recorded, is not set."""
+    """Whether ``variables`` is complete, so that a recorded name that is not in it is not set."""
     torch: Mapping[str, Any] = {}
     """torch's build: ``cuda``, ``hip``, ``git``, ``debug``."""
     unread: tuple[UnreadableLine, ...] = ()
-    """What of its files could not be understood; what could is told all the same."""
+    """Parts of its files that could not be parsed; the rest was read."""
     index_lines: tuple[Place, ...] = ()
-    """Lines and words of its files that say from where packages are to be had: ``--extra-index-url URL``."""
+    """Places in its files that set a package index: ``--extra-index-url URL``."""
     declared: Environment | None = None
-    """What the files alone tell, where this Python stands in for the rest and need not be the one that trains."""
+    """What the files alone state, if the rest is from this Python, which may not be the one used for training."""
 
     @classmethod
     def unknown(cls) -> Environment:
-        """Nothing is told."""
+        """An environment in which nothing is known."""
         return cls()
 
     def version(self, name: str) -> Version | None:
-        """A package's version, where it is exactly known."""
+        """A package's version, if known exactly."""
         package = self.packages.get(canonical(name))
         return package.version if package is not None else None
 
     def place(self, name: str) -> Place | None:
-        """Where a package stands in a file."""
+        """The place of a package in a file."""
         package = self.packages.get(canonical(name))
         return package.place if package is not None else None
 
     def field(self, name: str) -> Field:
-        """A package's version as text, with its place; absent where it is known not to be there."""
+        """A package's version as a string, with its place; absent if the package is known not to be installed."""
         package = self.packages.get(canonical(name))
         if package is None:
             if self.complete:
@@ -181,11 +184,11 @@ class Environment(msgspec.Struct, frozen=True):
         return Field(text, place=package.place)
 
     def within(self, name: str, specifier: str) -> bool | None:
-        """Whether a package's version is in ``specifier`` (``>=0.14.1,<0.14.3``): surely, surely not, or not known.
+        """Whether a package's version is within ``specifier`` (``>=0.14.1,<0.14.3``).
 
-        None where nothing is told of the package or it isn't there (:meth:`known_absent`), where its own range
-        overlaps the specifier, and for a pre-release right at the specifier's border. Local versions (``+cu118``) count
-        as what they are builds of. Raises ValueError for a specifier that is none.
+        None if nothing is known about the package or it is not installed (:meth:`known_absent`), if its range
+        overlaps the specifier, and for a pre-release exactly at the specifier's bound. A local version (``+cu118``)
+        counts as its public version. Raises ValueError for an invalid specifier.
         """
         wanted = parse_specifier(specifier)
         if wanted is None:
@@ -200,24 +203,24 @@ class Environment(msgspec.Struct, frozen=True):
         return wanted.holds(stated) if stated is not None else None
 
     def has(self, name: str) -> bool | None:
-        """Whether a package is there: surely, surely not, or not told."""
+        """Whether a package is installed; None if unknown."""
         return True if canonical(name) in self.packages else False if self.complete else None
 
     def known_absent(self, name: str) -> bool:
-        """Whether a complete listing is without the package."""
+        """Whether the package is missing from a complete list."""
         return self.has(name) is False
 
     def variable(self, name: str) -> Field:
-        """An environment variable."""
+        """The value of an environment variable."""
         return self.variables.get(name) or (Field.missing() if self.variables_known else _UNKNOWN)
 
     def replacing_version(self, name: str, specifier: str) -> Edit | None:
-        """A change of the package's version in the file that pins it; None where it can't be edited by hand."""
+        """Change the package's version in the file that pins it; None if the file can't be edited."""
         package = self.packages.get(canonical(name))
         return package.replacing(specifier) if package is not None else None
 
     def over(self, other: Environment) -> Environment:
-        """Both: this one's values win, package by package. A complete listing hides the other's packages."""
+        """Combine two environments; this one's values take precedence. If it is complete, it has all packages."""
         if self.complete or not other.packages:
             packages, complete = self.packages, self.complete
         else:
@@ -228,7 +231,7 @@ class Environment(msgspec.Struct, frozen=True):
             value: Field = getattr(self, name)
             changes[name] = getattr(other, name) if value.unknown else value
         if self.packages and "torch" in self.packages and self.cuda.unknown:
-            changes["cuda"] = _UNKNOWN  # the other's torch is not this one
+            changes["cuda"] = _UNKNOWN  # the other environment's CUDA belongs to another torch
         gpus = self if self.gpus or self.gpus_known else other
         return Environment(
             packages=packages,
@@ -245,9 +248,9 @@ class Environment(msgspec.Struct, frozen=True):
         )
 
     def with_overrides(self, packages: Mapping[str, Package]) -> Environment:
-        """The same with exact versions of some packages in the place of all others; a file's that agrees stays.
+        """Replace the versions of some packages by exact ones; a version in a file that agrees is kept.
 
-        One that a file leaves open stands where the file names it: beside the others that the file pins.
+        An overridden package that a file lists without a version keeps its place in that file.
         """
         laid = {
             name: self._at_declared_line(package)
@@ -265,7 +268,7 @@ class Environment(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def field_names() -> tuple[str, ...]:
-    """The names of the Environment's fields that are :class:`Field`, in their order."""
+    """The names of all fields of Environment that are a :class:`Field`, in order."""
     return tuple(name for name in Environment.__struct_fields__ if isinstance(getattr(_NOTHING, name), Field))
 
 

@@ -1,4 +1,4 @@
-"""Machines: which accelerators, how many, how much host memory."""
+"""Hardware: accelerators, their number, host memory."""
 
 from __future__ import annotations
 
@@ -15,26 +15,28 @@ from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 MATMUL_EFFICIENCY = 0.6
-"""Of the stated matrix FLOP/s: large 16-bit products reach 60 to 75 % on A100 and H100
-(https://github.com/stas00/ml-engineering, compute/accelerator, "Maximum Achievable Matmul FLOPS")."""
+"""Fraction of the stated matrix FLOP/s: large 16-bit products reach 60 to 75 % on A100 and H100.
+
+Source: https://github.com/stas00/ml-engineering, compute/accelerator, "Maximum Achievable Matmul FLOPS".
+"""
 
 
 class Speed(msgspec.Struct, frozen=True):
-    """What an accelerator does at best, as its maker states it; see ``accelerators.json``."""
+    """The peak speeds of an accelerator, as stated by its maker; see ``accelerators.json``."""
 
     matmul_flops: float
-    """Dense 16-bit matrix products, FLOP/s."""
+    """Dense 16-bit matrix products, in FLOP/s."""
     memory_bytes: float
-    """Device memory, bytes/s."""
+    """Device memory bandwidth, in bytes/s."""
     link_bytes: float
-    """To the other accelerators of the node, bytes/s in one direction."""
+    """Bandwidth to the other accelerators of the node, in bytes/s per direction."""
     host_link_bytes: float
-    """To the host's memory, bytes/s in one direction."""
+    """Bandwidth to host memory, in bytes/s per direction."""
     source: str = ""
     matmul_share: float = MATMUL_EFFICIENCY
-    """Of :attr:`matmul_flops`, what large products reach."""
+    """Fraction of :attr:`matmul_flops` that large matrix products reach."""
     attention_share: float = 0.5
-    """Of it, what fused attention reaches."""
+    """Fraction of :attr:`matmul_flops` that fused attention reaches."""
 
 
 class Accelerator(msgspec.Struct, frozen=True):
@@ -42,22 +44,22 @@ class Accelerator(msgspec.Struct, frozen=True):
 
     name: str
     device_type: str
-    """``cuda`` or ``npu``: the prefix of its devices' names."""
+    """``cuda`` or ``npu``: the prefix of its device names."""
     product: str
-    """What ``torch.cuda.get_device_name`` says, e.g. ``NVIDIA H100 80GB HBM3``."""
+    """The value of ``torch.cuda.get_device_name``, e.g. ``NVIDIA H100 80GB HBM3``."""
     total_bytes: int
-    """What ``get_device_properties().total_memory`` says."""
+    """The value of ``get_device_properties().total_memory``."""
     compute_capability: tuple[int, int]
     multiprocessors: int
     allowance_bytes: int
-    """What the context, cuBLAS/cuDNN workspaces and communicators take beside the caching allocator."""
+    """Memory used by the context, cuBLAS/cuDNN workspaces and communicators, outside the caching allocator."""
     aliases: tuple[str, ...] = ()
     source: str = ""
     speed: Speed | None = None
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """The machine a program is to run on: ``count`` accelerators of one type on each node."""
+    """The machine that a program is to run on: ``count`` accelerators of one type on each of ``nodes`` nodes."""
 
     accelerator: Accelerator
     count: int
@@ -66,19 +68,21 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 DEFAULT_ACCELERATOR = "H100-80G"
-"""What is rehearsed on where the user names none; the report always says which it was."""
+"""The accelerator that is rehearsed if the user names none; the report always states it."""
 
 _SHARES = {10: {"matmul_share": 0.45, "attention_share": 0.4}, 12: {"matmul_share": 0.45, "attention_share": 0.4}}
-"""By compute capability, where products reach less of what is stated than on A100 and H100. Blackwell: 45 to 65 % of
-2250 TFLOP/s over the shapes of Llama 70B and 405B
-(https://github.com/MooreThreads/SimuMax/blob/main/configs/system/b200_bf16_ceperm.json)."""
+"""Fractions by major compute capability, if lower than on A100 and H100.
+
+Blackwell: 45 to 65 % of 2250 TFLOP/s over the shapes of Llama 70B and 405B
+(https://github.com/MooreThreads/SimuMax/blob/main/configs/system/b200_bf16_ceperm.json).
+"""
 
 _UNIT_BYTES = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 @cache
 def all_accelerators() -> tuple[Accelerator, ...]:
-    """The table ``accelerators.json``, in its order."""
+    """All rows of the table ``accelerators.json``, in its order."""
     path = TABLES / "accelerators.json"
     rows = json.loads(path.read_text(encoding="utf-8"))["accelerators"]
     return tuple(
@@ -106,9 +110,9 @@ def all_accelerators() -> tuple[Accelerator, ...]:
 
 
 def find_accelerator(name: str) -> Accelerator:
-    """The accelerator of that name, alias or product name, whatever its case and punctuation.
+    """The accelerator with that name, alias or product name, regardless of case and punctuation.
 
-    Raises UserError for an unknown or ambiguous one (``A100``), naming the nearest.
+    Raises UserError for an unknown or ambiguous name (``A100``), naming the nearest ones.
     """
     wanted = _plain(name)
     found = _accelerators_by_name().get(wanted)
@@ -131,12 +135,12 @@ def find_accelerator(name: str) -> Accelerator:
 
 
 def parse_machine(gpus: str | None, nodes: int | None, host_memory: str | None, default_count: int) -> Machine:
-    """The machine that ``--gpus``, ``--nodes`` and ``--host-memory`` describe.
+    """The machine described by ``--gpus``, ``--nodes`` and ``--host-memory``.
 
-    ``gpus``: ``8xH100-80G`` (a node's count and their type), ``H100-80G`` or ``8``; or what a cloud rents,
-    ``p5.48xlarge`` or ``2xp5.48xlarge`` (two nodes), which has its host memory too. ``host_memory``: a node's, ``1T``,
-    ``512G`` or ``1.5TiB`` (units are binary, as memory is sold); ``default_count``: accelerators a node where ``gpus``
-    does not say. Raises UserError for what it cannot read.
+    ``gpus``: ``8xH100-80G`` (number per node and type), ``H100-80G`` or ``8``; or a cloud instance, ``p5.48xlarge``
+    or ``2xp5.48xlarge`` (two nodes), which also determines the host memory. ``host_memory``: per node, ``1T``,
+    ``512G`` or ``1.5TiB`` (units are binary, as memory is sold). ``default_count``: accelerators per node if ``gpus``
+    doesn't say. Raises UserError if an option can't be parsed.
     """
     if nodes is not None and nodes < 1:
         raise UserError(translated("--nodes must be at least 1, not {nodes}").format(nodes=nodes))
@@ -154,7 +158,7 @@ def parse_machine(gpus: str | None, nodes: int | None, host_memory: str | None, 
 
 
 def requested_nodes(gpus: str | None, nodes: int | None) -> int | None:
-    """The nodes of ``--nodes``, or of an instance's count (``2xp5.48xlarge``). Raises UserError where both differ."""
+    """The nodes by ``--nodes``, or by an instance's count (``2xp5.48xlarge``). Raises UserError if both differ."""
     found = rented(gpus) if gpus is not None else None
     instances = found[1] if found is not None else None
     if nodes is not None and instances is not None and nodes != instances:
@@ -184,7 +188,7 @@ def _count_and_name(gpus: str | None) -> tuple[int | None, str]:
 
 
 def memory_size(text: str, option: str) -> int:
-    """Bytes of ``1T``, ``512G`` or ``1.5TiB``. Raises UserError, which names the option, for anything else."""
+    """The bytes of ``1T``, ``512G`` or ``1.5TiB``. Raises UserError, which names the option, for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MGT])(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None or float(match[1]) == 0:
         raise UserError(
@@ -201,6 +205,6 @@ def _accelerators_by_name() -> dict[str, Accelerator]:
 
 
 def _plain(name: str) -> str:
-    """``NVIDIA A100-SXM4-80GB`` and ``a100_sxm4_80g`` are one."""
+    """A normalized name: ``NVIDIA A100-SXM4-80GB`` and ``a100_sxm4_80g`` give the same."""
     letters = re.sub(r"[^a-z0-9]", "", name.lower())
     return re.sub(r"(\d)gi?b", r"\1g", letters.removeprefix("nvidia").removeprefix("geforce").removeprefix("tesla"))

@@ -1,4 +1,4 @@
-"""Instances that clouds rent: the accelerators and the host memory behind a name such as ``p5.48xlarge``."""
+"""Cloud instances: the accelerators and the host memory of a name such as ``p5.48xlarge``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo.evidence.tables import TABLES
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """One kind of instance, as its provider describes it."""
+    """A type of instance, as its provider describes it."""
 
     name: str
     provider: str
@@ -25,13 +25,13 @@ class Instance(msgspec.Struct, frozen=True):
 
     @property
     def host_bytes(self) -> int:
-        """Host memory of one instance."""
+        """Host memory of one instance, in bytes."""
         return self.host_gib << 30
 
 
 @cache
 def all_instances() -> tuple[Instance, ...]:
-    """The table ``instances.json``, in its order."""
+    """All rows of the table ``instances.json``, in its order."""
     families = json.loads((TABLES / "instances.json").read_text(encoding="utf-8"))["families"]
     return tuple(
         Instance(name, family["provider"], family["accelerator"], count, host_gib, family["source"])
@@ -41,9 +41,9 @@ def all_instances() -> tuple[Instance, ...]:
 
 
 def rented(gpus: str) -> tuple[Instance, int | None] | None:
-    """The instance of ``p5.48xlarge``, and the number of ``2xp5.48xlarge``; None where it is no instance's name.
+    """The instance type of ``p5.48xlarge``, and the count of ``2xp5.48xlarge``; None if it is no instance's name.
 
-    Case, punctuation and Azure's ``Standard_`` don't matter.
+    Case, punctuation and Azure's ``Standard_`` are ignored.
     """
     instance = _by_plain_name().get(_plain(gpus))
     if instance is not None:
@@ -54,7 +54,7 @@ def rented(gpus: str) -> tuple[Instance, int | None] | None:
 
 
 def similar_instance_names(name: str) -> list[str]:
-    """The names of instances that are nearly this one."""
+    """Names of instance types similar to this one."""
     near = get_close_matches(_plain(name), _by_plain_name(), n=3, cutoff=0.8)
     return list(dict.fromkeys(_by_plain_name()[key].name for key in near))
 

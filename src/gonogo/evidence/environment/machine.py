@@ -1,7 +1,7 @@
-"""The machine itself: accelerators and drivers, compilers, memory, disks, limits. Nothing is imported or changed.
+"""The local machine: accelerators and drivers, compilers, memory, disks, limits. Nothing is imported or changed.
 
-Programs that are asked (``nvidia-smi``, ``nvcc``, ``gcc``) are given a few seconds; one that hangs is as unknown as one
-that says nothing.
+External programs (``nvidia-smi``, ``nvcc``, ``gcc``) have a timeout of a few seconds; facts from a program that hangs
+or prints nothing are unknown.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from gonogo.evidence.private import recorded_variables, redact_private
 from gonogo.finding import Text, translated
 
 _PATIENCE = 8.0
-"""Seconds that a program has to answer; nvidia-smi takes some on machines with eight cards and no persistence mode."""
+"""Seconds until a program times out; nvidia-smi is slow on machines with eight GPUs and no persistence mode."""
 _PROGRAM_TIMED_OUT = translated("{program} did not answer within {seconds:.0f} s")
 _NO_VERSION_PRINTED = translated("{program} printed no version")
 
 
 def machine_facts(packages: Mapping[str, Package]) -> dict[str, Any]:
-    """What an :class:`Environment` holds beside its packages, by its names."""
+    """The fields of an :class:`Environment` other than packages, by name."""
     with ThreadPoolExecutor(max_workers=4) as pool:
         accelerators = pool.submit(_accelerators)
         toolkit = pool.submit(_toolkit)
@@ -68,7 +68,7 @@ def machine_facts(packages: Mapping[str, Package]) -> dict[str, Any]:
 
 
 def _program_output(words: Sequence[str]) -> tuple[str | None, Text | None]:
-    """What a program prints, or None where it isn't there (no reason) or fails (with the reason)."""
+    """A program's output; None if it doesn't exist (without a reason) or fails (with the reason)."""
     program = shutil.which(words[0])
     if program is None:
         return None, None
@@ -112,11 +112,11 @@ def _toolkit() -> Field:
 
 
 def _accelerators() -> tuple[tuple[Gpu, ...], bool, Field]:
-    """The accelerators, whether they are all, and the driver."""
+    """The accelerators, whether they are complete, and the driver version."""
     text, reason = _program_output(
         ("nvidia-smi", "--query-gpu=name,memory.total,compute_cap,driver_version", "--format=csv,noheader,nounits")
     )
-    if text is None and reason is not None and "compute_cap" in reason.en:  # drivers before 470 don't know it
+    if text is None and reason is not None and "compute_cap" in reason.en:  # drivers before 470 don't have it
         text, reason = _program_output(
             ("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
         )
@@ -133,7 +133,7 @@ def _accelerators() -> tuple[tuple[Gpu, ...], bool, Field]:
 
 
 def parse_nvidia_smi(text: str) -> tuple[tuple[Gpu, ...], str | None]:
-    """The accelerators and the driver in what ``nvidia-smi --query-gpu=… --format=csv,noheader,nounits`` prints."""
+    """The accelerators and the driver in the output of ``nvidia-smi --query-gpu=… --format=csv,noheader,nounits``."""
     gpus, driver = [], None
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
@@ -147,7 +147,7 @@ def parse_nvidia_smi(text: str) -> tuple[tuple[Gpu, ...], str | None]:
 
 
 def parse_npu_smi(text: str) -> tuple[Gpu, ...]:
-    """The accelerators in the table of ``npu-smi info``: a row with the name, below it one with the memory in MB."""
+    """The accelerators in the table of ``npu-smi info``: one row has the name, the next one the memory in MB."""
     found = []
     rows = text.splitlines()
     for row, below in pairwise(rows):
@@ -204,7 +204,7 @@ def _platform() -> str:
 
 
 def _memory() -> dict[str, Field]:
-    """The machine's memory, as far as its control group lets it, in bytes."""
+    """The machine's memory in bytes, limited by its cgroup."""
     found: dict[str, int] = {}
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii", errors="replace")
@@ -226,7 +226,7 @@ def _memory() -> dict[str, Field]:
 
 
 def _control_group() -> tuple[int | None, int | None]:
-    """The memory that the control group allows and what it has in use, in either version's files."""
+    """The memory limit and usage of the cgroup, version 1 or 2."""
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -275,11 +275,11 @@ def _resource_limits() -> dict[str, Field]:
 
 
 _STALE_LOCK_SECONDS = 3600.0
-"""Seconds after which no build of an operator is still under way."""
+"""Seconds after which a build's lock is considered stale."""
 
 
 def _extension_lock() -> Field:
-    """A lock that a build has left where torch compiles extensions: ``<root>/<python and CUDA>/<name>/lock``."""
+    """A stale lock of a build in torch's extensions folder: ``<root>/<python and CUDA>/<name>/lock``."""
     import time
 
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")

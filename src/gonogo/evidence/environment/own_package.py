@@ -1,6 +1,6 @@
-"""The project's own package, read and never built: what ``pip install -e . --no-deps`` would make of its folder.
+"""The project's own package, as ``pip install -e . --no-deps`` would install it; read, never built.
 
-``setup.py`` is not run: its lists are read, since it may delete, fetch or compile what it likes.
+``setup.py`` is not run, since it may delete, download or compile anything: only its lists are read.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class OwnPackage(msgspec.Struct, frozen=True):
 
     file: Path
     name: str
-    """Canonical; empty where its file does not tell it."""
+    """Canonical; empty if the project's file doesn't state it."""
     version: str
     source: Path
-    """The folder that an editable install puts on the path."""
+    """The folder that an editable install adds to ``sys.path``."""
     requires: tuple[str, ...]
     files: tuple[Path, ...]
-    """Files of requirements that its own file reads."""
+    """Requirements files that the project's file reads."""
     scripts: dict[str, str]
-    """Commands by name, each as ``module:function``."""
+    """Console scripts by name, each as ``module:function``."""
 
 
 def own_package(folder: Path) -> OwnPackage | None:
-    """The package that is installed from a folder; None where none is."""
+    """The package that a folder's project files define; None if they define none."""
     setup, project = folder / "setup.py", folder / "pyproject.toml"
     told = _read_pyproject(project) if is_file(project) else None
     by_setup = _read_setup_files(setup) if is_file(setup) else None
@@ -59,7 +59,7 @@ def own_package(folder: Path) -> OwnPackage | None:
     if told is None and by_setup is None and by_config is None:
         return None
     both: dict[str, Any] = {}
-    for source_of in (by_setup, by_config, told):  # what a later one says holds, as setuptools has it
+    for source_of in (by_setup, by_config, told):  # later ones take precedence, as in setuptools
         both.update({key: value for key, value in (source_of or {}).items() if value})
     name = canonical(both.get("name") or "")
     source = _source(folder, name, both.get("where") or "")
@@ -77,7 +77,7 @@ def own_package(folder: Path) -> OwnPackage | None:
 
 
 def _holds(text: str) -> bool:
-    """Whether a text is a requirement that counts on this machine."""
+    """Whether a text is a requirement whose marker applies to this machine."""
     try:
         marker = Requirement(text).marker
     except InvalidRequirement:
@@ -86,7 +86,7 @@ def _holds(text: str) -> bool:
 
 
 def _source(folder: Path, name: str, package_dir: str) -> Path | None:
-    """The folder below which its modules lie: the one it names, ``src``, or its own."""
+    """The folder that contains its modules: the stated one, ``src``, or the project's folder."""
     if package_dir and exists(folder / package_dir):
         return folder / package_dir
     module = name.replace("-", "_")
@@ -94,13 +94,13 @@ def _source(folder: Path, name: str, package_dir: str) -> Path | None:
         found = packages_in_folder(place)
         if module in {one.lower() for one in found} or (found - NON_PACKAGE_FOLDERS and place != folder):
             return place
-        if module and any(is_file(one) for one in (place / module).glob("*.py")):  # a package without __init__.py
+        if module and any(is_file(one) for one in (place / module).glob("*.py")):  # a namespace package
             return place
     return folder if packages_in_folder(folder) - NON_PACKAGE_FOLDERS else None
 
 
 def packages_in_folder(folder: Path) -> set[str]:
-    """The packages that lie in a folder."""
+    """The packages directly in a folder."""
     try:
         return {one.name for one in folder.iterdir() if is_file(one / "__init__.py")}
     except OSError:
@@ -150,7 +150,7 @@ def _read_pyproject(path: Path) -> dict[str, Any] | None:
 
 
 def _version_file_text(folder: Path, name: Any) -> str:
-    """What a file says that holds nothing but a version."""
+    """The content of a file that contains only a version, otherwise empty."""
     try:
         text = (folder / name).read_text(encoding="utf-8").strip() if isinstance(name, str) else ""
     except (OSError, UnicodeDecodeError):
@@ -166,7 +166,7 @@ def _as_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _parse_setup_cfg(path: Path) -> dict[str, Any] | None:
-    """What setuptools reads of it; None where it only has the settings of other tools."""
+    """The settings for setuptools; None if the file is only for other tools."""
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(path.read_text(encoding="utf-8", errors="replace"))
@@ -228,15 +228,15 @@ def _parse_setup_py(text: str) -> dict[str, Any] | None:
 
 
 class SetupRequirements(msgspec.Struct, frozen=True):
-    """What a ``setup.py`` says must be installed."""
+    """The requirements of a ``setup.py``."""
 
     requires: tuple[str, ...]
     files: tuple[str, ...]
-    """Files of requirements that it reads."""
+    """Requirements files that it reads."""
 
 
 def setup_requirements(text: str) -> SetupRequirements | None:
-    """What the text of a ``setup.py`` asks for; None where it calls no ``setup``."""
+    """The requirements in the text of a ``setup.py``; None if it doesn't call ``setup``."""
     try:
         told = _parse_setup_py(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -249,7 +249,7 @@ def _called_name(node: ast.Call) -> str:
 
 
 class _StringEvaluator:
-    """The texts that an expression of a ``setup.py`` comes to, as far as its text tells."""
+    """Evaluates the string values of an expression in a ``setup.py``, as far as possible without running it."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._bound: dict[str, list[ast.expr]] = {}
@@ -294,7 +294,7 @@ class _StringEvaluator:
                     yield from self.texts(child, depth + 1)
 
     def _requirements_named(self, key: Any) -> Iterator[str]:
-        """``deps["accelerate"]``: the requirement of that name, wherever the file writes it."""
+        """The requirement that ``deps["accelerate"]`` refers to, from any string constant of the file."""
         for text in self._constants:
             match = re.match(r"[\w.-]+", text)
             if isinstance(key, str) and match and canonical(match[0]) == canonical(key) and text != key:
@@ -305,7 +305,7 @@ class _StringEvaluator:
 
 
 def own_console_script(name: str, folder: Path) -> str | None:
-    """``module:function`` of a command that the project's own package declares, in a folder or one above it."""
+    """``module:function`` of a console script of the project's own package, in a folder or one above it."""
     if os.sep in name:
         return None
     owned = (own_package(place) for place in iter_parent_folders(folder))

@@ -1,4 +1,4 @@
-"""Names of packages as they are compared (PyPI's normalisation), without what ``packaging.utils`` costs to import."""
+"""Normalized package names (as on PyPI), without the time it takes to import ``packaging.utils``."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from functools import lru_cache
 
 @lru_cache(maxsize=8192)
 def canonical(name: str) -> str:
-    """A package's name as it is compared: ``flash_attn``, ``Flash.Attn`` and ``flash-attn`` are one."""
+    """A package's normalized name: ``flash_attn``, ``Flash.Attn`` and ``flash-attn`` give the same."""
     return re.sub(r"[-_.]+", "-", name).lower()

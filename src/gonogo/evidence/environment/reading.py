@@ -1,4 +1,4 @@
-"""Files that tell of an environment: which kind of file one is, and what it tells."""
+"""Read an environment from a file of any supported format."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _TOO_LARGE = translated("it is {size} KiB; version lists are read up to {limit} 
 _HEAD = 1 << 18
 _SETUP_READERS = {"setup.py": read_setup_py, "setup.cfg": read_setup_cfg, "setup-script": read_setup_script}
 _MAX_BYTES = {"lock": 8 << 20, "pyproject": 256 << 10}
-"""Locks hold the hashes of every wheel; the others are some kilobytes, and this much all the same."""
+"""Size limits; lock files contain the hashes of all wheels, the others are usually a few kilobytes."""
 _DEFAULT_MAX_BYTES = 1 << 20
 
 
 def read_environment(source: SourceFile) -> Environment:
-    """What a file tells, whichever kind it is: requirements, a lock file, JSON, a Dockerfile, a pasted report …
+    """Read a file of any kind: requirements, a lock file, JSON, a Dockerfile, a pasted report …
 
-    A file that tells nothing gives an environment without packages; nothing is raised.
+    Never raises: a file without versions gives an environment without packages.
     """
     kind = _file_format(source)
     listing = PackageListing(source)
@@ -64,7 +64,7 @@ def read_environment(source: SourceFile) -> Environment:
 
 
 def _file_format(source: SourceFile) -> str:
-    """The kind of a file, by its name or by how it begins."""
+    """The format of a file, by its name or its beginning."""
     name = os.path.basename(source.path).lower()
     head = source.data[source.start : source.start + _HEAD]
     if name in ("poetry.lock", "uv.lock", "pdm.lock", "pylock.toml"):
@@ -98,7 +98,7 @@ def _file_format(source: SourceFile) -> str:
 
 
 def environment_in(path: Path) -> Environment:
-    """What the file at that path tells. Raises UserError where it can't be read or tells of no environment."""
+    """The environment in a file. Raises UserError if it can't be read or contains no versions."""
     source = SourceFile.read(path)
     environment = read_environment(source)
     if source.gap is not None:

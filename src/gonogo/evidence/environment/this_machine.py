@@ -1,6 +1,6 @@
-"""The interpreter that runs gonogo as evidence and, in depth, the machine around it.
+"""The interpreter that runs gonogo as evidence and, with ``deep``, the machine.
 
-Packages are read off the names of their ``.dist-info`` folders: a tenth of the time that ``importlib.metadata`` takes.
+Package versions are taken from the names of ``.dist-info`` folders, in a tenth of the time of ``importlib.metadata``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gonogo.finding import Text
 
 
 def this_machine(deep: bool = False) -> Environment:
-    """The packages and the Python of the running interpreter; with ``deep`` compilers, driver, memory, variables …"""
+    """The packages and version of the running Python; with ``deep`` also compilers, driver, memory, variables …"""
     packages: dict[str, Package] = {}
     torch_folder = None
     for folder in sys.path:
@@ -50,13 +50,13 @@ def this_machine(deep: bool = False) -> Environment:
 
 @cache
 def interpreter() -> Text:
-    """The running Python, as a source of versions is named."""
+    """The running Python, as named as a source of versions."""
     where = redact_private(sys.executable or "python")
     return Text(f"this Python ({where})", f"当前 Python（{where}）")
 
 
 def installed_distributions(folder: str) -> Iterator[tuple[str, str]]:
-    """Canonical name and version of each distribution in a folder of ``sys.path``."""
+    """The canonical name and the version of each distribution in a folder of ``sys.path``."""
     try:
         entries = os.listdir(folder)
     except OSError:
@@ -84,7 +84,7 @@ def _version_in(path: str) -> str:
 
 
 def torch_build_info(folder: str) -> dict[str, Any]:
-    """What ``torch/version.py`` says of torch's build: ``cuda``, ``hip``, ``git``, ``debug``. torch is not imported."""
+    """torch's build by ``torch/version.py``: ``cuda``, ``hip``, ``git``, ``debug``. torch is not imported."""
     try:
         with open(os.path.join(folder, "version.py"), encoding="utf-8", errors="replace") as file:
             text = file.read(20_000)

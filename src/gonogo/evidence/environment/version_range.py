@@ -1,8 +1,7 @@
-"""Which versions a specifier takes, as intervals: so that a range can be compared with a range, with three answers.
+"""The versions allowed by a specifier, as intervals, so that ranges can be compared with three possible answers.
 
-``packaging`` tells whether one version is in a specifier; here what a file says may be a range itself
-(``>=0.14,<0.15``), and the answer may be "not known". Importing ``packaging.specifiers`` also costs more than all else
-that is read here.
+``packaging`` tests a single version; here a file may state a range (``>=0.14,<0.15``), and the answer may be
+"unknown". Importing ``packaging.specifiers`` also takes longer than everything else that is imported here.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ _MAX_LENGTH = 1000
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """The versions from one cut to another."""
+    """The versions between two cuts."""
 
     start: Cut
     end: Cut
 
 
 class VersionSet(msgspec.Struct, frozen=True):
-    """A set of versions: intervals in order, apart from each other. ``named`` are the versions that were written."""
+    """A set of versions: sorted, disjoint intervals. ``named`` are the versions written in the specifier."""
 
     intervals: tuple[Interval, ...]
     named: tuple[Version, ...] = ()
     local: str | None = None
-    """The local version (``cu118``) where one was written."""
+    """The local version (``cu118``), if one was written."""
 
     def has(self, version: Version) -> bool | None:
-        """Whether a version is in the set; None for a pre-release or development build right at its border."""
+        """Whether a version is in the set; None for a pre-release or development release exactly at its bound."""
         if self.local is not None and version.local is not None and version.local != self.local:
             return False
         cut = (0, public(version), 0)
@@ -50,7 +49,7 @@ class VersionSet(msgspec.Struct, frozen=True):
         return False
 
     def holds(self, other: VersionSet) -> bool | None:
-        """True where all of the other set is in this one, False where none is, None where some is."""
+        """True if the other set is a subset of this one, False if they are disjoint, None otherwise."""
         if not other.intervals:
             return None
         if other.local is not None and self.local is not None and other.local != self.local:
@@ -67,7 +66,7 @@ def public(version: Version) -> Version:
 
 
 def same_release(first: Version, other: Version) -> bool:
-    """Whether two versions are of one release: 0.16.0rc1 and 0.16."""
+    """Whether two versions belong to one release: 0.16.0rc1 and 0.16."""
     width = max(len(first.release), len(other.release))
     pad = [(*version.release, *(0,) * (width - len(version.release))) for version in (first, other)]
     return first.epoch == other.epoch and pad[0] == pad[1]
@@ -75,7 +74,7 @@ def same_release(first: Version, other: Version) -> bool:
 
 @lru_cache(maxsize=4096)
 def parse_version(text: str) -> Version | None:
-    """The version that a text is, or None where it is none."""
+    """Parse a version; None if it is invalid."""
     try:
         return Version(text) if len(text) <= _MAX_LENGTH else None
     except (InvalidVersion, ValueError):
@@ -84,9 +83,9 @@ def parse_version(text: str) -> Version | None:
 
 @lru_cache(maxsize=4096)
 def parse_specifier(specifier: str, *, released_only: bool = False) -> VersionSet | None:
-    """The set that a specifier (``>=0.14,!=0.14.2``) takes; None where it is none. The empty one takes all.
+    """The set of a specifier (``>=0.14,!=0.14.2``); None if it is invalid. The empty specifier allows all versions.
 
-    ``released_only`` leaves out what pip would not choose by itself: pre-releases below ``==0.14.*``.
+    ``released_only`` excludes pre-releases below ``==0.14.*``, which pip doesn't choose by itself.
     """
     if len(specifier) > _MAX_LENGTH:
         return None
@@ -141,7 +140,7 @@ def _clause_intervals(
         return (Interval(after, _HIGHEST_BOUND),)
     if operator == "<=":
         return (Interval(_LOWEST_BOUND, after),)
-    # `<0.16` takes no pre-release of 0.16.
+    # `<0.16` excludes pre-releases of 0.16.
     edge = version if version.is_prerelease else _first_dev_release(version.release, version.epoch)
     return (Interval(_LOWEST_BOUND, (0, edge, 0)),)
 

@@ -1,1 +1,1 @@
-"""The facts of a failure in a log: exceptions, messages taken apart, frames with their owners, collectives."""
+"""Facts about a failure in a log: exceptions, parsed messages, frames with their packages, collectives."""

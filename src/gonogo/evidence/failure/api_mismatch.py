@@ -1,4 +1,4 @@
-"""Two packages of which one asks for what the other has not: which they are, and what is asked for."""
+"""A package that uses a name which another package lacks: which packages they are, and the name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMS = (
 PLAIN_TYPES = frozenset(
     ("dict", "list", "tuple", "set", "str", "int", "float", "bool", "bytes", "function", "method", "generator", "type")
 )
-"""Python's own types: no package has another release of them."""
+"""Python's built-in types, which no package release changes."""
 CALL_MISMATCH_FORMS = ("unexpected_keyword", "missing_arguments", "argument_count")
 _GENERIC_DECORATOR_MODULES = (
     "torch.distributed.elastic",
@@ -29,7 +29,7 @@ _GENERIC_DECORATOR_MODULES = (
     "ray.",
     "hydra.",
 )
-"""Modules whose decorators stand around users' and other packages' functions."""
+"""Modules whose decorators wrap functions of users and other packages."""
 _PACKAGE_BY_CLASS = tuple(
     (lazy_compile(rf"^(?:{names})\b"), package)
     for package, names in (
@@ -66,17 +66,17 @@ _PACKAGE_BY_CLASS = tuple(
         ),
     )
 )
-"""Classes that are known by their names alone, and the distribution that they are of."""
+"""Well-known class names, and the distribution that they belong to."""
 _DERIVED_TRAINER_PATTERN = lazy_compile(
     r"^\w+(?:SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO)\w*Trainer$|^(?:SFT|DPO|GRPO|KTO)\w+Trainer$"
 )
-"""Classes that users and frameworks derive from trl's, by the name that they keep of it."""
+"""Subclasses of trl's trainers in frameworks and user code, recognized by their names."""
 
 
 class ApiMismatch(NamedTuple):
-    """``asks`` wants ``name`` of ``lacks``. Packages are empty where it is not told whose code it is.
+    """``asks`` uses ``names`` that ``lacks`` doesn't have. Packages are empty if unknown.
 
-    ``by_user``: it is the user's own line that asks.
+    ``by_user``: the user's own line uses them.
     """
 
     form: str
@@ -91,7 +91,7 @@ class ApiMismatch(NamedTuple):
 
 
 def find_api_mismatch(facts: FailureFacts, versions: Mapping[str, str]) -> ApiMismatch | None:
-    """The misfit that the failure's own words tell of, or None: of its first exception that has such words."""
+    """The mismatch of the first exception in the chain that reports one, or None."""
     for raised in facts.chain:
         if raised.message.form in FORMS and (found := _parse_api_mismatch(raised, versions)) is not None:
             return found
@@ -99,7 +99,7 @@ def find_api_mismatch(facts: FailureFacts, versions: Mapping[str, str]) -> ApiMi
 
 
 def api_mismatch_of_error(error: LoggedError, versions: Mapping[str, str]) -> ApiMismatch | None:
-    """The misfit that one exception of a log tells of, or None."""
+    """The mismatch reported by one exception of a log, or None."""
     raised = RaisedException(
         type=error.type,
         message=parsed_message(error.type, error.message),
@@ -133,14 +133,14 @@ def _parse_api_mismatch(exception: RaisedException, versions: Mapping[str, str])
 
 
 _WRAPPED_IMPORT_PATTERN = lazy_compile(r"Failed to import ([A-Za-z_]\w{0,60})[\w.]* because of the following error")
-"""transformers, trl and diffusers load their modules late, and say so around the error."""
+"""transformers, trl and diffusers import their modules lazily, and wrap the ImportError in this message."""
 
 FORWARDING_FUNCTIONS = ("_call_impl", "_wrapped_call_impl", "inner", "__call__", "wrapper", "wrapped_fn", "_fn")
-"""Functions that call another with the arguments that they were given."""
+"""Functions that forward their arguments to another function."""
 
 
 def _requesting_frame(frames: Sequence[CodePlace], form: str) -> CodePlace | None:
-    """The frame that asks: Python's importer, and decorators of the standard library, only stand in between."""
+    """The frame that uses the name, skipping Python's importer and decorators, which only forward the call."""
     own = [frame for frame in frames if frame.owner != "python" and not frame.path.startswith("<")]
     while form in CALL_MISMATCH_FORMS and len(own) > 1:
         if own[-1].function not in FORWARDING_FUNCTIONS:
@@ -152,7 +152,7 @@ def _requesting_frame(frames: Sequence[CodePlace], form: str) -> CodePlace | Non
 
 
 def _lacking_package(form: str, subject: str, frames: Sequence[CodePlace]) -> str:
-    """The distribution that has not what is asked for."""
+    """The distribution that lacks the name."""
     if form == "undefined_symbol":
         return library_package(subject)
     if form in ("not_importable", "no_module"):
@@ -172,7 +172,7 @@ def _lacking_package(form: str, subject: str, frames: Sequence[CodePlace]) -> st
 
 
 def _decorating_package(frames: Sequence[CodePlace]) -> str:
-    """The package whose decorator stands around what was called, which is mostly a function of the same package."""
+    """The package of the innermost decorator; the decorated function usually belongs to the same package."""
     last = frames[-1] if frames else None
     if last is None or last.function != "wrapper" or last.module.startswith(_GENERIC_DECORATOR_MODULES):
         return ""
@@ -184,19 +184,19 @@ _TRAINER_PATTERN = lazy_compile(r"^(SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO|GKD|Rewar
 
 
 def trainer_config_class(subject: str) -> str:
-    """The class that takes the settings of a trainer: trl moved one after another from the trainer there."""
+    """The config class of a trainer, to which trl has moved many of the trainer's arguments."""
     if found := _TRAINER_PATTERN.match(subject):
         return f"{found.group(1)}Config"
     return "TrainingArguments" if subject.startswith(("Trainer.", "Seq2SeqTrainer.")) else ""
 
 
 def library_package(path: str) -> str:
-    """The distribution of a compiled library: ``flash-attn`` of ``…/site-packages/flash_attn_2_cuda.cpython.so``."""
+    """The distribution of a compiled library: ``flash-attn`` for ``…/site-packages/flash_attn_2_cuda.cpython.so``."""
     inside = path.replace("\\", "/").rpartition("-packages/")[2]
     first = inside.partition("/")[0] if "/" in inside and not inside.startswith("/") else inside.rpartition("/")[2]
     name = first.partition(".")[0]
     if inside.startswith("/") and "/" in inside.strip("/"):
-        # Outside an environment the folder of the library is the package's more often than its file's name.
+        # Outside site-packages, the folder indicates the package more often than the file name.
         folder = inside.rpartition("/")[0].rpartition("/")[2]
         name = folder if name.startswith("_") else name
     return distribution_of(name)

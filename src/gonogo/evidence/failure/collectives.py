@@ -1,4 +1,4 @@
-"""The collectives in which ranks waited until the timeout: each with its number, its sizes and its durations."""
+"""Collectives that timed out, with their sequence number, sizes and durations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_CALLS = 512
 
 
 def collective_calls(log: FailureLog) -> Iterator[LoggedCollective]:
-    """Each rank's wait once, in the order of the log."""
+    """The timed-out collectives of each rank without duplicates, in the order of the log."""
     statuses: dict[tuple[int | None, int | None], dict[str, str]] = {}
     for found in log.find_all(_STATUS_LINE_PATTERN):
         fields = _matched_fields(_STATUS_FIELD_PATTERN, found.text)

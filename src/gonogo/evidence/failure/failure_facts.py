@@ -1,4 +1,4 @@
-"""All facts of a failure in one struct: the first exception and what it led to, where, and what ranks waited for."""
+"""All facts about a failure: the first exception and its consequences, its place, and the pending collectives."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from gonogo.finding.failure import CodePlace, FailureFacts, RaisedException
 
 _MAX_CHAIN = 12
 _CONTAINER_PACKAGES = ("omegaconf",)
-"""Packages that only hold others' settings: where it failed is who asked them."""
+"""Packages that only store other code's settings; the caller is the place of the failure."""
 _MAX_FRAMES = 80
 
 
 @lru_cache(maxsize=1)
 def failure_facts(log: FailureLog) -> FailureFacts:
-    """The facts of the first failure that the log tells of; all empty where it tells of none."""
+    """The facts of the first failure in the log; empty if there is none."""
     versions = log.setup.version_texts
     root = first_failure(log)
     error = first_error(log)
@@ -51,14 +51,14 @@ def failure_facts(log: FailureLog) -> FailureFacts:
 
 
 _QUOTED_RANK_ERRORS_PATTERN = lazy_compile(r"^CheckpointException ranks:")
-"""What torch's distributed checkpoint raises, before it prints what each rank raised."""
+"""The exception of torch's distributed checkpoint, which quotes those of all ranks."""
 
 
 def first_error(log: FailureLog) -> LoggedError | None:
-    """The exception that failed first and follows from no other's failure.
+    """The exception that occurred first and is not caused by another failure.
 
-    That of the rank that torchrun names; else the earliest by the clocks of the ranks, where all of them have a time;
-    else the first in the logs.
+    That is the exception of the rank that torchrun names; or else the earliest one, if all of them have timestamps;
+    or else the first in the logs.
     """
     roots = [error for error in log.errors if error.role is Role.ROOT]
     own = [error for error in roots if not is_timeout_message(error.message)] or roots
@@ -77,7 +77,7 @@ def first_error(log: FailureLog) -> LoggedError | None:
 
 
 def ended_by(log: FailureLog, error: LoggedError) -> LoggedError:
-    """The exception to which the chain that begins with that one led."""
+    """The last exception of the chain that starts with the given one."""
     by_cause = {
         (cause.at.path, cause.at.number): one
         for one in log.errors
@@ -106,7 +106,7 @@ _LATE = lazy_compile(
 
 
 def is_raised_in_user_code(exception: RaisedException) -> bool:
-    """True for a plain exception whose innermost frame is the user's own: it is what happened, whatever the reason."""
+    """Whether an ordinary exception was raised in the user's own code, so that it is certain what happened."""
     at = exception.frames[-1] if exception.frames else None
     if at is None or not _is_user_frame(at) or not at.line:
         return False
@@ -130,7 +130,7 @@ def _chain(error: LoggedError, versions: Mapping[str, str]) -> Iterator[RaisedEx
 
 
 def _without_recursion(frames: tuple[LogFrame, ...]) -> tuple[LogFrame, ...]:
-    """The frames, without the middle of an endless recursion."""
+    """The frames without the middle of an infinite recursion."""
     return frames if len(frames) <= _MAX_FRAMES else (*frames[:10], *frames[10 - _MAX_FRAMES :])
 
 
@@ -139,7 +139,7 @@ def _is_user_frame(frame: CodePlace) -> bool:
 
 
 def _versions_in_chain(chain: Iterable[RaisedException], versions: Mapping[str, str]) -> dict[str, str]:
-    """The versions that are known of packages in the frames and messages of the chain."""
+    """The known versions of the packages in the chain's frames and messages."""
     named: set[str] = set()
     for one in chain:
         named |= {frame.package for frame in one.frames if frame.package}

@@ -1,4 +1,4 @@
-"""An exception's message taken apart: what kind of statement it is, and the names, numbers and sizes in it."""
+"""Parse an exception's message: its form, and the names, numbers and sizes in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.failure import Message, PackageMention, Quantity
 
 _MAX_LENGTH = 6000
-"""Characters of a message that are looked at: what follows are lists of processes, keys or shapes."""
+"""Maximum length of a message that is parsed; the rest is usually a list of processes, keys or shapes."""
 _MAX_NAMES = 60
 
 _CALLEE = r"([A-Za-z_][\w.<>]{0,200})\(\)"
@@ -84,7 +84,7 @@ _SECONDS = {"ms": 0.001, "mi": 60.0, "se": 1.0, "s": 1.0, "h": 3600.0, "ho": 360
 
 
 class _Form(NamedTuple):
-    """The kind of statement, what it is about and the names in it."""
+    """The form of a message, its subject and the names in it."""
 
     form: str
     subject: str = ""
@@ -93,13 +93,13 @@ class _Form(NamedTuple):
 
 
 def parsed_message(type_: str, text: str) -> Message:
-    """The parts of what an exception of that type says."""
+    """Parse the message of an exception of that type."""
     looked_at = text[:_MAX_LENGTH]
     form = _parse_form(type_, looked_at)
     shapes, rest = _shapes(looked_at)
     quantities, rest = _quantities(rest)
     packages = tuple(_package_mentions(looked_at))
-    # The figures of a version and of a path are none of the message's own.
+    # Digits in versions and paths are not numbers of the message.
     for pattern in (_REQUIRED_VERSION_PATTERN, _FOUND_VERSION_PATTERN, _STATED_VERSION_PATTERN, _PATH, _DEVICE):
         rest = pattern.sub(" ", rest)
     return Message(
@@ -141,7 +141,7 @@ def _parse_form(type_: str, text: str) -> _Form:
     if found := _NOT_IN_CHECKPOINT.search(text):
         return _Form("checkpoint_key", "", (found.group(1),))
     if type_ == "KeyError":
-        # Python writes the key as its repr, and nothing else.
+        # A KeyError's message is the repr of the key and nothing else.
         return _Form("missing_key", "", (text.strip().strip("'\""),))
     if _NOT_DIVISIBLE.search(text):
         return _Form("not_divisible")
@@ -217,7 +217,7 @@ def _shapes(text: str) -> tuple[tuple[tuple[int, ...], ...], str]:
     for match in _SHAPE.finditer(text):
         inside = (match.group(1) or match.group(2) or match.group(3) or "").replace("x", ",")
         shape = tuple(int(size) for size in inside.replace(" ", "").split(",") if size)
-        # One number in round brackets is a remark, not a shape.
+        # A single number in parentheses is a remark, not a shape.
         if match.group(1) is not None or len(shape) > 1 or (match.group(2) and match.group(0)[0] == "["):
             shapes.append(shape)
     rest = _SHAPE.sub(
@@ -227,7 +227,7 @@ def _shapes(text: str) -> tuple[tuple[tuple[int, ...], ...], str]:
 
 
 def _quantities(text: str) -> tuple[tuple[Quantity, ...], str]:
-    """Sizes in bytes and durations in seconds, and the text without them."""
+    """The sizes (in bytes) and durations (in seconds), and the text without them."""
     found = []
     for match in _SIZE.finditer(text):
         unit = match.group(2)

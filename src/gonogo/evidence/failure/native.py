@@ -1,4 +1,4 @@
-"""Symbols of compiled code in a log: of a crash's stack, and those that a library misses."""
+"""Symbols of compiled code in a log: those in a crash's stack trace, and undefined ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_SYMBOLS = 40
 
 
 def native_symbols(log: FailureLog) -> Iterator[NativeSymbol]:
-    """Each symbol once, in the order of the log."""
+    """The symbols without duplicates, in the order of the log."""
     seen: set[str] = set()
     for pattern, parts in ((_UNDEFINED, (_UNDEFINED_SYMBOL_PATTERN,)), (_STACK, (_UNKNOWN, _FRAME))):
         for found in log.find_all(pattern):
@@ -41,7 +41,7 @@ def _library_of_match(match: object) -> str:
 
 
 def readable(symbol: str) -> str:
-    """``_ZN3c105ErrorC2E…`` as ``c10::Error``: the nested name of a C++ symbol; any other as it is."""
+    """The nested name of a mangled C++ symbol: ``c10::Error`` for ``_ZN3c105ErrorC2E…``; other symbols unchanged."""
     position = next((len(start) for start in ("_ZNK", "_ZN", "_ZTVN", "_ZTIN") if symbol.startswith(start)), 0)
     names = []
     while position and position < len(symbol) and symbol[position].isdigit():
@@ -54,7 +54,7 @@ def readable(symbol: str) -> str:
 
 
 def string_abi(symbol: str) -> str:
-    """The C++ ABI that a symbol with a std::string is of: ``"old"``, ``"new"``, or ``""`` where it has none."""
+    """The C++ ABI of a symbol with a std::string: ``"old"``, ``"new"``, or ``""`` if it has none."""
     if "__cxx1112basic_string" in symbol or "NSt7__cxx11" in symbol:
         return "new"
     return "old" if _OLD_STRING_ABI_PATTERN.search(symbol) else ""

@@ -1,4 +1,4 @@
-"""What a run was set to, as its launch command, its config, its script and its own log write it: names and values."""
+"""The settings of a run, from its launch command, config, script and log: names and values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OVERRIDE_PATTERN = lazy_compile(r"'\+{0,2}([A-Za-z_][\w.]{0,120})=([^']{0,300})
 
 
 class RunSetting(NamedTuple):
-    """A name with the value that it was given, and where."""
+    """A setting's name, value and place."""
 
     name: str
     value: str
@@ -40,13 +40,13 @@ class RunSetting(NamedTuple):
 
     @property
     def number(self) -> int | None:
-        """The value as a whole number, or None."""
+        """The value as an integer, or None."""
         text = self.value.replace("_", "")
         return int(text) if re.fullmatch(r"\d{1,15}", text) else None
 
     @property
     def last_name(self) -> str:
-        """The name without the sections before it: ``tp_size`` of ``actor.engine.tp_size``."""
+        """The last component of a dotted name: ``tp_size`` for ``actor.engine.tp_size``."""
         return self.name.rpartition(".")[2].replace("-", "_").lower()
 
 
@@ -58,7 +58,7 @@ LOG = translated("the log")
 
 @lru_cache(maxsize=1)
 def settings_of(log: FailureLog) -> tuple[RunSetting, ...]:
-    """All that the run's own texts set, what was given beside the log first; a name and value once."""
+    """All settings of the run without duplicates, those from files given with the log first."""
     seen: dict[tuple[str, str], RunSetting] = {}
     for setting in islice(_settings(log), _MAX_SETTINGS):
         seen.setdefault((setting.name, setting.value), setting)
@@ -140,18 +140,18 @@ _NAMES_BY_MEANING: Mapping[str, tuple[str, ...]] = {
 # fmt: on
 _MEANING_BY_NAME = {name: meaning for meaning, names in _NAMES_BY_MEANING.items() for name in names}
 NAMES = _NAMES_BY_MEANING
-"""How launchers and frameworks call what a run is sized by."""
+"""Names of size settings in launchers and frameworks, by their meaning."""
 
 
 def setting_meaning(name: str) -> str:
-    """``"tp"`` for ``actor.tensor_model_parallel_size``: what a setting sizes; empty for any other."""
+    """The meaning of a size setting: ``"tp"`` for ``actor.tensor_model_parallel_size``; empty for other settings."""
     if name.endswith("rollout.n"):
         return "generations"
     return _MEANING_BY_NAME.get(name.rpartition(".")[2].replace("-", "_").lower(), "")
 
 
 def world_size(log: FailureLog) -> int | None:
-    """The processes of the run, as far as the settings tell them."""
+    """The number of processes in the run, if the settings determine it."""
     sizes = {setting_meaning(one.name): one.number for one in reversed(settings_of(log)) if one.number}
     if sizes.get("world"):
         return sizes["world"]

@@ -1,1 +1,1 @@
-"""A guarded training as evidence: its ranks' records, and what follows from them."""
+"""Evidence from a guarded training run: its ranks' records, and conclusions from them."""

@@ -1,4 +1,4 @@
-"""A guarded run's failures in the shape of a rehearsal's, so that one hazard judges both by the same facts."""
+"""Convert a guarded run's failures to a rehearsal's record, so that the same hazards can judge both."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Outcome,
 
 @cached_per_run
 def to_rehearsal_record(run: GuardedRun) -> RehearsalRecord:
-    """The exceptions that are nobody's consequence, and where the ranks' calls part; memory and the like are left out.
+    """The root-cause exceptions of a guarded run, and the point where its ranks' collectives diverge.
 
-    What a rehearsal knows and a guarded run does not is empty, and so no hazard speaks of it.
+    Facts that only a rehearsal knows, such as memory, are empty, so that no hazard reports them.
     """
     failed = {death.rank for death in roots(run) if death.how == "exception"}
-    diverged = divergence(run) if not unlike(run) else None  # what differs is the cause, and is told
+    diverged = divergence(run) if not unlike(run) else None  # otherwise the difference is the cause, and is reported
     waiting = {rank for side in diverged.sides for rank in side.ranks} if diverged is not None else set()
     hosts = {rank.start.host for rank in run.ranks if rank.start is not None}
     start = next((rank.start for rank in run.ranks if rank.start is not None), None)
@@ -56,12 +56,12 @@ def _rank(run: GuardedRun, rank: GuardedRank, has_failed: bool, has_diverged: bo
 
 
 def failure_of(exception: ExceptionRecord) -> Failure:
-    """An exception that the guard saw, as a rehearsal has it."""
+    """Convert an exception recorded by the guard to a rehearsal's."""
     return Failure(
         type=exception.type,
         message=exception.message,
         frames=exception.frames,
-        phase=cast(Phase, exception.phase),  # one more than a rehearsal's: between steps
+        phase=cast(Phase, exception.phase),  # also allows "between" (steps), which a rehearsal doesn't have
         step=exception.step,
         operands=exception.operands,
         module=exception.module,

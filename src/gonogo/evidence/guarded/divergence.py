@@ -1,4 +1,4 @@
-"""Where the collective calls of a guarded run's ranks part: the first that they do not all make alike."""
+"""Find the first collective that not all ranks of a guarded run call alike."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from gonogo.evidence.rehearsal.conditions import guards_of
 from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 
 _UNEVEN = frozenset({"all_to_all", "all_to_all_single", "all_gather", "gather", "scatter"})
-"""Their sizes may differ from rank to rank."""
+"""Collectives whose sizes may differ between ranks."""
 
 
 @cached_per_run
 def divergence(run: GuardedRun) -> Divergence | None:
-    """Where the ranks' calls part: the first that are not alike, or each waits in another; None where none is seen."""
+    """The first mismatched calls, or calls in which ranks wait for each other; None if no divergence is found."""
     seen = last_collectives_by_rank(run)
     still = find_hang(run)
     failed = [rank for rank in run.ranks if fatal_exception(rank) is not None]
@@ -51,7 +51,7 @@ def divergence(run: GuardedRun) -> Divergence | None:
 def _waiting_for_finished_rank(
     failed_ranks: list[GuardedRank], last_collectives: dict[int, LastCollectives]
 ) -> Divergence | None:
-    """Ranks whose exceptions only say that another is gone, where the other had come to its end well."""
+    """Ranks that only lost the connection to another rank, which had finished normally."""
     ended = [rank for rank, one in last_collectives.items() if one.ended]
     lost = [
         rank.rank for rank in failed_ranks if (raised := fatal_exception(rank)) is not None and is_consequence(raised)
@@ -65,7 +65,7 @@ def _waiting_for_finished_rank(
 
 
 def _aborted_in_collective(run: GuardedRun, last_collectives: dict[int, LastCollectives]) -> Divergence | None:
-    """A rank that native code aborted in a collective, while the others stood in other ones: gloo does so."""
+    """A rank that native code aborted in a collective while others were in different ones, as gloo does."""
     aborted = [death for death in rank_deaths(run) if death.signal == signal.SIGABRT and death.rank in last_collectives]
     lost = [death.rank for death in rank_deaths(run) if death.raised is not None and death.consequence]
     heads = {
@@ -83,14 +83,14 @@ def _aborted_in_collective(run: GuardedRun, last_collectives: dict[int, LastColl
 
 
 def _first_mismatched_calls(last_collectives: dict[int, LastCollectives]) -> Divergence | None:
-    """The first calls of one group and number that are not alike."""
+    """The first calls with the same group and sequence number that differ."""
     calls: dict[tuple[str, int], dict[int, CalledCollective]] = defaultdict(dict)
     between = {
         call.group
         for one in last_collectives.values()
         for call in one.collectives
         if call.operator in POINT_TO_POINT_OPERATIONS
-    }  # their numbers need not agree
+    }  # their sequence numbers don't correspond
     for rank, one in last_collectives.items():
         for call in one.collectives:
             if call.group not in between:
@@ -118,7 +118,7 @@ def _signature(call: CalledCollective) -> tuple[object, ...]:
 
 
 def _place(call: CalledCollective) -> tuple[str, int] | None:
-    """Where it was called, which tells apart what has no number."""
+    """The place of a call without a sequence number, to distinguish it from others."""
     return (call.frames[-1].path, call.frames[-1].line) if call.frames and not call.group else None
 
 

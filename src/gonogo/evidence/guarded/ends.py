@@ -1,4 +1,4 @@
-"""How the ranks of a guarded run ended, and which of them was the first: what several hazards ask of its records."""
+"""How the ranks of a guarded run ended, and which ended first, as several hazards need to know."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from gonogo.finding import Span
 
 TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SIMULTANEOUS_SECONDS = 0.3
-"""Seconds within which a launcher notices processes that died at the same time."""
+"""Processes that a launcher sees exit within this many seconds count as having died at the same time."""
 _EXIT_EXCEPTIONS = ("KeyboardInterrupt", "SystemExit", "GeneratorExit")
 
 _Answer = TypeVar("_Answer")
 
 
 class RankDeath(msgspec.Struct, frozen=True):
-    """How a rank ended that did not end well."""
+    """How a rank ended abnormally."""
 
     rank: int
     how: Literal["exception", "signal", "status", "vanished"]
     time: float
     consequence: bool
-    """Whether it is what another rank's end brings about: a lost connection, a launcher's SIGTERM."""
+    """Whether it follows from another rank's end, such as a lost connection or a launcher's SIGTERM."""
     raised: ExceptionRecord | None = None
     signal: int | None = None
     status: int | None = None
 
 
 def cached_per_run(answer: Callable[[GuardedRun], _Answer]) -> Callable[[GuardedRun], _Answer]:
-    """Keep the answer on the last run that was asked about: several hazards need the same."""
+    """Cache the answer for the most recent run, since several hazards need it."""
     kept: list[tuple[GuardedRun, _Answer]] = []
 
     def remembered(run: GuardedRun) -> _Answer:
@@ -53,29 +53,29 @@ def cached_per_run(answer: Callable[[GuardedRun], _Answer]) -> Callable[[Guarded
 
 @cached_per_run
 def rank_deaths(run: GuardedRun) -> list[RankDeath]:
-    """The ranks that did not end well: causes before consequences, in the order of time."""
+    """The ranks that ended abnormally: root causes before consequences, each in order of time."""
     first = _first_reported_failures(run)
     found = [death for rank in run.ranks if (death := _rank_death(run, rank, first)) is not None]
     return sorted(found, key=lambda death: (death.consequence, death.time, death.rank))
 
 
 def roots(run: GuardedRun) -> list[RankDeath]:
-    """The ends that no other rank's end explains, the earliest first; empty where there is none."""
+    """The deaths that don't follow from another rank's, the earliest first; empty if there are none."""
     return [death for death in rank_deaths(run) if not death.consequence]
 
 
 def run_succeeded(run: GuardedRun) -> bool:
-    """Whether the command ended with 0, and no rank ended otherwise."""
+    """Whether the command exited with 0, and no rank died."""
     return run.exit_status == 0 and not roots(run)
 
 
 def interrupted(run: GuardedRun) -> bool:
-    """Whether the command was remembered to end while it ran: Ctrl-C, a scheduler's SIGTERM."""
+    """Whether the command was asked to end while it ran: Ctrl-C, a scheduler's SIGTERM."""
     return any(launch.interrupted for launch in run.launches)
 
 
 def fatal_exception(rank: GuardedRank) -> ExceptionRecord | None:
-    """The exception that ended the rank, as the record has it that tells most of it; None where none did."""
+    """The exception that ended the rank, in its most detailed record; None if there was none."""
     ending = [one for one in rank.exceptions if one.type.rpartition(".")[2] not in _EXIT_EXCEPTIONS]
     main = [one for one in ending if not one.thread]
     last = next((one for one in reversed(main) if one.fatal), None)
@@ -88,27 +88,27 @@ def fatal_exception(rank: GuardedRank) -> ExceptionRecord | None:
 
 
 MISMATCH_FACTS = ("deepspeed config", "model structure", "parameters", "trainable parameters", "parameter types")
-"""Facts in which ranks can't differ and train together."""
+"""Facts that must agree on all ranks for training to work."""
 
 
 def unlike(run: GuardedRun) -> bool:
-    """Whether ranks were found to have another model or config than others, so that their calls do not match."""
+    """Whether ranks have different models or configs, so that their collectives can't match."""
     compared = [rank.compared for rank in run.ranks if rank.compared is not None]
     return any(difference.fact in MISMATCH_FACTS for one in compared for difference in one.differences)
 
 
 def have_all_ranks_joined(run: GuardedRun) -> bool:
-    """Whether every rank of the world was there before the first step, also those that write to another folder."""
+    """Whether all ranks of the world had joined before the first step, even if they write to other folders."""
     return any(rank.compared is not None and not rank.compared.missing for rank in run.ranks)
 
 
 def unseen(run: GuardedRun) -> list[int]:
-    """The ranks of the world that wrote nothing into the folder."""
+    """Ranks of the world without records in the folder."""
     return [number for number in range(run.world_size) if run.rank(number) is None] if run.ranks else []
 
 
 def stands(rank: GuardedRank) -> bool:
-    """Whether the rank had noticed that it stood still, and was not heard of going on."""
+    """Whether the rank reported a stall and has shown no progress since."""
     if not rank.stalls:
         return False
     went_on = max([one.time for one in (*rank.resumed, *rank.steps)], default=0.0)
@@ -116,13 +116,13 @@ def stands(rank: GuardedRank) -> bool:
 
 
 def is_consequence(exception: ExceptionRecord) -> bool:
-    """Whether an exception only says that another rank is gone: a closed connection, a time-out."""
+    """Whether an exception only reports that another rank is gone: a closed connection, a timeout."""
     head = LogLine("", 1, f"{exception.type}: {_first_line(exception.message)}")
     return role_of_error(LoggedException(exception.type, exception.message, (), head)) is not Role.ROOT
 
 
 def log_of(run: GuardedRun, ranks: list[GuardedRank], setup: Setup | None = None) -> FailureLog:
-    """The exceptions of the ranks as a log, so that hazards that read logs read them."""
+    """The ranks' exceptions as a log, for hazards that read logs."""
     lines: list[LogLine] = []
     for rank in ranks:
         raised = fatal_exception(rank)
@@ -137,7 +137,7 @@ def log_of(run: GuardedRun, ranks: list[GuardedRank], setup: Setup | None = None
 
 
 def setup_of_run(run: GuardedRun) -> Setup:
-    """What is known of the run beside its exceptions: versions, the DeepSpeed config, the command."""
+    """The known setup of the run: versions, the DeepSpeed config, the command."""
     import shlex
 
     start = next((rank.start for rank in run.ranks if rank.start is not None), None)
@@ -150,7 +150,7 @@ def setup_of_run(run: GuardedRun) -> Setup:
 
 @cached_per_run
 def deepspeed_config(run: GuardedRun) -> dict[str, object] | None:
-    """The DeepSpeed config of the first rank that stated one, nested as DeepSpeed has it; None without any."""
+    """The DeepSpeed config of the first rank that recorded one, in DeepSpeed's nested form; None if there is none."""
     for rank in run.ranks:
         settings = rank.joined.details.get("deepspeed config") if rank.joined is not None else None
         if settings:
@@ -163,12 +163,12 @@ def deepspeed_config(run: GuardedRun) -> dict[str, object] | None:
 
 
 def rank_file_span(rank: GuardedRank) -> Span | None:
-    """The file of a rank's records, as evidence."""
+    """A span for the file with a rank's records."""
     return Span(rank.path, 1) if rank.path else None
 
 
 def signal_name(number: int) -> str:
-    """``SIGKILL`` for 9; ``signal 99`` for one without a name."""
+    """``SIGKILL`` for 9; ``signal 99`` for a number without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -176,7 +176,7 @@ def signal_name(number: int) -> str:
 
 
 def observed_exit_status(run: GuardedRun, rank: GuardedRank) -> tuple[int, float] | None:
-    """(exit status, when the launcher learnt of it); the status is minus the signal for a signal; None if unknown."""
+    """(exit status, time at which the launcher noticed it); minus the signal's number if killed; None if unknown."""
     start = rank.start
     if start is None:
         return None
@@ -192,7 +192,7 @@ def observed_exit_status(run: GuardedRun, rank: GuardedRank) -> tuple[int, float
 
 
 def _first_reported_failures(run: GuardedRun) -> set[int]:
-    """The ranks whose end with an error was the first that a launcher noticed."""
+    """The ranks whose failure a launcher noticed first, within a tolerance."""
     noticed = {}
     for rank in run.ranks:
         ended = observed_exit_status(run, rank)
@@ -213,11 +213,11 @@ def _rank_death(run: GuardedRun, rank: GuardedRank, first_ranks: set[int]) -> Ra
     if ended is not None and ended[0] < 0:
         number = -ended[0]
     if number is not None:
-        # The launcher kills those that are left: theirs is the time at which it learnt of it.
+        # For ranks that the launcher killed afterwards, the time is when it noticed their end.
         time = rank.last_time if rank.rank in first_ranks or ended is None else ended[1]
         later = (bool(first_ranks) and rank.rank not in first_ranks) or stands(
             rank
-        )  # NCCL's watchdog aborts those that wait
+        )  # NCCL's watchdog aborts ranks that wait
         return RankDeath(rank.rank, "signal", time, number in TERMINATION_SIGNALS or later, signal=number)
     status = ended[0] if ended is not None else rank.end.status if rank.end is not None else None
     if status:

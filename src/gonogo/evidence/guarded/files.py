@@ -1,4 +1,4 @@
-"""The files that the guard of a live training leaves: written as things happen, read however far they came."""
+"""The files that the guard writes during a training, readable even if a rank was killed at any point."""
 
 from __future__ import annotations
 
@@ -34,43 +34,42 @@ from gonogo.finding.frame import Frame, Owner
 PHASES: tuple[Phase, ...] = ("load", "init", "forward", "backward", "step", "between", "exit")
 
 HEARTBEAT_STRUCT = struct.Struct("<8sdQBBxxIQ")
-"""The file ``rank-<RANK>.beat``: mark, time, step, phase (index in PHASES), inside a collective, pid, collectives."""
+"""The file ``rank-<RANK>.beat``: magic, time, step, phase (index in PHASES), inside a collective, pid, calls."""
 HEARTBEAT_MAGIC = b"gonogo1\0"
 
 _RECORD_FILE_PATTERN = re.compile(r"rank-(\d{1,7})\.jsonl")
 _MAX_LINE_LENGTH = 16 << 20
 _CLOCK_SKEW_SECONDS = 5.0
-"""Seconds by which the clocks of two machines may differ."""
+"""Maximum difference between the clocks of two machines, in seconds."""
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)
 
 
 def encode(record: Record) -> bytes:
-    """A record as one line, its end included."""
+    """A record as a line of JSON, with its line ending."""
     return _encoder.encode(record) + b"\n"
 
 
 def records_path(folder: str, rank: int) -> str:
-    """Where a rank's records stand."""
+    """The file with a rank's records."""
     return f"{folder}/rank-{rank}.jsonl"
 
 
 def heartbeat_path(folder: str, rank: int) -> str:
-    """Where a rank's last sign of life stands."""
+    """The file with a rank's heartbeat."""
     return f"{folder}/rank-{rank}.beat"
 
 
 def dump_path(folder: str, rank: int) -> str:
-    """Where the stacks stand of a rank that a signal ended."""
+    """The file with the stack traces of a rank that was ended by a signal."""
     return f"{folder}/rank-{rank}.dump"
 
 
 def read_run(folder: str | Path) -> GuardedRun:
-    """What all ranks have left in a folder, in the order of their numbers; no rank at all where none wrote anything.
+    """Read the records of all ranks in a folder, ordered by rank; without any records, the run has no ranks.
 
-    A line that was cut off, or that can't be read, is counted and left out. Raises OSError for a folder that can't be
-    read.
+    Lines that are truncated or can't be parsed are counted and skipped. Raises OSError if the folder can't be read.
     """
     files = [path for path in Path(folder).iterdir() if is_file(path)]
     found = [(int(name[1]), path) for path in files if (name := _RECORD_FILE_PATTERN.fullmatch(path.name))]
@@ -92,15 +91,15 @@ def read_run(folder: str | Path) -> GuardedRun:
 
 
 def _launches_of_last_run(launches: list[LaunchRecord]) -> list[LaunchRecord]:
-    """Those that ran together with the one that was started last: a folder may have been given to a run before."""
+    """The launches that overlap with the latest one, since an earlier run may have used the same folder."""
     latest = max((launch.started for launch in launches), default=0.0)
     return [one for one in launches if one.started == latest or not one.ended or one.ended >= latest]
 
 
 def read_rank(path: Path, rank: int, start_time: float = 0.0) -> GuardedRank | None:
-    """One rank's records of a run that began at ``start_time``; None where all are older.
+    """One rank's records of a run that started at ``start_time``; None if all are older.
 
-    Raises OSError where the file can't be read.
+    Raises OSError if the file can't be read.
     """
     lives = [GuardedRank(rank, path=str(path))]
     with path.open("rb") as file:
@@ -116,7 +115,7 @@ def read_rank(path: Path, rank: int, start_time: float = 0.0) -> GuardedRank | N
     lives = [life for life in lives if life.start is None or life.start.time >= start_time]
     if not lives:
         return None
-    # A script may run other Python programs as well, before and after the one that trains.
+    # The script may also run other Python programs before and after the training.
     trained = [life for life in lives if _has_trained(life)]
     last = (trained or lives)[-1]
     last.earlier = [life for life in trained if life is not last]
@@ -126,7 +125,7 @@ def read_rank(path: Path, rank: int, start_time: float = 0.0) -> GuardedRank | N
 
 
 def _has_trained(rank: GuardedRank) -> bool:
-    """Whether there is more to a process than that it began and ended well."""
+    """Whether a process did more than start and exit normally."""
     if rank.end is None or rank.end.reason != "exit":
         return True
     return rank.joined is not None or bool(rank.steps or rank.exceptions or rank.stalls or rank.faults or rank.end.step)
@@ -138,7 +137,7 @@ _MAX_DUMP_BYTES = 1 << 20
 
 
 def read_dump(path: Path) -> StackDump | None:
-    """The stacks that Python's fault handler left, or None where it left none. The last dump counts."""
+    """The stacks written by Python's fault handler, or None. If there are several dumps, the last one is used."""
     try:
         with path.open("rb") as file:
             text = file.read(_MAX_DUMP_BYTES).decode(errors="replace")
@@ -157,7 +156,7 @@ def read_dump(path: Path) -> StackDump | None:
             threads[-1][1].append(Frame(frame[1], int(frame[2]), frame[3], source, _frame_owner(frame[1])))
     if not threads:
         return None
-    # The fault handler puts the main thread, which is the oldest, last.
+    # The fault handler writes the main thread, which is the oldest, last.
     return StackDump(when, error, tuple(Thread(name, tuple(reversed(frames))) for name, frames in reversed(threads)))
 
 
@@ -196,7 +195,7 @@ def _add_record(rank: GuardedRank, record: Record) -> None:
 
 
 def read_heartbeat(path: Path) -> Heartbeat | None:
-    """A rank's last sign of life, or None where there is none (or a torn one)."""
+    """A rank's last heartbeat, or None if there is none or it is incomplete."""
     try:
         data = path.read_bytes()[: HEARTBEAT_STRUCT.size]
     except OSError:

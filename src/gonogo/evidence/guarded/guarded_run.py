@@ -1,7 +1,7 @@
-"""What the guard of a live training saw, rank by rank, as facts with no judgement.
+"""The observations of the guard of a live training, rank by rank, without judgement.
 
 Every rank appends :mod:`records <gonogo.evidence.guarded.records>` to ``<folder>/rank-<RANK>.jsonl``. They are read
-back into a :class:`GuardedRun`, however far the rank came.
+back into a :class:`GuardedRun`, regardless of how far the rank got.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from gonogo.evidence.guarded.records import (
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """The last sign of life of a rank, which outlives even SIGKILL."""
+    """The last heartbeat of a rank, which is kept even after SIGKILL."""
 
     time: float
     step: int
     phase: Phase
     collectives: int
-    """How many collectives it had called in all."""
+    """The number of collectives called so far."""
     inside: bool
-    """Whether it was within a collective."""
+    """Whether it was inside a collective."""
     pid: int = 0
 
 
 class StackDump(msgspec.Struct, frozen=True):
-    """Where a rank was when a signal ended it, from Python's fault handler: even where it waited in C."""
+    """The stacks of a rank that was ended by a signal, from Python's fault handler, even if blocked in C code."""
 
     time: float
     error: str
@@ -51,7 +51,7 @@ class StackDump(msgspec.Struct, frozen=True):
 
 
 class GuardedRank(msgspec.Struct):
-    """All that one rank's guard wrote."""
+    """All records of one rank's guard."""
 
     rank: int
     start: StartRecord | None = None
@@ -69,20 +69,20 @@ class GuardedRank(msgspec.Struct):
     beat: Heartbeat | None = None
     dump: StackDump | None = None
     unreadable: int = 0
-    """Lines that could not be read: the last one of a rank that was killed while it wrote, or from another version."""
+    """Number of unreadable lines: the last line of a rank killed while writing, or lines of another release."""
     path: str = ""
-    """The file that the records stand in."""
+    """The file with the records."""
     earlier: list[GuardedRank] = []
-    """The rank before the launcher restarted it, once for every restart."""
+    """The records of this rank before each restart by the launcher."""
 
     @property
     def last_step(self) -> int:
-        """The last optimizer step that is known of."""
+        """The last known optimizer step."""
         return max([*(step.step for step in self.steps), *([self.beat.step] if self.beat else []), 0])
 
     @property
     def last_time(self) -> float:
-        """When the rank was last heard of; 0 for one that never was."""
+        """The time of the last sign of life; 0 if there is none."""
         records = (self.start, self.joined, self.compared, self.end, self.beat)
         times = [one.time for one in records if one is not None]
         for several in (self.placements, self.steps, self.warnings, self.stalls, self.exceptions, self.faults):
@@ -91,25 +91,25 @@ class GuardedRank(msgspec.Struct):
 
 
 class GuardedRun(msgspec.Struct):
-    """A guarded run: its ranks, and what the parent knows of the command."""
+    """A guarded run: its ranks, and the parent's records of the command."""
 
     folder: str
     ranks: list[GuardedRank] = []
     command: list[str] = []
     exit_status: int | None = None
-    """Of the command, as a shell has it (128 and more for a signal); None where the parent did not live to see it."""
+    """The command's exit status, as in a shell (128 plus a signal's number); None if the parent was killed before."""
     started: float = 0.0
     ended: float = 0.0
     launches: list[LaunchRecord] = []
-    """The command as ``gonogo run`` saw it, one for each node."""
+    """The records of ``gonogo run``, one for each node."""
     children: list[ChildExit] = []
-    """Processes that launchers saw end, the earliest first."""
+    """Processes whose exit a launcher noticed, the earliest first."""
 
     @property
     def world_size(self) -> int:
-        """As the ranks state it."""
+        """The world size stated by the ranks."""
         return max([rank.start.world_size for rank in self.ranks if rank.start is not None], default=len(self.ranks))
 
     def rank(self, number: int) -> GuardedRank | None:
-        """The rank of that number, or None where it left nothing."""
+        """The rank with that number, or None if it left no records."""
         return next((rank for rank in self.ranks if rank.rank == number), None)

@@ -1,4 +1,4 @@
-"""What the last record of a guarded rank tells of its collectives and of where it stood."""
+"""The collectives and the position of a guarded rank, from its last record."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from gonogo.finding.frame import Frame
 POINT_TO_POINT_OPERATIONS = frozenset(
     {"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"}
 )
-"""Calls that only two ranks make."""
+"""Operations between two ranks."""
 
 
 class LastCollectives(msgspec.Struct, frozen=True):
-    """What a rank's last record tells of its collectives."""
+    """A rank's collectives, as of its last record."""
 
     rank: int
     collectives: tuple[CalledCollective, ...]
     counts: dict[str, int]
     frames: tuple[Frame, ...]
-    """Where its main thread was."""
+    """The stack of its main thread."""
     module: str | None
     phase: Phase
     step: int
     ended: bool
-    """Whether it has ended well, and so never comes to anything again."""
+    """Whether it finished normally, so that it will make no further calls."""
     queued: dict[str, int] = {}
-    """How many collectives each process group has counted, those among them that C++ makes: DDP's of gradients."""
+    """The number of collectives counted by each process group, including C++ calls such as DDP's gradients."""
 
     @property
     def pending(self) -> CalledCollective | None:
@@ -39,22 +39,22 @@ class LastCollectives(msgspec.Struct, frozen=True):
         return last if last is not None and not last.returned else None
 
     def collectives_called(self, group: str) -> int:
-        """How many collectives it has called in a group."""
+        """The number of collectives that it has called in a group."""
         called = [one.index + 1 for one in self.collectives if one.group == group]
         return max([self.counts.get(group, 0), *called])
 
     def call(self, group: str, index: int) -> CalledCollective | None:
-        """Its n-th collective in a group, where that is among the last."""
+        """Its n-th collective in a group, if that is among the recorded ones."""
         return next((one for one in self.collectives if one.group == group and one.index == index), None)
 
 
 def last_collectives_by_rank(run: GuardedRun) -> dict[int, LastCollectives]:
-    """What is known of each rank, by its number; ranks that left nothing of the kind are left out."""
+    """The last collectives of each rank; ranks without such a record are left out."""
     return {rank.rank: one for rank in run.ranks if (one := last_collectives_of(rank)) is not None}
 
 
 def last_collectives_of(rank: GuardedRank) -> LastCollectives | None:
-    """What the rank's exception, its last stall, the dump of its stacks or its end tells; None where there is none."""
+    """The collectives from the rank's exception, last stall, stack dump or end, whichever applies, or None."""
     raised = fatal_exception(rank)
     stall = rank.stalls[-1] if rank.stalls and stands(rank) else None
     end = rank.end
@@ -83,7 +83,7 @@ def last_collectives_of(rank: GuardedRank) -> LastCollectives | None:
 
 
 def members_of(last_collectives: dict[int, LastCollectives], group: str) -> tuple[int, ...]:
-    """The global ranks of a group; all that are known where no call of it is."""
+    """The global ranks of a group; all known ranks if no recorded call states them."""
     for one in last_collectives.values():
         for call in one.collectives:
             if call.group == group and call.ranks:
@@ -94,7 +94,7 @@ def members_of(last_collectives: dict[int, LastCollectives], group: str) -> tupl
 def collective_in_progress(
     collectives: LastCollectives, last_collectives: dict[int, LastCollectives]
 ) -> CalledCollective | None:
-    """The collective in which a stack stands, or None."""
+    """The collective that a rank's stack is in, or None."""
     if collectives.pending is not None:
         return collectives.pending
     inside = next(
@@ -110,7 +110,7 @@ def collective_in_progress(
 def unnamed(
     collectives: LastCollectives, last_collectives: dict[int, LastCollectives], group: str = "", index: int = 0
 ) -> CalledCollective:
-    """A collective that C++ makes, such as DDP's of gradients: known by where the rank stands alone."""
+    """A collective called from C++, such as DDP's gradient reduction, inferred from the rank's stack alone."""
     in_backward = any(frame.function == "_engine_run_backward" for frame in collectives.frames)
     return CalledCollective(
         "all_reduce" if in_backward else "a collective of torch's own",

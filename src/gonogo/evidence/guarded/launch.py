@@ -1,6 +1,6 @@
-"""What is known of a guarded command from outside its ranks: how it ended, and how its launcher's processes ended.
+"""Facts about a guarded command from outside its ranks: how the command and its launcher's processes ended.
 
-``gonogo run`` writes ``launch-<host>-<pid>.json`` on each node; every launcher process beneath it appends
+``gonogo run`` writes ``launch-<host>-<pid>.json`` on each node; each launcher process below it appends to
 ``launcher-<host>-<pid>.jsonl``.
 """
 
@@ -13,33 +13,33 @@ import msgspec
 
 
 class LaunchRecord(msgspec.Struct):
-    """The command on one node. Times are seconds since the epoch; what was not lived to see is None or 0."""
+    """The command on one node. Times are seconds since the epoch; None or 0 for events after its own end."""
 
     host: str
     pid: int
-    """Of ``gonogo run`` itself."""
+    """Process id of ``gonogo run``."""
     child: int = 0
-    """Of the command that it started."""
+    """Process id of the command."""
     command: list[str] = []
     cwd: str = ""
     started: float = 0.0
     ended: float = 0.0
     exit_status: int | None = None
-    """As a shell has it: 128 and more for a signal."""
+    """As in a shell: 128 plus the number of a signal."""
     signals: list[int] = []
-    """Signals that were sent to ``gonogo run`` and passed on."""
+    """Signals received by ``gonogo run`` and forwarded."""
     interrupted: bool = False
     """Whether it was asked to end while it ran: Ctrl-C, SIGTERM, SIGHUP."""
     oom_kills: int | None = None
-    """Processes that the kernel killed for want of memory while it ran; None where the kernel does not tell."""
+    """Processes killed by the kernel's OOM killer while it ran; None if the kernel doesn't count them."""
     host_total: int = 0
-    """Bytes of memory that the machine has, or the container may use."""
+    """The memory of the machine or the container's limit, in bytes."""
     verdict: str | None = None
-    """What the check before it came to; None where it was left out."""
+    """The verdict of the check before the launch; None if it was skipped."""
 
 
 class ChildExit(msgspec.Struct, frozen=True, tag_field="kind", tag="child"):
-    """A process that a launcher had started has ended. ``status`` is minus the signal's number for a signal."""
+    """The exit of a process started by a launcher. ``status`` is minus the signal's number if it was killed."""
 
     time: float
     pid: int
@@ -48,18 +48,18 @@ class ChildExit(msgspec.Struct, frozen=True, tag_field="kind", tag="child"):
 
 
 def launch_path(folder: str, host: str, pid: int) -> Path:
-    """Where a node's ``gonogo run`` writes."""
+    """The file that ``gonogo run`` writes on a node."""
     return Path(folder, f"launch-{host}-{pid}.json")
 
 
 def read_launches(folder: str | Path) -> list[LaunchRecord]:
-    """What each node's ``gonogo run`` wrote, by its start; files that can't be read are left out."""
+    """The records of each node's ``gonogo run``, by start time; unreadable files are skipped."""
     found = [_decode(_read_bytes(path), LaunchRecord) for path in Path(folder).glob("launch-*.json")]
     return sorted((one for one in found if one is not None), key=lambda launch: launch.started)
 
 
 def read_children(folder: str | Path) -> list[ChildExit]:
-    """The processes that launchers saw end, the earliest first; lines that can't be read are left out."""
+    """The exits noticed by launchers, the earliest first; unreadable lines are skipped."""
     lines = [line for path in Path(folder).glob("launcher-*.jsonl") for line in _read_bytes(path).splitlines()]
     found = [_decode(line, ChildExit) for line in lines]
     return sorted((one for one in found if one is not None), key=lambda child: child.time)

@@ -1,6 +1,6 @@
-"""The records of one rank under the guard of a live training: one JSON object a line, told apart by ``kind``.
+"""The records of one rank under the guard of a live training: one JSON object per line, distinguished by ``kind``.
 
-Sizes are bytes, times are seconds since the epoch.
+Sizes are in bytes, times in seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from gonogo.evidence.rehearsal.record import Operand
 from gonogo.finding.frame import Frame
 
 Phase = Literal["load", "init", "forward", "backward", "step", "between", "exit"]
-"""What a rank was doing; ``between`` is the program's own code between two steps."""
+"""The current phase of a rank; ``between`` is the program's own code between two steps."""
 WorldSize = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
-"""A line with any other is damaged: the ranks of a world are counted one by one."""
+"""Larger values come from damaged lines; the limit matters because ranks are enumerated."""
 
 
 class _Record(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
@@ -23,18 +23,18 @@ class _Record(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True)
 
 
 class GpuRecord(msgspec.Struct, frozen=True):
-    """The accelerator that a rank computes on; ``bytes`` is its whole memory."""
+    """The accelerator of a rank; ``bytes`` is its total memory."""
 
     name: str
     bytes: int
     device: str = ""
-    """Its name in torch: ``cuda:0``."""
+    """The device name in torch: ``cuda:0``."""
     driver: str = ""
     uuid: str = ""
 
 
 class StartRecord(_Record, frozen=True, tag="start", omit_defaults=True):
-    """A rank began: who it is, and what it runs on."""
+    """The start of a rank: its identity and environment."""
 
     rank: int = 0
     local_rank: int = 0
@@ -44,33 +44,36 @@ class StartRecord(_Record, frozen=True, tag="start", omit_defaults=True):
     argv: tuple[str, ...] = ()
     python: str = ""
     versions: dict[str, str] = {}
-    """By package (``torch``, ``deepspeed``, ``transformers``, ``nccl`` …), as imported or installed in this rank."""
+    """Versions by package (``torch``, ``deepspeed``, ``transformers``, ``nccl`` …), as imported or installed here."""
     cuda: str = ""
     driver: str = ""
     gpu: GpuRecord | None = None
     nccl_environment: dict[str, str] = {}
-    """Variables of NCCL, gloo and torch's distributed part; none that may hold a secret."""
+    """Environment variables of NCCL, gloo and torch.distributed, without secrets."""
     gonogo: str = ""
     restarts: int = 0
-    """How often the launcher had restarted it."""
+    """Number of previous restarts by the launcher."""
 
 
 class JoinRecord(_Record, frozen=True, tag="joined", omit_defaults=True):
-    """What a rank states of its training before the first step. What is not known is left out."""
+    """The facts that a rank states about its training before the first step. Unknown facts are left out."""
 
     facts: dict[str, str] = {}
-    """By name: ``torch`` … (versions), ``gpu``, ``driver``, ``cuda``, ``NCCL_…``, ``deepspeed-config``, ``model``,
-    ``parameters``, ``trainable-parameters``, ``dtypes``, ``dataset-length``, ``seed`` …; values as text."""
+    """Facts by name, with values as text.
+
+    Names are ``torch`` … (versions), ``gpu``, ``driver``, ``cuda``, ``NCCL_…``, ``deepspeed-config``, ``model``,
+    ``parameters``, ``trainable-parameters``, ``dtypes``, ``dataset-length``, ``seed`` …
+    """
     details: dict[str, dict[str, str]] = {}
-    """What hashes among the facts were made of, where that is small: the config's settings, flat."""
+    """The inputs of hashed facts if they are small, such as the flattened settings of the config."""
     step: int = 0
     world_size: WorldSize = 1
-    """As the process group says."""
+    """As stated by the process group."""
     backend: str = ""
 
 
 class PlacedTensors(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tensors of one sort that stand at one place."""
+    """Tensors of one kind on one device."""
 
     what: Literal["parameter", "buffer", "optimizer-state", "zero-partition", "fp32-partition", "master-weights"]
     device: str
@@ -78,13 +81,13 @@ class PlacedTensors(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int
     bytes: int
     names: tuple[str, ...] = ()
-    """Up to five of them."""
+    """At most five of them."""
     expected: str | None = None
-    """The device (or type of device) where the DeepSpeed config says they should be; None where it does not say."""
+    """The device (or device type) required by the DeepSpeed config; None if it requires none."""
 
 
 class PlacementSnapshot(_Record, frozen=True, tag="census", omit_defaults=True):
-    """Where everything stood before the first step (``moment`` ``start``) or after it (``first-step``); bytes."""
+    """The placement of tensors before the first step (``moment`` ``start``) or after (``first-step``), in bytes."""
 
     places: tuple[PlacedTensors, ...] = ()
     moment: Literal["start", "first-step"] = "start"
@@ -100,7 +103,7 @@ class PlacementSnapshot(_Record, frozen=True, tag="census", omit_defaults=True):
 
     @property
     def misplaced(self) -> tuple[PlacedTensors, ...]:
-        """The places where something is that the config says should be elsewhere."""
+        """The tensors that are on another device than the config requires."""
         return tuple(
             place
             for place in self.places
@@ -109,55 +112,55 @@ class PlacementSnapshot(_Record, frozen=True, tag="census", omit_defaults=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A fact in which ranks differ."""
+    """A fact that differs between ranks."""
 
     fact: str
     values: dict[str, tuple[int, ...]]
-    """Ranks by value; the value of most of them first."""
+    """Ranks by value, the most common value first."""
     details: dict[str, dict[str, tuple[int, ...]]] = {}
-    """Where the fact is a hash of settings: the settings that differ, each with its values and ranks."""
+    """If the fact is a hash of settings: the settings that differ, each with its values and ranks."""
 
 
 class Compared(_Record, frozen=True, tag="compared", omit_defaults=True):
-    """What came of comparing the ranks before the first step; rank 0 writes it."""
+    """The result of comparing the ranks before the first step, written by rank 0."""
 
     differences: tuple[Difference, ...] = ()
     missing: tuple[int, ...] = ()
-    """Ranks that had not stated their facts in the time given."""
+    """Ranks that didn't state their facts in time."""
     waited: float = 0.0
     sum_checked: bool | None = None
-    """Whether an all_reduce of known numbers gave what it has to give; None where it was not made."""
+    """Whether an all_reduce of known numbers gave the expected result; None if it was not run."""
     world_size: WorldSize = 1
 
 
 class Memory(_Record, frozen=True, omit_defaults=True):
-    """What a rank holds, and what is left, at one moment, in bytes; zeros where it was not looked at."""
+    """Memory used and available on a rank at one moment, in bytes; 0 if not measured."""
 
     host_bytes: int = 0
-    """Resident memory of this process."""
+    """Resident memory (RSS) of this process."""
     host_available: int = 0
-    """What the machine (or the container) still has."""
+    """Memory available on the machine or in the container."""
     gpu_allocated: int = 0
     gpu_reserved: int = 0
     gpu_used: int = 0
-    """By all processes on the GPU."""
+    """Memory used by all processes on the GPU."""
     gpu_total: int = 0
 
 
 class Step(Memory, frozen=True, tag="step", omit_defaults=True):
-    """Optimizer steps, up to number ``step``, and what the rank held; quick steps share a record."""
+    """Optimizer steps up to number ``step``, and the memory of the rank; several quick steps share a record."""
 
     step: int = 0
     steps: int = 1
-    """How many it stands for."""
+    """Number of steps in this record."""
     seconds: float = 0.0
-    """Their mean length."""
+    """Their mean duration."""
     slowest: float = 0.0
-    """The longest of them, in seconds."""
+    """The longest duration, in seconds."""
 
 
 class WarningRecord(_Record, frozen=True, tag="warning", omit_defaults=True):
-    """Something that will end the training if it goes on, or spoils it."""
+    """A problem that will stop or spoil the training if it continues."""
 
     what: Literal["host-memory", "gpu-memory", "nonfinite-loss"] = "host-memory"
     step: int = 0
@@ -165,80 +168,86 @@ class WarningRecord(_Record, frozen=True, tag="warning", omit_defaults=True):
     bytes_left: int = 0
     steps_left: float = 0.0
     value: str = ""
-    """The loss, where it is not finite."""
+    """The loss, if it is not finite."""
 
 
 class CalledCollective(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One collective as a rank called it."""
+    """A collective, as called by a rank."""
 
     operator: str
     group: str
-    """torch's name of the process group: the same in all its ranks."""
+    """torch's name of the process group, which is the same on all its ranks."""
     ranks: tuple[int, ...]
     """Global ranks of the group."""
     index: int
-    """How many collectives this rank had called in this group before. Calls between two ranks (``send`` …) and those
-    that make groups (``init_process_group``, ``new_group``) are counted apart."""
+    """The number of collectives that this rank had called in this group before.
+
+    Point-to-point operations (``send`` …) and calls that create groups (``init_process_group``, ``new_group``) are
+    counted separately.
+    """
     shapes: tuple[tuple[int, ...], ...] = ()
-    """Of each tensor that the rank put in."""
+    """Shapes of the tensors that the rank passed."""
     dtype: str = ""
     peer: int | None = None
-    """Global rank that sends to all, gets from all, or is sent to or received from alone."""
+    """The global rank of the root (source or destination), or the peer of a point-to-point operation."""
     frames: tuple[Frame, ...] = ()
-    """Where it was called, outermost call first: the innermost frames outside torch."""
+    """The stack of the call, outermost first, up to the innermost frames outside torch."""
     phase: Phase = "load"
     step: int = 0
-    """Optimizer steps that were done, as everywhere in these records."""
+    """Number of completed optimizer steps, as in all of these records."""
     ago: float = 0.0
-    """Seconds from the call to the record that this stands in."""
+    """Seconds between the call and the record that contains it."""
     returned: bool = False
-    """Whether the call came back. On NCCL that means queued; see :class:`Queue`."""
+    """Whether the call returned. With NCCL, that only means that it was enqueued; see :class:`Queue`."""
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """How far a group's collectives have come, as its process group counts them (those that C++ makes among them)."""
+    """The progress of a group's collectives as counted by its process group, including those called from C++."""
 
     group: str
     enqueued: int
-    """Called so far."""
+    """Number of collectives called so far."""
     started: int | None = None
-    """The last one that NCCL started on the GPU, from 1; None where that is not known (gloo)."""
+    """Number of the last collective that NCCL started on the GPU, from 1; None if unknown (gloo)."""
     completed: int | None = None
-    """The last one that NCCL completed."""
+    """Number of the last collective that NCCL completed."""
 
 
 class Thread(msgspec.Struct, frozen=True):
-    """A thread and where it was, outermost call first."""
+    """A thread and its stack, outermost call first."""
 
     name: str
     frames: tuple[Frame, ...]
 
 
 class StallRecord(_Record, frozen=True, tag="stall", omit_defaults=True):
-    """A step (or the start) takes much longer than it should; written again at growing intervals."""
+    """A step (or the startup) that takes much longer than expected; written repeatedly, at growing intervals."""
 
     step: int = 0
     phase: Phase = "load"
     seconds: float = 0.0
-    """Since the last sign of progress."""
+    """Seconds since the last sign of progress."""
     median: float = 0.0
-    """Of the last steps; 0 before there were any."""
+    """Median duration of the last steps; 0 before the first step."""
     threads: tuple[Thread, ...] = ()
     """The main thread first."""
     collectives: tuple[CalledCollective, ...] = ()
-    """The last ones, the latest last."""
+    """The most recent collectives, the latest last."""
     counts: dict[str, int] = {}
-    """How many collectives the rank had called in each group, by the group's name; calls between two ranks under
-    ``"<group> between two"``, those that make groups under ``"groups"``."""
+    """Number of collectives that the rank had called in each group, by group name.
+
+    Point-to-point operations are counted under ``"<group> between two"``, calls that create groups under
+    ``"groups"``.
+    """
     queues: tuple[Queue, ...] = ()
     module: str | None = None
     """Path of the innermost module whose forward was running."""
     again: int = 0
-    """How often this stall had been recorded before."""
+    """Number of earlier records of this stall."""
 
 
 class StallEndRecord(_Record, frozen=True, tag="resumed", omit_defaults=True):
-    """A stall that was recorded has ended by itself."""
+    """A recorded stall has ended by itself."""
 
     step: int = 0
     seconds: float = 0.0
@@ -253,44 +262,44 @@ class NonFinite(_Record, frozen=True, tag="nonfinite", omit_defaults=True):
     module_class: str | None = None
     parameter: str | None = None
     inputs_finite: bool | None = None
-    """Whether what went into the module was finite."""
+    """Whether the module's inputs were finite."""
     nan: int = 0
     infinite: int = 0
     elements: int = 0
-    """Of the tensor in all; ``nan`` and ``infinite`` of them are not finite."""
+    """Total number of elements of the tensor, of which ``nan`` and ``infinite`` are not finite."""
     dtype: str = ""
 
 
 class ZeroState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A parameter that takes part in a failure, as ZeRO-3 has it."""
+    """The ZeRO-3 state of a parameter involved in a failure."""
 
     parameter: str
     status: str
     """``AVAILABLE``, ``NOT_AVAILABLE`` or ``INFLIGHT``."""
     shape: tuple[int, ...]
-    """Its whole shape."""
+    """The shape of the full parameter."""
     partition_device: str = ""
     partition_elements: int = 0
-    """Of the flat partition that this rank holds."""
+    """Elements of the flat partition on this rank."""
 
 
 class ExceptionRecord(_Record, frozen=True, tag="exception", omit_defaults=True):
-    """An exception that left a forward, a backward, a step or the program."""
+    """An exception raised by a forward, a backward, a step or the program."""
 
     type: str = ""
     message: str = ""
     frames: tuple[Frame, ...] = ()
     """Outermost call first."""
     traceback: str = ""
-    """As Python prints it."""
+    """The traceback as printed by Python."""
     fatal: bool = False
-    """True once it has left the program; the record of the same exception on its way out has False."""
+    """True once it has left the program; False in records of the same exception while it propagates."""
     thread: str = ""
-    """The thread that it ended, where that is not the main one."""
+    """The name of the thread that it ended, if not the main thread."""
     module: str | None = None
     module_class: str | None = None
     operands: tuple[Operand, ...] = ()
-    """Tensors of the innermost frames; ``name`` is the expression or variable."""
+    """Tensors in the innermost frames; ``name`` is the expression or variable."""
     zero: tuple[ZeroState, ...] = ()
     step: int = 0
     phase: Phase = "load"
@@ -299,7 +308,7 @@ class ExceptionRecord(_Record, frozen=True, tag="exception", omit_defaults=True)
 
 
 class Fault(_Record, frozen=True, tag="fault", omit_defaults=True):
-    """A fault of the guard itself, by which it (or the part that is named) was switched off."""
+    """An internal error of the guard, after which the guard (or the named part) is switched off."""
 
     part: str = ""
     type: str = ""
@@ -308,17 +317,17 @@ class Fault(_Record, frozen=True, tag="fault", omit_defaults=True):
 
 
 class End(_Record, frozen=True, tag="end", omit_defaults=True):
-    """The rank ended in a way that Python could see."""
+    """The end of a rank, if Python could observe it."""
 
     reason: Literal["exit", "exception", "signal"] = "exit"
     status: int | None = None
-    """The exit status, where it is known."""
+    """The exit status, if known."""
     signal: int | None = None
     step: int = 0
     collectives: tuple[CalledCollective, ...] = ()
-    """The last ones, where a signal ended the rank."""
+    """The most recent collectives, if a signal ended the rank."""
     frames: tuple[Frame, ...] = ()
-    """Where the main thread was, where a signal ended the rank."""
+    """The stack of the main thread, if a signal ended the rank."""
     counts: dict[str, int] = {}
 
 

@@ -1,7 +1,7 @@
-"""Who waits for whom where a guarded run hangs: from each rank's last collectives and where its threads were.
+"""Find which ranks wait for which others in a hang, from their last collectives and the stacks of their threads.
 
-The n-th call of a rank in a group is matched with the n-th of the others. A rank that has made fewer calls in a group
-than the others is the one that they wait for; where it is by then tells why.
+The n-th call of a rank in a group corresponds to the n-th call of the others. The ranks with fewer calls in a group
+are those that the others wait for; their stacks show why.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from gonogo.evidence.patterns import Pattern
 
 _TIME_OUT = Pattern(r"(?i)timed out|time-?out")
 _FROZEN_AFTER_SECONDS = 5.0
-"""Seconds without a sign of life after which a rank's Python is taken not to answer; it gives several a second."""
+"""Seconds without a heartbeat after which a rank's Python counts as frozen; there are several heartbeats a second."""
 
 
 class Hang(msgspec.Struct, frozen=True):
-    """A run that hangs. ``late`` are the ranks that have not come to the collective that the others wait in."""
+    """A hang. ``late`` are the ranks that have not reached the collective in which the others wait."""
 
     stalls: dict[int, StallRecord]
-    """The last record of each rank that noticed."""
+    """The last stall record of each rank that reported a stall."""
     seen: dict[int, LastCollectives]
     call: CalledCollective | None
-    """The collective that is waited in; None where no rank waits in one."""
+    """The collective in which ranks wait; None if they don't wait in one."""
     waiting: tuple[int, ...] = ()
     late: tuple[int, ...] = ()
     silent: tuple[int, ...] = ()
-    """Ranks of the world that do not answer: their Python does not run, or they never started."""
+    """Ranks of the world that don't respond: their Python is blocked, or they never started."""
 
     @property
     def seconds(self) -> float:
-        """How long it had lasted when last seen, in seconds."""
+        """The duration of the hang in seconds, as last recorded."""
         waited = self.call.ago if self.call is not None else 0.0
         return max((stall.seconds for stall in self.stalls.values()), default=waited)
 
     @property
     def median(self) -> float:
-        """The length of a step before; 0 where there was none."""
+        """The median duration of earlier steps in seconds; 0 if there were none."""
         return max((stall.median for stall in self.stalls.values()), default=0.0)
 
 
 @cached_per_run
 def find_hang(run: GuardedRun) -> Hang | None:
-    """The hang that a run ended in, or is in; None where it never hung, went on, or a rank had failed before."""
+    """The hang in which a run is or ended; None if there was none, it resumed, or a rank had failed before."""
     stalls = {rank.rank: rank.stalls[-1] for rank in run.ranks if stands(rank)}
     if not stalls:
         return _hang_by_timeout(run)
@@ -70,9 +70,9 @@ def find_hang(run: GuardedRun) -> Hang | None:
 
 
 def _hang_by_timeout(run: GuardedRun) -> Hang | None:
-    """Ranks whose time for a collective was over before they were taken to stall, and those that had not come to it.
+    """A hang in which collectives timed out before a stall was recorded: the ranks that timed out, and the late ones.
 
-    Where these were is what Python's fault handler left as the launcher ended them.
+    The stacks of the late ranks are from Python's fault handler, written when the launcher ended them.
     """
     over = [rank for rank in run.ranks if (raised := fatal_exception(rank)) and _TIME_OUT.search(raised.message)]
     left = [rank for rank in run.ranks if fatal_exception(rank) is None and rank.dump is not None]
@@ -88,7 +88,7 @@ def _hang_by_timeout(run: GuardedRun) -> Hang | None:
 
 
 def _silent_ranks(run: GuardedRun, stalls: dict[int, StallRecord]) -> tuple[int, ...]:
-    """Ranks that have written nothing of the stall, though they are in the world and have not ended."""
+    """Ranks that belong to the world and have not ended, but recorded nothing about the stall."""
     latest = max(stall.time for stall in stalls.values())
     longest = max(stall.seconds for stall in stalls.values())
     found = []
@@ -107,7 +107,7 @@ def _silent_ranks(run: GuardedRun, stalls: dict[int, StallRecord]) -> tuple[int,
 def _find_awaited_collective(
     last_collectives: dict[int, LastCollectives], silent_ranks: tuple[int, ...]
 ) -> tuple[CalledCollective | None, tuple[int, ...], tuple[int, ...]]:
-    """(the collective that is waited in, the ranks that wait, the ranks that have not come to it)."""
+    """(the collective in which ranks wait, the waiting ranks, the ranks that have not reached it)."""
     waits = {rank: one.pending for rank, one in last_collectives.items() if one.pending is not None}
     best = _awaited_by_queue_counts(last_collectives, silent_ranks)
     for group in {call.group for call in waits.values()} | _unevenly_called_groups(last_collectives):
@@ -140,7 +140,7 @@ def _find_awaited_collective(
 def _awaited_by_queue_counts(
     last_collectives: dict[int, LastCollectives], silent_ranks: tuple[int, ...]
 ) -> tuple[CalledCollective | None, tuple[int, ...], tuple[int, ...]]:
-    """The same by what the process groups have counted, for collectives that no Python function was called for."""
+    """The same from the counters of process groups, for collectives not called from Python."""
     for group in sorted({group for one in last_collectives.values() for group in one.queued}):
         between_two = any(f"{group} between two" in one.counts for one in last_collectives.values())
         counted = {rank: one.queued[group] for rank, one in last_collectives.items() if group in one.queued}
@@ -160,7 +160,7 @@ def _awaited_by_queue_counts(
 
 
 def _unevenly_called_groups(last_collectives: dict[int, LastCollectives]) -> set[str]:
-    """Groups in which some ranks have made more calls than others: on a GPU a call returns before it is done."""
+    """Groups in which ranks made different numbers of calls, since on a GPU a call returns before it is completed."""
     made: dict[str, set[int]] = defaultdict(set)
     for one in last_collectives.values():
         for group in {call.group for call in one.collectives}:

@@ -1,4 +1,4 @@
-"""What a rank was doing, by where its main thread stood: in words, with what helps against waiting for it."""
+"""Describe what a rank is doing from the stack of its main thread, and how to avoid that others wait for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gonogo.finding.frame import Frame
 
 
 class StackActivity(msgspec.Struct, frozen=True):
-    """What a stack says of what is being done, and the cure where that is what others wait for."""
+    """The activity that a stack shows, and the cure if others wait for it."""
 
     doing: Text
     cure: Text | None = None
@@ -89,7 +89,7 @@ _KNOWN_FRAMES = (
 
 
 def whereabouts(frames: Sequence[Frame]) -> StackActivity | None:
-    """What the innermost telling frame says; None where no frame is telling."""
+    """The activity shown by the innermost recognized frame; None if no frame is recognized."""
     for frame in reversed(frames):
         text = (
             f"{frame.path.replace(chr(92), '/')} in {frame.function} {frame.path.rpartition('/')[2]} {frame.function}"
@@ -106,7 +106,7 @@ def whereabouts(frames: Sequence[Frame]) -> StackActivity | None:
 
 
 def innermost_user_frame(frames: Sequence[Frame]) -> Frame | None:
-    """The innermost frame of the user's code; a library's where there is none."""
+    """The innermost frame of the user's code, or else of a library, or else the innermost frame."""
     for owner in ("user", "library"):
         for frame in reversed(frames):
             if frame.owner == owner:

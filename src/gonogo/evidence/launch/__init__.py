@@ -1,1 +1,1 @@
-"""A launch as evidence: the command, its launcher's and its program's options, the configs that it names."""
+"""Launch commands as evidence: the command, options of its launcher and program, and the configs that it names."""

@@ -1,4 +1,4 @@
-"""The options of a command line: each with its place, and the edits that change it."""
+"""The options of a command line with their places, and edits that change them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit, translated
 
 Word = ShellWord
-"""One word of a command: ``value`` (None where it can't be told), ``place``, ``reason``."""
+"""A word of a command: ``value`` (None if unknown), ``place``, ``reason``."""
 
 SEVERAL_VALUES = translated("it is given several values")
 _NOT_READ = translated("an argument that can't be determined may be an option")
 
 
 class OptionTable(msgspec.Struct, frozen=True):
-    """The options of a program that is known: which take a value, which are flags."""
+    """The options of a known program: those with a value, and flags."""
 
     with_value: frozenset[str]
     flags: frozenset[str]
     short: dict[str, str] = {}
-    """Short options, to their long names."""
+    """Short options with their long names."""
     abbreviations: bool = True
 
     def name_of(self, word: str) -> str | None:
-        """The option that a word means (without dashes, ``_`` for ``-``); None where there is none such."""
+        """The name of the option that a word stands for (no dashes, ``_`` for ``-``); None if there is none."""
         name = normal(word)
         if name in self.with_value or name in self.flags:
             return name
@@ -44,27 +44,27 @@ class OptionTable(msgspec.Struct, frozen=True):
 
 
 def names(text: str) -> frozenset[str]:
-    """The names in a text, separated by blanks."""
+    """The names in a string, separated by white space."""
     return frozenset(text.split())
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One option as written: its word, and the words of its value."""
+    """An option as written: its own word, and the words of its value."""
 
     name: str
     word: ShellWord
     values: tuple[ShellWord, ...] = ()
     attached: bool = False
-    """The value stands in the option's own word, after ``=``."""
+    """Whether the value is in the option's own word, after ``=``."""
 
     @property
     def place(self) -> Place:
-        """From the option's word to the end of its value."""
+        """The place from the option's word to the end of its value."""
         return _join_places(self.word.place, self.values[-1].place) if self.values else self.word.place
 
     @property
     def field(self) -> Field:
-        """The value; True for an option without one, a tuple of texts where it has several."""
+        """The value; True for an option without a value, a tuple of strings if there are several."""
         if self.attached:
             value = self.word.value
             if value is None:
@@ -100,7 +100,7 @@ def _value_place(word: ShellWord) -> Place:
 
 
 class CommandOptions:
-    """The options that a part of a command gives, in order."""
+    """The options given in a part of a command, in order."""
 
     def __init__(
         self,
@@ -114,9 +114,9 @@ class CommandOptions:
         self.options = tuple(options)
         self.positional = tuple(positional)
         self.complete = complete
-        """False where a word such as ``"$@"`` may hide more."""
+        """False if a word such as ``"$@"`` may contain more options."""
         self.end = end
-        """Where an option would be added: an empty place behind the last word."""
+        """Where a new option would be inserted: an empty place after the last word."""
         self.words = tuple(words)
 
     @cached_property
@@ -133,9 +133,9 @@ class CommandOptions:
         return normal(name) in self._by_name
 
     def get(self, *names: str) -> Field:
-        """The value of an option under any of its names, the last one that is given.
+        """The value of an option under any of its names; the last one takes precedence.
 
-        Absent where it is not given; unknown where a word that can't be told may give it.
+        Absent if it is not given; unknown if a word with an unknown value may contain it.
         """
         wanted = {normal(name) for name in names}
         for option in reversed(self.options):
@@ -148,16 +148,16 @@ class CommandOptions:
         return Field.not_known(hiding.place if hiding is not None else None, reason)
 
     def all(self, name: str) -> tuple[Field, ...]:
-        """Every value that is given to an option, in order."""
+        """All values given for an option, in order."""
         return tuple(option.field for option in self._by_name.get(normal(name), ()))
 
     def place_of(self, name: str) -> Place | None:
-        """From the option's word to the end of its value; the last one where it is given more than once."""
+        """The place from the option's word to the end of its value; that of the last one if it is repeated."""
         found = self._by_name.get(normal(name))
         return found[-1].place if found else None
 
     def names(self) -> tuple[str, ...]:
-        """The names of all options that are given, with ``_`` for ``-``."""
+        """The names of all given options, with ``_`` for ``-``."""
         return tuple(self._by_name)
 
     @property
@@ -166,9 +166,9 @@ class CommandOptions:
         return tuple(name for name, options in self._by_name.items() if len(options) > 1)
 
     def removing(self, name: str) -> Edit:
-        """An edit that takes the option out, with its value and the blanks or the continued line before it.
+        """An edit that removes the option with its value, and the blanks or the line continuation before it.
 
-        It changes nothing where the option is not written out in a file (:meth:`can_edit`).
+        The edit is empty if the option is not written literally in a file (:meth:`can_edit`).
         """
         found = self._by_name.get(normal(name))
         if not found or not self.can_edit(name):
@@ -185,14 +185,14 @@ class CommandOptions:
         while start > 0 and source.data[start - 1 : start] in (b" ", b"\t"):
             start -= 1
         if alone:
-            # The command's last line: the backslash before it goes too.
+            # The option is on the command's last line: the backslash before it is removed too.
             before = source.data[:start].rstrip(b" \t\r\n")
             if before.endswith(b"\\"):
                 start = len(before[:-1].rstrip(b" \t"))
         return Place(source, start, end).edit("")
 
     def replacing(self, name: str, value: str) -> Edit:
-        """An edit that gives the option another value; adds it where the option is not given."""
+        """An edit that changes the option's value, or adds the option if it is not given."""
         found = self._by_name.get(normal(name))
         if not found:
             return self.adding(name, value)
@@ -208,7 +208,7 @@ class CommandOptions:
         return _join_places(option.values[0].place, option.values[-1].place).edit(quoted(value))
 
     def adding(self, name: str, value: str | None = None) -> Edit:
-        """An edit that adds an option behind the others, on a line of its own where the others have theirs."""
+        """An edit that appends an option, on a line of its own if the others are on separate lines."""
         if self.end is None or not self.end.source.writable:
             return self._empty_edit()
         written = name if name.startswith("-") else f"--{name}"
@@ -216,7 +216,7 @@ class CommandOptions:
         return self.end.edit(f"{self._separator()}{text}")
 
     def can_edit(self, name: str) -> bool:
-        """Whether the option is written out in a file that can be changed, and so can be edited."""
+        """Whether the option is written literally in an editable file."""
         found = self._by_name.get(normal(name))
         if not found:
             return self.end is not None and self.end.source.writable
@@ -230,7 +230,7 @@ class CommandOptions:
         return same and starts == sorted(set(starts)) and self._is_literal(option)
 
     def _is_literal(self, option: Option) -> bool:
-        """Whether the option's own word stands there as it is, and no other word shares its place."""
+        """Whether the option's own word is written literally, and no other word shares its place."""
         value = option.word.value or ""
         if option.name not in normal(option.word.place.text) and value not in option.word.place.text:
             return False
@@ -245,7 +245,7 @@ class CommandOptions:
         return Edit(place.source.path, place.start, place.start, b"", b"")
 
     def _separator(self) -> str:
-        """What parts the last options: a blank, or a continued line with its indentation."""
+        """The separator of the last options: a blank, or a line continuation with indentation."""
         if self.end is None:
             return " "
         source = self.end.source
@@ -263,16 +263,16 @@ class CommandOptions:
             if before.endswith(b"\\"):
                 blanks = before[:-1][len(before[:-1].rstrip(b" \t")) :].decode()
                 return f"{blanks or ' '}\\{line_end}{shown}"
-            return f"{line_end}{shown}"  # an array's lines
+            return f"{line_end}{shown}"  # the lines of a shell array
         return " "
 
 
 def _end_of_line(source: SourceFile, end: int) -> int | None:
-    """Where the line ends that holds nothing more than a continuation; None where it holds more."""
+    """The end of a line that contains nothing else except a continuation; None if it contains more."""
     line_end = source.data.find(b"\n", end)
     rest = source.data[end : line_end if line_end >= 0 else len(source.data)]
     if line_end >= 0 and rest.strip() in (b"", b"\\"):
-        # Without a continuation the command ends here, unless it is an array's line.
+        # Without a continuation, the command ends here unless the line is in a shell array.
         if rest.strip() == b"" and source.data[: source.line_start(source.line_of(end))].rstrip(b"\r\n").endswith(
             b"\\"
         ):
@@ -282,5 +282,5 @@ def _end_of_line(source: SourceFile, end: int) -> int | None:
 
 
 def quoted(value: str) -> str:
-    """A value as a shell takes it."""
+    """A value quoted for a shell."""
     return value if value and all(c.isalnum() or c in "_-./:,=+@%" for c in value) else shlex.quote(value)

@@ -1,4 +1,4 @@
-"""The words of a command line: what stands before the program that it runs, and what Python is told."""
+"""Split a command line into its wrapper commands and the program, and interpret the arguments of Python."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Literal
 import msgspec
 
 ProgramKind = Literal["script", "module", "framework"]
-"""What a launcher is given to run: a file, ``-m MODULE``, or a framework's subcommand."""
+"""What a launcher runs: a file, ``-m MODULE``, or a framework's subcommand."""
 
 SHELLS = ("bash", "sh", "dash", "zsh", "ksh")
 
-# Programs that run the command after them, with the options that take a word of their own.
+# Programs that run another command, with those of their options that take a value as a separate word.
 _WRAPPERS: dict[str, frozenset[str]] = {
     "env": frozenset({"-u", "--unset", "-C", "--chdir"}),
     "nohup": frozenset(),
@@ -29,31 +29,31 @@ _WRAPPERS: dict[str, frozenset[str]] = {
     "numactl": frozenset({"-N", "-m", "-C", "-i", "-p"}),
     "taskset": frozenset(),
 }
-# Words of the wrapper's own that stand between its options and the command.
+# Number of the wrapper's own arguments between its options and the command.
 _WRAPPER_ARGUMENT_COUNTS = {"timeout": 1, "taskset": 1}
 
-# Python's options that take a word of their own; see `python --help`.
+# Python's options that take a value as a separate word; see `python --help`.
 _PYTHON_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 
 class PlainCommand(msgspec.Struct, frozen=True):
-    """A command without what stands before it. ``words[0]`` is the program."""
+    """A command without its prefix. ``words[0]`` is the program."""
 
     words: tuple[str, ...]
     environment: dict[str, str] = {}
     removed: tuple[str, ...] = ()
     cleared: bool = False
-    """``env -i``: nothing of the environment is handed on."""
+    """``env -i``: the environment is not passed on."""
     chdir: str | None = None
 
     @property
     def name(self) -> str:
-        """The program's name without its folder; empty where there is no program."""
+        """The program's name without its folder; empty if there is no program."""
         return PurePath(self.words[0]).name if self.words else ""
 
 
 def strip_prefix(words: Sequence[str]) -> PlainCommand:
-    """The command behind ``VAR=x``, ``env``, ``nohup``, ``time`` and other programs that only run another."""
+    """The command after ``VAR=x``, ``env``, ``nohup``, ``time`` and other wrappers that only run another command."""
     rest = list(words)
     environment: dict[str, str] = {}
     removed: list[str] = []
@@ -90,19 +90,19 @@ def strip_prefix(words: Sequence[str]) -> PlainCommand:
 
 
 def is_assignment(word: str) -> bool:
-    """Whether a word sets a variable: ``NAME=value``."""
+    """Whether a word is a variable assignment: ``NAME=value``."""
     name, equals, _value = word.partition("=")
     return bool(equals) and name.isascii() and name.isidentifier()
 
 
 def is_python(name: str) -> bool:
-    """Whether a program's name (without its folder) is a Python interpreter's."""
+    """Whether a program's name (without its folder) is that of a Python interpreter."""
     version = name.removeprefix("python")
     return name.startswith("python") and all(part.isdigit() for part in version.split(".") if version)
 
 
 class PythonCommand(msgspec.Struct, frozen=True):
-    """How ``python …`` is told what to run. ``target`` is a path, a module's name, or code."""
+    """The program that ``python …`` runs. ``target`` is a path, a module's name, or code."""
 
     kind: Literal["script", "module", "code", "stdin", "none"]
     target: str = ""
@@ -110,7 +110,7 @@ class PythonCommand(msgspec.Struct, frozen=True):
 
 
 def python_command(arguments: Sequence[str]) -> PythonCommand:
-    """What a Python interpreter with those arguments runs (``none``: only prints, as with ``--version``)."""
+    """The program that Python runs with these arguments (``none``: it only prints, as with ``--version``)."""
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
@@ -131,7 +131,7 @@ def python_command(arguments: Sequence[str]) -> PythonCommand:
 
 
 def _parse_short_options(letters: str, rest: list[str]) -> PythonCommand | None:
-    """What short options written together (``-um``) come to; takes a value from ``rest`` where one of them needs it."""
+    """The program given by combined short options (``-um``); an option's value may be taken from ``rest``."""
     for index, letter in enumerate(letters):
         if letter in "mc":
             attached = letters[index + 1 :]
@@ -147,6 +147,6 @@ def _parse_short_options(letters: str, rest: list[str]) -> PythonCommand | None:
 
 
 def shortened(words: Sequence[str], limit: int = 300) -> str:
-    """A command as a person would type it, cut where it is long."""
+    """A command as a user would type it, cut if it is too long."""
     text = shlex.join(words)
     return text if len(text) <= limit else text[: limit - 1] + "…"

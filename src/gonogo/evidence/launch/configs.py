@@ -1,4 +1,4 @@
-"""The config files that a launch names: the framework's YAML, accelerate's, DeepSpeed's."""
+"""The config files that a launch names: those of the framework, of accelerate and of DeepSpeed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from gonogo.finding.errors import UserError
 
 
 def to_written_file(path: str, pieces: tuple[Piece, ...], place: Place) -> WrittenFile:
-    """A file that a script writes, from the pieces of its heredoc."""
+    """A file that a script writes, from the parts of its heredoc."""
     return WrittenFile(path, text_of(pieces), place, all(piece.literal for piece in pieces))
 
 
 def framework_of_call(call: LauncherCall) -> str | None:
-    """The training framework whose command, module or script the program is."""
+    """The training framework that the program's command, module or script belongs to."""
     if call.launcher in LAUNCHERS and LAUNCHERS[call.launcher].framework is not None:
         return LAUNCHERS[call.launcher].framework
     program = (call.program.string or "").replace(os.sep, "/")
@@ -42,14 +42,14 @@ def framework_of_call(call: LauncherCall) -> str | None:
 def framework_config_of_call(
     call: LauncherCall, framework: str | None, cwd: Path, command: ShellCommand
 ) -> tuple[Field, YamlFile | None]:
-    """The YAML that the program is given: its first argument, or ``--config``."""
+    """The YAML file given to the program: as its first argument, or with ``--config``."""
     word = next((word for word in call.options.positional), None)
     named = Field.missing()
     if word is not None and (word.value is None or word.value.endswith((".yaml", ".yml", ".json"))):
         text = word.value
         key, equals, rest = (text or "").partition("=")
         if equals and key.replace(".", "_").lstrip("+").isidentifier() and not exists(cwd / (text or "")):
-            text = rest  # config=conf/a.yaml, as OmegaConf's command line has it
+            text = rest  # config=conf/a.yaml, as in OmegaConf's command line
         given = Field.of(text, word.place, word.reason) if text else Field.not_known(word.place, word.reason)
         if framework is not None or given.known:
             named = given
@@ -62,14 +62,14 @@ def framework_config_of_call(
 
 
 def is_llamafactory_config(config: YamlFile) -> bool:
-    """Whether a YAML has the arguments that only LLaMA-Factory takes: it starts ``src/train.py`` with it."""
+    """Whether a YAML has arguments of LLaMA-Factory only, as a config of its ``src/train.py``."""
     return all(not config.get(name).absent for name in ("stage", "finetuning_type", "model_name_or_path"))
 
 
 def read_yaml_at(
     cwd: Path, path: str, written_files: Mapping[str, tuple[tuple[Piece, ...], Place]] | None = None
 ) -> YamlFile | None:
-    """A YAML file by its path from a folder; None where it can't be read."""
+    """Read a YAML file by its path relative to a folder; None if it can't be read."""
     whole = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
     if written_files and whole in written_files:
         source = to_written_file(path, *written_files[whole]).source
@@ -81,7 +81,7 @@ def read_yaml_at(
 
 
 def read_launch_yaml(launch: Launch, path: str) -> YamlFile | None:
-    """A YAML or JSON file that a launch names, also one that its script writes; None where it can't be read."""
+    """Read a YAML or JSON file that a launch names, which its script may also write; None if it can't be read."""
     written = launch.written_files.get(os.path.normpath(os.path.join(launch.cwd, os.path.expanduser(path))))
     if written is not None:
         return read_yaml(written.source) if written.source is not None else None
@@ -91,7 +91,7 @@ def read_launch_yaml(launch: Launch, path: str) -> YamlFile | None:
 def accelerate_config_of_call(
     call: LauncherCall, cwd: Path, environment: Mapping[str, Field], command: ShellCommand
 ) -> tuple[Field, AccelerateConfig | None, tuple[Text, ...]]:
-    """The config of accelerate's that a launch reads, and what is worth telling about how it was found."""
+    """The accelerate config that a launch reads, with notes about how it was found."""
     launcher = LAUNCHERS.get(call.launcher)
     if launcher is None or not launcher.accelerate_config:
         return Field.missing(), None, ()
@@ -103,7 +103,7 @@ def accelerate_config_of_call(
 def deepspeed_config_of(
     call: LauncherCall, framework: str | None, framework_file: YamlFile | None, accelerate: AccelerateConfig | None
 ) -> Field:
-    """The DeepSpeed config that the files name: a path, or a framework's name for one of its own."""
+    """The DeepSpeed config that the files name: a path, or the name of a framework's preset."""
     for name in ("deepspeed_config", "deepspeed", "deepspeed_config_file", "ds_config", "ds_config_path"):
         field = call.options.get(name)
         if isinstance(field.value, tuple):

@@ -1,4 +1,4 @@
-"""What a Dockerfile's image runs: its last ``CMD`` or ``ENTRYPOINT``, with the variables of ``ENV``."""
+"""The command of a Dockerfile's image: its last ``CMD`` or ``ENTRYPOINT``, with the variables of ``ENV``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def dockerfile_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
 
 
 def _instructions(source: SourceFile) -> list[tuple[bytes, int, int]]:
-    """The instructions that matter, each with the bytes of its arguments, over continued lines."""
+    """The relevant instructions, each with the byte range of its arguments including continued lines."""
     found = []
     offset = source.start
     lines = source.data[offset:].splitlines(keepends=True)
@@ -56,7 +56,7 @@ def _instructions(source: SourceFile) -> list[tuple[bytes, int, int]]:
 
 
 def _variables(source: SourceFile, start: int, end: int) -> dict[str, Variable]:
-    """``ENV NAME=value …`` and ``ENV NAME value``; a value that another variable makes is unknown."""
+    """``ENV NAME=value …`` and ``ENV NAME value``; a value that contains a variable is unknown."""
     found: dict[str, Variable] = {}
     position = start
     parts = source.data[start:end].split()
@@ -74,7 +74,7 @@ def _variables(source: SourceFile, start: int, end: int) -> dict[str, Variable]:
 
 
 def _parse_exec_form(source: SourceFile, start: int, end: int) -> list[ShellWord] | None:
-    """The words of ``["torchrun", "train.py"]``; None where it is written as a shell command."""
+    """The words of the exec form ``["torchrun", "train.py"]``; None if the shell form is used."""
     text = source.data[start:end].decode("utf-8", "surrogateescape")
     try:
         values = json.loads(text)

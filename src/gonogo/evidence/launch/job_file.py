@@ -1,4 +1,4 @@
-"""Commands that are the name of a file: a job's, which a queue is given, or a notebook that is run."""
+"""Commands that are only a file name: a job that is submitted to a queue, or a notebook that is run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ YAML = (".yaml", ".yml")
 
 
 def notebook_of_command(command: Sequence[str]) -> str | None:
-    """The notebook of ``notebook.ipynb``, and of ``jupyter nbconvert --execute notebook.ipynb``."""
+    """The notebook in ``notebook.ipynb`` or ``jupyter nbconvert --execute notebook.ipynb``."""
     notebooks = [word for word in command if word.endswith(NOTEBOOK) and is_file(word)]
     runs_it = (list(command[:2]) == ["jupyter", "nbconvert"] and "--execute" in command) or command[0] == "papermill"
     return notebooks[0] if notebooks and (len(command) == 1 or runs_it) else None
 
 
 def file_of_command(command: Sequence[str]) -> str | None:
-    """The notebook, or the manifest of a job, that a command is; None for any other command. Raises UserError."""
+    """The notebook or job manifest that a command consists of; None for any other command. Raises UserError."""
     if (notebook := notebook_of_command(command)) is not None:
         return notebook
     if len(command) != 1 or not command[0].endswith((*YAML, NOTEBOOK)):
@@ -35,8 +35,8 @@ def file_of_command(command: Sequence[str]) -> str | None:
 
 
 def notebook_source(path: str) -> SourceFile:
-    """The Python of a notebook. Raises UserError for a file that is none."""
+    """The Python code of a notebook. Raises UserError if the file is not a notebook."""
     source = SourceFile.read(path)
-    if source.writable:  # read as it is: nothing of it is Python
+    if source.writable:  # it was read unchanged, so it contains no notebook
         raise UserError(_NOT_A_NOTEBOOK.format(path=path))
     return source

@@ -1,4 +1,4 @@
-"""What is launched: the launcher, its program, their options and variables, the number of processes."""
+"""A launch: the launcher, its program, their options and environment variables, the number of processes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from gonogo.finding import Edit, Text
 
 
 class WrittenFile(msgspec.Struct, frozen=True):
-    """A file that the script itself writes, by heredoc. ``text`` is None where it can't be told."""
+    """A file that the script itself writes by heredoc. ``text`` is None if unknown."""
 
     path: str
     text: str | None
     place: Place
     literal: bool
-    """The text stands in the script byte for byte."""
+    """Whether the script contains the text byte for byte."""
 
     @property
     def source(self) -> SourceFile | None:
-        """The file to read it from; None where its text can't be told.
+        """The file as a source; None if its text is unknown.
 
-        Where the text stands in the script as it is, this is the script with all else blanked out: places in it, and
-        edits of them, are places in the script.
+        If the script contains the text literally, this is the script with everything else blanked out, so that places
+        and edits refer to the script.
         """
         if self.text is None:
             return None
@@ -41,13 +41,13 @@ class WrittenFile(msgspec.Struct, frozen=True):
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """One command that starts a training."""
+    """A command that starts a training."""
 
     launcher: str
     source: SourceFile
     place: Place
     variables: Mapping[str, Field]
-    """The environment that the command gets, as far as the files set it."""
+    """The command's environment, as far as the files set it."""
     launcher_options: CommandOptions
     options: CommandOptions
     nodes: Field
@@ -65,52 +65,52 @@ class Launch(msgspec.Struct, frozen=True):
     cwd_known: bool = False
     notes: tuple[Text, ...] = ()
     framework: str | None = None
-    """The training framework whose command or module the program is."""
+    """The training framework that the program's command or module belongs to."""
     words: tuple[Word, ...] = ()
     statement: Place | None = None
     prefixed: frozenset[str] = frozenset()
     written_files: Mapping[str, WrittenFile] = {}
-    """By their whole path."""
+    """By absolute path."""
     in_container: bool = False
     image: Field = Field.missing()
-    """What its container is made of, as ``docker run`` or ``srun --container-image`` name it."""
+    """The container image, as named by ``docker run`` or ``srun --container-image``."""
     container_script: Place | None = None
-    """What a shell runs in that container, the launch itself in it: ``docker run IMAGE bash -c '…'``."""
+    """The shell script in the container that contains the launch: ``docker run IMAGE bash -c '…'``."""
     python_path: tuple[str, ...] = ()
-    """The entries of ``PYTHONPATH`` that are known, as they are written."""
+    """The known entries of ``PYTHONPATH``, as written."""
     python_path_complete: bool = True
-    """They are all: nothing of it is another variable's that the files don't set."""
+    """Whether these are all: none comes from a variable that the files don't set."""
     python_path_unread: bool = False
-    """More is put on it than what the caller's ``PYTHONPATH`` has, and the files don't tell what."""
+    """Whether further entries are added to the caller's ``PYTHONPATH`` that the files don't determine."""
     entry_function: str = ""
-    """The function of the program's module that a console script of the project calls."""
+    """The function that one of the project's console scripts calls in the program's module."""
     heredoc: WrittenFile | None = None
-    """The program's code, for ``python - <<EOF``."""
+    """The program's code, if given by ``python - <<EOF``."""
 
     @property
     def line(self) -> int:
-        """The line that the command begins on."""
+        """The first line of the command."""
         return self.place.line
 
     def variable(self, name: str) -> Field:
-        """A variable of the command's environment; absent where nothing in the files sets it."""
+        """A variable in the command's environment; absent if the files don't set it."""
         return self.variables.get(name, Field.missing())
 
     def path_of(self, field: Field) -> Path | None:
-        """The file that a field names, from the folder that the command runs in; None where it is not known.
+        """The file that a field names, relative to the command's working directory; None if unknown.
 
-        Of a folder that is not on this machine nothing is known: a path that is counted from there names no file.
+        If that directory does not exist on this machine, relative paths are unknown.
         """
         value = field.string
         path = os.path.expanduser(value) if value else ""
         return self.cwd / path if path and (os.path.isabs(path) or os.path.isdir(self.cwd)) else None
 
     def setting_variable(self, name: str, value: str) -> Edit:
-        """An edit that gives the command this variable.
+        """An edit that sets an environment variable for the command.
 
-        It changes the value where the files set it, else adds ``export NAME=VALUE`` on a line before the command, or
-        ``NAME=VALUE`` before a command that does not begin its line. It changes nothing where the command stands in
-        no file.
+        It changes the value if the files set it; otherwise it adds ``export NAME=VALUE`` on a line before the
+        command, or ``NAME=VALUE`` before a command that is not at the beginning of its line. It is empty if the
+        command is in no file.
         """
         field = self.variables.get(name)
         place = field.place if field is not None else None

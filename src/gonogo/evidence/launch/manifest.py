@@ -1,7 +1,8 @@
-"""What a job queue is given, as launches: the jobs of Kubernetes' operators, and SkyPilot's tasks.
+"""Finds the launches in job manifests: jobs of Kubernetes operators, and SkyPilot tasks.
 
-Of each: the command with its environment, and the nodes, accelerators and memory that it asks for. What an operator
-adds to a container's environment is added too, for the first node. Each queue's own is in ``jobs/``.
+For each: the command with its environment, and the nodes, accelerators and memory that it requests. Variables that an
+operator adds to a container's environment are added too, with the first node's values. The code for each format is in
+``jobs/``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _TEMPLATE_NOTE = translated(
 
 
 def is_manifest(source: SourceFile) -> bool:
-    """Whether a YAML file may be one, by words that only those have."""
+    """Whether a YAML file may be a manifest, judged by keys and kinds that only manifests have."""
     data = source.data
     if len(data) > _MAX_BYTES:
         return False
@@ -48,14 +49,14 @@ def is_manifest(source: SourceFile) -> bool:
 
 
 def template_note(source: SourceFile) -> Text | None:
-    """What to do with a job's file that is yet to be made of it (Helm's, Jinja's); None for any other."""
+    """Advice to render a manifest that is still a template (Helm, Jinja); None for any other file."""
     lines = source.text.splitlines() if is_manifest(source) and "{{" in source.text else ()
     written = any("}}" in line.partition("#")[0].partition("{{")[2] for line in lines)
     return _TEMPLATE_NOTE if written and not workloads(source) else None
 
 
 def _documents(source: SourceFile) -> list[YamlNode]:
-    """All documents; none where one is broken and stands first."""
+    """The YAML documents of a file, up to the first that can't be parsed."""
     import yaml
 
     documents: list[object] = []
@@ -68,13 +69,13 @@ def _documents(source: SourceFile) -> list[YamlNode]:
             documents.append(document)
             found.append(YamlNode(document, source, documents))
     except (yaml.YAMLError, RecursionError):
-        pass  # what stands before the broken one is read
+        pass  # documents before the broken one are still used
     return found
 
 
 @lru_cache(maxsize=16)
 def workloads(source: SourceFile) -> tuple[Workload, ...]:
-    """The jobs of a file, in order; none where it is no such file, or broken."""
+    """The jobs of a file, in order; empty if it is no manifest, or broken."""
     if not is_manifest(source):
         return ()
     from gonogo.evidence.launch.jobs.kubernetes import kubernetes_jobs
@@ -93,7 +94,7 @@ def workloads(source: SourceFile) -> tuple[Workload, ...]:
 
 
 def workload_at(place: Place) -> Workload | None:
-    """The job whose command stands there; None where the place is in no such file."""
+    """The job whose command is at ``place``; None if there is none."""
     for work in workloads(place.source):
         if work.words and work.words[0].place.start <= place.start <= work.words[-1].place.end:
             return work
@@ -139,7 +140,7 @@ def manifest_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
 
 
 def _map_to_local_path(word: ShellWord, workload: Workload, folder: Path) -> ShellWord:
-    """A path of the job's machine, or an option's value, as the path that it is brought from."""
+    """Replace a path in the job's container (a word or an option's value) by the local path that it comes from."""
     from gonogo.evidence.shell.text import Piece, ShellWord
 
     option, equals, path = (word.value or "").rpartition("=")
@@ -154,11 +155,11 @@ def _span_of_word(word: ShellWord) -> tuple[SourceFile, int, int]:
 
 
 def shell_code_source(word: PlacedText) -> tuple[SourceFile, tuple[int, int]]:
-    """A file, and the part of it that a shell may read.
+    """A source file that holds the word's shell code, and the range of it to parse as shell.
 
-    It is the word's own file where the code stands there as it is. Where YAML folds lines into one, the ends of those
-    are escaped, each at the cost of a blank of the next one's indentation. Where that does not do, it is the code
-    alone, from the line on which it begins.
+    This is the word's own file if it contains the code verbatim. If YAML folds several lines into one, a copy is used
+    in which their line ends are escaped, each in place of one blank of the next line's indentation, so that offsets
+    stay the same. Failing that, it is the code alone, preceded by enough newlines to keep its line numbers.
     """
     source, text = word.place.source, word.text or ""
     start, end = word.place.start, word.place.end

@@ -1,4 +1,4 @@
-"""From words to options, for programs whose parser is known and for those whose is not."""
+"""Parses words into options, for programs whose options are known and for those whose are not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_option(value: str | None) -> bool:
 
 
 def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> CommandOptions:
-    """The options of a program whose parser is not known: a word behind an option that is none itself is its value."""
+    """The options of a program whose parser is unknown: non-option words after an option are its values."""
     options: list[Option] = []
     positional: list[ShellWord] = []
     complete = True
@@ -57,13 +57,13 @@ def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> Comma
 
 
 def is_positional(word: ShellWord) -> bool:
-    """Whether a word that can't be told starts with text that is no option's: ``data/$X``."""
+    """Whether a word of unknown value starts with literal text that can't begin an option: ``data/$X``."""
     first = word.pieces[0].text if word.pieces else None
     return bool(first) and not str(first).startswith("-")
 
 
 def _written_name(word: ShellWord) -> tuple[str, bool] | None:
-    """The option that a word starts with and whether its value is attached; None where the word is no option."""
+    """The option's name that a word starts with, and whether its value is attached; None if it is no option."""
     value = word.value
     if value is None:
         first = word.pieces[0].text if word.pieces else None
@@ -85,7 +85,7 @@ def _end_place(words: Sequence[ShellWord]) -> Place | None:
 
 
 def parse_known_options(words: Sequence[ShellWord], table: OptionTable) -> tuple[CommandOptions, tuple[ShellWord, ...]]:
-    """The options of a program whose parser is known, and the words from the first that is not its own."""
+    """The options of a program whose parser is known, and the words from the first that isn't its own on."""
     options: list[Option] = []
     complete = True
     index = 0
@@ -105,7 +105,7 @@ def parse_known_options(words: Sequence[ShellWord], table: OptionTable) -> tuple
         known = table.name_of(name)
         short = not name.startswith("--") and known is None and len(name) > 2 and table.short.get(name[1])
         if short and word.value is not None:
-            # -n8: the value stands in the word.
+            # -n8: the value is part of the word.
             place = Place(word.place.source, word.place.start + 2, word.place.end)
             piece = msgspec.structs.replace(word.pieces[0], text=word.value[2:], literal=False)
             options.append(Option(short, word, (ShellWord((piece,), place),)))

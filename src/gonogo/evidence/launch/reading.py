@@ -1,4 +1,4 @@
-"""How launches are found: the commands of a script, and of the scripts that it runs, told apart and put together."""
+"""Finds launches: reads the commands of a script, and of the scripts that it runs, and builds a Launch from each."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _NOT_SET = translated("its value can't be determined")
 
 
 def read_launches(source: SourceFile) -> tuple[Launch, ...]:
-    """The launches of a shell script, a job script, a Dockerfile or a manifest, in order; none where there are none."""
+    """The launches in a shell script, a job script, a Dockerfile or a manifest, in order; empty if there are none."""
     folder = Path(os.path.abspath(source.path)).parent if source.writable else Path.cwd()
     if _is_dockerfile(source):
         from gonogo.evidence.launch.dockerfile import dockerfile_commands
@@ -72,9 +72,9 @@ def read_launches(source: SourceFile) -> tuple[Launch, ...]:
 def launches_of_command(
     words: Sequence[str], cwd: Path | str, environment: Mapping[str, str] | None = None
 ) -> tuple[Launch, ...]:
-    """The launch that a command line is, or all that the script launches which it runs.
+    """The launch that a command line is, or all launches of the script that it runs.
 
-    ``environment`` are variables that stand in the shell where it is typed.
+    ``environment`` holds variables set in the shell in which the command is typed.
     """
     folder = Path(os.path.abspath(cwd))
     word_list, source = _parse_typed_command(words)
@@ -87,7 +87,7 @@ def launches_of_command(
 
 
 def _parse_typed_command(words: Sequence[str]) -> tuple[list[ShellWord], SourceFile]:
-    """A typed command as a source, with a place for each word."""
+    """A command typed on the command line, as words with places in a source of their own."""
     shown = [quoted(word) for word in words]
     text = " ".join(shown)
     source = SourceFile.from_text("<command>", text)
@@ -109,7 +109,7 @@ def _is_dockerfile(source: SourceFile) -> bool:
 def _launches_of_commands(
     commands: Sequence[ShellCommand], source: SourceFile, slurm: Mapping[str, Field], depth: int, barren: set[Any]
 ) -> tuple[Launch, ...]:
-    """The launches among commands. ``barren`` holds the calls of scripts that launch nothing: tests call one often."""
+    """The launches among commands. ``barren`` caches the calls of scripts that launch nothing, which may repeat."""
     found: list[Launch] = []
     seen: set[tuple[object, ...]] = set()
     for command in commands:
@@ -129,7 +129,7 @@ def _launches_of_commands(
 
 
 def _within(call: LauncherCall, command: ShellCommand, launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
-    """What a script launches that is run in a container is launched in that one."""
+    """The launches of a script, marked as inside a container if the script itself is run in one."""
     image = _container_image(call, slurm_options(call.slurm) if call.slurm is not None else {})
     if not call.in_container and image.absent:
         return launches
@@ -204,7 +204,7 @@ def _follow_script(
 def _caller_key(
     arguments: Sequence[ShellWord] | None, environment: Mapping[str, Variable], initial_variables: Mapping[str, str]
 ) -> tuple[object, ...]:
-    """All that a script is told by its caller, without where it stands."""
+    """A cache key of all that a script gets from its caller, without source positions."""
 
     def told(words: Sequence[ShellWord] | None) -> tuple[object, ...] | None:
         return None if words is None else tuple((word.value, word.many, word.quoted) for word in words)
@@ -245,7 +245,7 @@ def _stdin_commands(
 
 
 def _shebang_script_call(command: ShellCommand) -> LauncherCall | None:
-    """``./launch``: a shell script by its first line."""
+    """``./launch``: a shell script, recognised by its shebang line."""
     path = command.words[0].value if command.words else None
     if not path or os.sep not in path:
         return None
@@ -261,7 +261,7 @@ def _shebang_script_call(command: ShellCommand) -> LauncherCall | None:
 
 
 def _project_command_call(command: ShellCommand) -> LauncherCall | None:
-    """``NAME``: a command that the project's own package brings."""
+    """``NAME``: a command that the project's own package installs."""
     name = command.words[0].value if command.words else None
     own = own_console_script(name, command.cwd) if name and not name.startswith(("-", ".")) else None
     return console_script_call(command.words, own.partition(":")[0]) if own is not None else None
@@ -347,10 +347,10 @@ def _build_launch(call: LauncherCall, command: ShellCommand, directive: Mapping[
 
 
 def _python_path(variable: Variable | None, launch_folder: Path, cwd: Path) -> tuple[tuple[str, ...], bool, bool]:
-    """The entries of ``PYTHONPATH``, whether these are all, and whether any can't be read.
+    """The entries of ``PYTHONPATH``, whether these are all, and whether any of them can't be resolved.
 
-    ``.:$PYTHONPATH`` takes on what is there already: not all, but all that can be read. ``$PWD`` of a script that may
-    be started anywhere is the launch's folder ``cwd``, which the shell takes for ``launch_folder``.
+    With ``.:$PYTHONPATH`` they are not all, but all that can be resolved. ``$PWD`` in a script that may be started
+    from anywhere means the launch's folder ``cwd``, although the shell parser took ``launch_folder`` for it.
     """
     if variable is None or variable.unset:
         return (), True, False
@@ -380,16 +380,16 @@ def _heredoc(call: LauncherCall, command: ShellCommand) -> WrittenFile | None:
 
 
 def _working_directory(call: LauncherCall, command: ShellCommand) -> tuple[Path, tuple[Text, ...]]:
-    """The folder that the command runs in.
+    """The folder in which the command runs, and notes on what was assumed.
 
-    Where the script does not say, it is the script's own, or the first folder above it in which the program is found.
+    If the script does not say, it is the script's own folder, or the nearest folder above it that has the program.
     """
     cwd = command.cwd
     if call.chdir is not None:
         return Path(os.path.normpath(os.path.join(cwd, call.chdir))), ()
     if command.cwd_known:
         return cwd, ()
-    if command.cwd_assumed is not None:  # it changes to a folder that lies there, and nowhere below its own
+    if command.cwd_assumed is not None:  # the script changes into an existing folder that isn't below its own
         return cwd, (_UNKNOWN_CWD.format(path=command.place.source.path, folder=str(command.cwd_assumed)),)
     wanted = call.program.string if call.program_kind == "script" else None
     if wanted is None:
@@ -402,7 +402,7 @@ def _working_directory(call: LauncherCall, command: ShellCommand) -> tuple[Path,
     above = [cwd, *cwd.parents][:5]
     root = next((index for index, folder in enumerate(above) if _is_project_root(folder)), None)
     if root is None and os.sep not in os.path.normpath(wanted):
-        return cwd, ()  # outside a project, a file of that name is found anywhere
+        return cwd, ()  # outside a project, a folder further up may have an unrelated file of that name
     for folder in above[1 : root + 1 if root is not None else None]:
         if exists(folder / wanted):
             return folder, (_UNKNOWN_CWD.format(path=command.place.source.path, folder=str(folder)),)

@@ -1,6 +1,5 @@
-"""What a log tells of a run that failed: its lines, its exceptions, and the setup that it lets slip.
+"""Reads the logs of a failed run: its lines, its exceptions, and what they reveal of the setup.
 
-``source`` opens files, ``sieve`` keeps the lines that matter out of gigabytes, ``line`` cleans them, ``traceback``
-reads Python's tracebacks out of them, ``facts`` what they say of versions and configuration; ``failure_log`` puts it
-together for hazards to look at.
+``source`` opens files, ``sieve`` extracts the relevant lines from gigabytes, ``line`` cleans them, ``traceback``
+parses Python tracebacks, ``facts`` extracts versions and configuration; ``failure_log`` combines these for hazards.
 """

@@ -1,4 +1,4 @@
-"""Whose code a frame is: an installed package's, a known framework's clone, Python's own, or the user's."""
+"""Tells whose code a stack frame is: that of a package, of a known framework's clone, of Python, or the user's."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ DISTRIBUTION_BY_MODULE: Mapping[str, str] = {
     "mamba_ssm": "mamba-ssm", "causal_conv1d": "causal-conv1d", "sgl_kernel": "sgl-kernel", "nemo": "nemo-toolkit",
     "awq": "autoawq", "compressed_tensors": "compressed-tensors", "grouped_gemm": "grouped-gemm",
 }
-"""Distributions whose package has another name in Python."""
+"""Distributions whose import name differs from their name on PyPI."""
 
-# Folders of a framework by which its sources are told from a user's package of the same name.
+# Folders of a framework that tell its sources from a user's package of the same name.
 _SUBPACKAGES: Mapping[str, frozenset[str]] = {
     "verl": frozenset(("trainer", "workers", "utils", "models", "single_controller", "third_party", "experimental",
                        "interactions", "tools", "model_merger", "base_config", "protocol", "checkpoint_engine")),
@@ -95,17 +95,17 @@ _REPOSITORIES: Mapping[str, str] = {
     "deepspeed": "deepspeed", "skyrl": "skyrl", "prime-rl": "prime-rl", "easyr1": "easyr1", "veomni": "veomni",
 }
 # fmt: on
-"""Folders that a clone has by default, in small letters, and whose sources are in them."""
+"""Default folder names of clones, in lower case, and the package whose sources they contain."""
 _REPOSITORY_FOLDERS = frozenset(("tools", "toolkits", "recipe", "scripts", "src", "3rdparty"))
 """Folders of a repository, beside its package, that a user seldom writes into."""
 _MEGATRON_DISTRIBUTIONS = {"bridge": "megatron-bridge"}
-"""Packages that share the namespace ``megatron``, by their folder in it."""
+"""Distributions that share the namespace ``megatron``, by their subfolder of it."""
 _SITE_PACKAGES_PATTERN = lazy_compile(r"(?:site|dist)-packages[/\\](.+)$")
 _EGG_PATTERN = lazy_compile(r"^([A-Za-z][\w.]*)-(\d[\w.+]*?)-py\d[^/\\]*\.egg[/\\](.+)$")
 
 
 class CodeOwner(NamedTuple):
-    """Whose code a path is; ``module`` is its dotted path, ``release`` as the path itself tells it."""
+    """The owner of the code at a path; ``module`` is its dotted name, ``release`` the version in the path, if any."""
 
     owner: str
     package: str = ""
@@ -114,7 +114,7 @@ class CodeOwner(NamedTuple):
 
 
 def owner_of(path: str) -> CodeOwner:
-    """Whose code is at a path of a traceback."""
+    """The owner of the code at a path from a traceback."""
     if found := _SITE_PACKAGES_PATTERN.search(path):
         inside, release = found.group(1), ""
         if egg := _EGG_PATTERN.match(inside):
@@ -127,7 +127,7 @@ def owner_of(path: str) -> CodeOwner:
             inside_of = _SUBPACKAGES.get(pieces[index])
             if inside_of is not None and pieces[index + 1].removesuffix(".py") in inside_of:
                 while index and pieces[index] in _SUBPACKAGES.get(pieces[index - 1], ()):
-                    index -= 1  # a folder of another framework that bears this one's name: swift/megatron/model
+                    index -= 1  # a folder of another framework with this one's name: swift/megatron/model
                 module = _module_name("/".join(pieces[index:]))
                 return CodeOwner("clone", _distribution(module), module)
         for index in range(len(pieces) - 2, -1, -1):
@@ -140,7 +140,7 @@ def owner_of(path: str) -> CodeOwner:
 
 
 def code_place(frame: LogFrame, versions: Mapping[str, str]) -> CodePlace:
-    """A frame with its owner; releases are those of ``versions`` (by canonical name) where the path has none."""
+    """A frame with its owner; if the path has no version, it is taken from ``versions`` (by canonical name)."""
     owner = owner_of(frame.path)
     return CodePlace(
         path=frame.path,
@@ -155,12 +155,12 @@ def code_place(frame: LogFrame, versions: Mapping[str, str]) -> CodePlace:
 
 
 def is_user_path(path: str) -> bool:
-    """True for a path that is neither a package's, a known framework's nor Python's own."""
+    """True for a path that belongs to no package, no known framework and not to Python itself."""
     return owner_of(path).owner == "user"
 
 
 def distribution_of(module: str) -> str:
-    """The distribution that a dotted name belongs to: ``megatron.bridge.models`` is of ``megatron-bridge``."""
+    """The distribution that provides a dotted name: ``megatron.bridge.models`` is from ``megatron-bridge``."""
     return _distribution(module)
 
 

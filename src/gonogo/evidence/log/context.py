@@ -1,4 +1,4 @@
-"""What several hazards ask of a log: is it a training run's at all, under ZeRO-3, under FSDP, of how many processes."""
+"""Facts of a log that several hazards need: whether the run trains, uses ZeRO-3 or FSDP, and how many processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OTHER_PROGRAM_PATTERN = Pattern(
     r"|[/\\](?:vllm|sglang|lmdeploy|gradio|streamlit|uvicorn|starlette|fastapi)[/\\]|multiproc_executor|AsyncLLMEngine"
     r"|\b(?:vllm serve|vllm\.entrypoints|sglang\.launch_server|lmdeploy serve|api_server)\b"
 )
-"""What only a server or another program that does not train writes."""
+"""Text that only a server or another program that doesn't train writes."""
 _TRAINING_PATTERN = Pattern(
     r"trainer\.py|training_step|_training_loop|trainer\.train|\.backward\(|in backward$|in train$"
     r"|deepspeed/runtime|微调|训练|accelerate launch"
@@ -34,7 +34,7 @@ _ZERO3_MENTION = Pattern(
 )
 _FSDP_PATTERN = Pattern(r"(?i)fsdp|fully_shard")
 REPLICA_ERROR_PATTERN = Pattern(r"Caught (?P<type>\w+) in replica \d+ on device \d+")
-"""What torch.nn.DataParallel says of an exception that one of its copies raised."""
+"""The message of torch.nn.DataParallel for an exception that one of its replicas raised."""
 _VISIBLE = r"(?:CUDA|ASCEND_RT)_VISIBLE_DEVICES\s*=\s*[\"']?\d+\s*,\s*\d"
 _SINGLE_VISIBLE_GPU_PATTERN = r"(?:CUDA|ASCEND_RT)_VISIBLE_DEVICES\s*=\s*[\"']?\d+[\"']?(?:\s|$)"
 _VISIBLE_GPUS_PATTERN = Pattern(_VISIBLE)
@@ -42,7 +42,7 @@ _VISIBLE_GPUS_PATTERN = Pattern(_VISIBLE)
 
 @lru_cache(maxsize=1)
 def outside_training(log: FailureLog) -> bool:
-    """True for a log of another program (serving), and where a model only generates."""
+    """True for the log of another program (serving), or of a run that only generates."""
     if log.find(OTHER_PROGRAM_PATTERN) is not None:
         return not log.passes("transformers/trainer.py", "trl/trainer", "deepspeed/runtime", "/verl/", "openrlhf")
     if log.find(_INFERENCE_PATTERN) is None:
@@ -52,10 +52,10 @@ def outside_training(log: FailureLog) -> bool:
 
 @lru_cache(maxsize=1)
 def under_zero3(log: FailureLog) -> bool | None:
-    """True where the setup or the log speaks of ZeRO-3, False where the setup says another stage, else None."""
+    """True if the setup or the log mentions ZeRO-3, False if the setup says another stage, else None."""
     stage = log.setup.zero_stage
     if stage is not None:
-        # A reporter tells of the command that was changed: "zero2 in the script, with zero3 it fails".
+        # The user may describe a changed command: "zero2 in the script, with zero3 it fails".
         return stage == 3 or log.find(_ZERO3_MENTION) is not None
     if log.find(_ZERO3_PATTERN) is not None or log.setup.mentions(r"(?i)zero[-_ ]?3|zero_stage[-_ :=\"']*3|ds_z3"):
         return True
@@ -64,27 +64,27 @@ def under_zero3(log: FailureLog) -> bool | None:
 
 @lru_cache(maxsize=1)
 def uses_fsdp(log: FailureLog) -> bool:
-    """True where the log or the setup speaks of FSDP."""
+    """True if the log or the setup mentions FSDP."""
     return log.find(_FSDP_PATTERN) is not None or log.setup.mentions(r"(?i)fsdp|fully_?shard")
 
 
 @lru_cache(maxsize=1)
 def has_several_processes(log: FailureLog) -> bool | None:
-    """True where several processes show in the log or the launch command, False where one is asked for, else None."""
+    """True if the log or the launch command shows several processes, False if only one is requested, else None."""
     processes = log.setup.processes
     if processes is not None and processes > 1:
         return True
     if len({line.rank for line in log.lines if line.rank is not None}) > 1:
         return True
     if processes is None and log.setup.launcher == "deepspeed" and has_several_visible_gpus(log):
-        return True  # it starts a process for each GPU
+        return True  # deepspeed starts a process for each GPU
     if processes == 1 or log.setup.launcher == "python":
         return False
     return None
 
 
 def is_single_process_multi_gpu(log: FailureLog) -> bool | None:
-    """True where one plain process is started with several GPUs visible, False where not, None where it isn't told."""
+    """True if one plain process is started with several GPUs visible, False if not, None if unknown."""
     if has_several_processes(log) or log.setup.launcher not in (None, "python", "swift", "llamafactory"):
         return False
     several = has_several_visible_gpus(log)
@@ -93,7 +93,7 @@ def is_single_process_multi_gpu(log: FailureLog) -> bool | None:
 
 @lru_cache(maxsize=1)
 def has_several_visible_gpus(log: FailureLog) -> bool | None:
-    """True where CUDA_VISIBLE_DEVICES lists several, False where it names one, None where it isn't told."""
+    """True if CUDA_VISIBLE_DEVICES lists several, False if it names one, None if unknown."""
     if log.setup.mentions(_VISIBLE) or log.find(_VISIBLE_GPUS_PATTERN) is not None:
         return True
     return False if log.setup.mentions(_SINGLE_VISIBLE_GPU_PATTERN) else None

@@ -1,4 +1,4 @@
-"""How the processes of a run ended, by the launchers' words: exit codes, signals, and torchrun's first failure."""
+"""How a run's processes ended, as the launchers report it: exit codes, signals, and torchrun's first failure."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ _NAMES = {"SIGKILL": -9, "SIGSEGV": -11, "SIGBUS": -7, "SIGABRT": -6, "SIGTERM":
 
 
 class FirstFailure(msgspec.Struct, frozen=True):
-    """torchrun's block of the failure that it saw first. What it doesn't tell is None."""
+    """torchrun's report of the first failure that it observed. Fields that it doesn't state are None."""
 
     found: LineMatch
     rank: int | None
@@ -41,7 +41,7 @@ def first_failure(log: FailureLog) -> FirstFailure | None:
 
 
 def exits(log: FailureLog) -> Iterator[tuple[LineMatch, int]]:
-    """The lines that tell a process's exit code; that of a signal is negative (137, of a shell, is -9)."""
+    """The lines that state a process's exit code; for a signal it is negative (137, from a shell, becomes -9)."""
     for found in log.find_all(_EXIT_CODE_PATTERN):
         fields = next((group for group in found.match.groups() if group), "")
         code = _NAMES.get(fields, _number(fields))

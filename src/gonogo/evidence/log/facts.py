@@ -1,4 +1,4 @@
-"""What a log lets slip of the setup: version banners, pip listings, the DeepSpeed config it dumps, launch commands."""
+"""Extracts the setup from a log: version banners, pip listings, dumped DeepSpeed configs, launch commands."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _VERSION_PATTERNS = (
         rf"(?i)^\s*[-•*>]?\s*[`'\"]?({_NAMES})[`'\"]?(?: version)?(?: \([\w?]+\))?\s*(?:==?|[:：]|\.{{3,}})\s*"
         rf"[`'\"]?{_VERSION}"
     ),
-    # As a reporter lists them: "torch 2.1.0, deepspeed 0.14.2"
+    # As listed in bug reports: "torch 2.1.0, deepspeed 0.14.2"
     Pattern(
         rf"(?i)(?:^|[,;、，；])\W{{0,4}}({_NAMES})(?: version| 版本|版本)?[ =:：]{{1,3}}{_VERSION}\s*(?:$|[,;、，；(])"
     ),
-    Pattern(rf"(?i)\byou have ({_NAMES}) {_VERSION}"),  # pip, of a conflict
+    Pattern(rf"(?i)\byou have ({_NAMES}) {_VERSION}"),  # pip, about a conflict
     Pattern(rf"(?i)site-packages/({_NAMES})-{_VERSION}(?:\.dist-info|-py)"),
     Pattern(rf"(?i)^\s*({_NAMES}) (?:version |info )[ .:]{{0,60}}{_VERSION}"),
     Pattern(rf"^\s*([A-Za-z][\w.-]{{0,80}})=={_VERSION}\s*$"),
@@ -69,9 +69,9 @@ _MAX_COMMAND_LENGTH = 2000
 def complete_setup_from_log(
     lines: Sequence[LogLine], candidates: Callable[[Pattern], Iterator[int]], known_setup: Setup
 ) -> Setup:
-    """The setup as given, with what the log adds. What was given stands.
+    """The given setup, completed from the log. Values that were given take precedence.
 
-    ``candidates`` gives the places of the lines that a pattern may match: of a long log few lines tell anything.
+    ``candidates`` yields the indices of lines that a pattern may match: few lines of a long log state any setup.
     """
     versions: dict[str, str] = {}
     for index in islice(candidates(_VERSION_LINE_PATTERN), _MAX_LINES):
@@ -94,7 +94,7 @@ def complete_setup_from_log(
 
 
 def _launch(text: str) -> str | None:
-    """The launch command in a line, or what the line says of the launch."""
+    """The launch command in a line, or the line itself if it reveals the launcher or the ZeRO stage."""
     if (command := _COMMAND_PATTERN.search(text)) or _LAUNCHER_OUTPUT_PATTERN.search(text):
         return str(command.group(1) if command else text)[:_MAX_COMMAND_LENGTH]
     stage = _ZERO_STAGE_PATTERN.search(text)
@@ -102,7 +102,7 @@ def _launch(text: str) -> str | None:
 
 
 def _parse_config_at(lines: Sequence[LogLine], index: int) -> Mapping[str, Any] | None:
-    """The DeepSpeed config whose dump begins on a line, or None."""
+    """The DeepSpeed config whose dump begins at this line, or None."""
     start = _JSON_START_PATTERN.search(lines[index].text)
     dump = [str(start.group(1)) if start else lines[index].text]
     if not dump[0].rstrip().endswith("}"):
@@ -115,7 +115,7 @@ def _parse_config_at(lines: Sequence[LogLine], index: int) -> Mapping[str, Any] 
 
 def _parse_config(lines: list[str]) -> Mapping[str, Any] | None:
     value: Any = None
-    # Where other lines stand between its own, what can't be JSON is left out.
+    # If other output is interleaved with the dump, retry without the lines that can't be JSON.
     for body in (lines, [line for line in lines if _JSON_LINE_PATTERN.match(line)]):
         try:
             value = json.loads("\n".join(body))

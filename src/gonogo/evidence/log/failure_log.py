@@ -1,4 +1,4 @@
-"""A failed run's logs, as hazards look at them: exceptions merged over ranks, lines to search, and the setup."""
+"""A failed run's logs as hazards see them: exceptions merged over ranks, searchable lines, and the setup."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from gonogo.evidence.patterns import Match, Pattern, lazy_compile, shape_of
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Span
 
-if TYPE_CHECKING:  # what opens and sieves logs is loaded where there is one
+if TYPE_CHECKING:  # the modules that open and filter logs are only imported if there is one
     from gonogo.evidence.log.source import LogSource
 
 ROOM = 6 << 20
-"""Bytes of all logs together that are kept and looked at."""
+"""Bytes kept of all logs together."""
 MAX_ERRORS = 400
-"""Different exceptions that are told apart."""
+"""Maximum number of distinct exceptions."""
 _MIN_LINES_TO_DEDUPLICATE = 2000
 
 GENERIC_ERROR_WORDS = (
@@ -38,18 +38,18 @@ GENERIC_ERROR_WORDS = (
     "NCCL WARN", "No space left", "Failed", "failed", "cannot", "Cannot", "unsupported", "not supported", "timed out",
     "timeout",
 )  # fmt: skip
-"""What speaks of failure whatever the hazard; a hazard adds its own by ``log_words``."""
+"""Words that indicate a failure for any hazard; a hazard adds its own through ``log_words``."""
 
 
 class LoggedError(msgspec.Struct, frozen=True, dict=True):
-    """One exception, as the first log shows it that has it. ``ranks`` and ``count`` are over all that raised it."""
+    """One exception, as the first log that has it shows it. ``ranks`` and ``count`` cover all its occurrences."""
 
     raised: RaisedError
     role: Role
     ranks: tuple[int, ...]
     count: int
     times_by_rank: tuple[tuple[int, float], ...] = ()
-    """(rank, seconds since 1970) of each rank whose line says when it was first raised there."""
+    """(rank, seconds since 1970) for each rank whose log has a timestamp: when it first raised the exception."""
 
     @property
     def type(self) -> str:
@@ -58,12 +58,12 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def message(self) -> str:
-        """What it says; may have several lines."""
+        """The exception's message, possibly of several lines."""
         return self.raised.message
 
     @property
     def frames(self) -> tuple[LogFrame, ...]:
-        """Outermost first; empty where the log shows none. Frames of exceptions that led here are not among them."""
+        """Outermost first; empty if the log shows none. Frames of the causing exceptions aren't included."""
         return self.raised.frames
 
     @property
@@ -81,11 +81,11 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
         return self.frames[-1] if self.frames else None
 
     def passes(self, *fragments: str) -> bool:
-        """True where a frame's path or function has one of the fragments: ``passes("zero/stage3.py", "backward")``."""
+        """True if any frame's path, function or code has a fragment: ``passes("zero/stage3.py", "backward")``."""
         return self.frame(*fragments) is not None
 
     def frame(self, *fragments: str) -> LogFrame | None:
-        """The innermost frame whose path, function or code has one of the fragments, or None."""
+        """The innermost frame whose path, function or code contains one of the fragments, or None."""
         for frame in reversed(self.all_frames):
             if any(part in frame.path or part in frame.function or part in frame.code for part in fragments):
                 return frame
@@ -93,7 +93,7 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def last_user_frame(self) -> LogFrame | None:
-        """The innermost frame that is no package's, no known framework's clone's and not Python's own, or None."""
+        """The innermost frame outside packages, clones of known frameworks, and Python itself, or None."""
         return next((frame for frame in reversed(self.frames) if is_user_path(frame.path)), None)
 
 
@@ -105,12 +105,12 @@ class LineMatch(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The whole line."""
+        """The text of the whole line, not only of the match."""
         return self.line.text
 
 
 class FailureLog:
-    """Everything that is known of a failed run. Made by :func:`read_logs`; hazards only read it."""
+    """Everything known about a failed run. Created by :func:`read_logs`; hazards only read it."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class FailureLog:
 
     @cached_property
     def setup(self) -> Setup:
-        """Versions, DeepSpeed config, launch command and script: as given beside the log, and as the log tells."""
+        """Versions, DeepSpeed config, launch command and script: as given beside the log, completed from the log."""
         from gonogo.evidence.log.facts import complete_setup_from_log
 
         complete = complete_setup_from_log(self.lines, self._candidates, self._given)
@@ -137,14 +137,14 @@ class FailureLog:
 
     @cached_property
     def errors(self) -> tuple[LoggedError, ...]:
-        """All exceptions in the order of the logs; the same one on many ranks, or many times, is one."""
+        """All exceptions in log order; repeats, and the same exception on several ranks, are merged into one."""
         return tuple(error for error in self._raised if error.type)
 
     @cached_property
     def cut(self) -> tuple[LoggedError, ...]:
-        """Tracebacks that end with the log, before the line that names the exception: type and message are empty.
+        """Tracebacks cut off by the log's end, before the line that names the exception: type and message are empty.
 
-        So logs are pasted often. Where the innermost frames are those of one failure only, they tell it all the same.
+        Logs are often pasted this way. If only one failure has these innermost frames, they identify it even so.
         """
         return tuple(error for error in self._raised if not error.type)
 
@@ -153,13 +153,13 @@ class FailureLog:
         return tuple(_merge_errors(self.lines))
 
     def errors_of(self, *types: str, says: Pattern | None = None) -> Iterator[LoggedError]:
-        """The exceptions of any of the types (all, where none is given) whose message matches ``says``."""
+        """The exceptions of any of the types (of all types if none is given) whose message matches ``says``."""
         for error in self.errors:
             if (not types or error.type in types) and (says is None or says.search(error.message)):
                 yield error
 
     def find(self, pattern: Pattern) -> LineMatch | None:
-        """The first line that matches and isn't mere advice, or None. A pattern never spans lines."""
+        """The first matching line that isn't mere advice, or None. A pattern never spans lines."""
         return next(self.find_all(pattern), None)
 
     def find_all(self, pattern: Pattern) -> Iterator[LineMatch]:
@@ -171,7 +171,7 @@ class FailureLog:
                 yield LineMatch(line, here)
 
     def _candidates(self, pattern: Pattern) -> Iterator[int]:
-        """The lines at which a match starts in the whole text, where blanks may match a line's end."""
+        """The indices of lines that match within the whole text, where whitespace may match a line's end."""
         position = 0
         if self._shapes is not None and not pattern.may_match(self._shapes):
             return
@@ -183,18 +183,18 @@ class FailureLog:
             yield index
 
     def says(self, pattern: Pattern) -> bool:
-        """True where some line matches, advice or not."""
+        """True if any line matches, advice or not."""
         return any(pattern.search(self.lines[index].text) for index in self._candidates(pattern))
 
     def has(self, text: str) -> bool:
-        """True where some line has the literal, advice or not."""
+        """True if any line contains the literal, advice or not."""
         looked_for = text.encode("utf-8", "replace")
         if self._shapes is not None and b"\n" not in looked_for and shape_of(looked_for) not in self._shapes:
             return False
         return looked_for in (self._text if self._distinct_text is None or b"\n" in looked_for else self._distinct_text)
 
     def ranks_of(self, pattern: Pattern) -> tuple[int, ...]:
-        """The ranks on whose lines the pattern matches."""
+        """The ranks that wrote a line that the pattern matches."""
         return tuple(sorted({found.line.rank for found in self.find_all(pattern) if found.line.rank is not None}))
 
     def lines_before(self, line: LogLine, count: int) -> Sequence[LogLine]:
@@ -208,7 +208,7 @@ class FailureLog:
         return [other for other in self.lines[index + 1 : index + 1 + count] if other.path == line.path]
 
     def passes(self, *fragments: str) -> bool:
-        """True where any traceback's frames have one of the fragments in path, function or code."""
+        """True if a frame of any traceback contains one of the fragments in its path, function or code."""
         return any(error.passes(*fragments) for error in self._raised)
 
     @cached_property
@@ -217,7 +217,7 @@ class FailureLog:
 
     @cached_property
     def _distinct_text(self) -> bytes | None:
-        """Each line once; None where that saves little. Hundreds of patterns look through a log that repeats itself."""
+        """Each distinct line once if the log repeats itself, since hundreds of patterns search it; else None."""
         texts = dict.fromkeys(line.text for line in self.lines)
         if 2 * len(texts) > len(self.lines) or len(self.lines) < _MIN_LINES_TO_DEDUPLICATE:
             return None
@@ -225,9 +225,9 @@ class FailureLog:
 
     @cached_property
     def _shapes(self) -> bytes | None:
-        """The lines with each number as 0, each once; None where the log is short.
+        """The distinct lines with each number replaced by 0; None if the log is short.
 
-        Of a log that is nothing but tracebacks little is left so, and most patterns' words are in none of it.
+        Little is left of a log that only repeats tracebacks, and it rules most patterns out by their literals.
         """
         if len(self.lines) < _MIN_LINES_TO_DEDUPLICATE:
             return None
@@ -247,7 +247,7 @@ class FailureLog:
 
 
 class LogFileInfo(msgspec.Struct, frozen=True):
-    """A log that was read. ``dropped_bytes`` of what might matter found no room."""
+    """A log that was read. ``dropped_bytes``: how much of the relevant text exceeded the limit."""
 
     path: str
     bytes: int
@@ -256,7 +256,7 @@ class LogFileInfo(msgspec.Struct, frozen=True):
 
 
 def span_of(line: LogLine) -> Span:
-    """A log's line as a finding's evidence."""
+    """A log line as evidence of a finding."""
     return Span(line.path, line.number, text=line.text.strip()[:400])
 
 
@@ -266,7 +266,10 @@ def read_logs(
     known_setup: Setup,
     on_bytes: Callable[[int], None] = lambda count: None,
 ) -> FailureLog:
-    """Read the logs, keeping the lines around ``words`` and :data:`GENERIC_ERROR_WORDS`; ``on_bytes`` gets progress."""
+    """Read the logs, keeping the lines around ``words`` and :data:`GENERIC_ERROR_WORDS`.
+
+    ``on_bytes`` is called with the size of each chunk as it is read.
+    """
 
     from gonogo.evidence.log.sieve import Sieve
     from gonogo.evidence.log.source import chunks, whole
@@ -324,13 +327,13 @@ _NUMBERS = lazy_compile(r"\d+(?:\.\d+)?")
 
 
 def _error_identity(exception: RaisedError) -> tuple[object, ...]:
-    """The same for one exception on several ranks: addresses, devices and sizes may differ."""
+    """A key that is the same for one exception on several ranks, though addresses, devices and sizes may differ."""
     message = _NUMBERS.sub("#", exception.message.partition("\n")[0])[:300]
     return exception.qualified, message or (exception.frames[-1:] if not exception.qualified else "")
 
 
 def parse_error_file(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogLine]:
-    """The lines of the traceback inside an error file, numbered from its first; the file's own where it holds none."""
+    """The lines of the traceback in an error file, numbered from 1; the file's own lines if it contains none."""
     kept = list(parts)
     try:
         message: Any = json.loads(b"\n".join(part.data for part in kept).decode("utf-8", "replace"))["message"]

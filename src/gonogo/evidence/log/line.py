@@ -1,4 +1,4 @@
-"""A log's line as the program wrote it: decoded, without colours and the prefixes of launchers and clusters."""
+"""Restores a log line as the program wrote it: decoded, without colours and without launcher or cluster prefixes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from gonogo.evidence.log.sieve import Part
 
 MAX_LINE_LENGTH = 8192
-"""Characters of a line that are looked at; of a progress bar's line, of its last state."""
+"""Characters kept of a line; for a progress bar, of its last state."""
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """One line; ``number`` counts from 1 in the log ``path``. ``rank`` and ``node`` are as its prefix says, or None."""
+    """One line; ``number`` counts from 1 in the log ``path``. ``rank`` and ``node`` are from its prefix, or None."""
 
     path: str
     number: int
@@ -29,7 +29,7 @@ class LogLine(msgspec.Struct, frozen=True):
     rank: int | None = None
     node: str | None = None
     time: float | None = None
-    """Seconds since 1970, by the clock of the machine that wrote it; None where the line doesn't say."""
+    """Seconds since 1970, by the clock of the machine that wrote the line; None if it has no timestamp."""
 
 
 _MAX_PROGRESS_STATES = 200
@@ -41,31 +41,31 @@ _ANSI_ESCAPE_PATTERN = lazy_compile(
 _CONTROL_CHARACTER_PATTERN = lazy_compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
-# What of ASCII is taken out of a line, or splits it: both patterns above, and the carriage return.
+# ASCII bytes that are removed from a line, or split it: those of both patterns above, and the carriage return.
 _NON_PRINTABLE_BYTES = bytes((*range(0x09), 0x0B, 0x0C, *range(0x0D, 0x20), 0x7F))
 
 _ISO_TIME_PATTERN = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-# What says its rank by itself, wherever it stands.
+# Prefixes that always identify themselves, in any log.
 _RANK_PREFIX_PATTERN = lazy_compile(
     r"\[(?:rank|default|worker|trainer|local_?rank)[ :_-]?(\d{1,5})\]:? ?"  # torch >= 2.1; torchrun --tee
     r"|\[(\d{1,5})\]: ?"
     r"|\[\d{1,5},(\d{1,5})\]<std(?:out|err)>: ?"  # mpirun --tag-output
     r"|\((?:[\w.:<>-]{1,80} )?pid=\d+(?:, ip=[\d.a-f:]+)?(?:, rank=(\d{1,5}))?\) ?|\(raylet(?:, ip=[\d.a-f:]+)?\) ?"
 )
-# Ray prints a line that many actors write only once, and says so at its end.
+# Ray prints a line that many actors wrote only once, and says so at its end.
 _RAY_REPEATED_PATTERN = lazy_compile(r" ?\[repeated \d+x across cluster\](?: \(Ray deduplicates logs.*)?$")
-# How vLLM's logger marks each line of a traceback that it prints: "ERROR 05-14 16:57:22 [core.py:396] "
+# vLLM's logger prefixes each line of a traceback that it prints: "ERROR 05-14 16:57:22 [core.py:396] "
 _VLLM_ERROR_PATTERN = lazy_compile(r"(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]{1,80}:\d{1,6}\] ?")
 _TIMESTAMP_PREFIX_PATTERN = lazy_compile(
     rf"({_ISO_TIME_PATTERN}) (?:stdout|stderr) [FP] |({_ISO_TIME_PATTERN})[ \t](?=\S)"
     rf"|({_ISO_TIME_PATTERN})[ \t]?(?=[ \t]+File )|({_ISO_TIME_PATTERN})[ \t](?=[ \t]{{2}})"
 )
 _BRACKETED_TIME = lazy_compile(rf"\[({_ISO_TIME_PATTERN})\] ?(?=\[rank|\[\d+\]:)")
-# Not a table's row, which ends in a bar: those of transformers' LOAD REPORT begin with a weight's name.
+# Not a table row, which ends in a bar: rows of transformers' LOAD REPORT begin with a weight's name.
 _CONTAINER = lazy_compile(
     r"[\w.-]{1,63} +\| ?(?!.*\|\s*$)|\[(?:pod/)?[\w./-]{1,200}\] (?=\[|Traceback| *File |\w+Error)"
 )
-# What may as well be the program's own words: believed where most of a log's lines start so.
+# May also be the program's own output: only treated as a prefix if most lines of the log have it.
 _SRUN_PREFIX_PATTERN = lazy_compile(r" {0,4}(\d{1,5}): ?")
 _BACKTICK_PATTERN = lazy_compile(r"\s*`{1,3}(?=\s*(?:File \"|Traceback|\[?rank|[\w.]{1,80}(?:Error|Exception)\b))")
 _QUOTED = lazy_compile(r"(?:> ?)+")
@@ -74,12 +74,12 @@ _TIME_INSIDE = lazy_compile(rf"\[?({_ISO_TIME_PATTERN})")
 
 
 _MAX_DIGITS = 4000
-"""Python refuses to make a number of over 4,300, since the time that it takes grows with their square."""
+"""Python refuses to parse integers of over 4,300 digits, since the time grows with the square of their length."""
 _LONG_NUMBER_PATTERN = re.compile(rf"(\d{{{_MAX_DIGITS}}})\d+")
 
 
 def clean_lines(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogLine]:
-    """The lines of a log's kept parts. ``rank`` is that of the whole log, where its name says so."""
+    """The lines of the kept parts of a log. ``rank`` is that of the whole log, if its file name states one."""
     raw: list[tuple[int, str]] = []
     for part in parts:
         if (plain := _decode_if_plain(part.data)) is not None:
@@ -96,12 +96,12 @@ def clean_lines(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogL
 
 
 def _shorten_numbers(text: str) -> str:
-    """Digits beyond as many as Python makes a number of are left out."""
+    """Truncate runs of digits to a length that Python can parse as an integer."""
     return _LONG_NUMBER_PATTERN.sub(r"\1", text) if len(text) > _MAX_DIGITS else text
 
 
 def _decode_if_plain(data: bytes) -> list[str] | None:
-    """The lines of a part without colours, carriage returns and control characters, else None: most are so."""
+    """The lines of a part without colours, carriage returns and control characters, else None: a fast path."""
     if not data.isascii() or len(data.translate(None, _NON_PRINTABLE_BYTES)) != len(data):
         return None
     lines = data.decode("ascii").split("\n")
@@ -111,7 +111,7 @@ def _decode_if_plain(data: bytes) -> list[str] | None:
 
 
 def _progress_states(piece: bytes) -> list[str]:
-    """The states that a line went through by carriage returns, without those that a progress bar merely passed."""
+    """The successive states of a line with carriage returns, without a progress bar's intermediate ones."""
     text = _ANSI_ESCAPE_PATTERN.sub("", decoded(piece))
     states = [_CONTROL_CHARACTER_PATTERN.sub("", state) for state in text.split("\r")]
     states = [state for state in states if state.strip()]
@@ -125,7 +125,7 @@ def _progress_states(piece: bytes) -> list[str]:
 
 
 def decoded(data: bytes) -> str:
-    """Text in UTF-8, or in what Chinese consoles write (GB18030), or as it can be read."""
+    """Text decoded as UTF-8, else as GB18030 (as Chinese consoles write), else with replacement characters."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -137,7 +137,7 @@ def decoded(data: bytes) -> str:
 
 
 def _ambiguous_prefix(texts: list[str]) -> re.Pattern[str] | None:
-    """``srun --label``'s, pdsh's or a quotation's prefix, where most lines bear it."""
+    """The prefix of ``srun --label``, of pdsh or of a quotation (``>``), if most lines have it."""
     full = [text for text in texts if text.strip()]
     if full and all(text.startswith(">") for text in full):
         return _QUOTED
@@ -169,7 +169,7 @@ def _parse_line(path: str, number: int, text: str, rank: int | None, prefix_patt
         text = text[found.end() :]
     for _ in range(5):
         if not text or text[0] in " \t":
-            break  # no prefix begins so: a frame, or a frame's code
+            break  # no prefix begins with whitespace: a traceback's frame or its code
         if found := _RANK_PREFIX_PATTERN.match(text):
             said = next((group for group in found.groups() if group), None)
             rank = int(said) if said else rank

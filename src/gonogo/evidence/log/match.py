@@ -1,4 +1,4 @@
-"""Find a framework's own words in a log, however a terminal wrapped them or a reporter quoted them."""
+"""Finds known messages of frameworks in a log, even if a terminal wrapped them or an issue quotes them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from gonogo.evidence.log.line import LogLine
 
 
 def collapse_whitespace(text: str) -> str:
-    """The text with its line breaks and runs of blanks as single blanks."""
+    """The text with line breaks and runs of whitespace replaced by single blanks."""
     return " ".join(text.split())
 
 
 def first_match(log: FailureLog, *words: str) -> LoggedError | LogLine | None:
-    """The first exception whose message has any of the words, or else the first line that has them.
+    """The first exception whose message contains any of the words, else the first line that does.
 
-    A line counts where it advises too: PyTorch puts the error and what to do about it into one line.
+    Lines that give advice count too: PyTorch puts the error and its remedy on one line.
     """
     for error in log.errors:
         message = collapse_whitespace(error.message)
@@ -27,7 +27,7 @@ def first_match(log: FailureLog, *words: str) -> LoggedError | LogLine | None:
 
 
 def matched_text(log: FailureLog, evidence: LoggedError | LogLine) -> str:
-    """What the evidence says, in one line; of a line, with the two after it, into which it may have been wrapped."""
+    """The evidence's text as one line; for a line, with the two after it, onto which it may have been wrapped."""
     if isinstance(evidence, LoggedError):
         return collapse_whitespace(evidence.message)
     return collapse_whitespace(" ".join([evidence.text, *(line.text for line in log.lines_after(evidence, 2))]))

@@ -1,4 +1,4 @@
-"""What kind of model a run trains, by the names that its log and its setup give."""
+"""Tells what kind of model a run trains by the names in its log and its setup."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _EXPERTS = (
 
 
 def find_multimodal_mention(log: FailureLog) -> LineMatch | bool:
-    """The first line that names images, audio or a model for them; True where only the setup does."""
+    """The first line that names images, audio or a multimodal model; True if only the setup does."""
     return find_in_log_or_setup(log, _MULTIMODAL)
 
 
 def find_moe_mention(log: FailureLog) -> LineMatch | bool:
-    """The first line that names a mixture of experts; True where only the setup does."""
+    """The first line that names a mixture of experts; True if only the setup does."""
     return find_in_log_or_setup(log, _EXPERTS)

@@ -1,4 +1,4 @@
-"""How far a run had come: the bars of data preparation and of training, and the losses that a log shows."""
+"""How far a run got: progress bars of data preparation and of training, and logged losses."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _BAR_STATE_PATTERN = Pattern(r"\b\d{1,3}%(?:\|[^|]*\|)? *(\d{1,9})/(\d{1,9})(?: 
 
 
 def is_data_preparation(line: LogLine | LineMatch) -> bool:
-    """True for a progress bar of ``map``, a tokenizer, or another preparation of data."""
+    """True for a progress bar of ``map``, a tokenizer, or other data preparation."""
     return _DATA_PREPARATION_PATTERN.search(line.text) is not None
 
 
 def training_line(log: FailureLog) -> LineMatch | None:
-    """The first line that training writes: a bar of steps, even at none, or a loss."""
+    """The first line written by training: a progress bar over steps, even at 0, or a loss."""
     return log.find(_TRAINS)
 
 
@@ -38,17 +38,17 @@ def step_line(log: FailureLog) -> LineMatch | None:
 
 
 def last_steps(log: FailureLog) -> dict[str, int]:
-    """The number of the last line that shows a finished step, by the log's path."""
+    """For each log's path, the number of the last line that shows a finished step."""
     return {found.line.path: found.line.number for found in log.find_all(_FINISHED_STEP_PATTERN)}
 
 
 def before_first_step(log: FailureLog) -> bool:
-    """True where the training's bar stands at its start, and no line shows a finished step."""
+    """True if the training progress bar is at 0 and no line shows a finished step."""
     return step_line(log) is None and log.find(_ZERO_STEP_BAR_PATTERN) is not None
 
 
 def last_activity(log: FailureLog, before: LogLine) -> LogLine | None:
-    """The last line before, or the line itself, on which data was prepared or a step was taken."""
+    """The last line, up to and including ``before``, that shows data preparation or a training step."""
     for line in reversed((*log.lines_before(before, 40), before)):
         if is_data_preparation(line) or _TRAINS.search(line.text):
             return line
@@ -56,7 +56,7 @@ def last_activity(log: FailureLog, before: LogLine) -> LogLine | None:
 
 
 def nearly_finished_line(log: FailureLog) -> LineMatch | None:
-    """The last state of a training progress bar, where it stopped within the last steps."""
+    """The last state of a training progress bar, if it stopped within the last few steps."""
     last = next(iter([*log.find_all(_BAR_STATE_PATTERN)][-1:]), None)
     if last is None or is_data_preparation(last):
         return None

@@ -1,4 +1,4 @@
-"""Root or cascade: what a line or an exception is in the course of a failure."""
+"""The role of a line or an exception in a failure: root cause or cascade."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gonogo.evidence.patterns import Pattern
 
 
 class Role(str, Enum):
-    """An event's part: what failed first, what fell over because of it, mere advice, or the clearing up."""
+    """An event's role: the first failure, a failure that followed from it, mere advice, or teardown."""
 
     ROOT = "root"
     CASCADE = "cascade"
@@ -63,22 +63,22 @@ _CASCADE_PATTERN = Pattern(
 
 
 def is_advice(text: str, start: int = 0) -> bool:
-    """True where what begins at ``start`` of a line only suggests, and so can never be a cause.
+    """True if the text from ``start`` of a line on is mere advice, and so can't be a cause.
 
-    PyTorch puts an error and advice on one line: what stands before the advice is no advice.
+    PyTorch puts an error and advice on one line: the text before the advice is no advice.
     """
     advice = _ADVICE.search(text)
     return advice is not None and advice.start() <= max(start, len(text) - len(text.lstrip()))
 
 
 def is_teardown(text: str) -> bool:
-    """True for a line that a dying process leaves behind."""
+    """True for a line that a dying process writes during its teardown."""
     return _TEARDOWN_PATTERN.search(text) is not None
 
 
 def role_of_error(exception: RaisedError) -> Role:
-    """What an exception is in the course of the failure, by its type and words alone."""
-    # A driver of Ray's raises what a worker has raised; the worker's own traceback stands below, where it was kept.
+    """The role of an exception in the failure, judged by its type and message alone."""
+    # A Ray driver re-raises what a worker raised; the worker's own traceback follows below, if it was kept.
     if (
         exception.type in _CASCADE_TYPES
         or exception.type.startswith("RayTaskError")

@@ -1,7 +1,7 @@
-"""Keep the parts of a log that can matter: what stands around any of a few hundred words.
+"""Keeps the relevant parts of a log: the text around any of a few hundred words.
 
-A gigabyte is searched by one automaton, at nearly the speed of the disk; Python sees only what is kept. Of a log that
-is nothing but errors the first and the last are kept, so memory stays flat.
+A single RE2 automaton searches a gigabyte at nearly the speed of the disk; Python only sees what is kept. Of a log
+that consists of nothing but errors, the first and the last are kept, so memory stays bounded.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 BYTES_BEFORE_MATCH = 1 << 11
-"""Bytes kept before a word that matters: what the program was doing."""
+"""Bytes kept before a matching word: what the program was doing."""
 BYTES_AFTER_MATCH = 1 << 13
-"""Bytes kept after it: a traceback's frames, a message's rest. Words further on keep more."""
+"""Bytes kept after it: a traceback's frames, the rest of a message. Further words extend this."""
 WHOLE = 1 << 20
-"""A log of at most so many bytes is kept whole, where there is room for it."""
+"""A log of at most this many bytes is kept whole, if the limit for all logs allows it."""
 MAX_LINE_BYTES = 1 << 22
-"""Bytes of a line that are looked at as one; a longer one (a progress bar without a line's end) comes in pieces."""
+"""Bytes treated as one line; a longer one (a progress bar without newlines) is split."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class KeptLog(msgspec.Struct, frozen=True):
-    """What was kept of a log. ``dropped_bytes`` of what matters found no room between the first parts and the last."""
+    """The kept parts of a log. ``dropped_bytes``: relevant text in the middle that exceeded the limit."""
 
     parts: list[Part]
     lines: int
@@ -43,11 +43,11 @@ class KeptLog(msgspec.Struct, frozen=True):
 
 
 class Sieve:
-    """Searches logs for any of ``words`` and ``hints``, which are literals, case counting.
+    """Searches logs for any of ``words`` and ``hints``: literals, case-sensitive.
 
-    A hint may stand in every line of a healthy log, so what only hints speak for never takes the room of what words do.
-    Hints are asked for once a log is too long to be kept whole.
-    Raises ValueError where there is no word.
+    A hint may be in every line of a healthy log, so text kept for hints never takes the room of text kept for words.
+    Hints are only searched for if a log is too long to be kept whole.
+    Raises ValueError if there is no word.
     """
 
     def __init__(self, words: Iterable[str], hints: Iterable[str] = ()) -> None:
@@ -66,9 +66,9 @@ class Sieve:
         return _compile_literals(self._strong | {hint for hint in self._hints if hint})
 
     def keep(self, chunks: Iterable[bytes], max_bytes: int) -> KeptLog:
-        """What matters in a log: about ``max_bytes`` bytes of it, half from its start, half from its end.
+        """The relevant parts of a log: about ``max_bytes`` bytes, half from its start, half from its end.
 
-        Three quarters of the room are for what words speak for, the rest is for hints.
+        Three quarters of that are reserved for words, the rest is for hints.
         """
         stream = iter(chunks)
         opening = b""
@@ -78,10 +78,10 @@ class Sieve:
                 break
         else:
             return KeptLog([Part(1, opening)], _lines(opening)) if opening else KeptLog([], 0)
-        from concurrent.futures import ThreadPoolExecutor  # a short log does without it
+        from concurrent.futures import ThreadPoolExecutor  # not needed for a short log
 
         keeper = _PartCollector(max_bytes)
-        # The search leaves Python's lock, so that lines are counted and parts kept beside it.
+        # RE2 releases the GIL while it searches, so that lines are counted and parts kept in parallel.
         with ThreadPoolExecutor(1) as searcher:
             ahead: deque[tuple[bytes, Future[list[_WordMatch]]]] = deque()
             for block in _blocks(chain((opening,), stream)):
@@ -94,7 +94,7 @@ class Sieve:
         return keeper.result()
 
     def _find_matches(self, block: bytes) -> list[_WordMatch]:
-        """The words in a block; those that stand in what another keeps anyway are left out."""
+        """The words found in a block, without those in text that another word keeps anyway."""
         found: list[_WordMatch] = []
         position = 0
         while match := self._all.search(block, position):
@@ -122,7 +122,7 @@ def _lines(data: bytes) -> int:
 
 
 def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes cut where lines end, but for lines that are longer than :data:`MAX_LINE_BYTES`."""
+    """The bytes split at line ends, except in lines longer than :data:`MAX_LINE_BYTES`."""
     rest = b""
     for chunk in chunks:
         end = chunk.rfind(b"\n") + 1
@@ -139,17 +139,17 @@ def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _WordMatch(NamedTuple):
-    """A word at ``start`` of a block, for which up to ``end`` is kept, and ``owed`` bytes of the blocks to come."""
+    """A word at ``start`` of a block: text up to ``end`` is kept for it, and ``owed`` bytes of the blocks to come."""
 
     start: int
     end: int
     owed: int
     speaks: bool
-    """False where there are only hints up to ``end``."""
+    """False if there are only hints up to ``end``."""
 
 
 class _BoundedParts:
-    """The first parts and the last, as far as there is room."""
+    """The first and the last parts, up to a limit on their bytes."""
 
     def __init__(self, room: int) -> None:
         self.first: list[Part] = []
@@ -172,7 +172,7 @@ class _BoundedParts:
 
 
 class _PartCollector:
-    """Takes parts out of the blocks of a log, in their order."""
+    """Collects parts from the blocks of a log, in order."""
 
     def __init__(self, room: int) -> None:
         self._line = 1
@@ -184,7 +184,7 @@ class _PartCollector:
         self._unfinished = False
 
     def take(self, block: bytes, hits: list[_WordMatch]) -> None:
-        """Keep what stands around the hits of the next block."""
+        """Keep the text around the matches in the next block."""
         counted, line, kept_to = 0, self._line, 0
         if self._owed:
             kept_to = block.rfind(b"\n", 0, self._owed) + 1 or min(self._owed, len(block))
@@ -216,7 +216,7 @@ class _PartCollector:
         self._before = left[start:]
 
     def result(self) -> KeptLog:
-        """What was kept. What only hints spoke for may be dropped without a word."""
+        """The parts kept. Text kept only for hints may be dropped without being counted."""
         spoken, hinted = self._spoken, self._hinted
         parts = sorted((*spoken.first, *spoken.last, *hinted.first, *hinted.last), key=lambda part: part.line)
         return KeptLog(parts, self._line - 1 + self._unfinished, spoken.dropped)

@@ -1,4 +1,4 @@
-"""Open what the user points at (logs, a folder, stdin; plain or compressed; any encoding) as streams of bytes."""
+"""Opens logs as byte streams: files, a folder or stdin; plain or compressed; in any encoding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHUNK_BYTES = 1 << 20
 
 STDIN = "-"
 
-# What a run's folder holds beside its logs: weights, data and pictures, which may be terabytes.
+# Other contents of a run's folder: weights, data and images, which may take terabytes.
 # fmt: off
 _NON_LOG_SUFFIXES = frozenset((
     ".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".onnx", ".gguf", ".npy", ".npz", ".arrow", ".parquet", ".h5",
@@ -38,25 +38,25 @@ _NON_LOG_SUFFIXES = frozenset((
 ))
 # fmt: on
 _ERROR_FILE_NAME = "error.json"
-# A folder's JSON and YAML files are configurations, but for the error file that torchrun writes for each rank.
+# JSON and YAML files in a folder are configurations, except the error file that torchrun writes for each rank.
 _CONFIG_SUFFIXES = frozenset((".json", ".yaml", ".yml", ".toml"))
 
 
 class LogSource(msgspec.Struct, frozen=True):
-    """One log. ``label`` is its path as the report names it; ``rank`` what its name says of its rank, or None."""
+    """One log. ``label`` is its path as shown in the report; ``rank`` is the rank in its file name, or None."""
 
     label: str
     open: Callable[[], BinaryIO]
     rank: int | None = None
     is_error_file: bool = False
     is_flight_dump: bool = False
-    """Whether PyTorch's Flight Recorder wrote it."""
+    """Whether it is a dump of PyTorch's Flight Recorder."""
 
 
 def sources(arguments: list[str]) -> tuple[list[LogSource], list[Skipped]]:
-    """The logs behind the arguments, in their order; a folder's in natural order, with what was passed over in it.
+    """The logs that the arguments name, in order (in natural order within a folder), and the files that were skipped.
 
-    Raises UserError for a path that is not there, can't be read, or is neither a file nor a folder.
+    Raises UserError for a path that doesn't exist, can't be read, or is neither a file nor a folder.
     """
     found: list[LogSource] = []
     skipped: list[Skipped] = []
@@ -127,7 +127,7 @@ _RANK_IN_NAME = lazy_compile(
 
 
 def rank_from_file_name(path: Path) -> int | None:
-    """The rank that a log's name gives: ``rank3.log``, or torchrun's ``attempt_0/3/stderr.log`` (a local rank)."""
+    """The rank in a log's file name: ``rank3.log``, or torchrun's ``attempt_0/3/stderr.log`` (a local rank)."""
     if named := _RANK_IN_NAME.search(path.name):
         return int(named.group(1))
     parents = path.parts[-3:-1]
@@ -137,9 +137,9 @@ def rank_from_file_name(path: Path) -> int | None:
 
 
 def chunks(source: LogSource, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
-    """The log's bytes, decompressed, and UTF-16 turned into UTF-8; ``on_bytes`` is told how many came out.
+    """The log's bytes, decompressed, with UTF-16 converted to UTF-8; ``on_bytes`` is called with each chunk's size.
 
-    What ends early (a compressed file that was cut, a disk that fails) ends the stream: what was read counts.
+    A truncated compressed file or a failing disk ends the stream early; what was read until then is used.
     """
     try:
         with source.open() as raw:
@@ -151,7 +151,7 @@ def chunks(source: LogSource, on_bytes: Callable[[int], None]) -> Iterator[bytes
 
 
 def whole(source: LogSource, max_bytes: int) -> bytes:
-    """All of a file, up to ``max_bytes`` bytes; empty where it can't be read."""
+    """The whole file, up to ``max_bytes`` bytes; empty if it can't be read."""
     try:
         with source.open() as raw:
             return raw.read(max_bytes)
@@ -176,13 +176,13 @@ def _decompress(raw: BinaryIO) -> Iterator[bytes]:
 
 
 def _read(stream: BinaryIO) -> bytes:
-    """What there is, up to a chunk: a pipe's bytes are taken as they come."""
+    """The available bytes, up to one chunk: doesn't wait for a pipe to fill it."""
     read1 = getattr(stream, "read1", None)
     return cast(bytes, read1(CHUNK_BYTES) if read1 is not None else stream.read(CHUNK_BYTES))
 
 
 class _PrependedStream:
-    """A stream whose first bytes were looked at."""
+    """A stream whose first bytes have already been read."""
 
     def __init__(self, initial_bytes: bytes, rest: BinaryIO) -> None:
         self._first, self._rest = initial_bytes, rest
@@ -219,14 +219,14 @@ def _decode_to_utf8(stream: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _utf16_encoding(initial_bytes: bytes) -> str | None:
-    """The encoding of a log that PowerShell's ``>`` or ``Tee-Object`` wrote, else None."""
+    """The UTF-16 encoding of a log written by PowerShell's ``>`` or ``Tee-Object``, else None."""
     if initial_bytes.startswith(codecs.BOM_UTF16_LE):
         return "utf-16-le"
     if initial_bytes.startswith(codecs.BOM_UTF16_BE):
         return "utf-16-be"
     sample = initial_bytes[:4096]
     even, odd = sample[::2].count(0), sample[1::2].count(0)
-    # Of Latin letters every other byte is zero; a file with a hole in it is zero all over.
+    # In UTF-16 every other byte of Latin letters is zero; in a sparse file they all are.
     if len(sample) > 8 and max(even, odd) > len(sample) // 3 and min(even, odd) < len(sample) // 20:
         return "utf-16-le" if odd > even else "utf-16-be"
     return None

@@ -1,4 +1,4 @@
-"""Stacks that ``py-spy dump`` printed of ranks that stood: where the main thread of each was."""
+"""Stacks of hanging ranks from ``py-spy dump``: where the main thread of each was."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Stack(msgspec.Struct, frozen=True):
 
     @property
     def is_in_collective(self) -> bool:
-        """Whether it stands in a collective call."""
+        """Whether the main thread is in a collective call."""
         return any(_COLLECTIVE_FRAME_PATTERN.search(frame.path.replace("\\", "/")) for frame in self.frames[-6:])
 
 
 def parse_py_spy_stacks(lines: Sequence[LogLine]) -> tuple[Stack, ...]:
-    """The stacks of all processes that were dumped, by rank; of a rank that was dumped twice, the last.
+    """The stacks of all dumped processes, by rank; the last one if a rank was dumped repeatedly.
 
-    The rank is the file's, or the command line's; where neither tells, processes are counted as they come.
+    The rank is taken from the file name or the command line; if neither has it, processes are numbered in order.
     """
     found: dict[int, Stack] = {}
     for number, (rank, body) in enumerate(_processes(lines)):
@@ -51,7 +51,7 @@ def parse_py_spy_stacks(lines: Sequence[LogLine]) -> tuple[Stack, ...]:
 
 
 def _processes(lines: Sequence[LogLine]) -> Iterator[tuple[int | None, list[LogLine]]]:
-    """The rank of each process, where it is told, and the lines of its main thread."""
+    """For each process: its rank, if stated, and the lines of its main thread."""
     rank: int | None = None
     body: list[LogLine] = []
     reading = within = False
@@ -72,6 +72,6 @@ def _processes(lines: Sequence[LogLine]) -> Iterator[tuple[int | None, list[LogL
 
 def _frame(function: str, path: str, line: str) -> Frame:
     slashed = path.replace("\\", "/")
-    relative = not slashed.startswith("/") and "/" in slashed  # py-spy shortens those of packages
+    relative = not slashed.startswith("/") and "/" in slashed  # py-spy shortens the paths of packages
     owner = "torch" if _TORCH.search(slashed) else "library" if relative or is_library(path) else "user"
     return Frame(path, int(line), function, owner=owner)  # type: ignore[arg-type]

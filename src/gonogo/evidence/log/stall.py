@@ -1,4 +1,4 @@
-"""That ranks waited for each other in vain: collectives that timed out, a log that ends where ranks meet."""
+"""Detects ranks that waited for each other in vain: collectives that timed out, a log that ends at a sync point."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ STALL_WORDS = (
     "Timeout", "Timed out", "imeout after", "WorkNCCL", "WorkHCCL", "Invalidate trace cache", "TorchBackend",
     "isagreement", "stuck", " hang", "Hang", " hung", "freez", "卡住", "卡死",
 )  # fmt: skip
-"""Literals of the lines by which a stall shows; ``log_words`` of the hazards that look for one."""
+"""Literals of lines that reveal a stall; ``log_words`` of the hazards that look for one."""
 GATHER_OPERATIONS = ("_ALLGATHER_BASE", "ALLGATHER", "ALLGATHER_BASE", "ALLGATHER_COALESCED", "_REDUCE_SCATTER_BASE")
-"""The collectives by which ZeRO-3 gathers parameters and scatters gradients."""
+"""The collectives with which ZeRO-3 gathers parameters and scatters gradients."""
 FEW = 20
-"""A process group that has trained has counted hundreds of collectives."""
+"""Below this sequence number a collective is early: training soon counts hundreds of them."""
 
 _TIME_OUT = Pattern(
     r"collective operation timeout|Watchdog caught co"
@@ -38,14 +38,14 @@ _STORE_TIMEOUT_PATTERN = Pattern(
     r"|gloo/.*Read timeout"
 )
 _RANK_DISAGREEMENT_PATTERN = Pattern(r"[Dd]isagreement (?:on list length )?between rank ?0 and rank")
-"""What ZeRO-3 says where it compares the parameters that the ranks have fetched."""
+"""ZeRO-3's message when the ranks turn out to have fetched different parameters."""
 _COLLECTIVE_MISMATCH_PATTERN = Pattern(
     r"Detected mismatch between collectives on ranks.*OpType=_?(?:ALLGATHER|REDUCE_SCATTER)"
     r".*TensorShape=\[.*TensorShape="
 )
-"""What torch says of ranks that gather different tensors, under TORCH_DISTRIBUTED_DEBUG=DETAIL."""
+"""torch's message for ranks that gather different tensors, under TORCH_DISTRIBUTED_DEBUG=DETAIL."""
 _HANG_WORD_PATTERN = Pattern(r"(?i)\b(?:hangs?|hung|stuck|freezes)\b|卡住|卡死")
-"""A run that hangs prints nothing: whoever saved its log may have noted it there."""
+"""A hanging run prints nothing: whoever saved its log may have noted the hang there."""
 _TRACE_CACHE_PATTERN = Pattern(r"Invalidate trace cache")
 _DISTRIBUTED_PATTERN = (
     r"(?i)nccl|deepspeed|torchrun|\bddp\b|fsdp|distributed|accelerate|zero[-_ ]?[23]|num_processes|nproc|\brank\b"
@@ -58,37 +58,37 @@ _DEVICE_FAULT_PATTERN = Pattern(
 
 
 class CollectiveTimeout(msgspec.Struct, frozen=True):
-    """A collective that timed out on a rank; what the line doesn't tell is None."""
+    """A collective that timed out on a rank; fields that the line doesn't state are None."""
 
     found: LineMatch
     rank: int | None
     sequence: int | None
     operation: str | None
     numel: int | None
-    """Elements of the tensor that the rank put in."""
+    """Elements of the rank's input tensor."""
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """That ranks waited. ``evidence`` is the line that shows it: the first time-out, where there is one."""
+    """Ranks that waited in vain. ``evidence`` is the line that shows it: the first time-out, if there is one."""
 
     evidence: LineMatch | LogLine
     time_outs: tuple[CollectiveTimeout, ...]
     by_store: LineMatch | None
-    """Where the ranks waited for the first rank's key in the store, or in Gloo: before the first collective."""
+    """The line that shows ranks waiting for rank 0's key in the store, or in Gloo: before the first collective."""
     another_failure: bool
-    """True where an error stands beside it that is no time-out: the ranks may have waited for a dead one."""
+    """True if there is an error besides time-outs: the ranks may have waited for a dead one."""
     distributed: bool
     """Whether the log or the setup shows more than one process at all."""
     zero3: bool | None
-    """Whether the run is under ZeRO-3, as far as the log and the setup tell."""
+    """Whether the run uses ZeRO-3, as far as the log and the setup show."""
     trace_cache: LineMatch | None
-    """ZeRO-3's notice that a step ran its modules in another order than the one before."""
+    """ZeRO-3's warning that a step ran its modules in a different order than the one before."""
     disagreed: LineMatch | None = None
-    """Where ZeRO-3, or torch's debugging, compared the ranks and says that they gather different parameters."""
+    """The line in which ZeRO-3, or torch's debug mode, reports that the ranks gather different parameters."""
 
     @property
     def diverged(self) -> bool:
-        """True where ranks stood in different collectives: the same number with another operation or size."""
+        """True if ranks were in different collectives: the same sequence number with another operation or size."""
         if self.disagreed is not None:
             return True
         seen: dict[int, dict[int | None, tuple[str | None, int | None]]] = {}
@@ -99,24 +99,24 @@ class Stall(msgspec.Struct, frozen=True):
 
     @property
     def first_sequence(self) -> int | None:
-        """The lowest number of a collective that timed out."""
+        """The lowest sequence number of a collective that timed out."""
         return min((one.sequence for one in self.time_outs if one.sequence is not None), default=None)
 
     @property
     def early(self) -> bool:
-        """True where only the first few collectives had been made, or none."""
+        """True if only the first few collectives had run, or none."""
         if not self.time_outs:
             return self.by_store is not None
         return self.first_sequence is not None and self.first_sequence <= FEW
 
     @property
     def is_in_gather(self) -> bool:
-        """True where one of the collectives timed out by which ZeRO-3 gathers and scatters."""
+        """True if one of the collectives that timed out is one that ZeRO-3 uses to gather or scatter."""
         return self.disagreed is not None or any(one.operation in GATHER_OPERATIONS for one in self.time_outs)
 
     @property
     def gathers_parameters(self) -> bool:
-        """True where the ranks may have waited in a gather of ZeRO-3's."""
+        """True if the ranks may have been waiting in a gather of ZeRO-3."""
         return self.zero3 is not False and bool(self.zero3 or self.trace_cache or self.is_in_gather)
 
     @property
@@ -125,13 +125,13 @@ class Stall(msgspec.Struct, frozen=True):
         return self.evidence.line if isinstance(self.evidence, LineMatch) else self.evidence
 
     def at_most(self, certainty: Certainty) -> Certainty:
-        """That certainty, but possible at most where another failure may be what the ranks waited for."""
+        """``certainty``, but POSSIBLE at most if the ranks may have waited because of another failure."""
         return Certainty.POSSIBLE if self.another_failure or not self.distributed else certainty
 
 
 @lru_cache(maxsize=1)
 def find_stall(log: FailureLog) -> Stall | None:
-    """The stall that a training log tells of, or None."""
+    """The stall that a training log shows, or None."""
     time_outs = tuple(_collective_timeouts(log))
     by_store = log.find(_STORE_TIMEOUT_PATTERN)
     of_zero3 = log.find(_RANK_DISAGREEMENT_PATTERN)
@@ -150,7 +150,7 @@ def find_stall(log: FailureLog) -> Stall | None:
 
 
 def find_in_log_or_setup(log: FailureLog, pattern: str) -> LineMatch | bool:
-    """The log's first line with a pattern, True where only the setup has it, else False."""
+    """The first log line that contains a pattern, True if only the setup contains it, else False."""
     return log.find(_compile_pattern(pattern)) or log.setup.mentions(pattern)
 
 
@@ -160,13 +160,13 @@ def _compile_pattern(pattern: str) -> Pattern:
 
 
 def _trace_cache_warning(log: FailureLog) -> LineMatch | None:
-    """ZeRO-3's notice of another order of modules, where nothing comes after it: by itself it is harmless."""
+    """ZeRO-3's warning about a changed module order, if nothing follows it: on its own it is harmless."""
     last = next(iter([*log.find_all(_TRACE_CACHE_PATTERN)][-1:]), None)
     return last if last is not None and not log.errors and len(log.lines_after(last.line, 6)) < 6 else None
 
 
 def is_timeout_message(message: str) -> bool:
-    """True for an exception's message that tells of a wait for other ranks, or of their disagreement."""
+    """True for an exception message about a wait for other ranks, or about their disagreement."""
     return any(
         words.search(message)
         for words in (_TIME_OUT, _STORE_TIMEOUT_PATTERN, _RANK_DISAGREEMENT_PATTERN, _COLLECTIVE_MISMATCH_PATTERN)

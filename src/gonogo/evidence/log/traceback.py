@@ -1,4 +1,4 @@
-"""Python's tracebacks, read out of one rank's lines: plain, Rich's boxes, IPython's; chained, grouped, cut."""
+"""Parses Python tracebacks from one rank's lines: plain, Rich's or IPython's; chained, grouped or truncated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gonogo.evidence.patterns import lazy_compile
 
 
 class LogFrame(msgspec.Struct, frozen=True):
-    """A frame, outermost first in a traceback. ``line`` is 0 and ``function`` empty where the log doesn't say."""
+    """A frame of a traceback. ``line`` is 0 and ``function`` is empty if the log doesn't state them."""
 
     path: str
     line: int
@@ -20,9 +20,9 @@ class LogFrame(msgspec.Struct, frozen=True):
 
 
 class RaisedError(msgspec.Struct, frozen=True):
-    """An exception as one rank's log shows it; ``at`` is the line with its type, ``message`` may have several lines.
+    """An exception in one rank's log; ``at`` is the line with its type, ``message`` may have several lines.
 
-    Of a traceback that was cut before that line, ``qualified`` and ``message`` are empty and ``at`` is its last line.
+    If the traceback was cut off before that line, ``qualified`` and ``message`` are empty and ``at`` is its last one.
     """
 
     qualified: str
@@ -30,9 +30,9 @@ class RaisedError(msgspec.Struct, frozen=True):
     frames: tuple[LogFrame, ...]
     at: LogLine
     cause: RaisedError | None = None
-    """The exception that this one was raised from, or while handling."""
+    """The exception that this one was raised from, or during whose handling it was raised."""
     ignored: bool = False
-    """True where Python says that it ignored it, while it cleared up."""
+    """True if Python reports it as ignored, during cleanup."""
 
     @property
     def type(self) -> str:
@@ -41,7 +41,7 @@ class RaisedError(msgspec.Struct, frozen=True):
 
 
 _HEADER_PATTERN = lazy_compile(r"Traceback \(most recent call last\)|─ Traceback|^-{20,}$")
-# faulthandler's dumps (most recent call first) write "line 3 in f" without the comma: they belong to no exception.
+# faulthandler's dumps (most recent call first) write "line 3 in f" without the comma: not part of an exception.
 _FRAME = lazy_compile(r'^\s*(?:> ?)?File "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,300})|\s*$)')
 _FRAME_INLINE = lazy_compile(r'File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})')
 _FRAME_AFTER_CODE = lazy_compile(r'^\s*(\S.{0,300}?) {2,}File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})\s*$')
@@ -53,7 +53,7 @@ _BOX_FRAME = lazy_compile(r"^(.{0,500}\S):(\d{1,9}) in (\S.{0,200})$")
 _BOX_CODE = lazy_compile(r"^(?:❱|>)\s*\d+\s(?:│\s)?(.*)$")
 _BOX_END = lazy_compile(r"^\s*╰─")
 _ARROW_CODE = lazy_compile(r"^-+> \d+ (.*)$")
-# A notebook's output as VS Code copies it: "[line 10](vscode-notebook-cell:...)"
+# Notebook output as copied from VS Code: "[line 10](vscode-notebook-cell:...)"
 _MARKDOWN_LINK_PATTERN = lazy_compile(r"\[([^\]\[]{1,300})\]\((?:file|vscode|https?)[^)\s]{0,1000}\)")
 _MARKER_LINE_PATTERN = lazy_compile(r"^[\s~^|]+$")
 _EXCEPTION_GROUP_PATTERN = lazy_compile(r"^ {2,}(?:\| ?|\+-+.*$|\+ )")
@@ -82,32 +82,32 @@ _MESSAGE_END_PATTERN = lazy_compile(
 )
 _MAX_MESSAGE_LENGTH = 40
 _MAX_FRAMES = 400
-"""Of an endless recursion the outermost and the innermost frames are kept."""
+"""Of a deep recursion only the outermost and the innermost frames are kept."""
 _PATIENCE = 120
-"""Lines of others that may stand between a traceback's own."""
+"""Maximum number of unrelated lines interleaved with a traceback's own."""
 
 
 class _Open(msgspec.Struct):
-    """A traceback whose last line has not come yet."""
+    """A traceback whose final line has not been read yet."""
 
     frames: list[LogFrame] = []
     at: LogLine | None = None
     """The last line of it so far."""
     strange: int = 0
     merged: bool = False
-    """True where the frames of several tracebacks, of ranks without a prefix, run into each other."""
+    """True if frames of several tracebacks are mixed, from ranks whose lines have no prefix."""
     arrows: bool = False
-    """True in IPython's form, which shows the lines around a frame's and points at it."""
+    """True for IPython's format, which shows the lines around a frame's line and marks that one with an arrow."""
     wrapped: str = ""
-    """The first part of a path that Rich broke over two lines."""
+    """The first part of a path that Rich wrapped onto two lines."""
     indent: int = 0
-    """How far the last frame's line is indented: what ends the traceback is indented less."""
+    """Indentation of the last frame's line: the line that ends the traceback is indented less."""
     flush: bool = False
-    """True where the last frame's line lost its indentation when it was pasted; its code has none either then."""
+    """True if the last frame's line lost its indentation when pasted; then its code has none either."""
 
 
 def parse_tracebacks(lines: Iterable[LogLine]) -> Iterator[RaisedError]:
-    """The exceptions in one rank's lines, in their order: also those without a traceback, and those cut short."""
+    """The exceptions in one rank's lines, in order, including those without a traceback and truncated ones."""
     reader = _Reader()
     for line in lines:
         yield from reader.read(line)
@@ -115,7 +115,7 @@ def parse_tracebacks(lines: Iterable[LogLine]) -> Iterator[RaisedError]:
 
 
 def _strip_box(text: str) -> str | None:
-    """What stands between the sides of rich's box; None where the line is no part of one. The right side may be cut."""
+    """The text inside Rich's box, or None if the line isn't part of one. The right border may be missing."""
     text = text.lstrip()
     if not text.startswith("│"):
         return None
@@ -144,7 +144,7 @@ class _Reader:
                 return
             yield self._finish_error()
         if not text.strip(" \t`"):
-            return  # blank, or the fence of a block in Markdown
+            return  # blank, or a Markdown code fence
         if text.startswith("Exception ignored in"):
             self._ignored = True
         if _CHAIN_PATTERN.match(text):
@@ -158,21 +158,21 @@ class _Reader:
             self._open.at = line
 
     def finish(self) -> Iterator[RaisedError]:
-        """What stands open when the log ends: a message, or a traceback that was cut before its last line."""
+        """At the log's end: a message still being read, or a traceback cut off before its final line."""
         if self._message is not None:
             yield self._finish_error()
         elif self._open is not None and self._open.frames and self._open.at is not None:
             yield RaisedError("", "", tuple(self._open.frames), self._open.at, self._last if self._chained else None)
 
     def _begin_frames(self) -> None:
-        """Another traceback begins; one that is under way and has no end yet is another rank's, and goes on."""
+        """Start a traceback; one that is still open is another rank's, and both are read as one merged traceback."""
         if self._open is not None and self._open.frames:
             self._open.merged = True
         else:
             self._open = _Open()
 
     def _read_single_line(self, rest: str, line: LogLine) -> None:
-        """A traceback that lost its line breaks when it was pasted."""
+        """Parse a traceback whose line breaks were lost when it was pasted."""
         found = list(_FRAME_INLINE.finditer(rest))
         for frame in found:
             self._frame(*frame.groups())
@@ -184,11 +184,11 @@ class _Reader:
         if not text.strip() or len(self._message[1]) >= _MAX_MESSAGE_LENGTH or _MESSAGE_END_PATTERN.search(text):
             return False
         if line.time is not None and self._message[3].time is None:
-            return False  # a logger's line: the exception's own have no time
+            return False  # a logger's line: those of the exception itself have no timestamp
         return text[0] in " \t" or not (_BARE_EXCEPTION_PATTERN.match(text) and self._message[1][0])
 
     def _is_frame(self, text: str) -> bool:
-        """Takes a line that belongs to a traceback's body."""
+        """Consume the line if it belongs to a traceback's body; True if so."""
         if "File" in text and (found := _FRAME.match(text)):
             self._frame(found.group(1), found.group(2), found.group(3) or "")
             assert self._open is not None
@@ -206,7 +206,7 @@ class _Reader:
                 self._open.arrows = True
             return True
         if self._open is None:
-            # Of a box that was pasted without its top, the first frame opens it.
+            # If a box was pasted without its top border, its first frame opens it.
             boxed = _strip_box(text)
             if boxed is None:
                 return False
@@ -215,7 +215,7 @@ class _Reader:
                 if not _BOX_CODE.match(boxed.strip()):
                     self._open = None
                     return False
-                self._frame("", "0", "")  # its path stands above what was pasted
+                self._frame("", "0", "")  # the line with its path is above the pasted part
         if "╰" in text and _BOX_END.match(text):
             return True
         if (boxed := _strip_box(text)) is not None:
@@ -235,7 +235,7 @@ class _Reader:
         return False
 
     def _is_indented_end(self, text: str) -> bool:
-        """True for the exception's line of a traceback that was pasted with an indentation of its own."""
+        """True for the exception's line of a traceback that was indented as a whole when pasted."""
         assert self._open is not None
         left = len(text) - len(text.lstrip()) < self._open.indent
         return left and bool(self._open.frames[-1].code) and _BARE_EXCEPTION_PATTERN.match(text.strip()) is not None
@@ -258,7 +258,7 @@ class _Reader:
             self._open = _Open()
         frame = LogFrame(path, int(line), function.strip())
         frames = self._open.frames
-        # Ranks that write into one log without a prefix repeat each other's lines.
+        # Ranks that write to one log without prefixes repeat each other's frames.
         known = frames if self._open.merged else frames[-1:]
         if not any((one.path, one.line, one.function) == (path, frame.line, frame.function) for one in known):
             if len(frames) >= _MAX_FRAMES:
@@ -285,7 +285,7 @@ class _Reader:
             self._begin(found.group(1), found.group(2) or "", line)
 
     def _is_final_exception(self, name: str) -> bool:
-        """True for the name of an exception, where it may stand: right below the frames any name in capitals may."""
+        """True for an exception's name; directly below the frames, other capitalised names count too."""
         assert self._open is not None
         if _BARE_EXCEPTION_PATTERN.match(name):
             return True

@@ -1,4 +1,4 @@
-"""Tracebacks that were pasted without their last lines: where they were when they were cut."""
+"""Finds failures in tracebacks whose last lines are missing, by their innermost frames."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 
 
 def find_truncated_error(log: FailureLog, *places: tuple[str, str], max_frames: int = 3) -> LoggedError | None:
-    """The first cut traceback one of whose innermost frames has a fragment of path and one of function or code.
+    """The first truncated error with an innermost frame that matches one of ``places`` in both parts.
 
-    Each place is such a pair: ``("zero/stage3.py", "unscale_and_clip_grads")``.
+    Each place is a pair, a fragment of the path and one of the function or code:
+    ``("zero/stage3.py", "unscale_and_clip_grads")``.
     """
     for error in log.cut:
         for frame in error.frames[-max_frames:]:

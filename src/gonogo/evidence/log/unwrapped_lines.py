@@ -1,7 +1,7 @@
-"""Lines put back to what the program wrote: out of a collector's JSON, out of a box, unwrapped, without an indentation.
+"""Restores the lines that the program wrote: out of a collector's JSON or a box, unwrapped, and dedented.
 
-People hand on logs as their terminal, their cluster or their issue tracker shows them. Each of these does the same to
-most lines of a log, and that is what it is known by.
+Logs are often copied from a terminal, a cluster's collector or an issue tracker. Each of these changes most lines of
+a log in the same way, by which it is recognised.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ NumberedLines = list[tuple[int, str]]
 """Lines with their numbers, which count from 1."""
 
 _MIN_JSON_SHARE = 0.8
-"""The part of a log's lines that have to look alike."""
+"""Share of a log's lines that must be such JSON."""
 _TEXT_KEYS = ("log", "message", "msg", "textPayload", "line", "text", "body")
 _COLLECTOR_KEY_PATTERN = lazy_compile(
     r'"(?:@?time(?:stamp)?|ts|stream|level|severity|date|container_name|kubernetes)":'
 )
 _BOX_CONTENT_PATTERN = lazy_compile(r"[│┃|] ?(.*?) *[│┃|]$")
 _BOX_BORDER_PATTERN = lazy_compile(r"[╭╰┏┗┌└+][─━═╌-].*[╮╯┓┛┐┘+]$")
-# What begins a line of its own, whatever stands before it.
+# Text that always begins a new line, never continues a wrapped one.
 _LINE_START_PATTERN = lazy_compile(
     r" *(?:File \"|Traceback \(most|During handling|The above exception|\[rank|\(\w+ pid=|[\w.]+(?:Error|Exception):"
     r"|[\w./-]+: |\[?\d{4}-\d\d-\d\d|[\[{]|\d+%\||[~^]+$|❱? *\d+ [│|])"
@@ -33,12 +33,12 @@ _COMMON_TERMINAL_WIDTHS = frozenset({80, 100, 120, 132, 140, 160, 200, 240})
 
 
 def restored(lines: NumberedLines) -> NumberedLines:
-    """The lines as the program wrote them; those of a log that nothing was done to are the same."""
+    """The lines as the program wrote them; unchanged if nothing altered them."""
     return _dedent_tracebacks(_unwrap_lines(_unwrap_boxes(_unwrap_json(lines))))
 
 
 def _unwrap_json(lines: NumberedLines) -> NumberedLines:
-    """The texts of JSON objects, one a line, as Docker and log collectors keep them."""
+    """The text fields of JSON objects, one per line, as Docker and log collectors store them."""
     found: NumberedLines = []
     full = taken = 0
     for number, line in lines:
@@ -60,9 +60,9 @@ def _text_of_object(line: str) -> str | None:
 
 
 def _unwrap_boxes(lines: NumberedLines) -> NumberedLines:
-    """What stands in a box, as rich draws it around a traceback, with words joined where they were wrapped."""
+    """The contents of boxes such as Rich draws, with wrapped lines joined."""
     if not any(line.lstrip().startswith("╭") for _, line in lines) or any("❱" in line for _, line in lines):
-        return lines  # rich's own tracebacks are read as they are: see traceback.py
+        return lines  # Rich's own tracebacks are parsed as they are: see traceback.py
     found: NumberedLines = []
     width = 0
     for number, line in lines:
@@ -81,7 +81,7 @@ def _unwrap_boxes(lines: NumberedLines) -> NumberedLines:
 
 
 def _was_wrapped(before: str, text: str, width: int) -> bool:
-    """Whether the first word of the text is on a line of its own only because it did not fit behind what is before."""
+    """Whether the text was wrapped onto a line of its own because its first word didn't fit after ``before``."""
     last = before[-width:] if len(before) > width else before
     word = text.split(" ", 1)[0]
     return bool(word) and len(last) + 1 + len(word) > width and not _LINE_START_PATTERN.match(text)
@@ -93,7 +93,7 @@ def _rejoin(before: str, text: str, width: int) -> str:
 
 
 def _unwrap_lines(lines: NumberedLines) -> NumberedLines:
-    """Lines that a terminal broke at its last column, whole again."""
+    """Lines that a terminal wrapped at its last column, joined again."""
     lengths = [len(line) for _, line in lines]
     width = max(lengths, default=0)
     at_the_edge = lengths.count(width)
@@ -103,7 +103,7 @@ def _unwrap_lines(lines: NumberedLines) -> NumberedLines:
     before = ""
     for number, line in lines:
         if len(before) == width and _goes_on(before, line, alone=at_the_edge == 1):
-            between = " " if before[-1] in ")]}.,;:" and line[0].isalpha() else ""  # the blank fell off the edge
+            between = " " if before[-1] in ")]}.,;:" and line[0].isalpha() else ""  # the terminal cut it off
             found[-1] = (found[-1][0], f"{found[-1][1]}{between}{line}")
         else:
             found.append((number, line))
@@ -112,19 +112,19 @@ def _unwrap_lines(lines: NumberedLines) -> NumberedLines:
 
 
 def _goes_on(before: str, line: str, *, alone: bool) -> bool:
-    """Whether a line may be the rest of a full one. ``alone``: no other line is as long, which may be chance."""
+    """Whether a line may continue a full one. ``alone``: no other line has full width, so it may be coincidence."""
     if not line or line.startswith("  ") or line[:12] == before[:12] or _LINE_START_PATTERN.match(line):
         return False
     if _RULER_PATTERN.match(line) or _RULER_PATTERN.match(before):
-        return False  # of a table
+        return False  # a table
     if before[0] in "{[" and before[-1] in "}]":
-        return False  # a record of its own
+        return False  # a complete record
     ended = before[-1] in ".!?:;)]}\"'" and (line[0].isupper() or line[0] in "[{(<")
     return not ended and not (alone and line[0].isupper())
 
 
 def _dedent_tracebacks(lines: NumberedLines) -> NumberedLines:
-    """A traceback that stands indented, in a list or in a fenced block of Markdown, at the margin."""
+    """Remove the indentation of tracebacks that are in a list item or in a fenced Markdown block."""
     found: NumberedLines = []
     depth = 0
     fenced = False

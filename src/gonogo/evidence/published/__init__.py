@@ -1,1 +1,1 @@
-"""What is publicly known of models and data sets by their names: configurations, tokenizers' layouts, columns."""
+"""Public facts about models and data sets, looked up by name: configurations, tokenizer layouts, columns."""

@@ -1,4 +1,4 @@
-"""Published data sets by their hub names: columns, splits, configurations. Facts; no rows."""
+"""Published data sets by their names on the Hub: columns, splits, configurations. Contains no rows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gonogo.evidence.published.models import FOLDER
 
 
 class PublishedDataset(msgspec.Struct, frozen=True):
-    """A data set as it is published. ``columns`` say of each what it holds (``prepare/generated/rows.py``)."""
+    """A published data set. ``columns`` maps each column to its kind of content (``prepare/generated/rows.py``)."""
 
     name: str
     columns: dict[str, str]
     splits: tuple[str, ...] = ("train",)
     subsets: tuple[str, ...] = ()
     of_subset: dict[str, dict[str, str]] = {}
-    """The columns of configurations that have others."""
+    """The columns of configurations that differ from ``columns``."""
 
     def columns_in(self, subset: str | None) -> dict[str, str]:
         """The columns of a configuration."""
@@ -27,7 +27,7 @@ class PublishedDataset(msgspec.Struct, frozen=True):
 
 @cache
 def _table() -> dict[str, PublishedDataset]:
-    """By the name in small letters."""
+    """Keyed by the name in lower case."""
     read = json.loads((FOLDER / "datasets.json").read_text(encoding="utf-8"))
     found = {}
     for row in read:
@@ -43,11 +43,11 @@ def _table() -> dict[str, PublishedDataset]:
 
 
 def _columns(columns_text: str) -> dict[str, str]:
-    """``name:kind`` each; a text where no kind is told."""
+    """Parses ``name:kind`` pairs; the kind defaults to text."""
     pairs = (part.partition(":") for part in columns_text.split())
     return {name: kind or "text" for name, _, kind in pairs}
 
 
 def published_dataset(name: str) -> PublishedDataset | None:
-    """The data set of that hub name; None where it is not in the table."""
+    """The data set of that name on the Hub; None if it isn't in the table."""
     return _table().get(name.strip("/").lower())

@@ -1,4 +1,4 @@
-"""Published models by name: configuration, layout of the tokenizer, processor files. Facts; no weights."""
+"""Published models by name: configuration, tokenizer layout, processor files. Contains no weights."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from gonogo.evidence import tables
 FOLDER = Path(tables.__file__).with_name("published")
 
 _MIRRORS = frozenset({"ai-modelscope", "llm-research"})
-"""ModelScope's organizations that hold others' models under the same name (``LLM-Research/Meta-Llama-3.1-8B``).
+"""Organizations on ModelScope that mirror models of others under the same name (``LLM-Research/Meta-Llama-3.1-8B``).
 
-Of the 146 that ms-swift's list of models has from them, none is called otherwise than the one it is a copy of.
+In ms-swift's list of models, all 146 of theirs have the same name as the original.
 """
 
 
 class PublishedModel(msgspec.Struct, frozen=True):
-    """A model as it is published. ``tokenizer`` names a layout, None where it has none."""
+    """A published model. ``tokenizer`` names a layout, None if the model has none."""
 
     name: str
     config: dict[str, Any]
     source: str
-    """The public address that its configuration is from."""
+    """The public URL of its configuration."""
     tokenizer: str | None = None
 
     @property
@@ -37,42 +37,42 @@ class PublishedModel(msgspec.Struct, frozen=True):
 
 
 class TokenizerLayout(msgspec.Struct, frozen=True, rename={"class_name": "class"}):
-    """What is known of a tokenizer but for its vocabulary: how many tokens, and which of them are special."""
+    """Facts about a tokenizer, without its vocabulary: the number of tokens, and which of them are special."""
 
     kind: str
-    """``bytes`` (BPE of bytes), ``pieces`` (BPE of sentencepiece), ``unigram``, ``words`` (WordPiece), ``clip``."""
+    """``bytes`` (byte-level BPE), ``pieces`` (sentencepiece BPE), ``unigram``, ``words`` (WordPiece), ``clip``."""
     size: int
-    """Tokens in all."""
+    """Total number of tokens."""
     special: list[list[Any]]
-    """Runs of special tokens: the first one's id and their texts; or a pattern, its first number, count and step."""
+    """Runs of special tokens: the first id and the texts; or a text pattern with its first number, count and step."""
     class_name: str
     bos: str | None = None
     eos: str | None = None
     pad: str | None = None
     unk: str | None = None
     cls: str | None = None
-    """What an encoder puts before a text; ``sep`` behind it, ``mask`` over what it shall guess."""
+    """The token that an encoder puts before a text; ``sep`` comes after it, ``mask`` replaces tokens to predict."""
     sep: str | None = None
     mask: str | None = None
     lower: bool = True
-    """Whether WordPiece takes capitals for small letters."""
+    """Whether WordPiece lower-cases its input."""
     template: str | None = None
     """The name of its chat template."""
     templated: str | None = None
-    """What the names of the models match that are published with it; None: all are. A base model often has none."""
+    """A pattern for the names of models published with the template; None: all are. Base models often have none."""
     longest: int = 1024
-    """The longest text that it is meant for, in tokens."""
+    """The maximum length that it is meant for, in tokens."""
     add_bos: bool = False
     add_eos: bool = False
     plain: list[str] = []
-    """Which of the special ones are shown when text is decoded."""
+    """The special tokens that are kept when text is decoded."""
     inputs: list[str] = []
-    """What it gives for a text, where its file says so; else what its class does, ``token_type_ids`` too for some."""
+    """The ``model_input_names`` in its file; if empty, those of its class, which may include ``token_type_ids``."""
     named: dict[str, str] = {}
-    """Further tokens that its class knows by a name."""
+    """Additional tokens that its class defines by name."""
 
     def special_tokens(self) -> dict[int, str]:
-        """The special tokens by their ids."""
+        """The special tokens by id."""
         found: dict[int, str] = {}
         for first, texts, *numbered in self.special:
             if numbered:
@@ -83,13 +83,13 @@ class TokenizerLayout(msgspec.Struct, frozen=True, rename={"class_name": "class"
 
     @property
     def chat_template(self) -> str | None:
-        """The Jinja text of the chat template; None where it has none."""
+        """The chat template's Jinja source; None if there is none."""
         return chat_template(self.template) if self.template else None
 
 
 @cache
 def _table() -> dict[str, PublishedModel]:
-    """By the name in small letters."""
+    """Keyed by the name in lower case."""
     read = json.loads((FOLDER / "models.json").read_text(encoding="utf-8"))
     return {
         name.lower(): PublishedModel(name, row["config"], read["sources"][row["source"]], row.get("tokenizer"))
@@ -99,7 +99,7 @@ def _table() -> dict[str, PublishedModel]:
 
 
 def published_model(name: str) -> PublishedModel | None:
-    """The model of that hub name (``Qwen/Qwen2.5-7B``), or of a folder that is called like one; None for any other."""
+    """The model of that name on the Hub (``Qwen/Qwen2.5-7B``), or that a folder is named after; None if unknown."""
     known = _table().get(name.strip("/").lower())
     if known is not None or ("/" in name.strip("/") and not _is_path(name) and not _is_mirrored(name)):
         return known
@@ -118,7 +118,7 @@ def _is_mirrored(name: str) -> bool:
 
 
 def similar_model_names(name: str) -> list[str]:
-    """Names of the table that look like one that is not there."""
+    """Names in the table similar to one that isn't in it."""
     import difflib
 
     last = {key.rpartition("/")[2]: model.name for key, model in _table().items()}
@@ -127,7 +127,7 @@ def similar_model_names(name: str) -> list[str]:
 
 @cache
 def tokenizer_layout(name: str) -> TokenizerLayout:
-    """The layout of that name. Raises KeyError where there is none."""
+    """The layout of that name. Raises KeyError if there is none."""
     read = json.loads((FOLDER / "tokenizers.json").read_text(encoding="utf-8"))
     return msgspec.convert(read[name], TokenizerLayout)
 
@@ -145,16 +145,16 @@ def _load_config_keys() -> dict[str, Any]:
 
 
 def full_config(model: PublishedModel) -> dict[str, Any]:
-    """The configuration as the library wrote it, with each key of its class: the table has what tells models apart.
+    """The configuration as the library writes it, with all keys of its class: the table only has distinctive ones.
 
-    Published code reads the others too, and some releases have no attribute that the file doesn't name.
+    Published code reads the other keys too, and in some releases a key missing from the file is a missing attribute.
     """
     usual = _load_config_keys().get(str(model.config.get("model_type")), {"keys": {}})["keys"]
     return {**model.config, **{key: value for key, value in usual.items() if key not in model.config}}
 
 
 def processor_files(model_type: str) -> dict[str, dict[str, Any]]:
-    """The processor's files for an architecture, by file name; empty where it has none, or none is known."""
+    """The processor's files for an architecture, by file name; empty if it has none, or none is known."""
     read = json.loads((FOLDER / "processors.json").read_text(encoding="utf-8"))
     files: dict[str, dict[str, Any]] = copy.deepcopy(read.get(model_type, {}))
     return files

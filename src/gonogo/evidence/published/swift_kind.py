@@ -1,7 +1,8 @@
-"""The ``--model_type`` and ``--template`` that ms-swift needs where it can't tell them from a model's folder.
+"""The ``--model_type`` and ``--template`` that ms-swift needs if it can't infer them from a model's folder.
 
-It takes the kind that lists the folder's name, else what its own ``args.json`` says, else the only kind of the first of
-config.json's ``architectures``; then the only template of it. Where several are left, it refuses to start.
+ms-swift takes the model type that lists the folder's name, else the one in its own ``args.json``, else the only type
+for the first of config.json's ``architectures``; then that type's only template. If several remain, it refuses to
+start.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _CLASSIFIER_SUFFIX = "ForSequenceClassification"
 
 
 class SwiftKind(msgspec.Struct, frozen=True):
-    """What to name, each empty where ms-swift finds it; and those that each was chosen of."""
+    """The options to pass, each empty if ms-swift infers it, and the candidates from which each was chosen."""
 
     kind: str = ""
     template: str = ""
@@ -30,7 +31,7 @@ class SwiftKind(msgspec.Struct, frozen=True):
 
 
 class _ModelGroup(msgspec.Struct, frozen=True):
-    """Models that ms-swift lists together."""
+    """Models that ms-swift lists together, with one model type and template."""
 
     kind: str
     template: str | None
@@ -38,9 +39,9 @@ class _ModelGroup(msgspec.Struct, frozen=True):
 
 
 def swift_kind(name: str, folder: Path, model_class: str | None = None) -> SwiftKind:
-    """What to name for a model, as the user names it. Of what ms-swift knows nothing of, nothing.
+    """The options to pass for a model, given as the user names it; empty if ms-swift doesn't know the architecture.
 
-    ``model_class``: of the loaded model, for a config.json that names no architecture.
+    ``model_class`` is the class of the loaded model, for a config.json that states no architecture.
     """
     own = _base_name(str(folder) if exists(expanded(Path(name))) else name)
     if exists(folder / "args.json") or any(own in models.names for models in _load_models()):
@@ -51,7 +52,7 @@ def swift_kind(name: str, folder: Path, model_class: str | None = None) -> Swift
     kind_of = _table()["kinds"]
     of = _groups_of_architecture(architecture or model_class)
     if not of and architecture is not None and architecture.endswith(_CLASSIFIER_SUFFIX):
-        # Of a model that scores ms-swift knows no kind, and drops its chat format: it is that of the one that writes.
+        # ms-swift has no type for a classifier and drops its chat format: use that of the causal LM.
         of, architecture = _groups_of_architecture(architecture.removesuffix(_CLASSIFIER_SUFFIX) + "ForCausalLM"), None
     if not of:
         return SwiftKind()
@@ -94,7 +95,7 @@ def _parse_table() -> Iterator[_ModelGroup]:
 
 
 def _base_name(name: str) -> str:
-    """The part of a path or name that ms-swift compares; a download of ModelScope's has ``___`` for a dot."""
+    """The part of a path or name that ms-swift compares; downloads from ModelScope have ``___`` instead of a dot."""
     return name.rstrip("/").rsplit("/", 1)[-1].replace("___", ".").lower()
 
 
@@ -114,7 +115,7 @@ def _chat_template(folder: Path) -> str:
 
 
 def _common_prefix_length(first: str, other: str) -> int:
-    """Letters before the first that differs."""
+    """Length of the common prefix."""
     return next(
         (at for at, (a, b) in enumerate(zip(first, other, strict=False)) if a != b), min(len(first), len(other))
     )
@@ -123,16 +124,16 @@ def _common_prefix_length(first: str, other: str) -> int:
 def _similarity(
     models: _ModelGroup, candidates: list[_ModelGroup], names: list[str], chat: str
 ) -> tuple[int, bool, int, int]:
-    """Of its name, what the folder shares with the most alike of the models; of theirs, what its chat template has.
+    """How well a group fits: common prefix with the folder's name, and matches of its template in the chat template.
 
-    First the words of the turns, then the system prompt. Where that is the same, the most common kind is taken.
+    Of the template, the words of the turns count first, then the system prompt. In a tie, the most common type wins.
     """
     alike = max((_common_prefix_length(mine, one) for mine in names for one in models.names), default=0)
     words, system = _table()["turns"].get(models.template, ([], ""))
     count = sum(len(one.names) for one in candidates if (one.kind, one.template) == (models.kind, models.template))
     return (
-        alike if alike > 3 else 0,  # fewer letters may be chance, as in my-model
+        alike if alike > 3 else 0,  # shorter prefixes may be coincidence, as in my-model
         bool(words) and all(word in chat for word in words),
-        len(system) if len(system) > 30 and system in chat else 0,  # "You are a helpful assistant." is anyone's
+        len(system) if len(system) > 30 and system in chat else 0,  # "You are a helpful assistant." is shared by many
         count,
     )

@@ -1,1 +1,1 @@
-"""A rehearsal's record as evidence, and what follows from it."""
+"""A rehearsal's record as evidence, and facts derived from it."""

@@ -1,7 +1,7 @@
-"""The chain of exceptions that led to a failure, the first cause first, each with its frames.
+"""The chain of exceptions that led to a failure, root cause first, each with its frames.
 
-What an exception was raised from, or while handling, is often what tells the cause: transformers raises "Failed to
-import … because of the following error" over whatever an import met.
+The exception that another was raised from, or during whose handling it was raised, often reveals the cause: for any
+exception during an import, transformers raises "Failed to import … because of the following error".
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from gonogo.finding.frame import Frame, Owner
 _OVERLAY_PACKAGES_PATH = "/gonogo/packages/"
 _PACKAGE_PATH_PATTERN = lazy_compile(r"(?:(?:site|dist)-packages|/gonogo/packages/[^/]+)[/\\]([\w-]+)")
 _DISTRIBUTION_NAMES = {"yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn", "cv2": "opencv-python"}
-"""Packages that are imported by another name than they are installed by."""
+"""Packages whose import name differs from the name by which they are installed."""
 
 
 class ChainedException(msgspec.Struct, frozen=True):
-    """One exception of a chain; ``frames`` go from the outermost call to the innermost. Of ranks that diverge, which
-    raised nothing, ``type`` and ``message`` are empty."""
+    """One exception of a chain; ``frames`` go from the outermost call to the innermost.
+
+    For ranks that diverged without an exception, ``type`` and ``message`` are empty.
+    """
 
     type: str
     message: str
@@ -40,7 +42,7 @@ class ChainedException(msgspec.Struct, frozen=True):
 
 
 def exception_chain(failure: Failure) -> tuple[ChainedException, ...]:
-    """The exceptions that led to a failure, the first cause first, the one that ended the rank last."""
+    """The exceptions that led to a failure, root cause first, the one that ended the rank last."""
     own = ChainedException(failure.type, failure.message, failure.frames)
     lines = [LogLine("", number, line) for number, line in enumerate(failure.traceback.splitlines(), 1)]
     raised = list(parse_tracebacks(lines))
@@ -51,7 +53,7 @@ def exception_chain(failure: Failure) -> tuple[ChainedException, ...]:
 
 
 def first_cause(failure: Failure) -> ChainedException | None:
-    """What a failure was explicitly raised from in the end (``raise … from``), where its traceback shows it."""
+    """The root of a failure's ``raise … from`` chain, if its traceback shows one."""
     if not failure.cause:
         return None
     return next((told for told in exception_chain(failure)[:-1] if told.type and told.type in failure.cause), None)
@@ -66,7 +68,7 @@ def package_of(path: str) -> str | None:
 def logged_exception_chain(
     exception: RaisedError, owners: dict[str, Owner] | None = None
 ) -> tuple[ChainedException, ...]:
-    """The same of an exception in a log; ``owners`` says whose files are, where that is known."""
+    """The same for an exception in a log; ``owners`` maps files to their owners, if known."""
     chain: list[ChainedException] = []
     one: RaisedError | None = exception
     while one is not None:

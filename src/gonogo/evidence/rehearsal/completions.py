@@ -1,4 +1,4 @@
-"""What a rehearsal makes for what nobody can know without weights, completions of all lengths, and what hangs on it."""
+"""What depends on the length of completions, which a rehearsal assumes since it has no trained weights."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ COMPLETION_LENGTH_HINT = translated(
     "Completions were rehearsed at the length limit; if they stay shorter, lower it "
     "(max_completion_length, data.max_response_length, --rollout.max_new_tokens) and rehearse again"
 )
-"""How to make sure of a shortage that hangs on the length of completions."""
+"""How to confirm an out-of-memory error that depends on the length of completions."""
 
 
 def is_completion_shortage(rank: RankRecord, shortage: Shortage, held: Mapping[str, int]) -> bool:
-    """Whether memory ran out of what grows with the length of completions, and without that would not have.
+    """Whether memory ran out only because of what grows with the length of completions.
 
-    A rehearsal lets one of a batch reach the limit. A model may end all of them before. ``held``: bytes by category
-    when it was the most.
+    In a rehearsal one completion of each batch reaches the limit; a real model may end all of them earlier. ``held``:
+    bytes by category at the peak.
     """
     if shortage.phase not in _COMPLETION_PHASES:
         return False

@@ -1,4 +1,4 @@
-"""The conditions and loops that a stack stands in, read from the source files of its frames."""
+"""The conditions and loops around the frames of a stack, read from their source files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXIT_STATEMENTS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 
 
 def guards_of(frames: Sequence[Frame]) -> Iterator[EnclosingCondition]:
-    """The conditions and loops of the user's code that a stack stands in, outermost first."""
+    """The conditions and loops of the user's code that enclose the frames of a stack, outermost first."""
     for frame in frames:
         if frame.owner == "user":
             for guard in _guards_at(frame.path, frame.line, _version(frame.path)):
@@ -27,7 +27,7 @@ def guards_of(frames: Sequence[Frame]) -> Iterator[EnclosingCondition]:
 
 
 def _version(path: str) -> tuple[int, ...]:
-    """Tells one file from another of the same name, met in another folder or once it was changed."""
+    """A cache key that distinguishes files of the same name: another file, or the same one after a change."""
     try:
         state = os.stat(path)
     except OSError:
@@ -60,7 +60,7 @@ def _guards_at(path: str, line: int, version: tuple[int, ...]) -> tuple[Enclosin
 
 
 def _origins(tree: ast.Module, test: ast.expr) -> list[ast.expr]:
-    """What the names in a test were given before it in its function, and the names in that in turn."""
+    """The expressions last assigned to the names in ``test`` before it, and to the names in those in turn."""
     found: list[ast.expr] = []
     scope = _function_at(tree, test.lineno)
     wanted = [(test, test.lineno)]
@@ -104,7 +104,7 @@ def _function_at(tree: ast.Module, line: int) -> ast.AST:
 
 
 def _loop_exit_tests(tree: ast.Module, test: ast.expr, kind: str) -> Iterator[ast.expr]:
-    """The tests by which the loop over, or while, ``test`` is left."""
+    """The conditions on which the loop over, or while, ``test`` is left."""
     if kind not in ("for", "while"):
         return
     for loop in ast.walk(tree):
@@ -123,7 +123,7 @@ def _loop_exit_tests(tree: ast.Module, test: ast.expr, kind: str) -> Iterator[as
 
 
 def _around(block: Sequence[ast.stmt], line: int) -> Iterator[tuple[str, ast.expr]]:
-    """(kind, condition or what is looped over) of what decides whether a line of a block is reached."""
+    """(kind, condition or iterable) of each statement that decides whether a line of a block is reached."""
     left: list[tuple[str, ast.expr]] = []
     for statement in block:
         if not statement.lineno <= line <= (statement.end_lineno or statement.lineno):

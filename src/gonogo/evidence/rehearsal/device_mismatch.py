@@ -1,4 +1,4 @@
-"""Recognise that an operator met tensors on different devices, in whichever words PyTorch says it."""
+"""Recognises errors about tensors on different devices, in any wording that PyTorch has used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MISMATCH_PATTERNS = (
     Pattern(rf"but got \w{{1,64}} is on ({_DEVICE}), different from other tensors on ({_DEVICE})"),
     # torch._subclasses.fake_tensor.FakeTensor
     Pattern(rf"found two different devices ({_DEVICE}), ({_DEVICE})"),
-    # torch.cat, binary operators and single kernels, in older releases each in words of their own
+    # torch.cat, binary operators and single kernels; each has its own wording in older releases
     Pattern(rf"tensors must be on the same device\. Received ({_DEVICE}) and ({_DEVICE})"),
     Pattern(
         rf"on (?:the )?same device, but input(?: a)? is on ({_DEVICE}) and (?:input b|grid|output) is on ({_DEVICE})"
@@ -29,7 +29,7 @@ _MISMATCH_PATTERNS = (
         rf"expected self and \w{{1,32}} to be on the same device, but got \w{{1,32}} on ({_DEVICE}) and self on"
         rf" ({_DEVICE})"
     ),
-    # meta kernels, which a tensor left on "meta" meets as well
+    # meta kernels, which also see a tensor left on "meta"
     Pattern(rf"Tensor on device ({_DEVICE}) is not on the expected device ({_DEVICE})"),
     # torch.Tensor's setters of .grad and .data
     Pattern(rf"a gradient with device type '({_DEVICE})' to a tensor with device type '({_DEVICE})'"),
@@ -56,41 +56,41 @@ _NPU_MISMATCH_MESSAGE = "Expected all tensors to be on the same device. Expected
 
 
 class MixedDevices(msgspec.Struct, frozen=True):
-    """The devices that met (``cpu``, ``cuda:0`` …; the index is left out where the words do not give it)."""
+    """The two devices (``cpu``, ``cuda:0`` …; without the index if the message doesn't state it)."""
 
     devices: tuple[str, ...]
     argument: str | None = None
-    """The operator's argument that was found on the other device, where it is named."""
+    """The operator's argument that is on the other device, if the message names it."""
     argument_device: str | None = None
-    """Where that argument is; None where no argument is named."""
+    """The device of that argument; None if no argument is named."""
     operator: str | None = None
-    """The operator, where the message names it: ``index_select``, ``addmm``, ``nll_loss_forward``."""
+    """The operator, if the message names it: ``index_select``, ``addmm``, ``nll_loss_forward``."""
 
     @property
     def involves_cpu(self) -> bool:
-        """True where one side is the CPU."""
+        """True if one of the devices is the CPU."""
         return "cpu" in self.devices
 
     @property
     def is_between_accelerators(self) -> bool:
-        """True where two different accelerators met."""
+        """True if both devices are accelerators."""
         return len({device for device in self.devices if device != "cpu"}) > 1
 
 
 def mismatch_in_message(message: str) -> MixedDevices | None:
-    """The device mismatch that an exception's message tells of, or None. Linear in the message's length."""
+    """The device mismatch that an exception's message describes, or None. Linear in the message's length."""
     argument = _ARGUMENT.search(message)
     named = (argument.group(1) or argument.group(2)) if argument else None
     operator = _operator_in(message)
     for wording in _MISMATCH_PATTERNS:
         if found := wording.search(message):
             devices = (found.group(1), found.group(2))
-            # Arguments are checked in their order, and the last of the two devices is that of the one named last;
-            # the newer words put the odd one first.
+            # Arguments are checked in order, so the last of the two devices is that of the argument named last;
+            # newer messages put the mismatching device first.
             odd = devices[0] if argument and argument.group(1) else devices[1]
             return MixedDevices(devices, named, odd if named else None, operator)
     if found := _INDEXING_PATTERN.search(message):
-        # Indices on the CPU are always taken, so those that were refused are on an accelerator that is not named.
+        # Indices on the CPU are always accepted, so the rejected ones are on an accelerator, which isn't named.
         indexed = found.group(1)
         other = "cuda:?" if indexed == "cpu" else f"{indexed.partition(':')[0]}:?"
         return MixedDevices((indexed, other), "indices", other, "index")
@@ -117,7 +117,7 @@ def _operator_in(message: str) -> str | None:
 
 
 def device_mismatch(failure: Failure) -> MixedDevices | None:
-    """The device mismatch that ended a rank, or None. The operands' devices, where recorded, go before the words."""
+    """The device mismatch that ended a rank, or None. Recorded operands' devices take precedence over the message."""
     mismatch = mismatch_in_message(failure.message)
     if mismatch is None:
         return None
@@ -126,12 +126,12 @@ def device_mismatch(failure: Failure) -> MixedDevices | None:
 
 
 def operands_on(failure: Failure, device: str) -> tuple[Operand, ...]:
-    """The operands of the failing operator that stand on a device, those that PyTorch lets pass left out."""
+    """The operands of the failing operator on a device, except those that PyTorch exempts."""
     return tuple(o for o in failure.operands if o.device == device and not _is_exempt(o))
 
 
 def _is_exempt(operand: Operand) -> bool:
-    """PyTorch takes a tensor without dimensions on the CPU as a plain number: it mismatches nothing."""
+    """PyTorch treats a 0-dim CPU tensor as a Python number, which never causes a mismatch."""
     return operand.device == "cpu" and operand.shape == ()
 
 

@@ -1,4 +1,4 @@
-"""A divergence of ranks in words and places."""
+"""Describes a divergence of ranks: the text and the places of a finding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPERATORS = {
 
 
 def describe_divergence(divergence: RankDivergence, primary_side: Side, reason: Text | None) -> Text:
-    """What each side does, why (``reason``, and the condition that sent them there), and what comes of it."""
+    """What each side does, why (``reason``, and the condition that separated them), and the consequence."""
     parts = [
         _join_texts(_describe_side(side) for side in divergence.sides),
         reason,
@@ -41,7 +41,7 @@ def describe_divergence(divergence: RankDivergence, primary_side: Side, reason: 
 
 
 def _outcome(divergence: RankDivergence) -> Text:
-    """What comes of it."""
+    """The consequence of the divergence."""
     if divergence.divergence.kind == "other-size":
         return translated("NCCL does not check this: the run hangs, or continues with wrong results.")
     if divergence.divergence.earlier:
@@ -53,7 +53,7 @@ def _outcome(divergence: RankDivergence) -> Text:
 
 
 def _condition(divergence: RankDivergence, primary_side: Side) -> Text | None:
-    """The condition by which the ranks went different ways, or None where none is seen."""
+    """The condition on which the ranks took different paths, or None if none is found."""
     if divergence.rank_exit is not None and divergence.left_loop is not None:
         side, other, loop = divergence.left_loop
         leaving = divergence.rank_exit
@@ -94,7 +94,7 @@ def _condition(divergence: RankDivergence, primary_side: Side) -> Text | None:
 
 
 def _describe_origin(origins: tuple[str, ...]) -> Text:
-    """Of what that asks for the rank a condition's names were computed, in brackets; empty where of none."""
+    """The rank-dependent expression that a condition's names were computed from, in brackets; else a blank."""
     found = next((text for text in origins if asks_for_rank([text])), None)
     if found is None:
         return Text("", " ")
@@ -102,7 +102,7 @@ def _describe_origin(origins: tuple[str, ...]) -> Text:
 
 
 def _describe_batch_difference(divergence: RankDivergence) -> Text | None:
-    """What the ranks' batches hold, where that differs."""
+    """What the ranks' last batches contain, if that differs."""
     if not divergence.batches_differ:
         return None
     read = [
@@ -118,7 +118,7 @@ def _describe_batch_difference(divergence: RankDivergence) -> Text | None:
 
 
 def places_of_divergence(divergence: RankDivergence, primary_side: Side) -> tuple[Span, ...]:
-    """The line of each side, the telling one's first, then the conditions."""
+    """The line of each side, that of ``primary_side`` first, then the conditions."""
     first = [primary_side, *(side for side in divergence.sides if side is not primary_side)]
     at: dict[tuple[str, int], tuple[Frame, list[tuple[Side, CollectiveCall]]]] = {}
     for side in first:
@@ -180,7 +180,7 @@ def _describe_step(call: CollectiveCall) -> Text:
 
 
 def _operator(call: CollectiveCall) -> str:
-    """The operator as torch.distributed spells it."""
+    """The operator's name in torch.distributed."""
     return _OPERATORS.get(call.operator, call.operator)
 
 

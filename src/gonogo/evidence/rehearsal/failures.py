@@ -1,4 +1,4 @@
-"""What several hazards need to read a rehearsal's record: failures merged over ranks, places, settings."""
+"""Helpers for hazards that read a rehearsal's record: failures merged over ranks, places, settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gonogo.evidence.rehearsal.record import (
 )
 from gonogo.finding import Span, Text, translated
 
-_MAX_LINES_ABOVE_RAISE = 5  # how far above a ``raise`` the condition that led to it is looked for
+_MAX_LINES_ABOVE_RAISE = 5  # how far above a ``raise`` to look for the condition that led to it
 
 _INPUT_INDEPENDENT_ERRORS = (
     "NameError",
@@ -31,11 +31,11 @@ _INPUT_INDEPENDENT_ERRORS = (
     "ModuleNotFoundError",
     "FileNotFoundError",
 )
-"""Exceptions that a reward raises of any text."""
+"""Exceptions that a reward function raises whatever its input text."""
 
 
 class FailedRanks(msgspec.Struct, frozen=True):
-    """Ranks that one exception, raised at one place, ended."""
+    """Ranks that failed with the same exception at the same place."""
 
     failure: Failure
     ranks: tuple[int, ...]
@@ -44,7 +44,7 @@ class FailedRanks(msgspec.Struct, frozen=True):
 
     @property
     def zero_stage(self) -> int | None:
-        """ZeRO's stage: the engine's where one was made, 3 where ``zero.Init`` was at work, else None."""
+        """The ZeRO stage: the engine's if there is one, 3 inside ``zero.Init``, else None."""
         stage = setting(self.first.deepspeed_config, "zero_optimization", "stage")
         if isinstance(stage, int):
             return stage
@@ -52,19 +52,19 @@ class FailedRanks(msgspec.Struct, frozen=True):
 
     @property
     def under_zero_init(self) -> bool:
-        """True where a module was being built inside ``deepspeed.zero.Init``."""
+        """True if a module was being constructed inside ``deepspeed.zero.Init``."""
         return any(
             path_ends_with(frame, "deepspeed/runtime/zero/partition_parameters.py") for frame in self.failure.frames
         )
 
 
 def failed_ranks(record: RehearsalRecord) -> list[FailedRanks]:
-    """The exceptions of a rehearsal; ranks that fell at the same place are one."""
+    """The exceptions of a rehearsal; ranks that failed at the same place are merged."""
     groups: dict[tuple[object, ...], list[RankRecord]] = {}
     for rank in record.ranks:
-        if rank.failure is not None and rank.outcome != "unsupported":  # what can't be rehearsed may work for real
+        if rank.failure is not None and rank.outcome != "unsupported":  # may work in a real run
             frames = tuple((frame.path, frame.line) for frame in rank.failure.frames)
-            # Messages differ by rank where they name its device; the place does not.
+            # Messages may differ by rank, since they name its device; the place doesn't.
             groups.setdefault((rank.failure.type, frames or rank.failure.message), []).append(rank)
     return [
         FailedRanks(group[0].failure, tuple(rank.rank for rank in group), group[0])
@@ -74,12 +74,12 @@ def failed_ranks(record: RehearsalRecord) -> list[FailedRanks]:
 
 
 def path_ends_with(frame: Frame, suffix: str) -> bool:
-    """True where the frame's file is that one, whatever the folder and the separator."""
+    """True if the frame's path ends with ``suffix``, whatever the path separator."""
     return f"/{frame.path}".replace("\\", "/").endswith(f"/{suffix}")
 
 
 def innermost(frames: Iterable[Frame], owner: str) -> Frame | None:
-    """The innermost frame of that owner in a stack given from the outermost call, or None."""
+    """The innermost frame of that owner in a stack whose outermost call comes first, or None."""
     return next((frame for frame in reversed(tuple(frames)) if frame.owner == owner), None)
 
 
@@ -89,7 +89,7 @@ def class_of(failure: Failure) -> str:
 
 
 def last_frame_outside_torch(failure: Failure) -> Frame | None:
-    """The innermost frame that is neither torch's nor Python's own: the code that called the operator."""
+    """The innermost frame that belongs neither to torch nor to Python itself: the code that called the operator."""
     return next((f for f in reversed(failure.frames) if f.owner != "torch" and not is_stdlib_frame(f)), None)
 
 
@@ -100,7 +100,7 @@ def is_stdlib_frame(frame: Frame) -> bool:
 
 
 def places(*marked: tuple[Frame | None, Text | None]) -> tuple[Span, ...]:
-    """Spans of the frames that are there, each place once, in the order given."""
+    """Spans of the given frames (Nones are skipped), each place once, in order."""
     spans: dict[tuple[str, int], Span] = {}
     for frame, label in marked:
         if frame is not None:
@@ -109,13 +109,13 @@ def places(*marked: tuple[Frame | None, Text | None]) -> tuple[Span, ...]:
 
 
 def library_frame(failure: Failure | ChainedException) -> Frame | None:
-    """The innermost frame of a library, torch's where there is no other; DeepSpeed's bare wrapper is passed over."""
+    """The innermost frame of a library, torch only if there is no other; DeepSpeed's thin wrapper is skipped."""
     telling = [f for f in failure.frames if not is_stdlib_frame(f) and not path_ends_with(f, "deepspeed/utils/nvtx.py")]
     return innermost(telling, "library") or innermost(telling, "torch")
 
 
 def failure_places(failure: Failure) -> tuple[Span, ...]:
-    """The user's innermost frame first, then the innermost frame of a library; then that of the first cause."""
+    """The user's innermost frame, then the innermost frame of a library, then that of the root cause."""
     raised = translated("raised from here")
     cause = first_cause(failure)
     begun = library_frame(cause) if cause is not None else None
@@ -127,7 +127,7 @@ def failure_places(failure: Failure) -> tuple[Span, ...]:
 
 
 def setting(config: object, *path: str) -> object:
-    """A value of a nested configuration, or None where a step of the path is missing."""
+    """A value in a nested configuration, or None if any part of the path is missing."""
     for key in path:
         if not isinstance(config, dict):
             return None
@@ -136,14 +136,14 @@ def setting(config: object, *path: str) -> object:
 
 
 def offload_device(config: object, section_name: str) -> str | None:
-    """``cpu`` or ``nvme`` where ``section_name`` (``offload_optimizer``, ``offload_param``) is offloaded, else None."""
+    """``cpu`` or ``nvme`` if ``section_name`` (``offload_optimizer``, ``offload_param``) is offloaded, else None."""
     device = setting(config, "zero_optimization", section_name, "device")
     name = str(getattr(device, "value", device)).lower()
     return name if name in ("cpu", "nvme") else None
 
 
 def describe(operands: Iterable[Operand]) -> Text:
-    """Operands as ``self [2, 4096] bfloat16 on cuda:0 (model.norm.weight); other …``; empty without any."""
+    """Operands as ``self [2, 4096] bfloat16 on cuda:0 (model.norm.weight); other …``; empty if there are none."""
     en, zh = [], []
     for operand in operands:
         tensor = f"{operand.name} {list(operand.shape)} {operand.dtype.removeprefix('torch.')}"
@@ -160,7 +160,7 @@ def shorten(message: str, limit: int = 600) -> str:
 
 
 def few(names: Iterable[str], limit: int = 5) -> str:
-    """The first names, and how many more there are."""
+    """The first names, and the number of the others."""
     listed = list(names)
     more = len(listed) - limit
     return ", ".join(listed[:limit]) + (f" … (+{more})" if more > 0 else "")
@@ -180,15 +180,15 @@ _ZERO_VALUES_ASSUMPTION = "values that the program reads are zero"
 _VALUE_INDEPENDENT_ERROR_PATTERN = re.compile(
     r"unsupported ScalarType|device type tensor to numpy|call numpy\(\) on Tensor"
 )
-"""What is refused of a tensor that is read as a whole, in the very line that reads it: whatever is in it."""
+"""Errors of the very line that reads a tensor's contents, raised whatever its values are."""
 
 CALL_SIGNATURE_ERROR_PATTERN = re.compile(
     r"\b(\w+)(?:\.__\w+__)?\(\) (?:got an unexpected|missing \d+ required|takes )"
 )
-"""Python's refusal of a call that a function's signature doesn't allow: its name, or its class's."""
+"""Python's TypeError for a call that doesn't fit a signature; captures the function's or the class's name."""
 
 _INDEX_ERROR_PATTERN = re.compile(r"(?i)device-side assert|\bout of (?:range|bounds)\b")
-"""What torch says of an index for its value, not for its shape or place."""
+"""torch's messages about an index whose value, rather than shape or device, is wrong."""
 _SCORE_CHOICE_ASSUMPTION = translated("a choice among unknown scores")
 
 _FINITE_VALUES_ASSUMPTION = "values are finite (no NaN, no infinity)"
@@ -196,29 +196,29 @@ _GRAD_SCALER_ORDER_PATTERN = re.compile(
     r"has already been called (?:on this optimizer )?since the last update|is being called after step\(\)"
     r"|No inf checks were recorded"
 )
-"""What torch's GradScaler says of the order of its calls, which no gradient's value decides."""
+"""Messages of torch's GradScaler about the order of its calls, which doesn't depend on the gradients' values."""
 
 _PYTHON_VALUE_ASSUMPTIONS = (
     "an unknown number", "an unknown integer", "a condition on unknown values", "unknown tensors are equal",
     _ZERO_VALUES_ASSUMPTION, "the objects received",
 )  # fmt: skip
-"""How assumptions begin whose value the program then has as a number, a truth or an object of its own."""
+"""Prefixes of assumptions that give the program a Python number, a bool or an object."""
 _MAX_FOLLOWED_ASSUMPTIONS = 40
 
 
 def is_python_value(assumption: Assumption) -> bool:
-    """Whether the program has what was assumed as a value of Python's, which it may test and keep."""
+    """Whether the assumption gave the program a Python value, which it may test and store."""
     return assumption.what.startswith(_PYTHON_VALUE_ASSUMPTIONS)
 
 
 def place_of(assumption: Assumption) -> ProgramLine | None:
-    """Where an assumption was made; None where that isn't known."""
+    """The line at which an assumption was made; None if unknown."""
     path, _, number = assumption.where.rpartition(":")
     return ProgramLine(path, int(number)) if number.isdigit() else None
 
 
 def assumption_behind_failure(rank: RankRecord, failure: Failure) -> Assumption | None:
-    """An assumption that may have chosen the branch: made near the line that raised, or followed there by its names."""
+    """An assumption that may have led to the failure: made near the raising line, or affecting it by data flow."""
     return (
         rank.read_beyond
         or _assumption_in_operands(rank, failure)
@@ -228,7 +228,7 @@ def assumption_behind_failure(rank: RankRecord, failure: Failure) -> Assumption 
 
 
 def _assumption_in_operands(rank: RankRecord, failure: Failure) -> Assumption | None:
-    """The choice among unknown scores that an index comes of which was refused."""
+    """The choice among unknown scores from which a rejected index was computed."""
     if not any(one.chosen for one in failure.operands) or _INDEX_ERROR_PATTERN.search(failure.message) is None:
         return None
     return next((one for one in rank.assumptions if "unknown scores" in one.what), None) or Assumption(
@@ -237,7 +237,7 @@ def _assumption_in_operands(rank: RankRecord, failure: Failure) -> Assumption | 
 
 
 def _assumption_by_data_flow(rank: RankRecord, failure: Failure) -> Assumption | None:
-    """An assumption whose value decides, by the names that it passes through, that the program came to where it failed.
+    """An assumption whose value decides, by data flow through names, whether the failing line is reached.
 
     ``bad += loss.item() > 10`` in one place, ``if bad >= limit: raise`` in another.
     """
@@ -258,9 +258,9 @@ def _assumption_by_data_flow(rank: RankRecord, failure: Failure) -> Assumption |
 def _assumption_nearby(rank: RankRecord, failure: Failure) -> Assumption | None:
     """An assumption made on, or just above, the line that raised: it may have chosen the branch.
 
-    Where torch raised, also one made on the line that called it: it may have chosen a shape. What other ranks send
-    during a backward chooses nothing there: gradients, and DDP's map of the parameters that were used. That values are
-    finite chooses whether a scaler's step is taken, and nothing of the order in which it is called.
+    If torch raised, also one made on the line that called it: it may have chosen a shape. Data from other ranks
+    received during a backward decides nothing there: it is gradients, and DDP's map of the parameters that were used.
+    Finite values decide whether a GradScaler takes its step, but not the order in which it is called.
     """
     raising = failure.frames[-1] if failure.frames else None
     called = next((frame for frame in reversed(failure.frames) if "/torch/" not in frame.path), None)
@@ -273,11 +273,11 @@ def _assumption_nearby(rank: RankRecord, failure: Failure) -> Assumption | None:
             continue
         line = int(number)
         if assumption.what == _SAME_PARAMETERS_ASSUMPTION and raising and (path, line) != (raising.path, raising.line):
-            continue  # it decides whether DDP is made, and nothing after that
+            continue  # it decides whether DDP is constructed, and nothing after that
         if of_order and assumption.what == _FINITE_VALUES_ASSUMPTION:
             continue
         if failure.type.endswith(".Unsupported") and not is_python_value(assumption):
-            continue  # the compiler refuses code before a tensor of it has values, and however it would be run
+            continue  # the compiler rejects code before any tensor in it has values
         if (
             whatever
             and assumption.what == _ZERO_VALUES_ASSUMPTION
@@ -296,7 +296,7 @@ _ERRORS_OF_MISSING_DATA = frozenset(
     {"AssertionError", "IndexError", "KeyError", "NameError", "RuntimeError", "StopIteration", "UnboundLocalError",
      "ValueError", "ZeroDivisionError"}
 )  # fmt: skip
-"""What a program raises that counts, averages or joins what it has read; the next two, of what it has not set."""
+"""Errors of a program that counts, averages or joins too little data; next, those of using an unset value."""
 _ERRORS_OF_NONE = frozenset({"AttributeError", "TypeError"})
 _MISSING_FILE_PATTERN = re.compile(
     r"No such file or directory|(?:file|folder|directory|path|checkpoint)\b.{0,200}? (?:does not|doesn't) exist"
@@ -309,11 +309,10 @@ _FRAMEWORK_PATH_PATTERN = re.compile(
 
 
 def data_end_behind_failure(rank: RankRecord, failure: Failure) -> Assumption | None:
-    """The end that the rehearsal made of the data, where the program's own lines after it may have failed of that.
+    """The point at which the rehearsal ended the data, if the program's own code may have failed because of it.
 
-    ``losses[-1]`` of an epoch without batches, predictions of two batches beside all labels, a checkpoint that a later
-    batch would have had written. What else is raised inside a module's forward, or by a framework that is called, has
-    not to do with it.
+    ``losses[-1]`` of an epoch without batches, predictions for two batches beside all labels, a checkpoint that a
+    later batch would have saved. Other errors, raised inside a module's forward or by a framework, are unrelated.
     """
     ended, kind = rank.data_ended, class_of(failure)
     if kind == "FileNotFoundError" or _MISSING_FILE_PATTERN.search(failure.message):
@@ -330,7 +329,7 @@ def data_end_behind_failure(rank: RankRecord, failure: Failure) -> Assumption | 
 
 
 def synthetic_input_behind_failure(rank: RankRecord, failure: Failure) -> Assumption | None:
-    """What was made and may be otherwise: the batch of a first forward that failed, the text of a reward that did."""
+    """The assumed input that may differ in a real run: the batch of a failed first forward, the text of a reward."""
     if failure.phase == "forward" and failure.step <= 1:
         made = GUESSED_BATCH_ASSUMPTION
     elif (

@@ -1,4 +1,4 @@
-"""A node's host memory, from the ranks of it that were rehearsed."""
+"""A node's host memory, computed from its rehearsed ranks."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from gonogo.evidence.rehearsal.record import FIRST_RANK_READS_ASSUMPTION, HostMe
 
 
 class NodeHostMemory(msgspec.Struct, frozen=True):
-    """One node: the ranks of it that were run, and what all its ranks come to."""
+    """One node: its rehearsed ranks, and the totals over all its ranks."""
 
     run: tuple[tuple[RankRecord, HostMemory], ...]
     ranks: int
     """How many ranks the node has."""
     peak_bytes: int
-    """The ranks' peaks added up, those that were not run estimated. An upper bound where peaks do not coincide."""
+    """Sum of the ranks' peaks; those not rehearsed are estimated. An upper bound, since peaks may not coincide."""
     pinned_bytes: int
     proven_bytes: int
-    """What the ranks that were run prove: see :func:`host_memory_by_node`."""
+    """A lower bound that the rehearsed ranks prove: see :func:`host_memory_by_node`."""
 
     @property
     def estimated(self) -> bool:
-        """True where some of its ranks were not run."""
+        """True if some of its ranks were not rehearsed."""
         return len(self.run) < self.ranks
 
     @property
     def fullest(self) -> tuple[RankRecord, HostMemory]:
-        """The rank that needs most."""
+        """The rank that needs the most."""
         return max(self.run, key=lambda pair: pair[1].peak_bytes)
 
 
 def host_memory_by_node(record: RehearsalRecord) -> list[NodeHostMemory]:
-    """The nodes of which a rank was run, in order.
+    """The nodes with at least one rehearsed rank, in order.
 
-    All ranks run the same program on their share, but libraries let a node's first rank gather the model when saving,
-    and some, which say so, read the weights. So a rank that was not run is taken to need what the ranks that are not
-    their node's first need on average, or else what the first needs outside that.
+    All ranks run the same program on their share, but libraries let a node's first rank gather the model for saving,
+    and some (as their events tell) let it read the weights. So a rank that was not rehearsed is assumed to need the
+    average of the ranks that aren't their node's first; without such ranks, what the first needs apart from that.
 
-    Proven is what must be held at one time: each rank's peak alone; the steady peaks, which fall together since
-    collectives keep ranks in step; and all peaks, where a rank that is not the first was run and they fall into the
-    same phase. There, ranks that were not run count as the least of those that can speak for them.
+    Proven is what must be held simultaneously: each rank's peak alone; the steady peaks, which coincide since
+    collectives keep ranks in step; and all peaks, if a rank other than the first was rehearsed and all of them are in
+    one phase. In that sum, a rank that was not rehearsed counts as the smallest of the ranks that represent it.
     """
     size = max(record.ranks_per_node, 1)
     measured = [(rank, rank.host) for rank in record.ranks if rank.host is not None and rank.host.peak_bytes]
@@ -72,7 +72,7 @@ def host_memory_by_node(record: RehearsalRecord) -> list[NodeHostMemory]:
 
 
 def _alike(rank: RankRecord, host: HostMemory) -> int:
-    """The most that a node's first rank needs in what all ranks do."""
+    """The peak of a node's first rank, without what only first ranks do."""
     if host.peak_phase != "save" and not (host.peak_phase == "load" and FIRST_RANK_READS_ASSUMPTION in rank.events):
         return host.peak_bytes
     loading = 0 if FIRST_RANK_READS_ASSUMPTION in rank.events else host.load_peak_bytes
@@ -80,5 +80,5 @@ def _alike(rank: RankRecord, host: HostMemory) -> int:
 
 
 def _steady_peak_bytes(host: HostMemory) -> int:
-    """The peak in the phases in which all ranks do the same."""
+    """The peak within the phases in which all ranks do the same."""
     return host.steady_peak_bytes if host.peak_phase in ("load", "save", "exit") else host.peak_bytes

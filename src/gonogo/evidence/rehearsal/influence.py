@@ -1,8 +1,8 @@
-"""Whether what happened at one line of a program decides what happens at another: a value read there, a file missed.
+"""Static analysis: whether an event at one line (a value read, a file missing) can affect another line.
 
-Names are followed through the files that are given: what a statement binds, what is computed of that, what a condition
-on it guards, what a function returns that uses it. That is more than can really be reached, never less, as far as the
-names tell: it serves to say that something was *not* decided there.
+Names are followed through the given files: what a statement binds, what is computed from that, what a condition on it
+guards, what a function that uses it returns. This over-approximates what can be affected, as far as names show it: it
+serves to establish that something is *not* affected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ProgramLine(NamedTuple):
 
 
 class Entity(NamedTuple):
-    """Something that holds a value: a local name of a function, a name of modules, an attribute, a method's answer."""
+    """Something that holds a value: a function's local name, a global name, an attribute, a method's return value."""
 
     kind: str
     owner: int
@@ -36,7 +36,7 @@ class Entity(NamedTuple):
 
 
 class _Statement:
-    """A statement, with what it reads and binds."""
+    """A statement, with the entities that it reads and binds."""
 
     __slots__ = ("binds", "block", "calls", "function", "node", "owner", "parent", "reads")
 
@@ -52,7 +52,7 @@ class _Statement:
 
 
 class _Function:
-    """A function, or a module's own code: which names are local to it."""
+    """A function, or a module's top level, with its local names."""
 
     def __init__(self, node: ast.AST, outer: _Function | None, in_class: bool) -> None:
         self.node = node
@@ -72,7 +72,7 @@ class _Function:
         return self.node.name if isinstance(self.node, _FUNCTIONS) else ""
 
     def entity(self, name: str) -> Entity:
-        """What a name stands for here."""
+        """The entity that a name refers to in this function."""
         here: _Function | None = self
         while here is not None:
             if name in here.locals and here.outer is not None:
@@ -119,7 +119,7 @@ class _File:
                     self._walk(inner, statement, function, in_class=in_class)
 
     def at(self, line: int) -> _Statement | None:
-        """The innermost statement whose own lines (not those of its blocks) hold the line."""
+        """The innermost statement that spans the line."""
         found = None
         for statement in self.statements:
             node = statement.node
@@ -161,7 +161,7 @@ def _local_names(body: list[ast.stmt]) -> set[str]:
 
 
 def _own_expressions(node: ast.stmt) -> Iterator[ast.AST]:
-    """The parts of a statement that are not statements of its blocks."""
+    """The expressions of a statement, without the statements in its blocks."""
     if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
         return
     todo: list[ast.AST] = [
@@ -177,7 +177,7 @@ def _own_expressions(node: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _base_entity(node: ast.expr, function: _Function) -> Entity | None:
-    """What an expression such as ``a[i]`` or ``a.b.c`` is a part of, as far as it is to be followed."""
+    """The name or attribute that ``a[i]`` or ``a.b.c`` refers to; None if it isn't tracked."""
     while isinstance(node, (ast.Subscript, ast.Starred)):
         node = node.value
     if isinstance(node, ast.Name):
@@ -246,7 +246,7 @@ def _parse_file(path: str, _state: tuple[int, int]) -> _File | None:
 
 
 def file_at(path: str) -> _File | None:
-    """The statements of a file; None where it can't be read as Python."""
+    """The statements of a file; None if it can't be parsed as Python."""
     try:
         state = os.stat(path)
     except (OSError, ValueError):
@@ -255,11 +255,11 @@ def file_at(path: str) -> _File | None:
 
 
 class Influence:
-    """What the statement at a place decides.
+    """Everything that the statement at ``start`` may affect.
 
-    ``may_raise``: what happened there may have been an exception, which its ``try`` has handled. A ``break``,
-    ``continue`` or ``return`` that it decides counts for what stands below it; with ``rounds`` for the whole loop too,
-    which then has another number of rounds.
+    ``may_raise``: the statement may have raised an exception that its ``try`` handled. A ``break``, ``continue`` or
+    ``return`` that depends on it affects the statements after it; with ``rounds`` also the whole loop, whose number
+    of iterations then changes.
     """
 
     def __init__(
@@ -285,7 +285,7 @@ class Influence:
     def _seed(self, statement: _Statement, may_raise: bool) -> None:
         self._apply(statement)
         call = statement.node.value if isinstance(statement.node, ast.Expr) else None
-        for argument in call.args if isinstance(call, ast.Call) else ():  # it may have been filled in
+        for argument in call.args if isinstance(call, ast.Call) else ():  # the call may have modified its argument
             if (base := _base_entity(argument, statement.function)) is not None and isinstance(argument, ast.Name):
                 self._held.add(base)
         inner: _Statement = statement
@@ -310,7 +310,7 @@ class Influence:
                 return
 
     def _apply(self, statement: _Statement) -> None:
-        """What a statement that is decided, or reads what is, decides in turn."""
+        """Mark what a statement affects that is itself affected."""
         node = statement.node
         self._held |= statement.binds
         for call, name in statement.calls:
@@ -321,7 +321,7 @@ class Influence:
                 self._apply_early_exit(statement, block)
 
     def _hand_over(self, call: ast.Call, name: str, statement: _Statement) -> None:
-        """The parameters of what is called with something that is decided."""
+        """Mark the parameters of functions that are called with an affected argument."""
         for function in self._functions.get(name, ()):
             offset = 1 if function.in_class else 0
             for number, argument in enumerate(call.args):
@@ -350,7 +350,7 @@ class Influence:
                 self._mark_decided(inner)
 
     def _apply_early_exit(self, statement: _Statement, block: Sequence[ast.stmt]) -> None:
-        """A block that is decided and leaves: what stands below is reached or not."""
+        """If an affected block leaves its loop or function, mark the statements after it."""
         last = block[-1] if block else None
         if isinstance(last, ast.Return):
             self._held |= _return_entities(statement.function) if statement.function.name else set()
@@ -372,7 +372,7 @@ class Influence:
                 return
 
     def decides(self, place: ProgramLine) -> bool:
-        """Whether the statement there is reached or not by what was decided."""
+        """Whether reaching the statement at this line depends on ``start``."""
         statement = self._at(place)
         while statement is not None:
             if id(statement.node) in self._decided:
@@ -381,12 +381,12 @@ class Influence:
         return False
 
     def uses(self, place: ProgramLine) -> bool:
-        """Whether the statement there reads something that was decided; or is that statement itself."""
+        """Whether the statement at this line reads an affected value, or is ``start`` itself."""
         statement = self._at(place)
         return statement is not None and (statement is self._first or bool(statement.reads & self._held))
 
     def is_influenced(self, place: ProgramLine) -> bool:
-        """Whether the statement there is decided, or uses something that is; or is that statement itself."""
+        """Whether the statement at this line is affected in either way, or is ``start`` itself."""
         return self.uses(place) or self.decides(place)
 
     def _at(self, place: ProgramLine) -> _Statement | None:

@@ -1,4 +1,4 @@
-"""Both lives of a run compared: each state that was saved, and where it is when training goes on."""
+"""Compares the two lives of a run: each saved state, and what became of it when training resumed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gonogo.finding.lives.life_report import (
 
 Identity = tuple[str, str, str]
 WHOLE_SHARE, _MOST = 0.999, 0.5
-"""A flat partition is padded, and what pads it comes from no file."""
+"""A flat partition is padded, and its padding comes from no file, hence the lower threshold."""
 _STATE_KINDS = get_args(StateKind)
 _GENERATORS = ("python", "numpy", "torch", "accelerator")
 _STATUSES_WORST_FIRST: tuple[StateStatus, ...] = (
@@ -32,7 +32,7 @@ _STATUSES_WORST_FIRST: tuple[StateStatus, ...] = (
 
 
 def life_report(record: RehearsalRecord) -> LifeReport | None:
-    """The comparison; None where the record is not of a second life that came to train, or to its end."""
+    """The comparison; None unless the record is of a second life that got as far as training, or to its end."""
     record = record.second_life or record
     first = record.first_life
     if first is None or record.life_part in RESULT_STAGES:
@@ -71,7 +71,7 @@ def _life_costs(
         return max((peak for one in peak_bytes for device, peak in one.items() if (device == "cpu") is host), default=0)
 
     omitted = [rank.life.omitted_bytes for rank in first_life.ranks if rank.life is not None]
-    omitted += [*omitted[-1:] * (first_life.world_size - len(omitted))]  # ranks that are not run write as the last does
+    omitted += [*omitted[-1:] * (first_life.world_size - len(omitted))]  # ranks not run: same as the last
     return LifeCosts(
         most(save, host=False), most(save, host=True), most(resume, host=False), most(resume, host=True),
         sum(first_life.checkpoint_bytes.values()) + sum(omitted), len(first_life.checkpoint_bytes),
@@ -83,7 +83,7 @@ def _saved_moment(ranks: Sequence[RankRecord]) -> StateMoment | None:
 
 
 def _state_rows(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterator[StateRow]:
-    """A row for each state that the first life had when it saved, the worst of what the ranks of the second have."""
+    """A row for each state that the first life held when it saved: the worst status over the second life's ranks."""
     had: dict[Identity, HeldState] = {}
     written: dict[Identity, dict[str, None]] = {}
     for rank in before:
@@ -102,7 +102,7 @@ def _state_rows(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> It
         if rank.life is not None and rank.life.at_start is not None
     }
     by_weights = _has_master_weights(had)
-    then = _partitions(after)  # of the first life, those are known that the ranks had which saved
+    then = _partitions(after)  # in the first life, only the sharding of ranks that saved is known
     same_parts = all(parts <= then.get(identity, set()) for identity, parts in _partitions(before).items())
     made = _untracked_files([rank.life for rank in (*before, *after) if rank.life is not None])
     averages_known = any(state.kind == "average" for held in held_by.values() for state in held.values())
@@ -114,7 +114,7 @@ def _state_rows(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> It
             now = held_by[rank.rank].get(identity)
             anywhere = any(identity in held for held in held_by.values())
             if now is None and anywhere:
-                continue  # of a state that is divided, this rank has no part
+                continue  # this rank holds no part of a sharded state
             found.append((rank.rank, _state_row(state, now, written, held_by, by_weights, made, same_parts)))
         worst = min(found, key=lambda pair: _STATUSES_WORST_FIRST.index(pair[1].status))[1]
         ranks = tuple(number for number, row in found if row.status == worst.status)
@@ -124,7 +124,7 @@ def _state_rows(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> It
 
 
 def _partitions(ranks: Sequence[RankRecord]) -> dict[Identity, set[str]]:
-    """How each state is divided: in another world, a part may be one of what another rank had."""
+    """The parts of each sharded state: with another world size, a part may span those of several ranks."""
     parts: dict[Identity, set[str]] = {}
     for rank in ranks:
         moment = rank.life and (rank.life.at_save or rank.life.at_start)
@@ -135,7 +135,7 @@ def _partitions(ranks: Sequence[RankRecord]) -> dict[Identity, set[str]]:
 
 
 def _untracked_files(lives: Sequence[RankLife]) -> frozenset[str]:
-    """Files that have come to be since the run first began, by a process that wasn't followed."""
+    """Files written since the run first began, by a process that wasn't tracked."""
     began = min((life.began for life in lives if life.part == "first"), default=0.0)
     known = {read for life in lives if life.part == "first" for read in life.unlabelled.items()}
     read = [one for life in lives if life.part == "second" for one in life.unlabelled.items()]
@@ -143,7 +143,7 @@ def _untracked_files(lives: Sequence[RankLife]) -> frozenset[str]:
 
 
 def _has_master_weights(held_states: dict[Identity, HeldState]) -> bool:
-    """Whether an optimizer steps copies of the weights, which give the parameters their contents."""
+    """Whether the optimizer updates master weights, from which the parameters are copied."""
     return any(kind == "optimizer" and slot == "weights" for kind, slot, _ in held_states)
 
 
@@ -170,7 +170,7 @@ def _state_row(
     if resumed_state is None:
         return row("not-read" if is_written else "not-written")
     origins = [_resolve_rank_origin(state, origin) for origin in resumed_state.origins]
-    for origin in tuple(origins):  # what another rank sent is what that rank has
+    for origin in tuple(origins):  # what another rank sent is what that rank holds
         if origin.kind == "rank" and origin.name.isdigit():
             theirs = states_by_rank.get(int(origin.name), {}).get(state.identity)
             if theirs is None:
@@ -205,20 +205,20 @@ def _state_row(
 
 
 def _resolve_rank_origin(state: HeldState, origin: StateOrigin) -> StateOrigin:
-    """Of a file's tensor that another rank had a part of, that part is known by its name in the file alone."""
+    """If another rank holds part of a file's tensor, identify that part by its key in the file alone."""
     if origin.kind != "rank" or not is_key_of(state, origin.key):
         return origin
     return msgspec.structs.replace(origin, kind=state.kind, slot=state.slot, name=state.name)
 
 
 def is_key_of(state: HeldState, key: str) -> bool:
-    """Whether a file's key has the state's name in it."""
+    """Whether a file's key contains the state's name."""
     words = f".{key}."
     return f".{state.name}." in words and (not state.slot or f".{state.slot}." in words)
 
 
 def _is_same_state(state: HeldState, kind: str, slot: str, name: str) -> bool:
-    """Whether contents are the state's own. Copies that an optimizer steps and the weights are the same numbers."""
+    """Whether the contents are the state's own. Master weights and parameters count as the same numbers."""
     if (kind, slot, name) == state.identity:
         return True
     weights = (kind == "optimizer" and slot == "weights", state.kind == "optimizer" and state.slot == "weights")
@@ -253,7 +253,7 @@ def _random_rows(before: Sequence[RankLife], after: Sequence[RankLife]) -> Itera
 
 
 def _data_status(before: Sequence[RankRecord], after: Sequence[RankRecord], same_world_size: bool) -> DataStatus:
-    """Which batch the second life begins with, compared with that which came next in the first."""
+    """Which batch the second life starts with, compared with the one that came next in the first life."""
     lives = {rank.rank: rank.life for rank in before if rank.life is not None}
     for rank in after:
         old, new = lives.get(rank.rank), rank.life

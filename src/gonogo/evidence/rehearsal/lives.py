@@ -1,7 +1,7 @@
-"""What a rank saw of a run's life: which state it saved, and what of it the resumed program holds when it trains on.
+"""What a rank observed of a run's life: the state it saved, and what of it the resumed program holds.
 
-State is known by what was copied where, from the program's own tensors through its files into the tensors of the second
-life: no name of a framework, and no name in a file, decides.
+State is tracked by following copies: from the program's own tensors through its files into the tensors of the second
+life. Neither names in a framework nor keys in a file decide.
 """
 
 from __future__ import annotations
@@ -12,53 +12,53 @@ import msgspec
 
 StateKind = Literal["parameter", "buffer", "optimizer", "average"]
 LifePart = Literal["", "first", "second", "convert", "merge", "serve"]
-"""Empty: a rehearsal of one life, of which nothing of this is recorded. What comes after both goes by its stage."""
+"""Empty: a rehearsal of a single life, which records none of this. After both lives, the name of the stage."""
 RESULT_STAGES: tuple[LifePart, ...] = ("convert", "merge", "serve")
 """Stages in which another program reads what the first life saved."""
 
 
 class StateOrigin(msgspec.Struct, frozen=True):
-    """Where the contents of a tensor come from: a state of the first life, by a file."""
+    """Where a tensor's contents come from: a state of the first life, through a file."""
 
     kind: str
-    """A :data:`StateKind`; ``base``: a file that the first life did not write; ``rank``: another rank sent it."""
+    """A :data:`StateKind`; ``base``: a file that the first life didn't write; ``rank``: received from another one."""
     slot: str = ""
     name: str = ""
-    """Of ``rank``: its number."""
+    """For ``rank``, the rank's number."""
     file: str = ""
     key: str = ""
-    """Its name in the file, where it has one."""
+    """Its key in the file, if it has one."""
     share: float = 1.0
-    """The share of the tensor that comes from there."""
+    """The share of the tensor's contents that has this origin, 0 to 1."""
     part: str = ""
-    """The place in the whole of what the rank had that wrote it; empty where it had all."""
+    """The part of the whole that the writing rank held; empty if it held all."""
 
 
 class HeldState(msgspec.Struct, frozen=True):
-    """A parameter, a buffer, or a tensor of an optimizer's state, as a rank holds it."""
+    """A parameter, a buffer, or a tensor of optimizer state that a rank holds."""
 
     kind: StateKind
     name: str
-    """The parameter's name; of an optimizer that holds others (a flat partition), its place in the optimizer."""
+    """The parameter's name; for an optimizer of something else (a flat partition), its place in the optimizer."""
     shape: tuple[int, ...]
     dtype: str
     slot: str = ""
-    """Of an optimizer: ``exp_avg``, ``momentum_buffer``; ``weights``: what it steps, if that is no parameter."""
+    """For an optimizer: ``exp_avg``, ``momentum_buffer``; ``weights``: what it updates, if that is no parameter."""
     trained: bool = True
     drawn: bool = False
-    """Whether no file gave its first values: they were drawn, or set, by the program."""
+    """Whether its initial values came from no file: the program initialized them, at random or not."""
     origins: tuple[StateOrigin, ...] = ()
     part: str = ""
-    """The place in the whole of what this rank has; empty where it has all."""
+    """The part of the whole that this rank holds; empty if it holds all."""
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """What it is called in both lives."""
+        """The key by which it is matched between both lives."""
         return self.kind, self.slot, self.name
 
 
 class SavedTensor(msgspec.Struct, frozen=True):
-    """A tensor in a file, and the states whose contents it has."""
+    """A tensor in a file, and the states whose contents it holds."""
 
     file: str
     key: str
@@ -69,27 +69,27 @@ class SavedTensor(msgspec.Struct, frozen=True):
 
 
 class StateCounter(msgspec.Struct, frozen=True):
-    """A number that a run counts on: an optimizer's steps, a scheduler's position, the updates of an average."""
+    """A counter of a run: an optimizer's steps, a scheduler's position."""
 
     kind: Literal["optimizer", "scheduler", "average"]
     name: str
     value: float | None
-    """None where it can't be known."""
+    """None if unknown."""
 
 
 class StateMoment(msgspec.Struct, frozen=True):
-    """All state of a rank at one moment."""
+    """All state of a rank at one point in time."""
 
     step: int
-    """Optimizer steps that this life had made."""
+    """Optimizer steps that this life has completed."""
     held: tuple[HeldState, ...]
     counters: tuple[StateCounter, ...] = ()
     trains_on: bool = True
-    """Whether training went on from here; else the program ended without another step."""
+    """Whether training continues from here; else the program ended without another step."""
 
 
 class FileEvent(msgspec.Struct, frozen=True):
-    """A file that was opened to write, or something that was renamed."""
+    """A file opened for writing, or a rename."""
 
     at: float
     """Seconds since 1970."""
@@ -98,36 +98,38 @@ class FileEvent(msgspec.Struct, frozen=True):
 
 
 class RankLife(msgspec.Struct):
-    """What a rank saw of one life."""
+    """What a rank observed of one life."""
 
     part: LifePart
     saved: list[SavedTensor] = []
     files: list[str] = []
-    """Files that it wrote, or read, with state in them."""
+    """Files with state that it wrote or read."""
     written: list[str] = []
-    """Every file that it opened to write, from its first step on."""
+    """All files that it opened for writing, from its first step on."""
     file_events: list[FileEvent] = []
-    """The same in order, with what was renamed."""
+    """The same in order, with renames."""
     at_save: StateMoment | None = None
-    """Of the first life: the state when it was saved; None where nothing was."""
+    """First life: the state when it was saved; None if it never was."""
     at_start: StateMoment | None = None
-    """Of the second life: the state when training went on."""
+    """Second life: the state when training resumed."""
     batches: list[str] = []
-    """A digest of each batch that it trained on, in order; empty where values are not known."""
+    """A digest of each batch that it trained on, in order; empty if values are unknown."""
     batches_before_save: int = 0
     random_got: dict[str, list[str]] = {}
-    """Of each generator: digests of its states that were asked for in order to save them."""
+    """For each random generator: digests of the states that the program read in order to save them."""
     random_set: dict[str, list[str]] = {}
-    """Of each generator: digests of the states that it was set to before training."""
+    """For each random generator: digests of the states that it was set to before training."""
     killed: bool = False
     omitted_bytes: int = 0
-    """How much more a real run writes than the files here have: what streams were not given, less the labels."""
+    """Bytes that a real run writes beyond the files here: data kept out of streams, less the labels in its place."""
     save_peaks: dict[str, int] = {}
-    """Of each device, ``cpu`` for the host: the most that was allocated between the step and the next forward."""
+    """For each device (``cpu`` is the host): the peak allocation between a step and the next forward."""
     resume_peaks: dict[str, int] = {}
-    """The same of the second life, up to its first forward."""
+    """The same for the second life, up to its first forward."""
     began: float = 0.0
     """When this life began, in seconds since 1970."""
     unlabelled: dict[str, float] = {}
-    """Files that were read whose tensors say nothing of their origin, with the times of their last change: the model's
-    own files, and what another process made of the checkpoint."""
+    """Files that were read whose tensors don't reveal their origin, with their modification times.
+
+    These are the model's own files, and what another process made from the checkpoint.
+    """

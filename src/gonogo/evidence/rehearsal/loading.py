@@ -1,4 +1,4 @@
-"""What a data loader's worker processes pass to the training process, as a rehearsal reads the same batches itself."""
+"""Shared memory between a data loader's workers and the training process, computed from the rehearsed batches."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import msgspec
 
 
 class LoaderSharedMemory(msgspec.Struct, frozen=True):
-    """The loader that would keep the most in shared memory."""
+    """The data loader that would use the most shared memory."""
 
     workers: int
     ahead: int
-    """Batches that they keep ready, together."""
+    """Batches that all workers together prefetch."""
     batch_bytes: int
-    """Of the largest batch that was read: its tensors, in whole pages."""
+    """Size of the largest batch that was read: its tensors, rounded up to whole pages."""
 
     @property
     def held_bytes(self) -> int:
-        """What stands in /dev/shm when all that is read ahead is ready."""
+        """Usage of /dev/shm when all prefetched batches are ready."""
         return self.ahead * self.batch_bytes

@@ -1,4 +1,4 @@
-"""What a device held at its peak, by the modules of the model: as a record keeps it."""
+"""A device's memory at its peak, by the model's modules, as stored in a record."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from gonogo.evidence.rehearsal.record import ModuleBytes, ModuleMemory
 
 OUTSIDE_MODULES = "(outside any module)"
-"""What belongs to no module, in :class:`ModuleBytes`."""
+"""Name for memory that belongs to no module, in :class:`ModuleBytes`."""
 _MAX_MODULES = 10
 
 
 def largest_modules(allocations: Iterable[tuple[str, str | None, int]]) -> tuple[ModuleBytes, ...]:
-    """The single modules that hold most, of (category, module, bytes), largest first."""
+    """The single modules that hold the most, from (category, module, bytes) triples, largest first."""
     sums: dict[str, int] = defaultdict(int)
     for _, module, nbytes in allocations:
         sums[module or OUTSIDE_MODULES] += nbytes
@@ -22,7 +22,7 @@ def largest_modules(allocations: Iterable[tuple[str, str | None, int]]) -> tuple
 
 
 def held_by_modules(allocations: Iterable[tuple[str, str | None, int]]) -> tuple[ModuleMemory, ...]:
-    """All of it, the modules of a list together, largest first."""
+    """All allocations, with the modules of a list (``layers.0``, ``layers.1`` …) merged, largest first."""
     sums: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     members: dict[str, set[str]] = defaultdict(set)
     for category, module, nbytes in allocations:

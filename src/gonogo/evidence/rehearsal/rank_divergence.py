@@ -1,4 +1,4 @@
-"""Where the ranks of a rehearsal diverge: which of them stands where, and by which condition it came there."""
+"""Where the ranks of a rehearsal diverge: which ranks are where, and which condition led them there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RANK_PATTERN = Pattern(r"(?i)rank|is_(?:local_)?main|process_zero|process_index
 
 
 class RankDivergence:
-    """The divergence of a record, as facts; a hazard says which of them are its own."""
+    """The divergence of a record, as facts; each hazard decides which divergences are its own."""
 
     def __init__(self, record: RehearsalRecord, divergence: Divergence) -> None:
         self.record = record
@@ -35,19 +35,19 @@ class RankDivergence:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Every rank that this ended."""
+        """All ranks that the divergence ended."""
         named = {rank for side in self.divergence.sides for rank in side.ranks}
         return tuple(sorted(named | {rank.rank for rank in self.record.ranks if rank.outcome == "diverged"}))
 
     @cached_property
     def zero_stage(self) -> object:
-        """ZeRO's stage, or None."""
+        """The ZeRO stage, or None."""
         configs = (rank.deepspeed_config for rank in self.record.ranks)
         return next((stage for c in configs if (stage := setting(c, "zero_optimization", "stage")) is not None), None)
 
     @property
     def calls(self) -> list[tuple[Side, CollectiveCall]]:
-        """The sides that call something."""
+        """The sides that are in a call, with that call."""
         return [(side, side.call) for side in self.sides if side.call is not None]
 
     @cached_property
@@ -57,11 +57,11 @@ class RankDivergence:
 
     @cached_property
     def of_engine(self) -> tuple[Side, ...]:
-        """The sides at which a rollout engine in the trainers' processes waits for its other ranks."""
+        """The sides at which a colocated rollout engine waits for its other ranks."""
         return tuple(side for side, call in self.calls if call.operator in (ENGINE_CONSTRUCTION, ENGINE_GENERATION))
 
     def own_guards(self, side: Side) -> list[EnclosingCondition]:
-        """The conditions that a side's call stands in and no other side's does, innermost first."""
+        """The conditions around a side's call that aren't around any other side's, innermost first."""
         others = {(g.path, g.line, g.kind) for other in self.sides if other is not side for g in other.guards}
         return [
             guard
@@ -71,7 +71,7 @@ class RankDivergence:
 
     @cached_property
     def rank_test(self) -> tuple[Side, EnclosingCondition] | None:
-        """The side that comes to its call by a condition on the rank, and that condition."""
+        """The side whose call depends on a condition on the rank, and that condition."""
         for side, _ in self.calls:
             for guard in self.own_guards(side):
                 if asks_for_rank(guard.texts):
@@ -80,7 +80,7 @@ class RankDivergence:
 
     @cached_property
     def rank_exit(self) -> LoopExit | None:
-        """The condition on the rank by which one rank has left a loop that the others are in, or is alone in."""
+        """The condition on the rank on which one rank has left a loop that the others are in, or is alone in."""
         if self.rank_test is not None or self.left_loop is None:
             return None
         inside, outside, loop = self.left_loop
@@ -90,7 +90,7 @@ class RankDivergence:
 
     @cached_property
     def left_loop(self) -> tuple[Side, Side, EnclosingCondition] | None:
-        """A loop of the program (no module's) that one side's call stands in and another side has left behind."""
+        """A loop of the program (not in a ``forward``) around one side's call that another side has left."""
         for side, call in self.calls:
             for guard in side.guards:
                 if guard.kind in ("if", "else") or guard.function == "forward":
@@ -102,13 +102,14 @@ class RankDivergence:
 
     @property
     def batches_differ(self) -> bool:
-        """Whether one side's last batch has tensors that another's has not."""
+        """Whether a side's last batch has tensors that another's lacks."""
         return len({frozenset(name for name, _ in side.batch) for side in self.sides}) > 1
 
     def most_informative_side(self, *marked: Side) -> Side:
-        """The side whose call tells most.
+        """The side whose call explains the divergence best.
 
-        One behind a test of the rank; the only one of those given; one in a condition of its own; that of fewest ranks.
+        In order: one behind a condition on the rank; the only one in ``marked``; one with a condition of its own;
+        else the last one.
         """
         if self.rank_test is not None:
             return self.rank_test[0]
@@ -119,11 +120,11 @@ class RankDivergence:
 
     @cached_property
     def assumed(self) -> Assumption | None:
-        """An assumption because of which ranks may have come to where they diverge; None: there is none.
+        """An assumption that may have caused the ranks to diverge, or None.
 
-        Made in a condition on the way; or one whose value, by the names that it passes through, decides such a
-        condition, or whether a side goes on in its loop. Where ranks part at a test of the rank, what came before it is
-        the same for all, and only a value in the test itself counts.
+        It was made in a condition on the path to the calls; or its value decides, by data flow through names, such a
+        condition or whether a side continues its loop. If ranks diverge at a condition on the rank, everything before
+        it is the same for all, and only a value in the condition itself counts.
         """
         guards = {f"{guard.path}:{guard.line}" for side in self.sides for guard in side.guards}
         made = [assumption for rank in self.record.ranks for assumption in rank.assumptions]
@@ -148,17 +149,17 @@ class RankDivergence:
 
     @property
     def certainty(self) -> Certainty:
-        """Certain, but where a condition on the way hung on a value that a rehearsal cannot know."""
+        """CERTAIN, unless a condition on the path depends on a value that a rehearsal can't know."""
         return Certainty.LIKELY if self.assumed is not None else Certainty.CERTAIN
 
 
 def asks_for_rank(texts: Iterable[str]) -> bool:
-    """Whether a condition, or what its names were computed from, asks for the rank."""
+    """Whether a condition, or what its names were computed from, depends on the rank."""
     return any(_RANK_PATTERN.search(text) for text in texts)
 
 
 def rank_divergence(record: RehearsalRecord) -> RankDivergence | None:
-    """Where the ranks of a record diverge, or None where they do not."""
+    """Where the ranks of a record diverge, or None if they don't."""
     return RankDivergence(record, record.divergence) if record.divergence is not None else None
 
 
@@ -168,7 +169,7 @@ def names_in_call(side: Side) -> str:
 
 
 def _has_left_loop(side: Side, loop: EnclosingCondition, other_call: CollectiveCall) -> bool:
-    """Whether a side has ended, or calls something below the loop in the function that holds it."""
+    """Whether a side has ended, or is in a call after the loop in the same function."""
     if side.call is None:
         return True
     own = [frame for frame in side.call.frames if frame.path == loop.path and frame.function == loop.function]

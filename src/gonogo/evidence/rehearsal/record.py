@@ -1,7 +1,7 @@
-"""The record of a rehearsal: what each virtual rank did, as facts, with no judgement.
+"""The record of a rehearsal: what each virtual rank did, as facts without judgement.
 
-A worker process (``gonogo.virtual``) writes one :class:`RankRecord` as JSON; the parent reads them into a
-:class:`RehearsalRecord`, which hazards look at and from which the report is made. Sizes are bytes.
+A worker process (``gonogo.virtual``) writes one :class:`RankRecord` as JSON; the parent combines them into a
+:class:`RehearsalRecord`, from which hazards and the report work. Sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ ConfinementKind = Literal["", "namespaces", "landlock", "none"]
 ROLLOUT_PHASES = ("generate", "reward", "score", "sync")
 """Phases that the methods of a trainer enter, whichever model runs in them."""
 _MAX_MESSAGE = 300
-"""Characters of an exception's first line that who watches is told."""
+"""Characters of an exception's first line that are shown as progress."""
 CATEGORIES = (
     *("parameters", "gradients", "optimizer", "activations"),
     *("communication", "temporary", "workspace", "rollout"),
 )
-"""What memory holds; ``workspace``: cuBLAS's."""
+"""What memory is used for; ``workspace`` is cuBLAS's."""
 
 
 def categories_of(category_bytes: Sequence[int]) -> dict[str, int]:
-    """Bytes by category, given those of :data:`CATEGORIES` in their order."""
+    """Bytes by category, from a sequence in the order of :data:`CATEGORIES`."""
     named = zip(CATEGORIES, category_bytes, strict=True)
     return {name: count for name, count in named if count or name not in OPTIONAL_CATEGORIES}
 
@@ -67,34 +67,34 @@ class Failure(msgspec.Struct, frozen=True):
     """Path of the innermost module whose forward (or backward) was running, e.g. ``model.layers.3.self_attn``."""
     module_class: str | None = None
     reading: str | None = None
-    """The JSON or YAML file that was being read, where its syntax is at fault."""
+    """The JSON or YAML file that was being read, if its syntax is the problem."""
     cause: str = ""
-    """``TYPE: MESSAGE`` of the first exception of the chain that it was raised from (``raise … from``); else empty."""
+    """``TYPE: MESSAGE`` of the root of its ``raise … from`` chain; else empty."""
     traceback: str = ""
     """The traceback as Python prints it, for the reader and for hazards that read logs."""
     origin: tuple[Frame, ...] = ()
-    """Where the forward made the autograd node that failed in backward, outermost call first; else empty."""
+    """Where the forward created the autograd node that failed in backward, outermost call first; else empty."""
 
     def innermost(self, owner: Owner) -> Frame | None:
         """The innermost frame of that owner, or None."""
         return next((frame for frame in reversed(self.frames) if frame.owner == owner), None)
 
     def in_a_line(self) -> str:
-        """``TYPE: MESSAGE (FILE:LINE)``, for who watches the rehearsal."""
+        """``TYPE: MESSAGE (FILE:LINE)``, for progress output."""
         frame = self.innermost("user") or self.innermost("library")
         place = f" ({frame.path}:{frame.line})" if frame is not None else ""
         return f"{self.type}: {next(iter(self.message.splitlines()), '')[:_MAX_MESSAGE]}{place}"
 
 
 class Shortage(msgspec.Struct, frozen=True):
-    """The first allocation that the device could not have served."""
+    """The first allocation that would not have fit on the device."""
 
     device: str
     requested_bytes: int
     allocated_bytes: int
     reserved_bytes: int
     capacity_bytes: int
-    """What the caching allocator may reserve: the device's memory less the stated allowance."""
+    """What the caching allocator can reserve: the device's memory minus the stated allowance."""
     phase: Phase
     step: int
     operator: str | None = None
@@ -110,19 +110,19 @@ class DeviceMemory(msgspec.Struct, frozen=True):
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     allowance_bytes: int
-    """What context, libraries and communicators take beside the caching allocator."""
+    """Memory used outside the caching allocator, by the context, libraries and communicators."""
     total_bytes: int
     peak_phase: Phase
     peak_step: int
     by_category: dict[str, int]
-    """Bytes by category at the moment of the peak; keys are :data:`CATEGORIES`."""
+    """Bytes by category at the peak; keys are :data:`CATEGORIES`."""
     top_modules: tuple[ModuleBytes, ...] = ()
-    """The ten single modules that hold most."""
+    """The ten single modules that hold the most."""
     modules: tuple[ModuleMemory, ...] = ()
-    """All that holds memory at the peak: of each category it adds up to :attr:`by_category`."""
+    """Everything that holds memory at the peak: for each category it adds up to :attr:`by_category`."""
     shortage: Shortage | None = None
     phases: tuple[PhaseMemory, ...] = ()
-    """Of a training that rolls out: each phase's peak, in the order of first entry."""
+    """For training with rollouts: each phase's peak, in order of first entry."""
 
 
 class HostMemory(msgspec.Struct, frozen=True):
@@ -134,26 +134,26 @@ class HostMemory(msgspec.Struct, frozen=True):
     peak_step: int
     by_category: dict[str, int]
     modules: tuple[ModuleMemory, ...] = ()
-    """As of :class:`DeviceMemory`."""
+    """As in :class:`DeviceMemory`."""
     steady_peak_bytes: int = 0
-    """The peak outside loading and saving, in which a node's first rank may do what the others do not."""
+    """The peak outside loading and saving, during which a node's first rank may do more than the others."""
     load_peak_bytes: int = 0
     """The peak up to the end of the first loading."""
 
 
 FIRST_RANK_READS_ASSUMPTION = "from_pretrained: a node's first rank alone reads the weights"
-"""The event of a loading in which the other ranks get theirs from the first: ZeRO-3's, and FSDP's."""
+"""Event of a loading in which the other ranks receive the weights from the first one, as with ZeRO-3 and FSDP."""
 GUESSED_BATCH_ASSUMPTION = "the batch is made from the signature of forward and the configuration"
-"""What is assumed where no processor, and no program of the user's, makes images, sounds and the like."""
+"""Assumption about images, audio and the like if neither a processor nor the user's program makes them."""
 SYNTHETIC_COMPLETIONS_ASSUMPTION = (
     "the completions: of each batch the first has max_tokens tokens, the second ends at once, the others lie between; "
     "their words are arbitrary"
 )
-"""What is assumed of what a model or an engine generates."""
+"""Assumption about what a model or an engine generates."""
 
 
 class TensorPlace(msgspec.Struct, frozen=True):
-    """Where a parameter or buffer was when training began; its ``shape`` is (0,) where ZeRO-3 had partitioned it."""
+    """Where a parameter or buffer was when training began; ``shape`` is (0,) if ZeRO-3 has partitioned it."""
 
     name: str
     device: str
@@ -163,7 +163,7 @@ class TensorPlace(msgspec.Struct, frozen=True):
 
 
 class LoadedWeights(msgspec.Struct, frozen=True):
-    """A model that ``from_pretrained`` made with values that its checkpoint did not give: drawn at random."""
+    """A model that ``from_pretrained`` built with weights missing from its checkpoint: initialized at random."""
 
     model: str
     """Its class."""
@@ -171,21 +171,21 @@ class LoadedWeights(msgspec.Struct, frozen=True):
     """The name or folder that was loaded."""
     parameters: int
     missing_parameters: int
-    """How many of :attr:`parameters` are in the weights that were drawn."""
+    """How many of :attr:`parameters` belong to the weights initialized at random."""
     missing: tuple[str, ...]
-    """The names of these weights, as transformers says them."""
+    """The names of these weights, as transformers reports them."""
     held: tuple[str, ...] = ()
-    """Those of :attr:`missing` that stand in the files that were read, under that very name."""
+    """Those of :attr:`missing` that do exist in the files under exactly that name."""
     named_instead: str | None = None
-    """A longer name in the files that ends in that of a missing weight: a wrapper's prefix was left on."""
+    """A longer key in the files that ends in the name of a missing weight: a wrapper's prefix was not removed."""
     under_zero3: bool = False
-    """Whether its parameters were divided over the ranks as they were made."""
+    """Whether its parameters were partitioned over the ranks at construction."""
     frames: tuple[Frame, ...] = ()
     """The stack of the call, outermost call first."""
 
     @property
     def share(self) -> float:
-        """The share of the model's parameters that were drawn, 0 to 1."""
+        """The share of the model's parameters that were initialized at random, 0 to 1."""
         return self.missing_parameters / max(self.parameters, 1)
 
 
@@ -196,28 +196,28 @@ class Unsupported(msgspec.Struct, frozen=True):
     where: str
     why: str
     why_zh: str = ""
-    """:attr:`why` in Chinese; empty where that is an operator's, which has English words alone."""
+    """:attr:`why` in Chinese; empty if the reason comes from an operator and only exists in English."""
     environment: str = ""
-    """The file of the project whose packages it needs; empty where it is not for want of those."""
+    """The project's file that lists the packages that it needs; empty if missing packages aren't the reason."""
 
 
 class MissingInput(msgspec.Struct, frozen=True):
-    """A name of the hub that the program asked for, or a folder of data, that nothing on this machine answers for."""
+    """A model or data set of the Hub, or a data folder, that the program requested and that isn't on this machine."""
 
     kind: Literal["model", "data"]
     name: str
     subset: str | None = None
-    """Of a data set: the configuration asked for."""
+    """For a data set: the requested configuration."""
     split: str | None = None
     files: tuple[str, ...] = ()
-    """Of a folder of data: the files asked for in it."""
+    """For a data folder: the requested files in it."""
 
 
 class FailedLookup(msgspec.Struct, frozen=True):
-    """Something that the program, or a library for it, asked for before a failure and that was not there, or was made.
+    """Something that the program, or a library for it, looked up without success before a failure.
 
-    Told by who asked (the importer, the functions that open and look, the loader of libraries), whatever the exception
-    says afterwards.
+    Recorded where the lookup happens (the importer, functions that open or stat files, the loader of shared
+    libraries), whatever the exception says afterwards.
     """
 
     kind: Literal["file", "folder", "module", "library", "program", "address", "made"]
@@ -225,23 +225,23 @@ class FailedLookup(msgspec.Struct, frozen=True):
     folder that gonogo made in place of one that is not here, and that was read."""
     name: str
     asked: Frame
-    """The innermost frame, other than Python's own, that asked."""
+    """The innermost frame that looked it up, excluding Python's own."""
     shared: Frame | None = None
-    """In the innermost function that ran both then and when it failed: the line that it was at then."""
+    """The innermost function that was active both at the lookup and at the failure; its line at the lookup."""
     failed_at: int = 0
-    """The line of that function that it was at when it failed."""
+    """That function's line at the failure."""
     raised_below: bool = False
-    """Whether that function is the one that raised; of a ``folder``, whether it is of the same package."""
+    """Whether that function is the one that raised; for a ``folder``, whether it is in the same package."""
     phase: Phase = "load"
     step: int = 0
     written: bool = False
-    """Whether it lies in a folder in which the program itself has written."""
+    """Whether it is in a folder to which the program itself has written."""
     handed: bool = False
-    """Whether it is a path that was handed to what failed, looked for by no function that tells of it."""
+    """Whether the path was passed to the call that failed, rather than looked up by a function that reports it."""
 
 
 class AdvancedLoop(msgspec.Struct, frozen=True):
-    """A test of a loop's counter, and what the counter was given so that it holds; without a counter: it can't be."""
+    """A test of a loop's counter, and the value set so that it holds; ``counter`` is empty if that isn't possible."""
 
     place: str
     """``file:line``."""
@@ -250,7 +250,7 @@ class AdvancedLoop(msgspec.Struct, frozen=True):
     before: int = 0
     value: int = 0
     sure: bool = True
-    """Whether the loop surely comes to that number."""
+    """Whether the loop certainly reaches that value."""
 
 
 class OmittedPart(msgspec.Struct, frozen=True):
@@ -263,7 +263,7 @@ class OmittedPart(msgspec.Struct, frozen=True):
 
 
 class RankRecord(msgspec.Struct):
-    """All that one rank's worker saw."""
+    """Everything that one rank's worker observed."""
 
     rank: int
     local_rank: int
@@ -276,14 +276,14 @@ class RankRecord(msgspec.Struct):
     phases: list[Phase] = []
     """Phases reached, in order of first entry."""
     expected_phases: list[Phase] = []
-    """Phases that the program's settings say a real run would reach (``evaluate`` where one is configured ...)."""
+    """Phases that a real run would reach according to its settings (``evaluate`` if one is configured ...)."""
     last_activity: str = ""
-    """What it was doing last (phase, step, module), for a worker that timed out or was killed."""
+    """What the rank did last (phase, step, module), for a worker that timed out or was killed."""
     failure: Failure | None = None
     devices: list[DeviceMemory] = []
     host: HostMemory | None = None
     timelines: list[MemoryTimeline] = []
-    """Memory over time of each device, the host among them."""
+    """Memory over time for each device, including the host."""
     collectives: list[CollectiveTotal] = []
     assumptions: list[Assumption] = []
     unsupported: list[Unsupported] = []
@@ -295,79 +295,79 @@ class RankRecord(msgspec.Struct):
     """Parameters and buffers of the trained model that were on the CPU though the others were on the device."""
     parameter_count: int = 0
     as_run: AsRun | None = None
-    """What was run, as seen; None where nothing was trained."""
+    """What was run, as observed; None if nothing was trained."""
     deepspeed_config: dict[str, object] | None = None
-    """The config as the engine resolved it, or None where no engine was made."""
+    """The config as the engine resolved it, or None if no engine was created."""
     device_map: dict[str, object] | None = None
-    """What ``from_pretrained`` spread the model by, or None."""
+    """The ``device_map`` by which ``from_pretrained`` distributed the model, or None."""
     device_map_frames: list[Frame] = []
     """The stack of the call that set :attr:`device_map`, outermost call first."""
     drawn_weights: list[LoadedWeights] = []
-    """The models that were loaded without all of their weights."""
+    """The models that were loaded with some weights missing."""
     versions: dict[str, str] = {}
     """Versions of the stack as imported in the worker."""
     saved_bytes: int = 0
-    """What a real run would have written in checkpoints and saved models."""
+    """Bytes of checkpoints and saved models that a real run would have written."""
     events: list[str] = []
-    """Facts worth telling that fit nowhere else, in order ("from_pretrained: read 3 safetensors headers")."""
+    """Notable facts that fit nowhere else, in order ("from_pretrained: read 3 safetensors headers")."""
     starts_processes: int | None = None
-    """How many processes the program was about to start itself, to train in them."""
+    """How many training processes the program was about to start itself."""
     user_error: tuple[str, str] | None = None
-    """A sentence, in English and Chinese, for what the user has to provide (a model's config that is nowhere)."""
+    """A message, in English and Chinese, about something that the user must provide (such as a model's config)."""
     stack: list[Frame] = []
-    """Where the program was, for one that was ended from outside."""
+    """Where the program was, if it was terminated from outside."""
     rss_bytes: int = 0
-    """Peak resident memory of the worker itself: what the rehearsal cost."""
+    """Peak resident memory of the worker itself: the cost of the rehearsal."""
     batch: list[tuple[str, str]] = []
     """The last batch that was read: (name, type and shape)."""
     batches: int = 0
     """How many batches were read."""
     empty_pass: bool = False
-    """Whether a pass over the training data had no batch, or its loader told so, before any step."""
+    """Whether, before any step, a pass over the training data had no batch, or the loader said so."""
     loading: LoaderSharedMemory | None = None
-    """What worker processes of its data loader would pass through /dev/shm; None where there are none."""
+    """What the data loader's worker processes would pass through /dev/shm; None if it has none."""
     batches_left: int | None = None
-    """How many were left where the rehearsal ended the data, where that differs between the ranks."""
+    """Batches left when the rehearsal ended the data, if that differs between ranks."""
     formed_world: int = 1
-    """How many ranks the program's process group had when it stepped."""
+    """Size of the program's process group when it stepped."""
     workers: list[str] = []
-    """Processes of Ray that were rehearsed with the program, each name with their number: ``WorkerDict x 8``."""
+    """Ray actors that were rehearsed with the program, each name with their number: ``WorkerDict x 8``."""
     data_ended: Assumption | None = None
     read_beyond: Assumption | None = None
-    """That training goes on to where its data was at the end: a batch far beyond the first was brought forward."""
+    """Assumption that training reaches the unlike batches further on in its data, which were rehearsed early."""
     """Where the rehearsal first ended data before its end, so that what comes after sees less of it."""
     data_shapes: list[str] = []
-    """By rank, what kinds of batches it will read first; only where the worker was sent to look, and could tell."""
+    """For each rank, the kinds of batches that it reads first; only if the worker was started to probe for this."""
     parameter_names: dict[int, str] = {}
-    """Names of the parameters by DeepSpeed's numbers, where several ranks are rehearsed together."""
+    """Parameter names by DeepSpeed's ids, if several ranks are rehearsed together."""
     pipeline: tuple[int, int, int] = (1, 1, 1)
-    """Stages, micro-batches of a step, and parts of the model on each rank: what a schedule waits for follows."""
+    """Stages, micro-batches per step, and model chunks per rank: they determine the pipeline bubble."""
     work: list[PhaseWork] = []
-    """What it computed and moved, where that was asked for."""
+    """What the rank computed and transferred, if requested."""
     stopped_by: tuple[int, str] | None = None
-    """(rank, its outcome) of the rank that had ended while this one waited for it, where its failure is the cause."""
+    """(rank, its outcome) of a rank that ended while this one waited for it, if that caused the failure."""
     missed: list[MissingInput] = []
-    """What it asked the hub for in vain."""
+    """What it requested from the Hub without success."""
     advanced_loops: list[AdvancedLoop] = []
-    """Loops whose counter was set so that what they do only later is rehearsed."""
+    """Loops whose counter was advanced, in order to rehearse what they only do later."""
     left_out: list[OmittedPart] = []
-    """What of the run was left out."""
+    """Parts of the run that were left out."""
     confinement: ConfinementKind = ""
-    """What the kernel confined the program by; empty in a record of an older gonogo, or where it never ran."""
+    """How the kernel sandboxed the program; empty in a record of an older gonogo, or if it never ran."""
     absent: list[FailedLookup] = []
-    """What was asked for in vain before a failure, and may have to do with it."""
+    """Lookups that failed before a failure, and may be related to it."""
     imported: dict[str, str] = {}
-    """Of a rank that failed: the distributions (canonical names) that it had imported from, and their versions."""
+    """For a failed rank: the distributions (canonical names) that it had imported, with their versions."""
     made_operands: list[str] = []
-    """What gonogo made (a tokenizer, a stand-in's object) that the statement which failed was given."""
+    """Objects made by gonogo (a tokenizer, a stand-in's object) that were operands of the failing statement."""
     certificate: list[Obligation] = []
-    """Of a rank that failed: what has to be so for that to be the real run's failure."""
+    """For a failed rank: the conditions under which the real run fails in the same way."""
     life: RankLife | None = None
-    """What it saw of the run's life, where that is rehearsed."""
+    """What the rank observed of the run's life, if that is rehearsed."""
 
 
 class AcceleratorFacts(msgspec.Struct, frozen=True):
-    """The accelerator that was rehearsed on."""
+    """The accelerator that was simulated."""
 
     name: str
     device_type: str
@@ -381,56 +381,56 @@ class RehearsalRecord(msgspec.Struct):
     command: list[str]
     cwd: str
     world_size: int
-    """Ranks of the process group that the program formed, or those that the launch starts where they are more."""
+    """Size of the process group that the program formed, or the number of launched ranks if that is larger."""
     nodes: int
     ranks_per_node: int
     accelerator: AcceleratorFacts
     steps: int
     host_memory_bytes: int | None
-    """A node's host memory, or None where it was not stated."""
+    """A node's host memory, or None if not stated."""
     seconds: float = 0.0
     ranks: list[RankRecord] = []
     launcher: str = "python"
     launched: int | None = None
-    """Ranks that the launch itself starts, where the program starts others."""
+    """Ranks that the launch itself starts, if the program starts others."""
     skipped: list[tuple[str, str]] = []
-    """(what, why) that the parent left out, e.g. a version that could not be laid over."""
+    """(what, why) of what the parent left out, e.g. a package version that could not be overlaid."""
     skipped_zh: list[tuple[str, str]] = []
-    """:attr:`skipped` in Chinese, entry by entry; empty where it was written by an older gonogo."""
+    """:attr:`skipped` in Chinese, entry by entry; empty in a record of an older gonogo."""
     notes: list[tuple[str, str]] = []
-    """Facts about how the command was understood, in English and Chinese."""
+    """Notes on how the command was interpreted, in English and Chinese."""
     divergence: Divergence | None = None
-    """Where the rehearsed ranks diverged; None where they did not, or where one rank alone was rehearsed."""
+    """Where the rehearsed ranks diverged; None if they didn't, or if only one rank was rehearsed."""
     laid_over: dict[str, str] = {}
-    """Packages (canonical name) that were rehearsed in another version than is installed."""
+    """Packages (canonical name) that were rehearsed in a version other than the installed one."""
     shm_bytes: int | None = None
-    """A node's /dev/shm, where what the command was taken from says it."""
+    """Size of a node's /dev/shm, if the source of the command states it."""
     differing: list[str] = []
-    """Packages (canonical name) that the environment's file asks for and that were replaced or left out."""
+    """Packages (canonical name) in the environment file that were replaced or left out."""
     whole_environment: bool = False
-    """Whether :attr:`laid_over` are all the packages that there were: nothing of the installed ones was seen."""
+    """Whether only the packages in :attr:`laid_over` were visible, and none of the installed ones."""
     life_part: LifePart = ""
-    """Which of two lives it is of, where the whole life was asked for: ``first`` where it came to no second one."""
+    """Which life this is, if the whole life was requested; ``first`` if there was no second one."""
     first_life: RehearsalRecord | None = None
-    """Of a second life: the record of the first."""
+    """For a second life: the record of the first."""
     checkpoint_bytes: dict[str, int] = {}
-    """Of the first life: every file that it wrote from its first step on, of all ranks, and its size."""
+    """For a first life: the size of each file that its ranks wrote from their first step on."""
     life_stages: tuple[str, ...] = ()
-    """What was asked for of a run's life."""
+    """The stages of a run's life that were requested."""
     second_life: RehearsalRecord | None = None
-    """Of a stage that failed after the run was resumed: the record of the resumed run."""
+    """For a stage that failed after the run was resumed: the record of the resumed run."""
     afterwards: list[RehearsalRecord] = []
-    """What was made of the checkpoint after the lives: a record of each stage that went through."""
+    """The stages after the lives that succeeded (convert, merge, serve): a record of each."""
     interruptions: list[Interruption] = []
-    """Of a second life: what the resume comes to where the first was killed in the middle of its save."""
+    """For a second life: how the resume ends if the first life is killed in the middle of its save."""
     moments_not_tried: int = 0
     resumes_as_given: bool = True
-    """Whether the second life's command was the first's, word by word."""
+    """Whether the second life's command was identical to the first's."""
 
     def was_written_before(self, path: str) -> bool:
-        """Whether the first life, of which all ranks are known, wrote into a folder, or beside a file.
+        """Whether the first life, all of whose ranks are known, wrote into this folder, or into this path's folder.
 
-        What is not there then is nowhere: the run itself has not written it.
+        If so, a path that doesn't exist there is missing in a real run too: the run itself doesn't write it.
         """
         first = self.first_life
         if first is None or (first.world_size > 1 and not {0, 1} <= {rank.rank for rank in first.ranks}):

@@ -1,4 +1,4 @@
-"""What the first life trained, compared with what was made of its checkpoint: converted, merged, loaded."""
+"""Compares what the first life trained with what its checkpoint was converted, merged or loaded into."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gonogo.finding.lives.life_report import StateRow, StateStatus
 from gonogo.finding.lives.result_report import ResultReport, ResultStage
 
 _FLAT_WEIGHTS = ("optimizer", "weights")
-"""Weights that an optimizer steps in its place: of a flat partition it is not known whose each part is."""
+"""Master weights that the optimizer updates: of a flat partition, it is unknown which parameter each part is."""
 
 
 def result_report(record: RehearsalRecord) -> ResultReport | None:
-    """The comparison; None where nothing was made of the checkpoint, or not to the end."""
+    """The comparison; None if nothing was made from the checkpoint, or the stages did not complete."""
     first = record.first_life or record
     before = [rank.life for rank in first.ranks if rank.life is not None and rank.life.at_save is not None]
     if not record.afterwards or not before or record.life_part not in ("first", "second"):
@@ -63,7 +63,7 @@ def _loaded_states(lives: Sequence[RankLife]) -> StateMoment | None:
 
 
 def _row(state: HeldState, files: Sequence[SavedTensor], loaded: StateMoment | None) -> StateRow:
-    """A weight of the first life, and where it is in the result."""
+    """The row for one weight of the first life: where it is in the result."""
     own = [tensor for tensor in files if state.identity in tensor.holds]
     flat = [t for t in files if any(one[:2] == _FLAT_WEIGHTS for one in t.holds) and is_key_of(state, t.key)]
     written = tuple(dict.fromkeys(tensor.file for tensor in own or flat))
@@ -100,12 +100,12 @@ def _row(state: HeldState, files: Sequence[SavedTensor], loaded: StateMoment | N
 
 
 def _may_hold_flat_weights(held: Sequence[HeldState]) -> bool:
-    """Whether something of the loaded model comes of flat partitions, which may hold a weight of another name."""
+    """Whether the loaded model has contents of flat partitions, which may be those of a weight of another name."""
     return any((origin.kind, origin.slot) == _FLAT_WEIGHTS for one in held for origin in one.origins)
 
 
 def _reinitialized_rows(loaded: StateMoment | None, lost: set[str]) -> Iterator[StateRow]:
-    """Parameters of the loaded model that no file gave."""
+    """Parameters of the loaded model whose values came from no file."""
     for one in loaded.held if loaded is not None else ():
         if one.kind == "parameter" and not one.origins and one.name not in lost:
             yield StateRow(one.kind, one.name, one.slot, "drawn-anew", False, dtype=one.dtype)

@@ -1,6 +1,6 @@
-"""What a rank did event by event: recorded only where a file for a viewer is asked for.
+"""A rank's events one by one, recorded only if a file for a trace viewer is requested.
 
-Its clock counts operators, since a virtual accelerator has none. Tables are rows of 64-bit numbers, one after another:
+The clock counts operators, since a virtual accelerator has no time. Tables are rows of 64-bit integers, concatenated:
 a rehearsal has millions of them.
 """
 
@@ -15,13 +15,13 @@ TRACKS = ("phases", "modules", "operators", "collectives")
 ACTIONS = (
     "alloc", "free", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom",
 )  # fmt: skip
-"""What an allocator does, by the names of PyTorch's snapshot; ``free`` is both of its events of that."""
+"""Allocator actions by their names in PyTorch's memory snapshot; ``free`` stands for both of its free events."""
 NONE = -1
-"""No stack, no detail."""
+"""Index for no stack or no detail."""
 
 
 class StackFrame(msgspec.Struct, frozen=True, array_like=True):
-    """A Python frame."""
+    """A Python frame, in the order of fields that PyTorch's memory snapshot uses."""
 
     filename: str
     line: int
@@ -29,7 +29,7 @@ class StackFrame(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SegmentBlock(msgspec.Struct, frozen=True, array_like=True):
-    """A part of a segment as the program left it. Bytes."""
+    """A part of a segment at the program's end. Sizes are in bytes."""
 
     address: int
     size: int
@@ -38,7 +38,7 @@ class SegmentBlock(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True):
-    """What an allocator had from the driver in the end, in one piece."""
+    """One contiguous range that the allocator had obtained from the driver at the program's end."""
 
     stream: int
     is_small: bool
@@ -47,14 +47,14 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DeviceEvents(msgspec.Struct):
-    """What one device's allocator did, and its segments in the end."""
+    """The actions of one device's allocator, and its segments at the end."""
 
     device: str
     table: bytes
     segments: list[Segment]
 
     def rows(self) -> Iterator[tuple[int, int, int, int, int, int]]:
-        """(action, address, bytes, stack, clock, stream) of each event; an ``oom`` has the bytes left as address."""
+        """(action, address, bytes, stack, clock, stream) of each event; for ``oom``, address is the free bytes."""
         numbers = array("q", self.table)
         return zip(*[iter(numbers)] * 6, strict=True)
 
@@ -64,7 +64,7 @@ class RankTrace(msgspec.Struct):
 
     rank: int
     clock: int
-    """Operators in all."""
+    """Total number of operators."""
     names: list[str]
     details: list[dict[str, int | str]]
     table: bytes
@@ -73,6 +73,9 @@ class RankTrace(msgspec.Struct):
     devices: list[DeviceEvents]
 
     def spans(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """(track, begin, end, name, detail): tracks are :data:`TRACKS`, the others numbers of the lists above."""
+        """(track, begin, end, name, detail) of each event.
+
+        ``track``, ``name`` and ``detail`` are indices into :data:`TRACKS` and into the lists above.
+        """
         numbers = array("q", self.table)
         return zip(*[iter(numbers)] * 5, strict=True)

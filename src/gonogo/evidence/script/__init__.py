@@ -1,1 +1,1 @@
-"""Python scripts as evidence: calls, values, flow of names, and edits; nothing is run."""
+"""Static analysis of Python scripts: calls, values, data flow by names, and edits; no code is executed."""

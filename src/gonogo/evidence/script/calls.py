@@ -1,4 +1,4 @@
-"""A call in a script: what is called, and the arguments it gets, also through ``**kwargs``."""
+"""A call in a script: the function called, and its arguments, including those passed through ``**kwargs``."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _CONDITION = translated("it is set only under a condition")
 
 
 class PassedKeyword(msgspec.Struct, frozen=True):
-    """One keyword that reaches a call: its value, and the node that sets it.
+    """One keyword argument of a call: its value, and the node that sets it.
 
     ``source`` is the :class:`ast.keyword` of the call itself; the key of a dictionary; or the statement
-    ``kwargs["name"] = value``. ``certain`` is False where it stands under a condition.
+    ``kwargs["name"] = value``. ``certain`` is False if it is set conditionally.
     """
 
     value: ast.expr
@@ -34,9 +34,9 @@ class PassedKeyword(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """One call. ``name`` is the qualified name of what is called, ``names`` with those that it derives from.
+    """One call. ``name`` is the qualified name of the callee, ``names`` includes those of its base classes.
 
-    A method of an object whose maker isn't known is named ``?.`` and what is written: ``?.model.generate``.
+    A method of an object of unknown type is named ``?.`` and the expression as written: ``?.model.generate``.
     """
 
     node: ast.Call
@@ -46,7 +46,7 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def place(self) -> Place:
-        """The whole call."""
+        """The span of the whole call."""
         return self.script.place(self.node)
 
     @property
@@ -56,7 +56,7 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def method(self) -> str:
-        """The last part of what is called: ``generate`` of ``model.generate``."""
+        """The last part of the callee's name: ``generate`` for ``model.generate``."""
         return self.name.rpartition(".")[2]
 
     @property
@@ -66,13 +66,13 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def receiver_kind(self) -> str | None:
-        """The qualified name of what made the receiver; None where that can't be told."""
+        """The qualified name of the class or call that created the receiver; None if unknown."""
         return self.script.kind_of(self.receiver) if self.receiver is not None else None
 
     def keyword(self, name: str) -> Field:
-        """The argument of that name: absent where the call surely doesn't get it.
+        """The keyword argument of that name: absent if the call certainly doesn't get it.
 
-        For a dataclass of the project's own, as a subclass of TrainingArguments, its default counts as given.
+        For a dataclass of the project, such as a subclass of TrainingArguments, its default counts as given.
         """
         passed = self._collected_keywords[0].get(name)
         if passed is not None:
@@ -85,34 +85,34 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
         return default if default is not None else Field.missing()
 
     def keyword_node(self, name: str) -> ast.expr | None:
-        """The expression given for a keyword, wherever it is set; None where none is."""
+        """The expression passed as this keyword argument, wherever it is set; None if there is none."""
         passed = self._collected_keywords[0].get(name)
         return passed.value if passed is not None else None
 
     def argument(self, index: int) -> Field:
-        """The positional argument at that place."""
+        """The positional argument at that index."""
         for argument in self.node.args[: index + 1]:
             if isinstance(argument, ast.Starred):
                 return Field.not_known(self.script.place(argument), _UNPACKED_ARGS_REASON)
         return self.script.field(self.node.args[index]) if index < len(self.node.args) else Field.missing()
 
     def has(self, name: str) -> bool:
-        """Whether the call surely gets a keyword of that name."""
+        """Whether the call certainly gets a keyword argument of that name."""
         passed = self._collected_keywords[0].get(name)
         return passed is not None and passed.certain
 
     @property
     def keywords(self) -> tuple[str, ...]:
-        """The names of the keywords that reach the call, as far as is known (see :attr:`has_star`)."""
+        """The names of the call's keyword arguments, as far as known (see :attr:`has_star`)."""
         return tuple(self._collected_keywords[0])
 
     @property
     def has_star(self) -> bool:
-        """Whether ``**kwargs`` may hold keywords that aren't known."""
+        """Whether ``**kwargs`` may contain unknown keyword arguments."""
         return self._collected_keywords[1] is not None
 
     def keyword_place(self, name: str) -> Place | None:
-        """Where the keyword is set, from its name to the end of its value."""
+        """The span that sets the keyword argument, from its name to the end of its value."""
         passed = self._collected_keywords[0].get(name)
         if passed is None:
             return None
@@ -120,12 +120,12 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
         return start.source.place(start.start, max(end.end, start.end))
 
     def passed(self, name: str) -> PassedKeyword | None:
-        """How the keyword of that name reaches the call."""
+        """How the keyword argument of that name is passed."""
         return self._collected_keywords[0].get(name)
 
     @cached_property
     def _collected_keywords(self) -> tuple[dict[str, PassedKeyword], str | None]:
-        """The keywords by name, and what ``**`` unpacks that can't be seen into."""
+        """The keyword arguments by name, and the name of an unpacked ``**`` expression that can't be resolved."""
         passed: dict[str, PassedKeyword] = {}
         unknown: str | None = None
         for keyword in self.node.keywords:
@@ -139,7 +139,7 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _collect_unpacked(
         self, node: ast.expr, passed_arguments: dict[str, PassedKeyword], depth: int, is_certain: bool = True
     ) -> str | None:
-        """Add what ``**node`` holds; answers what can't be seen into, by name."""
+        """Add the contents of ``**node``; returns the name of what can't be resolved, or None."""
         if depth > 5:
             return "..."
         if isinstance(node, ast.Dict):
@@ -221,7 +221,7 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _apply_mutation(
         self, call: ast.Call, method: str, passed_arguments: dict[str, PassedKeyword], depth: int, is_certain: bool
     ) -> str | None:
-        """Follow one change of the dictionary that ``**`` unpacks."""
+        """Apply one modification of the dictionary that ``**`` unpacks."""
         first = self.script.field(call.args[0]).string if call.args else None
         if method == "update":
             unknown = None

@@ -1,4 +1,4 @@
-"""The classes of a script: what they derive from, their methods, and the defaults of their fields."""
+"""The classes of a script: their bases, methods, and default values of fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gonogo.evidence.script.syntax_index import Function
 
 
 class ClassInfo(msgspec.Struct, frozen=True, eq=False):
-    """One class of a script. ``bases`` are the qualified names of all that it derives from, the nearest first."""
+    """One class of a script. ``bases`` are the qualified names of all its base classes, the nearest first."""
 
     name: str
     bases: tuple[str, ...]
@@ -23,7 +23,7 @@ class ClassInfo(msgspec.Struct, frozen=True, eq=False):
     script: PythonFile
 
     def is_subclass(self, *patterns: str) -> bool:
-        """Whether it derives from a class whose qualified name matches."""
+        """Whether it derives from a class whose qualified name matches a pattern."""
         return any(matches(pattern, base) for pattern in patterns for base in self.bases)
 
     def default(self, name: str) -> Field:
@@ -32,12 +32,12 @@ class ClassInfo(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def defaults(self) -> tuple[str, ...]:
-        """The names of the fields that have a default, as they are written in its body."""
+        """The names of the fields that have a default, in the order of its body."""
         return tuple(name for name, value in _class_fields(self.node) if value is not None)
 
 
 def class_default(file: PythonFile, func: ast.AST, name: str) -> Field | None:
-    """The default that a class of the project has for a field; None where the class has none or isn't known."""
+    """The default value of a field in a class of the project; None if there is none, or the class is unknown."""
     return _class_default(file, func, name, set())
 
 
@@ -54,7 +54,7 @@ def _class_default(file: PythonFile, func: ast.AST, name: str, seen: set[ast.Cla
 
 
 def _default_in_class(file: PythonFile, node: ast.ClassDef, name: str, seen: set[ast.ClassDef]) -> Field:
-    """The default of a field in a class's own body, or in those of its bases in the project."""
+    """The default value of a field in a class's own body, or in its base classes within the project."""
     seen.add(node)
     for target, value in _class_fields(node):
         if target != name:
@@ -73,7 +73,7 @@ def _default_in_class(file: PythonFile, node: ast.ClassDef, name: str, seen: set
 
 
 def _class_fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
-    """The names that a class's body gives values or types to."""
+    """The names that a class's body assigns or annotates."""
     for statement in node.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             yield statement.target.id, statement.value

@@ -1,4 +1,4 @@
-"""DeepSpeed configs that stand in a script as a dict, and where a script hands its config over."""
+"""DeepSpeed configs written as a dict in a script, and the calls to which a script passes its config."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gonogo.evidence.script.script import Script
 from gonogo.evidence.training_arguments import ARGUMENT_CLASSES
 
 _MAX_DEPTH = 20
-# Where a config is handed over: the call, the keyword, and its position where it has one.
+# Parameters that take a config: the callee, the keyword, and the position if it has one.
 _CONFIG_PARAMETERS = (
     ("deepspeed.initialize", "config", 8),
     ("deepspeed.initialize", "config_params", 9),
@@ -23,7 +23,7 @@ _CONFIG_PARAMETERS = (
 
 
 def deepspeed_configs_in(script: Script) -> Iterator[tuple[Field, ast.expr | None]]:
-    """The configs that a script hands to DeepSpeed, transformers or accelerate: the value, and its expression."""
+    """The configs that a script passes to DeepSpeed, transformers or accelerate: the value, and its expression."""
     for pattern, keyword, position in _CONFIG_PARAMETERS:
         for call in script.calls(pattern):
             node = call.keyword_node(keyword)
@@ -35,7 +35,7 @@ def deepspeed_configs_in(script: Script) -> Iterator[tuple[Field, ast.expr | Non
 
 
 def resolve_dict(script: Script, node: ast.expr | None) -> ast.Dict | None:
-    """The dict that an expression is, or that a name holds which is assigned once; None where it is neither."""
+    """The dict literal that an expression is, or that its name is assigned, once only; None otherwise."""
     if isinstance(node, ast.Dict):
         return node
     if not isinstance(node, ast.Name):
@@ -55,7 +55,7 @@ def resolve_dict(script: Script, node: ast.expr | None) -> ast.Dict | None:
 
 
 def dict_to_tree(script: Script, node: ast.Dict, depth: int = 0) -> TreeNode:
-    """The dict as a tree whose values have their places in the script."""
+    """The dict as a tree whose values carry their places in the script."""
     members: dict[str, Member] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         name = script.field(key).string if key is not None else None

@@ -1,6 +1,6 @@
-"""Changes of a script that keep everything else as it is: keywords, statements, imports.
+"""Edits of a script that leave everything else unchanged: keyword arguments, statements, imports.
 
-Each function answers None where the change can't be made without touching more than it should.
+Each method returns None if the change can't be made without affecting more than it should.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ScriptEditor:
         self.newline = "\r\n" if b"\r\n" in source.data else "\n"
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """A node's bytes; a decorated definition begins at its first decorator."""
+        """The byte range of a node; a decorated definition starts at its first decorator."""
         source = self.source
         start = source.offset(node.lineno, node.col_offset)  # type: ignore[attr-defined]
         end = source.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
@@ -38,13 +38,13 @@ class ScriptEditor:
         return start, end
 
     def replace(self, start: int, end: int, text: str) -> Edit:
-        """A change of these bytes."""
+        """An edit that replaces these bytes by a text."""
         return self.source.place(start, end).edit(text)
 
     # Keywords
 
     def remove_keyword(self, call: ast.Call, keyword: ast.keyword) -> Edit | None:
-        """Take a keyword out of a call, with its comma, and with its line where it stands alone there."""
+        """Remove a keyword argument from a call, with its comma, and with its line if nothing else is on it."""
         start, end = self.span(keyword)
         after = self._skip(end)
         comma = after if self.data[after : after + 1] == b"," else None
@@ -78,7 +78,7 @@ class ScriptEditor:
         return self.replace(begin, stop, "")
 
     def add_keyword(self, call: ast.Call, name: str, text: str) -> Edit | None:
-        """Give a call one more keyword, on a line of its own where the others have one each."""
+        """Add a keyword argument to a call, on a line of its own if the others have one each."""
         arguments = _arguments(call)
         closing = self.span(call)[1] - 1
         if self.data[closing : closing + 1] != b")":
@@ -88,7 +88,7 @@ class ScriptEditor:
         last = arguments[-1]
         start, end = self.span(last)
         if isinstance(last, ast.GeneratorExp) and end == closing + 1:
-            return None  # the call's parentheses are the generator's too
+            return None  # the call's parentheses also delimit the generator
         comma = self._comma_after(last, closing)
         end = self._end_of(last, closing)
         line_start = self._line_start(start)
@@ -108,7 +108,7 @@ class ScriptEditor:
         return self.replace(line_end, line_end, f"{self.newline}{indent}{name}={text},")
 
     def _end_of(self, argument: ast.AST, limit: int) -> int:
-        """Where an argument ends with the parentheses around it."""
+        """The end offset of an argument, including parentheses around it."""
         end = self.span(argument)[1]
         at = self._skip(end)
         while at < limit and self.data[at : at + 1] == b")":
@@ -123,7 +123,7 @@ class ScriptEditor:
     # Statements
 
     def remove_statement(self, node: ast.stmt) -> Edit | None:
-        """Take a statement out, with the comment lines right above it; the only one of its block becomes ``pass``."""
+        """Remove a statement and the comment lines directly above it; a block's only statement becomes ``pass``."""
         found = self.index.block(node)
         if found is None or self._is_elif(node):
             return None
@@ -144,7 +144,7 @@ class ScriptEditor:
         return self.replace(begin, self._next_line(line_end), "")
 
     def _remove_from_line(self, block: Sequence[ast.stmt], index: int, start: int, end: int) -> Edit | None:
-        """Take a statement out of ``a; b; c``."""
+        """Remove a statement from ``a; b; c``."""
         if index + 1 < len(block):
             following = self.span(block[index + 1])[0]
             if self.data[end:following].strip(_BLANK) == b";":
@@ -156,7 +156,7 @@ class ScriptEditor:
         return self.replace(start, end, "pass")
 
     def _comments_above(self, node: ast.stmt, block: Sequence[ast.stmt], index: int, line_start: int) -> int:
-        """Where the comment lines begin that stand right above a statement at its indentation."""
+        """The start offset of the comment lines directly above a statement with its indentation."""
         source = self.source
         indent = self.data[line_start : self.span(node)[0]]
         above = block[index - 1].end_lineno or 0 if index else self._header_end(node)
@@ -170,7 +170,7 @@ class ScriptEditor:
         return source.line_start(line) if line < source.line_of(line_start) else line_start
 
     def _header_end(self, node: ast.stmt) -> int:
-        """The last line of the header of the block that a statement is the first of."""
+        """The last line of the block header above a statement that is the block's first."""
         parent = self.index.parents.get(node)
         last = getattr(parent, "lineno", 0)
         for child in ast.iter_child_nodes(parent) if parent is not None else ():
@@ -179,7 +179,7 @@ class ScriptEditor:
         return int(last)
 
     def insert_before(self, node: ast.stmt, text: str) -> Edit | None:
-        """Put a statement before another one, at its indentation."""
+        """Insert a statement before another one, at its indentation."""
         start = self.span(node)[0]
         line_start = self._line_start(start)
         indent = self.data[line_start:start].decode()
@@ -191,7 +191,7 @@ class ScriptEditor:
         return self.replace(line_start, line_start, self._indented(text, indent))
 
     def insert_after(self, node: ast.stmt, text: str) -> Edit | None:
-        """Put a statement after another one, at its indentation."""
+        """Insert a statement after another one, at its indentation."""
         start, end = self.span(node)
         line_start, line_end = self._line_start(start), self._line_end(end)
         indent = self.data[line_start:start].decode()
@@ -201,12 +201,12 @@ class ScriptEditor:
             return self.replace(end, end, f"; {text}") if single else None
         at = self._next_line(line_end)
         lines = self._indented(text, indent)
-        if at == line_end:  # the file ends without a line end
+        if at == line_end:  # the file has no trailing newline
             return self.replace(at, at, self.newline + lines.removesuffix(self.newline))
         return self.replace(at, at, lines)
 
     def insert_import(self, text: str) -> Edit | None:
-        """Add an import after those at the script's top, or after its docstring."""
+        """Add an import after those at the top of the script, or after its docstring."""
         last: ast.stmt | None = None
         for statement in self.index.tree.body:
             documents = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
@@ -259,7 +259,7 @@ class ScriptEditor:
         return offset
 
     def _skip(self, offset: int) -> int:
-        """Past blanks, line ends, comments and continued lines, inside parentheses."""
+        """Skip blanks, line ends, comments and line continuations, as inside parentheses."""
         data = self.data
         while offset < len(data):
             if data[offset] in _WHITESPACE_AND_NEWLINES or data[offset : offset + 2] in (b"\\\n", b"\\\r"):
@@ -278,5 +278,5 @@ _COMPOUND_STATEMENTS = (
 
 
 def _arguments(call: ast.Call) -> list[ast.expr | ast.keyword]:
-    """Positional arguments and keywords in the order in which they are written."""
+    """Positional and keyword arguments in source order."""
     return sorted([*call.args, *call.keywords], key=position)

@@ -1,4 +1,4 @@
-"""Which bindings of a name may reach a use of it: the last one that surely ran, and what may have run since."""
+"""Which bindings of a name may reach a use of it: the last one that always executes, and later ones that may."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FRAMES = (*FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module)
 
 
 def scope_binding(index: ScriptIndex, name: str, node: ast.AST) -> Scope | None:
-    """The scope whose ``name`` is meant at ``node``; None where no scope of the script binds it."""
+    """The scope to which ``name`` refers at ``node``; None if no scope of the script binds it."""
     scope: Scope | None = index.scope_at(node)
     first = True
     while scope is not None:
@@ -34,19 +34,19 @@ def scope_binding(index: ScriptIndex, name: str, node: ast.AST) -> Scope | None:
 
 
 _MAX_BINDINGS = 200
-"""Bindings of one name in one scope; of one that has more nothing is known."""
+"""Maximum number of bindings of one name in one scope; beyond it, the name's value counts as unknown."""
 
 
 def reaching(index: ScriptIndex, bindings: list[Binding], scope: Scope, use: ast.AST) -> list[Binding]:
-    """The bindings of one name in ``scope`` that a use may meet, the latest first.
+    """The bindings of one name in ``scope`` that may reach a use, the latest first.
 
-    Within the scope's own code that is the last binding that ran for certain, and those after it that may have run.
-    From other functions any of them may be met.
+    Within the scope's own code these are the last binding that always executes, and those after it that may execute.
+    From other functions, any binding may reach the use.
     """
     if len(bindings) == 1:
         return bindings
     if len(bindings) > _MAX_BINDINGS:
-        return []  # each use of the name would be held against all of them
+        return []  # quadratic: each use would be compared with all bindings
     if _frame(index, use) is not scope.node:
         return bindings
     at = position(use)
@@ -71,7 +71,7 @@ def reaching(index: ScriptIndex, bindings: list[Binding], scope: Scope, use: ast
 
 
 def surely_ran(index: ScriptIndex, earlier: ast.AST, use: ast.AST) -> bool:
-    """Whether code that stands before ``use`` in the same function ran whenever ``use`` runs."""
+    """Whether code before ``use`` in the same function has always executed when ``use`` does."""
     current: ast.AST | None = earlier if isinstance(earlier, ast.arg) else index.statement(earlier) or earlier
     while current is not None:
         parent = index.parents.get(current)
@@ -93,7 +93,7 @@ def surely_ran(index: ScriptIndex, earlier: ast.AST, use: ast.AST) -> bool:
 
 
 def is_within(index: ScriptIndex, node: ast.AST, ancestor: ast.AST) -> bool:
-    """Whether a node is ``ancestor`` or stands inside it."""
+    """Whether a node is ``ancestor`` or inside it."""
     current: ast.AST | None = node
     while current is not None:
         if current is ancestor:
@@ -134,7 +134,7 @@ def _loops_around(index: ScriptIndex, node: ast.AST) -> list[ast.AST]:
 
 
 def bound_to(index: ScriptIndex, node: ast.expr) -> ast.expr:
-    """The expression that a name or ``self.x`` surely holds, from name to name; the node itself where none is sure."""
+    """The expression that a name or ``self.x`` certainly holds, followed from name to name; else the node itself."""
     seen: set[ast.expr] = set()
     while node not in seen:
         seen.add(node)
@@ -151,7 +151,7 @@ def bound_to(index: ScriptIndex, node: ast.expr) -> ast.expr:
 
 
 def resolve_function(index: ScriptIndex, func: ast.expr) -> ast.AST | None:
-    """The function of the same file that a name stands for, where nothing else binds the name."""
+    """The function of this file that a name refers to, if nothing else binds the name."""
     scope = scope_binding(index, func.id, func) if isinstance(func, ast.Name) else None
     if scope is not None and isinstance(func, ast.Name) and len(scope.names[func.id]) == 1:
         binding = scope.names[func.id][0]
@@ -161,7 +161,7 @@ def resolve_function(index: ScriptIndex, func: ast.expr) -> ast.AST | None:
 
 
 def class_of_self(index: ScriptIndex, name: ast.Name) -> ast.ClassDef | None:
-    """The class whose instance a name is, where it is a method's first parameter."""
+    """The class of which a name is the instance, if it is the first parameter of a method."""
     scope = scope_binding(index, name.id, name)
     if scope is None or not isinstance(scope.node, FUNCTIONS):
         return None
@@ -173,7 +173,7 @@ def class_of_self(index: ScriptIndex, name: ast.Name) -> ast.ClassDef | None:
 
 
 def self_attribute_bindings(index: ScriptIndex, owner: ast.ClassDef) -> dict[str, list[Binding]]:
-    """What the methods of a class set on their first parameter, by attribute."""
+    """The attributes that a class's methods set on their first parameter, with their bindings."""
     found: dict[str, list[Binding]] = {}
     for method in owner.body:
         scope = index.scopes.get(method)

@@ -1,4 +1,4 @@
-"""What code says by its identifiers: compared word by word on the syntax tree, never as a substring of its text."""
+"""What identifiers in code express: compared word by word on the syntax tree, never as substrings of its text."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from functools import lru_cache
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _KEY_ARGUMENT_INDEX = {"get": 0, "getenv": 0, "setdefault": 0, "pop": 0, "getattr": 1, "hasattr": 1}
-"""Which argument of a look-up is a name: ``os.environ.get("RANK")``, ``getattr(args, "rank")``."""
+"""The index of the argument that is a name, for look-ups: ``os.environ.get("RANK")``, ``getattr(args, "rank")``."""
 _OPTIONS = frozenset({"args", "kwargs", "cfg", "config", "conf", "opts", "opt", "options", "flags", "hparams"})
 
 
 @lru_cache(maxsize=4096)
 def words(name: str) -> tuple[str, ...]:
-    """The words of an identifier in lower case: of ``isRank0``, ``is_rank_0`` and ``IS_RANK0`` is, rank, 0."""
+    """The words of an identifier in lower case: ``isRank0``, ``is_rank_0`` and ``IS_RANK0`` give is, rank, 0."""
     return tuple(word.lower() for word in _WORD.findall(name))
 
 
 def says(name: str, *phrases: str) -> bool:
-    """Whether an identifier has all words of a phrase, one after another: ``cfg_zero3`` says ``zero_3``."""
+    """Whether an identifier contains the words of a phrase in sequence: ``cfg_zero3`` contains ``zero_3``."""
     own = words(name)
     return any(
         own[start : start + len(wanted)] == wanted
@@ -30,10 +30,10 @@ def says(name: str, *phrases: str) -> bool:
 
 
 def identifiers(node: ast.AST) -> Iterator[str]:
-    """All names in a piece of code: variables, attributes, parameters, keywords, and keys that are written out.
+    """All names in a piece of code: variables, attributes, parameters, keywords, and literal keys.
 
-    Texts that are values are none: ``args.domain == "main"`` has ``args`` and ``domain``, ``os.environ["RANK"]`` and
-    ``"RANK" in os.environ`` have ``RANK``.
+    String literals used as values don't count: ``args.domain == "main"`` yields ``args`` and ``domain``,
+    ``os.environ["RANK"]`` and ``"RANK" in os.environ`` yield ``RANK``.
     """
     for each in ast.walk(node):
         if isinstance(each, ast.Name):
@@ -59,19 +59,19 @@ def _key(node: ast.AST) -> ast.expr | None:
 
 
 def uses_name(node: ast.AST, *phrases: str) -> bool:
-    """Whether an identifier in a piece of code says one of the phrases."""
+    """Whether an identifier in a piece of code contains one of the phrases."""
     return any(says(name, *phrases) for name in identifiers(node))
 
 
 def last_name(node: ast.AST | None) -> str:
-    """``c`` of ``a.b.c``, of ``c`` and of a call of either; empty for anything else."""
+    """``c`` for ``a.b.c``, for ``c`` and for a call of either; empty for anything else."""
     while isinstance(node, ast.Call):
         node = node.func
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def is_tensor_gather(call: ast.Call) -> bool:
-    """Whether it is a tensor's ``gather(dim, index)``, which has the name of a collective."""
+    """Whether a call is a tensor's ``gather(dim, index)``, rather than the collective of that name."""
     keywords = {keyword.arg for keyword in call.keywords}
     if last_name(call.func) not in ("gather", "take_along_dim"):
         return False
@@ -85,7 +85,7 @@ def _is_whole_number(node: ast.expr) -> bool:
 
 
 def same_code(left: object, other: object) -> bool:
-    """Whether two pieces of code are alike, wherever they stand, and whether they are read or assigned to."""
+    """Whether two pieces of code are the same, regardless of position and of being read or assigned."""
     if isinstance(left, ast.expr_context) and isinstance(other, ast.expr_context):
         return True
     if isinstance(left, ast.AST):
@@ -98,17 +98,17 @@ def same_code(left: object, other: object) -> bool:
 
 
 def is_option(node: ast.AST) -> bool:
-    """Whether an expression is an entry of the run's options: ``args.resume``, ``self.config["save"]``."""
+    """Whether an expression is an option of the run: ``args.resume``, ``self.config["save"]``."""
     if not isinstance(node, (ast.Attribute, ast.Subscript)):
         return False
     return words(last_name(node.value))[-1:] in {(word,) for word in _OPTIONS}
 
 
 def has_option(node: ast.AST) -> bool:
-    """Whether an option of the run's stands anywhere in a piece of code."""
+    """Whether a piece of code contains an option of the run."""
     return any(map(is_option, ast.walk(node)))
 
 
 def is_main_guard(test: ast.AST) -> bool:
-    """Whether a test is ``__name__ == "__main__"``, or has it among its parts."""
+    """Whether a test is ``__name__ == "__main__"``, or contains it."""
     return any(isinstance(each, ast.Name) and each.id == "__name__" for each in ast.walk(test))

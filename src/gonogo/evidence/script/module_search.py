@@ -1,4 +1,4 @@
-"""Where Python finds the modules of a project: its folders, and what its scripts put on ``sys.path`` themselves."""
+"""Where Python finds a project's modules: its folders, and those that its scripts add to ``sys.path``."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _NON_PROJECT_FOLDERS = frozenset(
 
 
 class PythonPath(msgspec.Struct, frozen=True):
-    """Where the Python of a launch looks for the project's modules: its ``sys.path``, without what is installed."""
+    """Where a launch's Python looks for the project's modules: its ``sys.path`` without installed packages."""
 
     folders: tuple[str, ...]
-    """The program's folder (for ``-m`` the one it is started in), then ``PYTHONPATH``."""
+    """The program's folder (for ``-m`` the working directory), then ``PYTHONPATH``."""
     installed: tuple[str, ...] = ()
-    """Where editable installs of the project's own package look: after all others."""
+    """The folders that editable installs of the project's own package add, after all others."""
     cwd: str = ""
-    """What relative entries are relative to."""
+    """The folder to which relative entries are relative."""
     complete: bool = True
-    """Nothing more is on it that the files don't tell."""
+    """True if ``sys.path`` has no further entries that the files don't reveal."""
 
 
 class SysPathAddition(msgspec.Struct, frozen=True):
-    """What a script puts on ``sys.path``. ``folder`` is None where its text doesn't show it."""
+    """A folder that a script adds to ``sys.path``. ``folder`` is None if it can't be determined statically."""
 
     folder: str | None
     first: bool
@@ -39,7 +39,7 @@ class SysPathAddition(msgspec.Struct, frozen=True):
 class ModuleSearch:
     """Finds modules in the folders under ``root``; each folder is listed once.
 
-    Without a ``path`` it is not known how a script is started: then its folder counts and those above it.
+    Without a ``path`` it is unknown how a script is started: then its folder and those above it are searched.
     """
 
     def __init__(self, root: str, path: PythonPath | None = None) -> None:
@@ -54,12 +54,12 @@ class ModuleSearch:
         self._searched: dict[str, dict[str, list[str]]] = {}
 
     def add(self, new_entries: Sequence[SysPathAddition]) -> bool:
-        """Take folders that a script puts on ``sys.path`` into the search; whether any of them is new."""
+        """Add folders that a script adds to ``sys.path``; True if any of them is new."""
         self.unread += [each.line for each in new_entries if each.folder is None]
         known = {*self._added, *self._appended}
         new = [each for each in new_entries if each.folder is not None and each.folder not in known]
         if not new:
-            return False  # what was found stays found
+            return False  # results found so far remain valid
         for each in new:
             (self._added if each.first or self.path is None else self._appended).append(str(each.folder))
         self._modules.clear()
@@ -67,7 +67,7 @@ class ModuleSearch:
         return True
 
     def package_of(self, path: str) -> str:
-        """The package of a file by the ``__init__.py`` files above it."""
+        """The dotted package of a file, by the ``__init__.py`` files above it."""
         parts: list[str] = []
         folder = os.path.dirname(path)
         while "__init__.py" in self._listing(folder) and len(parts) < 20:
@@ -86,28 +86,28 @@ class ModuleSearch:
         return found
 
     def is_project_path(self, real: str) -> bool:
-        """Whether a file or folder is the user's: under the root, and nothing that was installed there."""
+        """Whether a file or folder is the user's: under the root, and not in an installed package there."""
         roots = (self.root,) if self.path is None else (self.root, *self.path.folders, *self._added, *self._appended)
         root = next((each for each in roots if real == each or real.startswith(each.rstrip(os.sep) + os.sep)), None)
         return root is not None and not _NON_PROJECT_FOLDERS.intersection(real[len(root) :].split(os.sep))
 
     def relative_import_file(self, dotted: str, package_root: str) -> str | None:
-        """The file of a module that a relative import names, below the folder that holds the package."""
+        """The file of a module that a relative import names, below the folder that contains the package."""
         return self._in_folder(dotted.split("."), package_root)
 
     def module(self, dotted: str, folder: str) -> str | None:
-        """The file of a module, as a script in ``folder`` would import it; None where the project has none."""
+        """The file of a module, as a script in ``folder`` would import it; None if the project has none."""
         key = (dotted, folder)
         if key not in self._modules:
             self._modules[key] = self._find_module(dotted.split("."), folder)
         return self._modules[key]
 
     def knows(self, module_name: str, folder: str) -> bool:
-        """Whether any folder that a script in ``folder`` searches has a module or package of that name."""
+        """Whether any folder searched by a script in ``folder`` has a module or package of that name."""
         return module_name in self._search(folder)
 
     def _search(self, folder: str) -> dict[str, list[str]]:
-        """By the first part of a module's name, the folders that have it, in the order in which they are searched."""
+        """For each top-level module name, the folders that contain it, in search order."""
         searched = self._searched.get(folder)
         if searched is None:
             searched = self._searched[folder] = {}
@@ -138,7 +138,7 @@ class ModuleSearch:
         return None
 
     def _search_path(self, folder: str) -> list[str]:
-        """Where a script in ``folder`` finds modules: what was added, its folder and those above, and ``src``."""
+        """The folders in which a script in ``folder`` finds modules: added ones, its own and its parents, ``src``."""
         if self.path is not None:
             return [*self._added, *self.path.folders, *self._appended, *self.path.installed]
         found = list(self._added)
@@ -151,9 +151,9 @@ class ModuleSearch:
 
 
 def sys_path_additions(index: ScriptIndex, path: str, cwd: str = "") -> list[SysPathAddition]:
-    """The folders that a script in the file at ``path`` puts on ``sys.path`` itself, as far as its text shows them.
+    """The folders that a script in the file at ``path`` adds to ``sys.path``, as far as can be determined.
 
-    Relative ones are counted from ``cwd``, where the program is started; from the file's folder where that isn't known.
+    Relative ones are resolved against ``cwd``, where the program is started; if that is unknown, the file's folder.
     """
     reader = _Reader(index, path, cwd)
     base = cwd or os.path.dirname(path)
@@ -187,7 +187,7 @@ def sys_path_additions(index: ScriptIndex, path: str, cwd: str = "") -> list[Sys
 
 
 def _is_sys_path(index: ScriptIndex, node: ast.AST) -> bool:
-    """``sys.path``, under whichever name."""
+    """Whether a node is ``sys.path``, under any name."""
     if isinstance(node, ast.Attribute) and node.attr == "path" and isinstance(node.value, ast.Name):
         bindings = index.module.names.get(node.value.id, [])
         return any(each.kind == "import" and each.value == "sys" for each in bindings) or node.value.id == "sys"
@@ -198,7 +198,7 @@ def _is_sys_path(index: ScriptIndex, node: ast.AST) -> bool:
 
 
 def _list_with_sys_path(index: ScriptIndex, node: ast.AST) -> tuple[list[ast.expr] | None, int]:
-    """The entries of ``[a, b] + sys.path`` or ``sys.path + [a]``, and at which place the old ones stay."""
+    """The entries of ``[a, b] + sys.path`` or ``sys.path + [a]``, and the index at which the old ones stay."""
     if isinstance(node, (ast.List, ast.Tuple)):
         kept = [i for i, each in enumerate(node.elts) if isinstance(each, ast.Starred)]
         return [each for each in node.elts if not isinstance(each, ast.Starred)], kept[0] if kept else 1
@@ -211,7 +211,7 @@ def _list_with_sys_path(index: ScriptIndex, node: ast.AST) -> tuple[list[ast.exp
 
 
 class _Reader:
-    """Works out paths made of constants and of the script's own place."""
+    """Evaluates paths made of constants and of the script's own location."""
 
     def __init__(self, index: ScriptIndex, path: str, cwd: str = "") -> None:
         self.index = index
@@ -219,7 +219,7 @@ class _Reader:
         self.cwd = cwd
 
     def folder(self, node: ast.AST, depth: int) -> str | None:
-        """A path made of constants, ``__file__``, ``os.path`` functions and ``Path(...).parent``."""
+        """The path that an expression of constants, ``__file__``, ``os.path`` and ``Path(...).parent`` amounts to."""
         if depth > 20:
             return None
         if isinstance(node, ast.Constant):

@@ -1,4 +1,4 @@
-"""Qualified names: what a name in a script stands for, through imports, aliases and classes.
+"""Qualified names: what a name in a script refers to, through imports, aliases and classes.
 
 ``AutoModelForCausalLM.from_pretrained`` is ``transformers.AutoModelForCausalLM.from_pretrained`` however it was
 imported; with ``engine, *_ = deepspeed.initialize(...)`` the engine is *of the kind* ``deepspeed.initialize``, and
@@ -25,7 +25,7 @@ from gonogo.evidence.script.spelling import canonical
 from gonogo.evidence.script.syntax_index import FUNCTIONS, Binding, ScriptIndex, position
 
 Names = tuple[str, ...]
-"""The names of one thing, its own first: for a class of the script, those of the classes that it derives from too."""
+"""The names of one object, its own first; for a class of the script, also those of its base classes."""
 
 _BUILTINS = frozenset(dir(builtins))
 _MAX_DEPTH = 40
@@ -42,23 +42,23 @@ _DATACLASS_PARSING_METHODS = frozenset(
 
 
 class ProjectNames(Protocol):
-    """What other files of the project say of a dotted name that this script imports."""
+    """Looks up dotted names that this script imports in the project's other files."""
 
     def names(self, dotted: str) -> Names | None:
-        """The names of what ``dotted`` is, or None where it isn't the project's."""
+        """The names of the object at ``dotted``, or None if it isn't the project's."""
 
     def kinds(self, dotted: str) -> Names | None:
-        """What made the object that a module of the project holds there."""
+        """The names of what created the object at ``dotted`` in a module of the project."""
 
     def result(self, dotted: str, path: tuple[int, ...]) -> Names | None:
-        """What a function of the project returns."""
+        """The names of what created the object that a function of the project returns."""
 
     def class_at(self, dotted: str) -> tuple[NameResolver, ast.ClassDef] | None:
-        """The class of the project that ``dotted`` is."""
+        """The class of the project at ``dotted``."""
 
 
 class NameResolver:
-    """Answers for one script; everything is worked out when asked, and once."""
+    """Resolves the names of one script; everything is computed on demand and cached."""
 
     def __init__(self, index: ScriptIndex, resolve_external: ProjectNames | None = None, module: str = "") -> None:
         self.index = index
@@ -74,10 +74,10 @@ class NameResolver:
         """The functions whose results are being worked out."""
 
     def names(self, node: ast.AST) -> Names:
-        """The qualified names of a class, function, module or method; empty where they can't be told."""
+        """The qualified names of a class, function, module or method; empty if unknown."""
         found = self._names.get(node)
         if found is None:
-            self._names[node] = ()  # what refers to itself has no name
+            self._names[node] = ()  # a definition that refers to itself has no name
             if self._depth < _MAX_DEPTH:
                 self._depth += 1
                 try:
@@ -126,7 +126,7 @@ class NameResolver:
         return (canonical(f"{stars[0]}.{name}"),) if len(stars) == 1 else ()
 
     def names_of_binding(self, binding: Binding) -> Names:
-        """The names of what one binding gives a name."""
+        """The names of the object that one binding assigns."""
         if binding.kind == "import":
             return self._imported((binding.value,))
         if binding.kind == "define":
@@ -143,7 +143,7 @@ class NameResolver:
         return tuple(dict.fromkeys(canonical(name) for name in names))
 
     def defined(self, node: ast.AST) -> Names:
-        """The names of a function or class of this script: within the script, and those that a class inherits."""
+        """The names of a function or class of this script: its own, and those of a class's bases."""
         own = getattr(node, "name", "")
         parent = self.index.parents.get(node)
         while parent is not None:
@@ -155,7 +155,7 @@ class NameResolver:
         return (own, *self.ancestors(node)) if isinstance(node, ast.ClassDef) else (own,)
 
     def ancestors(self, node: ast.ClassDef) -> Names:
-        """The names of all classes that a class derives from, as far as the project shows."""
+        """The names of all base classes of a class, as far as the project shows."""
         found = self._ancestors.get(node)
         if found is None:
             self._ancestors[node] = ()
@@ -176,12 +176,12 @@ class NameResolver:
         return self.elsewhere.class_at(name) if self.elsewhere is not None else None
 
     def class_of(self, node: ast.AST) -> tuple[NameResolver, ast.ClassDef] | None:
-        """The project's class that a name stands for, with the resolver of the script that defines it."""
+        """The project's class that a name refers to, and the resolver of the script that defines it."""
         names = self.names(node)
         return self.class_named(names[0]) if names else None
 
     def attribute_bindings(self, node: ast.Attribute) -> tuple[NameResolver, list[Binding]] | None:
-        """What the project's classes set an attribute of their instances to, for ``self.x`` or ``model.x``."""
+        """The bindings of an attribute in the project's class of its owner, for ``self.x`` or ``model.x``."""
         own = class_of_self(self.index, node.value) if isinstance(node.value, ast.Name) else None
         found: tuple[NameResolver, ast.ClassDef] | None = (self, own) if own is not None else None
         if found is None:
@@ -200,7 +200,7 @@ class NameResolver:
 
     @staticmethod
     def _agreed_names(resolved_names: list[Names], bindings: list[Binding]) -> Names:
-        """One answer of several: where all agree, ``None`` and failed imports left out of account."""
+        """The result on which all bindings agree, ignoring ``None`` and failed imports; else empty."""
         pairs = list(zip(resolved_names, bindings, strict=True))
         imported = [pair for pair in pairs if pair[1].kind == "import"]
         rest = [pair for pair in pairs if pair[1].kind != "import"]
@@ -212,14 +212,14 @@ class NameResolver:
         return said[0] if said and all(names == said[0] for names in said) else ()
 
     def class_attributes(self, owner: ast.ClassDef) -> dict[str, list[Binding]]:
-        """What the methods of a class set on ``self``."""
+        """The attributes that a class's methods set on ``self``."""
         found = self._attributes.get(owner)
         if found is None:
             found = self._attributes[owner] = self_attribute_bindings(self.index, owner)
         return found
 
     def kinds(self, node: ast.AST) -> Names:
-        """The names of the class or call that made the object a node stands for; empty where they can't be told."""
+        """The names of the class or call that created the object at a node; empty if unknown."""
         found = self._kinds.get(node)
         if found is None:
             self._kinds[node] = ()
@@ -259,7 +259,7 @@ class NameResolver:
         return ()
 
     def kinds_agreed(self, bindings: list[Binding]) -> Names:
-        """What made the object that a name holds, where all that may have bound it agree."""
+        """The names of what created an object, if all its possible bindings agree."""
         known = [self._kinds_of_binding(binding) for binding in bindings if not is_none(binding.value)]
         return known[0] if known and all(kinds == known[0] for kinds in known) else ()
 
@@ -301,7 +301,7 @@ class NameResolver:
         return self._kinds_of_arguments(arg, function)
 
     def _kinds_of_arguments(self, arg: ast.arg, function: ast.AST) -> Names:
-        """What every call of a function in this script passes for a parameter."""
+        """The kinds of the argument passed for a parameter, if all calls of the function in this script agree."""
         if not isinstance(function, FUNCTIONS) or not isinstance(self.index.parents.get(function), ast.Module):
             return ()
         places = [*function.args.posonlyargs, *function.args.args]
@@ -317,7 +317,7 @@ class NameResolver:
         return found[0] if found and all(kinds == found[0] for kinds in found) else ()
 
     def result(self, call: ast.AST, path: tuple[int, ...]) -> Names:
-        """What made the object that a call returns, or the one at ``path`` of the tuple that it returns."""
+        """The names of what created the object that a call returns, or the one at ``path`` in the returned tuple."""
         if not isinstance(call, ast.Call):
             return ()
         func = call.func
@@ -346,7 +346,7 @@ class NameResolver:
         return there or _at(names, path)
 
     def _parsed_dataclass(self, parser: ast.expr, at: int) -> Names:
-        """The dataclass that HfArgumentParser fills at a place of its answer."""
+        """The dataclass that HfArgumentParser returns at index ``at``."""
         made = bound_to(self.index, parser)
         if not isinstance(made, ast.Call) or self.names(made.func)[:1] != ("transformers.HfArgumentParser",):
             return ()
@@ -374,7 +374,7 @@ class NameResolver:
         return found[0] if found and all(kinds == found[0] for kinds in found) else ()
 
     def kinds_returned_by(self, name: str, path: tuple[int, ...]) -> Names:
-        """What the function of that name at the script's top returns."""
+        """The kinds of the object returned by the top-level function of that name."""
         bindings = self.index.module.names.get(name, [])
         if len(bindings) == 1 and isinstance(bindings[0].node, FUNCTIONS):
             return self._returned(bindings[0].node, path)
@@ -388,7 +388,7 @@ class NameResolver:
 
 
 def _at(names: Names, path: tuple[int, ...]) -> Names:
-    """The names of one of several results; the first of ``deepspeed.initialize``'s, the engine, goes by its name."""
+    """The names of one element of a result; the first of ``deepspeed.initialize``, the engine, keeps its name."""
     if not path or (path == (0,) and names[:1] == ("deepspeed.initialize",)):
         return names
     return tuple(name + "".join(f"[{i}]" for i in path) for name in names)

@@ -1,4 +1,4 @@
-"""What stands around a node: the contexts it runs in, and the tests that must hold for it to run."""
+"""The context of a node: ``with`` statements and decorators around it, and the tests that guard it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _dotted_names(names: NameResolver, node: ast.expr) -> list[str]:
 
 
 def tests_around(index: ScriptIndex, node: ast.AST) -> tuple[ast.expr, ...]:
-    """The tests that hold where a node runs, the nearest first: of ``if``, of early returns, of ``x and node``."""
+    """The tests that hold when a node runs, the nearest first: of ``if``, early returns and ``x and node``."""
     found: list[ast.expr] = []
     parents = index.parents
     child, parent = node, parents.get(node)
@@ -53,7 +53,7 @@ def tests_around(index: ScriptIndex, node: ast.AST) -> tuple[ast.expr, ...]:
             negate = isinstance(parent.op, ast.Or)
             found += [_negate(each) if negate else each for each in before[:at]]
         if isinstance(child, ast.stmt):
-            # ``if rank != 0: return`` earlier in the block: what follows runs where that test failed.
+            # ``if rank != 0: return`` earlier in the block: what follows only runs if that test is false.
             found += [_negate(leave.test) for leave in index.early_exits_before(child)]
         if isinstance(parent, (*FUNCTIONS, ast.Lambda)):
             break

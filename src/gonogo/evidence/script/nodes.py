@@ -1,4 +1,4 @@
-"""Small questions about single nodes of a syntax tree."""
+"""Small helpers for single nodes of a syntax tree."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import ast
 
 
 def is_none(node: object) -> bool:
-    """Whether an expression is ``None`` as written."""
+    """Whether an expression is the literal ``None``."""
     return isinstance(node, ast.Constant) and node.value is None
 
 
 def is_static(function: ast.AST) -> bool:
-    """Whether a method's first parameter is no instance of its class."""
+    """Whether a method's first parameter isn't an instance of its class."""
     decorators = getattr(function, "decorator_list", [])
     return any(isinstance(each, ast.Name) and each.id in ("staticmethod", "classmethod") for each in decorators)
 
 
 def dotted(node: ast.AST) -> str:
-    """A chain of attributes as written: ``model.generate``; what stands before it where that is no name is left out."""
+    """An attribute chain as written: ``model.generate``; a first part that is no name is left out."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

@@ -1,7 +1,7 @@
-"""Where a script uses parameters themselves, rather than through the modules that hold them.
+"""Finds direct uses of parameters, rather than through the modules that hold them.
 
-Under ZeRO-3 a parameter is whole only while its own module's forward runs, or inside ``GatheredParameters``; anywhere
-else it is an empty tensor. Reading its shape, its name or whether it is trained needs no values, and is no use here.
+Under ZeRO-3 a parameter is only complete while its own module's forward runs, or inside ``GatheredParameters``;
+elsewhere it is an empty tensor. Reading its shape, name or ``requires_grad`` needs no values, and isn't a use here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gonogo.evidence.script.syntax_index import COMPREHENSIONS
 from gonogo.evidence.script.zero_terms import ZeroTerm, zero_term
 
 _PARAMETER_ITERATORS = frozenset({"parameters", "named_parameters"})
-# Of a parameter these are known without its values.
+# Attributes of a parameter that don't need its values.
 _METADATA_ATTRIBUTES = frozenset(
     {
         *("numel", "nelement", "requires_grad", "requires_grad_", "shape", "size", "dim", "ndim", "dtype", "device"),
@@ -28,7 +28,7 @@ _METADATA_ATTRIBUTES = frozenset(
     }
 )
 _NO_GRAD_ATTRIBUTES = frozenset({"data", "detach", "detach_", "item", "tolist", "cpu", "numpy"})
-# Functions of torch that take a tensor for its shape, its type or its place, or see to partitioned parameters.
+# torch functions that use only a tensor's shape, dtype or device, or that handle partitioned parameters.
 _METADATA_FUNCTIONS = frozenset(
     {
         *("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "numel", "is_tensor", "to"),
@@ -45,7 +45,7 @@ _METADATA_FUNCTIONS = frozenset(
         *("no_grad", "broadcast", "all_reduce", "all_gather", "size", "from_numpy", "save", "register_parameter"),
     }
 )
-# What these compute is plain from their names, wherever they come from.
+# These names imply a computation on values, wherever the functions come from.
 _COMPUTING_FUNCTIONS = frozenset(
     {
         *("linear", "bilinear", "embedding", "conv1d", "conv2d", "conv3d", "layer_norm", "rms_norm", "matmul", "mm"),
@@ -60,7 +60,7 @@ _COMPUTING_METHODS = frozenset(
         *("isfinite", "nansum", "nanmean", "count_nonzero"),
     }
 )
-# The same values in another form: what is done with the result decides.
+# The same values in another form: what is done with the result counts.
 _FORMS = frozenset(
     {
         *("view", "reshape", "flatten", "ravel", "float", "double", "half", "bfloat16", "to", "type_as", "type"),
@@ -75,34 +75,34 @@ _WEIGHT_ATTRIBUTES = frozenset({"weight", "bias"})
 class ParameterUse(msgspec.Struct, frozen=True, eq=False):
     """One use of parameters' values outside their module.
 
-    ``kind`` is ``"reduced"`` where all of a module's parameters are gone through and computed with
-    (``sum(p.sum() for p in m.parameters())``), ``"weight-reduced"`` where one is (``m.weight.norm()``), and
-    ``"passed"`` where one is given to a function or operator (``F.linear(x, m.weight)``).
+    ``kind`` is ``"reduced"`` if all of a module's parameters are iterated over and computed with
+    (``sum(p.sum() for p in m.parameters())``), ``"weight-reduced"`` if a single one is (``m.weight.norm()``), and
+    ``"passed"`` if one is passed to a function or operator (``F.linear(x, m.weight)``).
     """
 
     kind: str
     node: ast.expr
     """The whole expression: the ``sum(...)``, or the call that the weight is passed to."""
     module: ast.expr
-    """What holds the parameters: ``m``."""
+    """The module that holds the parameters: ``m``."""
     statement: ast.stmt
-    """The statement it belongs to."""
+    """The statement that contains it."""
     gathered: bool
-    """Whether it stands inside ``deepspeed.zero.GatheredParameters``."""
+    """Whether it is inside ``deepspeed.zero.GatheredParameters``."""
     no_grad: bool
-    """Whether no gradient flows through it: under ``torch.no_grad``, or by ``.data`` and ``.detach()``."""
+    """Whether no gradient flows through it: under ``torch.no_grad``, or because of ``.data`` or ``.detach()``."""
     registered: bool
     """Whether the script calls ``register_external_parameter`` for it."""
     own: bool
     """Whether it is the class's own parameter, ``self.weight``, which its own forward may use."""
     function: str
-    """The name of the function that it stands in; empty at the script's top."""
+    """The name of the enclosing function; empty at module level."""
     zero: ZeroTerm | None
-    """How to take it out of a loss that it adds nothing to; None where it isn't multiplied with zero."""
+    """How to remove it from a loss to which it adds nothing; None if it isn't multiplied by zero."""
 
 
 def parameter_uses(script: Script) -> tuple[ParameterUse, ...]:
-    """All uses in the order of the script."""
+    """All uses, in source order."""
     registered = {
         dotted(call.node.args[-1]) for call in script.calls("*.register_external_parameter") if call.node.args
     }
@@ -153,7 +153,7 @@ def _uses_in_iterations(script: Script) -> Iterator[_Found]:
 
 
 def _loop_over(script: Script, node: ast.expr) -> ast.comprehension | ast.For | None:
-    """The loop that goes over an expression, also through ``list``, ``filter``, ``tqdm`` and the like."""
+    """The loop that iterates over an expression, also through ``list``, ``filter``, ``tqdm`` and the like."""
     current: ast.AST = node
     parent = script.parent(current)
     for _ in range(4):
@@ -214,7 +214,7 @@ def _names_in(node: ast.AST, name: str) -> Iterator[ast.Name]:
 
 
 def _uses_of_attributes(script: Script) -> Iterator[_Found]:
-    """``m.weight`` and ``m.bias`` where their values are computed with."""
+    """``m.weight`` and ``m.bias`` where their values are used in a computation."""
     for node in script.nodes(ast.Attribute):
         if node.attr not in _WEIGHT_ATTRIBUTES or not isinstance(node.ctx, ast.Load):
             continue
@@ -233,7 +233,7 @@ def _is_method_of(call: ast.Call, node: ast.expr) -> bool:
 
 
 class _Computation(msgspec.Struct, frozen=True, eq=False):
-    """What is done with a parameter: the expression that computes with its values, if any, and the form it is in."""
+    """What is done with a parameter: the expression that computes with its values, if any, and the operand's form."""
 
     computed: ast.expr | None
     form: ast.expr
@@ -241,7 +241,7 @@ class _Computation(msgspec.Struct, frozen=True, eq=False):
 
 
 def _computation_of(script: Script, node: ast.expr) -> _Computation | None:
-    """What is done with a parameter; None where that needs no values, or DeepSpeed sees to them."""
+    """What is done with a parameter; None if that needs no values, or DeepSpeed takes care of it."""
     current: ast.expr = node
     no_grad = False
     while True:
@@ -271,7 +271,7 @@ def _computation_of(script: Script, node: ast.expr) -> _Computation | None:
 
 
 def _reads_tensor_values(script: Script, call: ast.Call) -> bool:
-    """Whether a function computes with the tensors that it is given; of the user's own that can't be told."""
+    """Whether a function computes with the values of its tensor arguments; False for the user's own, as unknown."""
     last = _last_part(call.func)
     if last in _COMPUTING_FUNCTIONS:
         return True

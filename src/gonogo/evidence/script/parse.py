@@ -1,4 +1,4 @@
-"""Python source to a syntax tree, whatever the bytes are: a tree, or what is wrong with the file and where."""
+"""Parses Python source, whatever its bytes: into a syntax tree, or the problem with the file and its place."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text, translated
 
 MAX_SCRIPT_BYTES = 512 << 10
-"""Bytes; Python itself reads larger ones, but nobody wrote them: a syntax tree takes 700 bytes for each of theirs, and
-before 3.11 Python can crash on what they nest."""
+"""In bytes. Python itself accepts larger scripts, but they are generated: a syntax tree takes 700 bytes per source
+byte, and before 3.11 Python can crash on deep nesting in them."""
 _MAX_LINE_LENGTH_BEFORE_3_11 = 64 << 10
 _MAX_IMPORT_LENGTH = 8 << 10
 _MODULE_NAME_PATTERN = Pattern(r"\b(?:import|from)\s+\.*\w+(?:\s*\.\s*\w+){200}")
 
 _ENCODING_COOKIE_PATTERN = Pattern(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _UTF8_NAMES = frozenset({"utf-8", "utf8", "utf-8-sig", "u8", "ascii", "us-ascii"})
-# Stateless, and none whose decoder is slow on purpose-made bytes, as punycode's is.
+# Stateless codecs, and none whose decoder is slow on crafted input, as punycode's is.
 _ENCODINGS = frozenset(
     {
         *("gbk", "gb2312", "gb18030", "cp936", "big5", "cp950", "big5hkscs"),
@@ -34,7 +34,7 @@ _ENCODINGS = frozenset(
     }
 )
 
-# (since, what, on the line where the parser stopped)
+# (since, pattern of the line at which the parser stopped)
 _NEWER_SYNTAX: Sequence[tuple[tuple[int, int], Pattern]] = (
     ((3, 14), Pattern(r"(?i)(?:^|[^\w.])(?:rt|tr|t)(?:\"|')")),
     ((3, 12), Pattern(r"^\s*type\s+\w+(?:\[.*\])?\s*=")),
@@ -58,12 +58,12 @@ class ScriptProblem(msgspec.Struct, frozen=True):
 
     @property
     def is_fault(self) -> bool:
-        """Whether the script itself is broken: Python would refuse to run it."""
+        """Whether the script itself is broken, so that Python would refuse to run it."""
         return self.kind in ("syntax", "encoding", "null-byte")
 
 
 class ParsedSource(msgspec.Struct, frozen=True):
-    """A syntax tree, or a problem; and the encoding where it isn't UTF-8."""
+    """A syntax tree or a problem, and the encoding unless it is UTF-8."""
 
     tree: ast.Module | None
     problem: ScriptProblem | None
@@ -71,7 +71,7 @@ class ParsedSource(msgspec.Struct, frozen=True):
 
 
 def parse(source: SourceFile) -> ParsedSource:
-    """The source as Python reads it. Never raises, however broken, deep or large it is."""
+    """Parse the source as Python does. Never raises, however broken, deep or large it is."""
     data = source.data
     if len(data) > MAX_SCRIPT_BYTES or (sys.version_info < (3, 11) and _may_crash_the_parser(data)):
         message = _TOO_LARGE.format(size=len(data) >> 10, limit=MAX_SCRIPT_BYTES >> 10)
@@ -97,20 +97,20 @@ def parse(source: SourceFile) -> ParsedSource:
         return ParsedSource(None, ScriptProblem("too-deep", source.place(0, 0), _TOO_DEEP))
     try:
         with gc_disabled(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "\d" in the user's strings is not ours to say on stderr
+            warnings.simplefilter("ignore")  # don't print warnings about "\d" in the user's strings
             return ParsedSource(ast.parse(text), None, encoding)
     except (RecursionError, MemoryError):
         return ParsedSource(None, ScriptProblem("too-deep", source.place(0, 0), _TOO_DEEP))
     except SyntaxError as error:
         return ParsedSource(None, _syntax_problem(source, error))
-    except (ValueError, OverflowError) as error:  # an int literal of more digits than Python converts, for one
+    except (ValueError, OverflowError) as error:  # for example an int literal with more digits than Python converts
         message = _SYNTAX_ERROR_TEXT.format(message=str(error))
         return ParsedSource(None, ScriptProblem("syntax", source.place(0, 0), message))
 
 
 @contextmanager
 def gc_disabled() -> Iterator[None]:
-    """No garbage collection while many objects are made and none of them is garbage: it takes a third of the time."""
+    """Disable garbage collection while many objects are created and none are freed: it takes a third of the time."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -135,7 +135,7 @@ def _may_crash_the_parser(data: bytes) -> bool:
 
 
 def _encoding(source: SourceFile) -> tuple[str | None, ScriptProblem | None]:
-    """The encoding that PEP 263's comment names, None for UTF-8."""
+    """The encoding declared by a PEP 263 comment, None for UTF-8."""
     end = source.data.find(b"\n")
     end = source.data.find(b"\n", end + 1) if end >= 0 else -1
     head = source.data[: end if end >= 0 else None][:1000]
@@ -183,7 +183,7 @@ def _syntax_problem(source: SourceFile, error: SyntaxError) -> ScriptProblem:
 
 
 def _required_python_version(line: str, message: str) -> tuple[int, int] | None:
-    """The Python from which on this line may be right, where that is newer than the one that runs."""
+    """The Python version since which this line may be valid, if it is newer than the running one."""
     running = sys.version_info[:2]
     for since, pattern in _NEWER_SYNTAX:
         if running < since and pattern.search(line[:2000]):

@@ -1,6 +1,7 @@
-"""The user's own modules: which files a script imports from within its project, and what they say.
+"""The user's own modules: the files that a script imports from its project, and how their names resolve.
 
-Only files under the project's root are read, never installed packages; each once, however imports go round.
+Only files under the project's root are read, never installed packages, and each only once, even if imports are
+cyclic.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
 
 MAX_SCRIPTS = 400
-"""That one entry script leads to; a project of many entries may have ten times as many."""
+"""Maximum per entry script; a project with many entry scripts may have ten times as many."""
 _MAX_DEPTH = 8
 _MAX_STAR_IMPORTS = 50
-"""A module that stars more than this is a library's index: to follow it is to read the whole library."""
+"""A module with more star imports is a library's index: following it would mean reading the whole library."""
 
 
 class Project:
-    """The files under a folder, read when they are first asked for.
+    """The files under a folder, read on demand.
 
-    Scripts that share a project read each file once: of a folder of many, make one project and call :meth:`script`.
+    Scripts that share a project read each file once: for many scripts in a folder, create one project and call
+    :meth:`script`.
     """
 
     def __init__(self, root: Path, entry: SourceFile | None = None, path: PythonPath | None = None) -> None:
@@ -49,7 +51,7 @@ class Project:
 
     @classmethod
     def around(cls, source: SourceFile) -> Project:
-        """The project of a script that is read alone: its folder, or the one above its package."""
+        """The project of a single script: its folder, or the one above its package."""
         folder = os.path.dirname(os.path.realpath(source.path))
         for _ in range(_MAX_DEPTH):
             if not os.path.exists(os.path.join(folder, "__init__.py")):
@@ -59,13 +61,13 @@ class Project:
 
     @property
     def entry(self) -> Script:
-        """The script that the project was made for. Raises ValueError where it was made for a folder."""
+        """The script that the project was created for. Raises ValueError if it was created for a folder."""
         if self._entry is None:
             raise ValueError(self.root)
         return self._entry
 
     def script(self, source: SourceFile) -> Script:
-        """A script that is started itself, so what it puts on ``sys.path`` counts for all that it imports."""
+        """A script that is started itself, so that its changes of ``sys.path`` apply to all that it imports."""
         path = os.path.realpath(source.path)
         script = self._scripts.get(path)
         if script is None or script.source.data != source.data:
@@ -79,7 +81,7 @@ class Project:
         return script
 
     def _add_search_paths_of(self, script: Script, path: str) -> bool:
-        """Take what a script puts on ``sys.path`` into the search; whether that is anything new."""
+        """Add the folders that a script adds to ``sys.path`` to the search; True if any is new."""
         if b"sys" not in script.source.data or b"path" not in script.source.data:
             return False
         cwd = self.search.path.cwd if self.search.path is not None else ""
@@ -100,22 +102,22 @@ class Project:
         return script
 
     def seen_from(self, script: Script) -> ProjectView:
-        """What a script sees of the others."""
+        """A script's view of the project's other files."""
         return self._views[script]
 
     def script_of(self, resolver: NameResolver) -> Script | None:
-        """The script that names are resolved for."""
+        """The script to which a resolver belongs."""
         made = (script for script in self._views if script.__dict__.get("names") is resolver)
         return next(made, None)
 
     def imported_by(self, script: Script) -> tuple[Script, ...]:
-        """The modules of the project that a script imports itself."""
+        """The project's modules that a script imports directly."""
         if script not in self._imports:
             self._imports[script] = self._views[script].imported()
         return self._imports[script]
 
     def all_scripts(self, entry: Script | None = None) -> tuple[Script, ...]:
-        """The entry and what it imports, and what those import, in the order in which they are met."""
+        """The entry and all modules that it imports, directly or not, in breadth-first order."""
         first = entry or self.entry
         found: dict[Script, None] = {first: None}
         queue = [first]
@@ -127,7 +129,7 @@ class Project:
         return tuple(found)
 
     def script_at(self, path: str, module: str) -> Script | None:
-        """The script in a file of the project, imported as ``module``; None where it can't be read or too many were."""
+        """The script in a project file, imported as ``module``; None if it can't be read or the limit is reached."""
         if path not in self._at:
             self._at[path] = self._read(path, module)
         return self._at[path]
@@ -151,7 +153,7 @@ class Project:
         return script
 
     def _shown(self, real: str) -> str:
-        """A file's path as users are shown it: as the entry's or the folder's was given, absolute or not."""
+        """A file's path as shown to users: relative or absolute, as the entry's or the folder's path was given."""
         folder, shown = self._shown_as
         return os.path.normpath(os.path.join(shown, os.path.relpath(real, folder)))
 
@@ -174,7 +176,7 @@ class ProjectView:
         self._named: dict[str, Names | None] = {}
 
     def forget_missing_modules(self) -> None:
-        """Look again for what was not found: another folder is searched now."""
+        """Forget failed lookups, since another folder is searched now."""
         self._found = {name: at for name, at in self._found.items() if at is not None}
 
     def imported(self) -> tuple[Script, ...]:
@@ -230,12 +232,12 @@ class ProjectView:
         return None
 
     def names(self, dotted: str) -> Names | None:
-        """The names of what ``dotted`` is in the project, its own first; None where it isn't the project's."""
+        """The names of the object at ``dotted`` in the project, its own first; None if it isn't the project's."""
         if dotted in self._named:
             return self._named[dotted]
         asked = bool(self._asking)
         found = self._find_names(dotted)
-        if found or not asked:  # within a question that leads back to itself, no answer is not the last word
+        if found or not asked:  # don't cache a failure inside a cyclic lookup: it isn't final
             self._named[dotted] = found
         return found
 
@@ -268,9 +270,9 @@ class ProjectView:
             self._asking.discard(dotted)
 
     def starred(self, inner: str) -> Names | None:
-        """The names of what ``from module import *`` brings in. Each is looked for once: packages star one another."""
+        """The names of ``inner`` through ``from module import *``, cached: packages star-import one another."""
         if inner not in self._starred:
-            self._starred[inner] = None  # a circle of stars ends here
+            self._starred[inner] = None  # ends cycles of star imports
             first = inner.partition(".")[0]
             stars = self.script.index.module.stars
             for module in stars if len(stars) <= _MAX_STAR_IMPORTS else ():
@@ -280,7 +282,7 @@ class ProjectView:
         return self._starred[inner]
 
     def may_export(self, module: str, name: str) -> bool:
-        """Whether ``from module import *`` may bring a name: False where the module is at hand and has none such."""
+        """Whether ``from module import *`` may provide a name: False if the module is known not to define it."""
         at = self._at(module)
         if at is None or at[1]:
             return True
@@ -288,20 +290,20 @@ class ProjectView:
         return name in scope.names or bool(scope.stars)
 
     def kinds(self, dotted: str) -> Names | None:
-        """What made the object that a module of the project holds under that name."""
+        """The names of what created the object at ``dotted`` in a module of the project."""
         at = self._at(dotted)
         key = f"kinds of {dotted}"
         if at is None or not at[1] or "." in at[1] or key in self._asking or len(self._asking) > _MAX_DEPTH:
             return None
         bindings = at[0].index.module.names.get(at[1])
-        self._asking.add(key)  # `from .video import video` in a package leads back to itself
+        self._asking.add(key)  # `from .video import video` in a package is cyclic
         try:
             return at[0].names.kinds_agreed(bindings) if bindings else None
         finally:
             self._asking.discard(key)
 
     def result(self, dotted: str, path: tuple[int, ...]) -> Names | None:
-        """What a function of the project returns."""
+        """The names of what created the object that a function of the project returns."""
         at = self._at(dotted)
         key = f"result of {dotted} {path}"
         if at is None or not at[1] or key in self._asking or len(self._asking) > _MAX_DEPTH:
@@ -324,7 +326,7 @@ class ProjectView:
             self._asking.discard(dotted)
 
     def class_at(self, dotted: str) -> tuple[NameResolver, ast.ClassDef] | None:
-        """The class of the project that a dotted name is."""
+        """The class of the project at ``dotted``."""
         at = self._at(dotted)
         if at is None or not at[1]:
             return None
@@ -341,10 +343,10 @@ class ProjectView:
         return None
 
     def file_of(self, resolver: NameResolver) -> Script | None:
-        """The script that names are resolved for."""
+        """The script to which a resolver belongs."""
         return self.project.script_of(resolver)
 
 
 def read_script(source: SourceFile, project: Project | None = None) -> Script:
-    """A script by itself, with the modules beside it that it imports; of many in a folder, give them its project."""
+    """A script with the modules beside it that it imports; for several scripts in a folder, pass their project."""
     return project.script(source) if project is not None else Project.around(source).entry

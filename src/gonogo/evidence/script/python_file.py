@@ -1,4 +1,4 @@
-"""One Python file: its tree, what its names and expressions stand for, what stands where, and edits of it."""
+"""One Python file: its syntax tree, the resolution of names and values, the context of nodes, and edits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Node = TypeVar("_Node", bound=ast.AST)
 
 
 class HasCallNode(Protocol):
-    """What stands for a call of the tree."""
+    """An object that wraps a call node."""
 
     @property
     def node(self) -> ast.Call:
@@ -30,17 +30,17 @@ class HasCallNode(Protocol):
 
 
 class ProjectModules(ProjectNames, Protocol):
-    """The other files of a file's project, as it sees them."""
+    """A file's view of its project's other files."""
 
     def value(self, dotted: str) -> Value | None:
         """The value of a constant in another file."""
 
     def file_of(self, resolver: NameResolver) -> PythonFile | None:
-        """The file that names are resolved for."""
+        """The file to which a resolver belongs."""
 
 
 class PythonFile:
-    """One file. ``tree`` is None where it has a ``problem``; everything then answers as of an empty file."""
+    """One file. If it has a ``problem``, ``tree`` is None and everything else behaves as for an empty file."""
 
     def __init__(self, source: SourceFile, package: str = "", module: str = "") -> None:
         self.source = source
@@ -54,18 +54,18 @@ class PythonFile:
         return f"{type(self).__name__}({self.path!r})"
 
     def take(self, source: SourceFile) -> None:
-        """Name the same bytes by another path, before anything was reported of them."""
+        """Use another path for the same bytes, before anything has been reported about them."""
         self.source = source
         self.__dict__.pop("_editor", None)
 
     @property
     def path(self) -> str:
-        """The path as users are shown it."""
+        """The path as shown to users."""
         return self.source.path
 
     @cached_property
     def parsed(self) -> ParsedSource:
-        """The tree, or what is wrong with the file."""
+        """The syntax tree, or the problem with the file."""
         return parse(self.source)
 
     @property
@@ -75,7 +75,7 @@ class PythonFile:
 
     @property
     def problem(self) -> ScriptProblem | None:
-        """Why there is no syntax tree."""
+        """Why there is no syntax tree, or None."""
         return self.parsed.problem
 
     @cached_property
@@ -86,12 +86,12 @@ class PythonFile:
 
     @cached_property
     def names(self) -> NameResolver:
-        """What names stand for."""
+        """Resolves names to qualified names."""
         return NameResolver(self.index, self.elsewhere, self.module)
 
     @cached_property
     def values(self) -> ValueResolver:
-        """What expressions come to."""
+        """Evaluates expressions."""
         return ValueResolver(self.names, self._imported_value)
 
     def _imported_value(self, name: str) -> Value | None:
@@ -100,38 +100,38 @@ class PythonFile:
     # Names and values
 
     def qualified(self, node: ast.AST) -> str | None:
-        """The qualified name of a class, function, module or method; None where it can't be told."""
+        """The qualified name of a class, function, module or method; None if unknown."""
         names = self._own(self.names.names(node))
         return names[0] if names else None
 
     def _own(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Names as the script itself would say them: its own functions and classes without its module."""
+        """Names as the script itself uses them: without its own module's name."""
         if not names or not self.module or not any(name.startswith(self.module) for name in names):
             return names
         prefix = f"{self.module}."
         return tuple(name.removeprefix(prefix) for name in names)
 
     def kind_of(self, node: ast.AST) -> str | None:
-        """The qualified name of the call or class that made the object a node stands for.
+        """The qualified name of the call or class that created the object at a node.
 
-        ``deepspeed.initialize`` for the engine, ``transformers.AutoModelForCausalLM.from_pretrained`` for a model;
-        what is unpacked at another place than an engine is ``name[1]``; an attribute of it is ``name.attribute``.
+        ``deepspeed.initialize`` for the engine, ``transformers.AutoModelForCausalLM.from_pretrained`` for a model; an
+        element of an unpacked tuple is ``name[1]`` (except the engine itself); an attribute is ``name.attribute``.
         """
         kinds = self.kinds_of(node)
         return kinds[0] if kinds else None
 
     def kinds_of(self, node: ast.AST) -> tuple[str, ...]:
-        """As :meth:`kind_of`, with the names of the classes that a class of the project derives from."""
+        """Like :meth:`kind_of`, with the names of the base classes of a class of the project."""
         return self._own(self.names.kinds(node))
 
     def field(self, node: ast.expr) -> Field:
-        """The value of an expression: of constants, and of names that hold one; otherwise unknown, with the reason."""
+        """The value of an expression of constants, and of names that hold one; otherwise unknown, with the reason."""
         return self.values.field(node, self.place(node))
 
     def bound_to(self, node: ast.expr) -> ast.expr:
-        """The expression that a name or ``self.x`` surely holds, from name to name; else the node itself.
+        """The expression that a name or ``self.x`` certainly holds, followed from name to name; else the node itself.
 
-        ``params`` is ``[p for p in m.parameters()]`` where that alone has bound it.
+        ``params`` is ``[p for p in m.parameters()]`` if nothing else binds it.
         """
         return bound_to(self.index, node)
 
@@ -139,7 +139,7 @@ class PythonFile:
         """The environment variable that an expression reads: ``int(os.environ["LOCAL_RANK"])``."""
         return self.values.environment_variable(node)
 
-    # What is in it
+    # Contents
 
     def nodes(self, *types: type[_Node]) -> Iterator[_Node]:
         """The nodes of these types, in the order of the file."""
@@ -163,14 +163,14 @@ class PythonFile:
         taken = (node.module or "" for node in self.nodes(ast.ImportFrom) if not node.level)
         return any(name == module or name.startswith(prefix) for name in (*named, *taken))
 
-    # What stands around a node
+    # Context of a node
 
     def parent(self, node: ast.AST) -> ast.AST | None:
-        """The node that holds this one."""
+        """The parent of this node."""
         return self.index.parents.get(node)
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The nodes that hold this one, the nearest first."""
+        """The ancestors of this node, the nearest first."""
         parents = self.index.parents
         current = parents.get(node)
         while current is not None:
@@ -182,11 +182,11 @@ class PythonFile:
         return self.index.statement(node)
 
     def enclosing_function(self, node: ast.AST) -> Function | None:
-        """The function that a node stands in."""
+        """The function that contains a node."""
         return next((each for each in self.ancestors(node) if isinstance(each, FUNCTIONS)), None)
 
     def enclosing_loop(self, node: ast.AST) -> ast.For | ast.AsyncFor | ast.While | None:
-        """The loop that runs a node again and again, in the same function."""
+        """The innermost loop around a node, within the same function."""
         for each in self.ancestors(node):
             if isinstance(each, (*FUNCTIONS, ast.Lambda)):
                 return None
@@ -199,14 +199,14 @@ class PythonFile:
         return contexts_around(self.names, node)
 
     def guarded_by(self, node: ast.AST) -> tuple[ast.expr, ...]:
-        """The tests that must hold for a node to run, in its function; of an ``else`` it is ``not test``."""
+        """The tests that must hold for a node to run, within its function; for an ``else`` it is ``not test``."""
         return tests_around(self.index, node)
 
-    # Places, and edits: None where a change can't be made without touching more than it should
+    # Places, and edits: None if a change can't be made without affecting more than it should
 
     @property
     def editable(self) -> bool:
-        """Whether edits can be made: of a file in UTF-8 whose lines end alike."""
+        """Whether edits can be made: only in UTF-8 files with consistent line ends."""
         data = self.source.data
         return (
             self.parsed.tree is not None
@@ -216,7 +216,7 @@ class PythonFile:
         )
 
     def place(self, node: ast.AST) -> Place:
-        """Where a node stands."""
+        """The span of a node."""
         source = self.source
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         end_line = getattr(node, "end_lineno", None) or line
@@ -228,13 +228,13 @@ class PythonFile:
         return source.place(start, source.offset(end_line, end_column) if end_column is not None else start)
 
     def _column(self, line: int, column: int) -> int:
-        """The column in the file's own encoding of one in UTF-8."""
+        """Convert a column in UTF-8 to one in the file's own encoding."""
         encoding = self.parsed.encoding or "utf-8"
         text = self.source.line_bytes(line).decode(encoding, "replace").encode("utf-8")
         return len(text[:column].decode("utf-8", "ignore").encode(encoding, "replace"))
 
     def first_line_place(self, node: ast.AST) -> Place:
-        """The first line of a node: of a class or a loop, what a report should underline."""
+        """The first line of a node: what a report should underline for a class or a loop."""
         place = self.place(node)
         end = self.source.data.find(b"\n", place.start)
         return place if end < 0 or end >= place.end else self.source.place(place.start, end)
@@ -244,13 +244,13 @@ class PythonFile:
         return ScriptEditor(self.source, self.index) if self.editable else None
 
     def removing_keyword(self, call: ast.Call | HasCallNode, name: str) -> Edit | None:
-        """Take a keyword out of a call; None where the call doesn't hold it itself, or nothing can be edited."""
+        """Remove a keyword argument from a call; None if it isn't written in the call itself, or can't be edited."""
         node = call if isinstance(call, ast.Call) else call.node
         keyword = next((each for each in node.keywords if each.arg == name), None)
         return self._editor.remove_keyword(node, keyword) if self._editor is not None and keyword is not None else None
 
     def setting_keyword(self, call: ast.Call | HasCallNode, name: str, source_text: str) -> Edit | None:
-        """Give a call a keyword, or the keyword another value."""
+        """Add a keyword argument to a call, or replace its value."""
         node = call if isinstance(call, ast.Call) else call.node
         if self._editor is None:
             return None
@@ -260,21 +260,21 @@ class PythonFile:
         return self.replacing(keyword, f"{name}={source_text}")
 
     def removing_statement(self, node: ast.stmt) -> Edit | None:
-        """Take a statement out, with the comment lines right above it; the only one of its block becomes ``pass``."""
+        """Remove a statement and the comment lines directly above it; a block's only statement becomes ``pass``."""
         return self._editor.remove_statement(node) if self._editor is not None else None
 
     def replacing(self, node: ast.AST, text: str) -> Edit | None:
-        """Write something else in a node's place."""
+        """Replace a node by other source text."""
         return self.place(node).edit(text) if self._editor is not None else None
 
     def inserting_before(self, statement: ast.stmt, text: str) -> Edit | None:
-        """Put a statement before another, at its indentation."""
+        """Insert a statement before another, at its indentation."""
         return self._editor.insert_before(statement, text) if self._editor is not None else None
 
     def inserting_after(self, statement: ast.stmt, text: str) -> Edit | None:
-        """Put a statement after another, at its indentation."""
+        """Insert a statement after another, at its indentation."""
         return self._editor.insert_after(statement, text) if self._editor is not None else None
 
     def inserting_import(self, text: str) -> Edit | None:
-        """Add an import to those at the script's top."""
+        """Add an import to those at the top of the script."""
         return self._editor.insert_import(text) if self._editor is not None else None

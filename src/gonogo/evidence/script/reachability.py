@@ -1,8 +1,8 @@
-"""Which functions of a run's scripts its launch can reach, so that what stands in the others makes nothing certain.
+"""Which functions of a run's scripts its launch can reach: code in the others can't be certain to fail the run.
 
-By names: what the entry's module body names, what that names in its turn, and so on. A function is left out only where
-nothing that is reached speaks of it, so what is called by a registry or an override counts as reached. ``model.train``
-names methods alone: a module's function is named by itself, or through what the file imports.
+Based on names: those used in the entry's module body, those used by what they refer to, and so on. A function is only
+unreachable if no reachable code mentions its name, so functions called through a registry or an override count as
+reachable. ``model.train`` only refers to methods; a module's function must be named directly or through an import.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _PLAIN_DECORATORS = frozenset(
         *("staticmethod", "classmethod", "abstractmethod", "cached_property", "total_ordering"),
     }
 )
-"""Decorators that keep no list of what they decorate: what they stand on is reached by its name alone."""
+"""Decorators that register nothing: what they decorate is only reached by its name."""
 
 
 class ReachableCode:
-    """The lines that a run reaches, of the scripts that belong to it; the first of them is its entry.
+    """The lines of a run's scripts that can be reached; the first script is its entry.
 
-    ``called``: the function of the entry that the launch itself calls, as a console script does.
+    ``entry_function``: a function of the entry that the launch itself calls, as a console script does.
     """
 
     def __init__(self, scripts: Sequence[Script], entry_function: str = "") -> None:
@@ -47,7 +47,7 @@ class ReachableCode:
         self._follow()
 
     def holds(self, path: str, line: int) -> bool:
-        """Whether a line of a script can run, as far as names tell."""
+        """Whether a line of a script can run, as far as names show."""
         around = [unit for unit in self._units.get(path, ()) if unit.lineno <= line <= (unit.end_lineno or line)]
         return all(unit in self._open for unit in around)
 
@@ -115,7 +115,7 @@ class ReachableCode:
         return name in self._named or name in self._of_objects
 
     def _has_external_base(self, unit: ast.ClassDef, seen: set[str]) -> bool:
-        """Whether it derives from a class that is not the project's, which may call any method of it."""
+        """Whether the class has a base class outside the project, which may call any of its methods."""
         for base in unit.bases:
             name = _last_name(base)
             if name in seen or name in ("object", "ABC", "Generic"):
@@ -128,12 +128,12 @@ class ReachableCode:
 
 @lru_cache(maxsize=16)
 def reachable_from(scripts: tuple[Script, ...], entry_function: str = "") -> ReachableCode:
-    """What is reached from the first of these scripts; launches of the same program share the answer."""
+    """The code reachable from the first of these scripts; cached for launches of the same program."""
     return ReachableCode(scripts, entry_function)
 
 
 class _RegisteredDefinition(ast.AST):
-    """A unit that its decorator may keep, and so call."""
+    """A definition that its decorator may register, and so call."""
 
     def __init__(self, unit: _Definition) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class _RegisteredDefinition(ast.AST):
 
 
 def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """The statements that stand within an ``if``, ``try``, ``with`` or loop."""
+    """The nested blocks of an ``if``, ``try``, ``with`` or loop."""
     for name in ("body", "orelse", "finalbody"):
         if block := getattr(node, name, None):
             yield block
@@ -156,14 +156,14 @@ def _is_main_guard(node: ast.stmt) -> bool:
 
 
 def _imported_names(script: Script) -> Iterator[str]:
-    """The names that a file's imports bind, wherever they stand."""
+    """The names bound by a file's imports, at any level."""
     for node in (*script.nodes(ast.Import), *script.nodes(ast.ImportFrom)):
         assert isinstance(node, ast.Import | ast.ImportFrom)
         yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names)
 
 
 def _names_in(node: ast.AST, script: Script) -> frozenset[tuple[str, bool]]:
-    """All that a piece of code names, and whether as an object's attribute, which is no function of a module."""
+    """All names in a piece of code, and for each whether it is an attribute of an object rather than of a module."""
     known = script.named_in
     if script.tree is not None and script.tree not in known:
         known[script.tree] = frozenset((name, False) for name in _imported_names(script))

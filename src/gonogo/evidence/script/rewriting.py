@@ -1,6 +1,6 @@
-"""Rewritings of a script that turn what one rank does into what all do, with everything else left as it is.
+"""Rewrites of a script that make all ranks do what only some do, leaving everything else unchanged.
 
-Each answers the edits, or None where the code isn't of the shape that it knows.
+Each returns the edits, or None if the code doesn't have a supported form.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Edits = tuple[Edit, ...] | None
 
 
 def hoist_from_branch(script: Script, branch: ast.If, statement: ast.stmt) -> Edits:
-    """Take a statement of a branch out of it, before or behind it, so that it runs whatever the test says.
+    """Move a statement out of a branch, before or after it, so that it runs whatever the test says.
 
-    What follows ``if …: return`` counts as its branch: the test moves behind the statement.
+    Code after ``if …: return`` counts as its branch: the test is moved after the statement.
     """
     if statement in branch.body:
         return _hoist_from_block(script, branch, branch.body, statement)
@@ -56,7 +56,7 @@ def _hoist_from_block(script: Script, branch: ast.If, block: list[ast.stmt], sta
 
 
 def _swap_if_and_with(script: Script, branch: ast.If, inner: ast.With) -> Edits:
-    """``if test:`` around ``with …:`` the other way round."""
+    """Swap ``if test:`` with the ``with …:`` inside it."""
     test, items = script.place(branch.test), script.place(inner.items[0].context_expr)
     last = script.place(inner.items[-1].optional_vars or inner.items[-1].context_expr)
     data = script.source.data
@@ -72,7 +72,7 @@ def _swap_if_and_with(script: Script, branch: ast.If, inner: ast.With) -> Edits:
 
 
 def _move_test_after(script: Script, branch: ast.If, statement: ast.stmt) -> Edits:
-    """``if …: return`` moves behind a statement that follows it in the same block."""
+    """Move ``if …: return`` after a statement that follows it in the same block."""
     found = script.index.block(branch)
     text, indent = _lines(script, branch), _indent(script, branch)
     if found is None or statement not in found[0] or branch.orelse or text is None or indent is None:
@@ -83,7 +83,7 @@ def _move_test_after(script: Script, branch: ast.If, statement: ast.stmt) -> Edi
 
 
 def hoist_call(script: Script, branch: ast.If, call: ast.Call, name: str) -> Edits:
-    """Give a call inside of a branch a name before the branch, so that it is made whatever the test says."""
+    """Assign a call inside a branch to a name before the branch, so that it is executed whatever the test says."""
     if {node.id for node in ast.walk(script.index.tree) if isinstance(node, ast.Name)} & {name}:
         return None
     statement = script.statement(call)
@@ -131,7 +131,7 @@ def multiply_by_test(script: Script, branch: ast.If) -> Edits:
 
 
 def synchronize_test(script: Script, branch: ast.If, device: str) -> Edits:
-    """The test of a branch holds on all ranks as soon as it holds on one of them."""
+    """Make the test of a branch true on all ranks as soon as it is true on one of them."""
     distributed = torch_distributed_name(script)
     if distributed is None or _is_elif(script, branch):
         return None
@@ -146,7 +146,7 @@ def synchronize_test(script: Script, branch: ast.If, device: str) -> Edits:
 
 
 def cycle_to_longest_loader(script: Script, loop: ast.For, device: str) -> Edits:
-    """A loop over a loader that every rank runs equally often: one with fewer batches begins again."""
+    """Make a loop over a loader run equally often on every rank: loaders with fewer batches start over."""
     iterated = loop.iter
     while isinstance(iterated, ast.Call) and iterated.args:
         iterated = iterated.args[0]
@@ -168,7 +168,7 @@ def cycle_to_longest_loader(script: Script, loop: ast.For, device: str) -> Edits
 
 
 def sort_iteration(script: Script, loop: ast.For) -> Edits:
-    """A loop over a dictionary or a set goes over its sorted entries."""
+    """Make a loop over a dictionary or a set iterate over its sorted entries."""
     iterated = loop.iter
     unordered = isinstance(iterated, (ast.Set, ast.SetComp, ast.Name)) or (
         isinstance(iterated, ast.Call)
@@ -182,7 +182,7 @@ def sort_iteration(script: Script, loop: ast.For) -> Edits:
 
 
 def batch_send_recv(script: Script, first: ast.stmt, second: ast.stmt) -> Edits:
-    """``recv(x, src=a)`` and ``send(y, dst=b)``, one right behind the other, become one exchange."""
+    """Replace a ``recv(x, src=a)`` and a ``send(y, dst=b)`` directly after each other by one batched exchange."""
     distributed = torch_distributed_name(script)
     parts = [_parse_send_recv(script, one) for one in (first, second)]
     if distributed is None or parts[0] is None or parts[1] is None or parts[0][0] == parts[1][0]:
@@ -210,7 +210,7 @@ def _parse_send_recv(script: Script, statement: ast.stmt) -> tuple[str, str, str
 
 
 def torch_distributed_name(script: Script) -> str | None:
-    """What the script calls ``torch.distributed``; None where it imports neither that nor torch."""
+    """The name by which the script can refer to ``torch.distributed``; None if it imports neither that nor torch."""
     for node in script.nodes(ast.Import):
         for alias in node.names:
             if alias.name == "torch.distributed" and alias.asname:
@@ -223,12 +223,12 @@ def torch_distributed_name(script: Script) -> str | None:
 
 
 def _is_elif(script: Script, branch: ast.If) -> bool:
-    above = script.parent(branch)  # an `if` in an `else:` of its own stands further in
+    above = script.parent(branch)  # an `if` nested in an `else:` is indented further
     return isinstance(above, ast.If) and branch in above.orelse and branch.col_offset == above.col_offset
 
 
 def _indent(script: Script, statement: ast.stmt) -> str | None:
-    """What stands before a statement on its line; None where that is more than blanks."""
+    """The indentation of a statement; None if anything else precedes it on its line."""
     start = script.place(statement).start
     line = script.source.line_start(script.source.line_of(start))
     before = script.source.data[line:start].decode("utf-8", "replace")
@@ -236,7 +236,7 @@ def _indent(script: Script, statement: ast.stmt) -> str | None:
 
 
 def _lines(script: Script, statement: ast.stmt) -> str | None:
-    """A statement's lines with its indentation; None where another begins on them, or a text goes over lines."""
+    """A statement's lines with indentation; None if it shares its line or contains a multi-line string."""
     indent = _indent(script, statement)
     spanning = any(
         isinstance(node, (ast.Constant, ast.JoinedStr)) and node.lineno != node.end_lineno
@@ -262,6 +262,6 @@ def _replace(script: Script, start: int, end: int, text: str) -> Edits:
 
 
 def _replace_lines(script: Script, first: ast.stmt, last: ast.stmt, text: str) -> Edits:
-    """Lines with their indentation in the place of statements, which keep the line end behind them."""
+    """Replace whole statements by lines that include their indentation; the trailing newline is kept."""
     start = script.source.line_start(script.place(first).line)
     return _replace(script, start, _end(script, last), text.rstrip("\n"))

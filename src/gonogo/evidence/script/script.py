@@ -23,7 +23,7 @@ __all__ = ["Call", "ClassInfo", "PassedKeyword", "Script", "ScriptProblem"]
 
 
 class Script(PythonFile):
-    """A Python file with its calls and classes; ``imported_by`` gives the project's modules that a script imports."""
+    """A Python file with its calls and classes; ``imported_by`` returns the project's modules that it imports."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Script(PythonFile):
 
     @cached_property
     def _methods(self) -> dict[str, list[ast.Call]]:
-        """Calls of ``x.method`` by ``method``: whatever x is, the name ends so. The others are in :attr:`_named`."""
+        """Calls of ``x.method``, by ``method``, which ends their name whatever x is. Others are in :attr:`_named`."""
         found: dict[str, list[ast.Call]] = {}
         for node in self.index.calls:
             if _is_plain_method(node.func):
@@ -49,7 +49,7 @@ class Script(PythonFile):
 
     @cached_property
     def _named(self) -> dict[str, list[ast.Call]]:
-        """The other calls, by the last part of each name of what is called."""
+        """The other calls, by the last part of each of the callee's names."""
         found: dict[str, list[ast.Call]] = {}
         for node in self.index.calls:
             if not _is_plain_method(node.func):
@@ -64,7 +64,7 @@ class Script(PythonFile):
         return chain(self._methods.get(last, ()), self._named.get(last, ()))
 
     def call_at(self, node: ast.Call) -> Call:
-        """A call of this script's tree."""
+        """The Call for a call node of this script."""
         known = self._calls.get(node)
         if known is not None:
             return known
@@ -76,10 +76,10 @@ class Script(PythonFile):
         return known
 
     def calls(self, *patterns: str) -> Iterator[Call]:
-        """The calls of what a pattern names, in the order of the file; without patterns all calls.
+        """The calls whose callee matches a pattern, in source order; without patterns, all calls.
 
         Patterns are globs on the qualified name: ``"deepspeed.initialize"``, ``"*.from_pretrained"``. A class also
-        stands for the project's classes that derive from it, and any of a name's public spellings will do.
+        matches the project's classes that derive from it, and any public alias of a name can be used.
         """
         if not patterns:
             yield from map(self.call_at, self.index.calls)
@@ -114,7 +114,7 @@ class Script(PythonFile):
         return (each for each in self.classes if each.is_subclass(*patterns))
 
     def enclosing_class(self, node: ast.AST) -> ClassInfo | None:
-        """The class that a node stands in."""
+        """The innermost class around a node."""
         found = next((each for each in self.ancestors(node) if isinstance(each, ast.ClassDef)), None)
         return next((info for info in self.classes if info.node is found), None) if found is not None else None
 
@@ -124,14 +124,14 @@ class Script(PythonFile):
         return self._imported_by(self) if self._imported_by is not None else ()
 
     def once(self, function: Callable[[Script], _Found]) -> _Found:
-        """What ``function`` finds in this script; several may ask, it is looked for once."""
+        """The cached result of ``function`` for this script."""
         if function not in self._once:
             self._once[function] = function(self)
         return self._once[function]  # type: ignore[return-value]
 
 
 def _is_plain_method(func: ast.expr) -> TypeGuard[ast.Attribute]:
-    """Whether what is called goes by its attribute's name for certain: no class, and no function that self holds."""
+    """Whether a callee's name certainly ends in its attribute's name: no class, and no function stored on self."""
     if not isinstance(func, ast.Attribute) or func.attr[:1].isupper():
         return False
     return not (isinstance(func.value, ast.Name) and func.value.id == "self")

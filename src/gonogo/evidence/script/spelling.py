@@ -1,4 +1,4 @@
-"""One spelling for names that libraries export from several modules."""
+"""Canonical names for objects that libraries export from several modules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-# What these packages export at their top is defined in modules that users import from as well.
+# Modules that define what these packages export at top level, and from which users import as well.
 _FLAT_PACKAGES = frozenset({"transformers", "trl", "peft", "accelerate", "datasets", "bitsandbytes"})
 _PREFIX_ALIASES = (
     ("deepspeed.runtime.zero.partition_parameters.", "deepspeed.zero."),
@@ -25,7 +25,7 @@ _PREFIX_ALIASES = (
 
 
 def canonical(name: str) -> str:
-    """One spelling for a name that has several: ``transformers.trainer.Trainer`` is ``transformers.Trainer``."""
+    """The canonical one of several names: ``transformers.trainer.Trainer`` is ``transformers.Trainer``."""
     top, dot, rest = name.partition(".")
     if not dot:
         return name
@@ -68,7 +68,7 @@ def _compile_pattern(pattern: str) -> Callable[[str], Any]:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a glob matches a qualified name, in whichever of its spellings the glob is."""
+    """Whether a glob matches a qualified name, whichever alias the glob uses."""
     if pattern == name:
         return True
     if pattern.startswith("*.") and not any(each in pattern[1:] for each in "*?["):

@@ -1,4 +1,4 @@
-"""One walk over a syntax tree: parents, scopes with what they bind, calls, and the nodes of each type."""
+"""A single pass over a syntax tree that collects parents, scopes with their bindings, calls, and nodes by type."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Binding(msgspec.Struct, frozen=True, eq=False):
-    """One place that gives a name its value.
+    """One place that binds a name.
 
     ``kind`` is ``"import"`` (``value`` is the dotted name), ``"assign"`` (``value`` is the expression, ``path`` the
-    position in it where it is unpacked), ``"with"`` (``value`` is the context manager), ``"define"`` (a function or
+    position in it if it is unpacked), ``"with"`` (``value`` is the context manager), ``"define"`` (a function or
     class, which is ``node``), ``"parameter"`` (``node`` is the :class:`ast.arg`), or ``"other"``.
     ``node`` is what must have run for the name to be bound.
     """
@@ -50,7 +50,7 @@ class Scope:
         """The modules of ``from m import *``."""
 
     def bind(self, name: str, binding: Binding) -> None:
-        """Add one binding, to the module or an outer function where the name is declared so."""
+        """Add a binding, in the module's or an outer function's scope if the name is declared global or nonlocal."""
         scope = self
         declared = self.declared_global.get(name) if self.declared_global else None
         while declared is not None and scope.parent is not None:
@@ -65,7 +65,7 @@ class Scope:
 
 
 class ScriptIndex:
-    """What one walk over the tree found. ``package`` is what relative imports start from."""
+    """The results of one pass over the tree. ``package`` is the base of relative imports."""
 
     def __init__(self, tree: ast.Module, package: str = "") -> None:
         self.tree = tree
@@ -76,7 +76,7 @@ class ScriptIndex:
         self.by_type: defaultdict[type, list[Any]] = defaultdict(list)
         self.module = Scope(tree, None)
         self.scopes[tree] = self.module
-        # Both are filled when they are asked for: a file of ten thousand statements is one block.
+        # Both are filled on demand: a file of ten thousand statements is one block.
         self._blocks: dict[ast.AST, dict[ast.AST, tuple[list[ast.stmt], str, int]]] = {}
         self._leaves: dict[int, list[tuple[int, ast.If]]] = {}
         self._walk()
@@ -139,7 +139,7 @@ class ScriptIndex:
         return current
 
     def block(self, statement: ast.AST) -> tuple[list[ast.stmt], str] | None:
-        """The list of statements that holds this one, and which one of its parent's it is."""
+        """The list of statements that contains this one, and the name of that field in its parent."""
         parent = self.parents.get(statement)
         if parent is not None and parent not in self._blocks:
             self._blocks[parent] = {
@@ -152,7 +152,7 @@ class ScriptIndex:
         return found[:2] if found is not None else None
 
     def early_exits_before(self, statement: ast.stmt) -> list[ast.If]:
-        """``if …: return`` without an ``else``, and its like, earlier in the statement's block."""
+        """The ``if`` statements without ``else`` that end in ``return`` or similar, earlier in the same block."""
         found = self.block(statement)
         if found is None:
             return []
@@ -169,12 +169,12 @@ class ScriptIndex:
 
 
 def position(node: Any) -> tuple[int, int]:
-    """Where a node starts: line, column."""
+    """Start of a node: (line, column)."""
     return (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
 
 
 def end_position(node: Any) -> tuple[int, int]:
-    """Where a node ends: line, column."""
+    """End of a node: (line, column)."""
     return (getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0)
 
 
@@ -185,7 +185,7 @@ def _is_in_outer_scope(child: ast.AST, scope_node: ast.AST) -> bool:
 
 
 def bind_target(scope: Scope, target: ast.AST, kind: str, node: ast.AST, value: Any, path: tuple[int, ...]) -> None:
-    """Bind what an assignment's left side names."""
+    """Bind the names in an assignment's target."""
     if isinstance(target, ast.Name):
         scope.bind(target.id, Binding(kind, node, value, path))
     elif isinstance(target, ast.Attribute):
@@ -289,7 +289,7 @@ def _index_import_from(index: ScriptIndex, node: ast.ImportFrom, scope: Scope) -
 
 
 def absolute_module(node: ast.ImportFrom, package: str) -> str:
-    """The module that a ``from`` statement names, from the project's top where it is relative."""
+    """The absolute module name of a ``from`` import, resolved if it is relative."""
     if not node.level:
         return node.module or ""
     parts = package.split(".") if package else []
@@ -324,7 +324,7 @@ _COMPREHENSION_TYPES = frozenset(COMPREHENSIONS)
 _SCOPE_TYPES = frozenset({*FUNCTIONS, ast.Lambda, ast.ClassDef, *COMPREHENSIONS})
 _EXIT_STATEMENTS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _LEAVES = frozenset({ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue, ast.alias})
-# Fields that hold no node of the tree: text, numbers, and marks such as Load and Add, which all nodes share.
+# Fields without child nodes: text, numbers, and markers such as Load and Add, which all nodes share.
 _NON_NODE_FIELDS = frozenset(
     {
         *("ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "rest", "kwd_attrs", "kind"),
@@ -336,8 +336,8 @@ _LEAF_STATEMENTS = (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.Ma
 
 @cache
 def _child_fields(cls: type[ast.AST]) -> tuple[str, ...]:
-    """The fields of a node that hold other nodes, the last first; none for names, and for ``case True:``."""
+    """The fields of a node that contain other nodes, in reverse; empty for names, and for ``case True:``."""
     if cls in _LEAF_STATEMENTS:
         return ()
-    typed = ("name",) if cls.__name__ == "TypeAlias" else ()  # its name is a node, alone among the names
+    typed = ("name",) if cls.__name__ == "TypeAlias" else ()  # its name is a node, unlike all others
     return (*reversed([name for name in cls._fields if name not in _NON_NODE_FIELDS]), *typed)

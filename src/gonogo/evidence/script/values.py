@@ -1,4 +1,4 @@
-"""The values of a script's expressions: constants and what is made of them; for the rest, why they aren't known."""
+"""Evaluates a script's expressions: constants and what is computed from them; otherwise, why they are unknown."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _ENVIRONMENT_REASON = translated("it depends on the environment variable {name}"
 _MAX_SHOWN = 80
 _MAX_DEPTH = 30
 _MAX_LENGTH = 10_000
-_MAX_STEPS = 20_000  # `a = (b, b)`, `b = (c, c)` and so on would take for ever
+_MAX_STEPS = 20_000  # `a = (b, b)`, `b = (c, c)` and so on would take exponential time
 
 
 class Value(msgspec.Struct, frozen=True):
-    """What an expression comes to, or why that can't be told."""
+    """The value of an expression, or why it is unknown."""
 
     value: Any = None
     known: bool = True
@@ -38,7 +38,7 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class Symbol(str):
-    """A value that a script names rather than writes, by its qualified name: ``torch.bfloat16``."""
+    """A value that a script refers to by its qualified name: ``torch.bfloat16``."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ _ARITHMETIC: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 class ValueResolver:
-    """Works out expressions of one script. ``elsewhere`` gives module constants of the project's other files."""
+    """Evaluates expressions of one script. ``elsewhere`` provides module constants of the project's other files."""
 
     def __init__(self, names: NameResolver, resolve_external: Callable[[str], Value | None] | None = None) -> None:
         self.names = names
@@ -64,7 +64,7 @@ class ValueResolver:
         self._steps = 0
 
     def value(self, node: ast.AST) -> Value:
-        """What an expression comes to."""
+        """The value of an expression."""
         self._steps = self._steps + 1 if self._depth else 0
         if self._depth >= _MAX_DEPTH or self._steps > _MAX_STEPS:
             return _unknown_value(node)
@@ -274,12 +274,12 @@ class ValueResolver:
         return _unknown_value(node)
 
     def _variable(self, node: ast.AST) -> Value | None:
-        """Unknown for the sake of an environment variable, where the expression reads one."""
+        """Unknown because it reads an environment variable, if the expression does."""
         name = self.environment_variable(node)
         return Value(known=False, reason=_ENVIRONMENT_REASON.format(name=name)) if name is not None else None
 
     def environment_variable(self, node: ast.AST) -> str | None:
-        """The environment variable that an expression reads, also inside ``int(...)``; None where it reads none."""
+        """The environment variable that an expression reads, also inside ``int(...)``; None if it reads none."""
         for _ in range(_MAX_DEPTH):
             if isinstance(node, ast.Call):
                 name = self.names.names(node.func)[:1]
@@ -305,7 +305,7 @@ class ValueResolver:
         return None
 
     def field(self, node: ast.expr, place: Any) -> Field:
-        """An expression's value as a field that stands at ``place``."""
+        """An expression's value as a field with the place ``place``."""
         found = self.value(node)
         return (
             Field(found.value, Status.RESOLVED, place, found.reason)
@@ -314,7 +314,7 @@ class ValueResolver:
         )
 
     def module_value(self, name: str) -> Value | None:
-        """The value of a name at the script's top, None where it is no constant there."""
+        """The value of a module-level name, None if it isn't a constant."""
         bindings = self.names.index.module.names.get(name)
         if not bindings:
             return None
@@ -342,12 +342,12 @@ _CASTS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _unknown_value(node: ast.AST) -> Value:
-    """Unknown, since only a run works it out."""
+    """Unknown, since only a run can compute it."""
     return Value(known=False, reason=_COMPUTED_REASON.format(text=_short_text(node)))
 
 
 def _short_text(node: ast.AST) -> str:
-    """An expression in short; no whole unparsing, which recurses as deep as the expression."""
+    """A short form of an expression; without ``ast.unparse``, which recurses as deep as the expression."""
     if isinstance(node, ast.Call):
         return f"{_short_text(node.func)}(...)"
     if isinstance(node, ast.Subscript):

@@ -1,4 +1,4 @@
-"""Terms of a loss that are multiplied with zero, and how to take them out without changing the loss.
+"""Terms of a loss that are multiplied by zero, and how to remove them without changing the loss.
 
 ``loss = loss + 0.0 * sum(p.sum() for p in adapter.parameters())`` adds nothing but a use of the parameters.
 """
@@ -24,14 +24,14 @@ _ATOMIC_NODES = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 
 class ZeroTerm(msgspec.Struct, frozen=True, eq=False):
-    """What can go: whole ``statements``; or, where the loss is built of more in the same one, ``part`` of a sum."""
+    """What can be removed: whole ``statements``, or ``part`` of a sum if the statement computes more of the loss."""
 
     statements: tuple[ast.stmt, ...]
     part: tuple[ast.BinOp, ast.expr] | None = None
     """The sum, and the side of it that stays."""
 
     def removal(self, script: Script) -> tuple[Edit, ...]:
-        """The edits that take the term out; none where it can't be done."""
+        """The edits that remove the term; empty if that isn't possible."""
         if self.part is not None:
             whole, stays = self.part
             text = script.place(stays).text
@@ -44,7 +44,7 @@ class ZeroTerm(msgspec.Struct, frozen=True, eq=False):
 
 
 def zero_term(script: Script, node: ast.expr, statement: ast.stmt) -> ZeroTerm | None:
-    """How to take out an expression that is multiplied with zero; None where it isn't, or other things hang on it."""
+    """How to remove an expression that is multiplied by zero; None if it isn't, or if other code depends on it."""
     name = _bound_name(statement)
     found = _variable_removal(script, name, statement) if name is not None else None
     if found is None:
@@ -54,7 +54,7 @@ def zero_term(script: Script, node: ast.expr, statement: ast.stmt) -> ZeroTerm |
 
 
 def _product_with_zero(script: Script, node: ast.expr) -> ast.expr | None:
-    """The product with zero that an expression is in, or is made of itself; the outermost."""
+    """The outermost product with zero that contains an expression, or that the expression consists of."""
     found: ast.expr | None = node if _sums_zeros(node) else None
     current: ast.expr = node
     while True:
@@ -113,7 +113,7 @@ def _same(a: ast.expr, b: ast.expr) -> bool:
 
 
 def _bound_name(statement: ast.stmt) -> str | None:
-    """The variable that a statement sets and does nothing else."""
+    """The variable that a statement assigns without doing anything else."""
     target: ast.expr | None = None
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]
@@ -123,7 +123,7 @@ def _bound_name(statement: ast.stmt) -> str | None:
 
 
 def _variable_removal(script: Script, name: str, statement: ast.stmt) -> ZeroTerm | None:
-    """All that a variable is for, where that is but a term of zero in a sum: ``dummy = ...; loss += 0 * dummy``."""
+    """Remove a variable that only serves as a zero term in a sum: ``dummy = ...; loss += 0 * dummy``."""
     function = script.enclosing_function(statement)
     group: list[ast.stmt] = []
     for use in _name_uses(script, name, function):
@@ -146,7 +146,7 @@ def _variable_removal(script: Script, name: str, statement: ast.stmt) -> ZeroTer
 
 
 def _is_pure(statement: ast.stmt) -> bool:
-    """Whether a statement does nothing but work out a number, so that nobody misses it."""
+    """Whether a statement only computes a number, so that it can be removed without side effects."""
     calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call)]
     return all(_last_part(call.func) in _PURE_FUNCTIONS for call in calls)
 
@@ -156,7 +156,7 @@ def _last_part(func: ast.expr) -> str:
 
 
 def _is_all_zero(script: Script, name: str, function: ast.AST | None) -> bool:
-    """Whether each value that a variable gets is a product with zero, or adds one to it, or is zero."""
+    """Whether each value of a variable is zero, a product with zero, or adds one to it."""
     for use in _name_uses(script, name, function):
         if not isinstance(use.ctx, ast.Store):
             continue
@@ -183,7 +183,7 @@ def _name_uses(script: Script, name: str, function: ast.AST | None) -> Iterator[
 
 
 def _remove_with_empty_blocks(script: Script, statements: list[ast.stmt]) -> ZeroTerm | None:
-    """These statements, and the loops and conditions that hold nothing else; None where a block would be left empty."""
+    """Remove statements with the loops and conditions left empty by it; None if another block would be left empty."""
     group = list(statements)
     changed = True
     while changed:

@@ -1,4 +1,4 @@
-"""``$(( … ))`` with whole numbers, as the shell computes them."""
+"""Evaluates ``$(( … ))`` with integers, as the shell does."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _PRECEDENCE_LEVELS = (
 _ASSIGNMENT_OPERATORS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
 
 Look = Callable[[str, int | None], str | None]
-"""The value of a variable, or of an array's element; None where it can't be told."""
+"""Returns the value of a variable or of an array element; None if unknown."""
 VariableWriter = Callable[[str, int | None, int | None], None]
-"""Sets a variable, or an array's element; None: to a number that can't be told."""
+"""Sets a variable or an array element; to an unknown number if the value is None."""
 
 
 class UnknownNumberError(Exception):
-    """The number can't be told."""
+    """The number can't be determined."""
 
 
 def evaluate(text: str, get_variable: Look, set_variable: VariableWriter) -> int | None:
-    """The number that an expression comes to, or None where it can't be told; what it sets is set."""
+    """The value of an expression, or None if it can't be determined; its assignments take effect."""
     tokens: list[str] = []
     position = 0
     text = text.strip()
@@ -217,7 +217,7 @@ class _Evaluator:
 
 
 def combined(left: int | None, operator: str, right: int | None) -> int | None:
-    """The outcome of an operator on whole numbers, as the shell computes it; None where there is none."""
+    """The result of an operator on integers, as the shell computes it; None if there is none."""
     if left is None or right is None:
         return None
     if operator in ("/", "%"):

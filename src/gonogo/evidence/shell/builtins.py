@@ -1,4 +1,4 @@
-"""The shell's own commands that change its state."""
+"""Shell builtins that change the shell's state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _no_effect_commands() -> frozenset[str]:
 
 
 def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: Place) -> ExitStatus | None:
-    """Do what a builtin does that follows no other script; None where ``name`` is none."""
+    """Evaluate a builtin that runs no other script; None if ``name`` isn't such a builtin."""
     if name in ("exit", "exec") and not (name == "exec" and arguments):
         if name == "exit":
             state.ended = True
@@ -113,7 +113,7 @@ def _cd(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
         state.cwd_known, state.previous = False, before
         return SUCCESS
     if not target:
-        return SUCCESS  # bash stays where it is
+        return SUCCESS  # bash doesn't change the folder
     absolute = os.path.isabs(target)
     moved = os.path.normpath(os.path.join(state.cwd, target))
     if not os.path.isdir(moved) and moved not in state.made:
@@ -124,20 +124,20 @@ def _cd(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
 
 
 def _cd_elsewhere(target: str, new_cwd: str, state: State, before: Path | None, *, absolute: bool) -> ExitStatus:
-    """``cd`` to a folder that is not here: another machine's, or one of wherever the script is started."""
+    """``cd`` to a folder that doesn't exist here: on another machine, or relative to where the script is started."""
     if not absolute and not state.cwd_known:
         root = _start_of(target, state)
         if root is None:
             return ASSUMED_SUCCESS
         state.cwd_assumed, state.cwd = root, Path(os.path.normpath(root / target))
         return SUCCESS
-    # What will lie in it can't be told.
+    # Its contents are unknown.
     state.cwd, state.cwd_known, state.previous = Path(new_cwd), False, before
     return ASSUMED_SUCCESS
 
 
 def _start_of(target: str, state: State) -> Path | None:
-    """The folder above the script's from which ``cd target`` works: it is started there, and nowhere else."""
+    """The folder above the script's in which ``cd target`` works: the script must be started there."""
     if state.cwd_assumed is not None or target.startswith((".", "~")):
         return None
     for folder in state.cwd.parents:
@@ -174,7 +174,7 @@ def _push_or_pop_folder(name: str, arguments: Sequence[ShellWord], state: State)
 
 
 def _mkdir(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
-    """``mkdir``: ``cd`` into what it makes is no change to somewhere else."""
+    """``mkdir``: a later ``cd`` into the created folder counts as one into an existing folder."""
     for word in arguments:
         value = word.value
         if value and not value.startswith("-"):
@@ -200,7 +200,7 @@ def _shopt(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
 def _getopts(arguments: Sequence[ShellWord], state: State, place: Place) -> ExitStatus:
     """``getopts an: NAME``."""
     if not state.arguments_given and not state.positional:
-        return ExitStatus(False, assumed=True)  # without arguments there are no options to take
+        return ExitStatus(False, assumed=True)  # without arguments there are no options to parse
     texts = [word.value for word in arguments]
     given = [word.value for word in state.positional]
     counter = state.variables.get("OPTIND")
@@ -247,7 +247,7 @@ def _getopts(arguments: Sequence[ShellWord], state: State, place: Place) -> Exit
 
 
 def _names_script_folder(word: ShellWord) -> bool:
-    """Whether ``cd`` goes to the script's own folder, or one that is told from there."""
+    """Whether the word of a ``cd`` is computed from the script's own location."""
     return "dirname" in word.place.text or "BASH_SOURCE" in word.place.text or "%/*" in word.place.text
 
 

@@ -1,4 +1,4 @@
-"""Lists, pipelines, branches, loops, functions and redirections."""
+"""Evaluates compound statements: lists, pipelines, branches, loops, functions and redirections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WRITING_REDIRECTS = (">", ">>", ">|", "&>", "&>>")
 
 
 def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
-    """Follow a statement that is neither a command nor an assignment."""
+    """Evaluate a statement that is neither a command nor an assignment."""
     kind = node.type
     if kind == "compound_statement" and node.children and node.children[0].type == "((":
         return _arithmetic(shell, node, state)
@@ -91,7 +91,7 @@ def _list(shell: Shell, node: Any, state: State) -> ExitStatus:
 
 
 def _and_or_list(shell: Shell, status: ExitStatus, operator: str, right: Any, state: State) -> ExitStatus:
-    """How ``… && right`` ends, where what stands before it ended with ``status``."""
+    """The status of ``… && right`` if the left side ended with ``status``."""
     if operator:
         wanted = operator == "&&"
         if status.success is None or status.assumed:
@@ -106,7 +106,7 @@ def _and_or_list(shell: Shell, status: ExitStatus, operator: str, right: Any, st
         elif status.success is wanted:
             status = shell.statement(right, state)
         elif status.success and right.type not in ("list",):
-            # What would run after a failure is told of too, but changes nothing.
+            # Commands that would run after a failure are recorded too, but change nothing.
             shell.statement(right, state.copy())
     return status
 
@@ -148,7 +148,7 @@ def _if(shell: Shell, node: Any, state: State) -> ExitStatus:
             break
         if status.success is None or (status.success and branch.ended):
             possible.append(branch)
-        # Taken as false for what the caller leaves unset: what it would run was told of, its changes are dropped.
+        # Assumed false because of an unset variable: its commands were recorded, but its changes are dropped.
     if not settled:
         possible.append(state.copy())
     state.become(possible[0] if len(possible) == 1 else merge(possible, shell.place(node)))
@@ -191,7 +191,7 @@ def _case(shell: Shell, node: Any, state: State) -> ExitStatus:
 
 
 def _patterns(shell: Shell, item: Any, text: str | None, state: State) -> tuple[list[bool | None], int]:
-    """Whether each of a branch's patterns matches, and where they end."""
+    """Whether each pattern of a ``case`` branch matches, and the offset at which the patterns end."""
     results: list[bool | None] = []
     end = item.start_byte
     for pattern in item.children_by_field_name("value"):
@@ -220,7 +220,7 @@ def _for(shell: Shell, node: Any, state: State) -> ExitStatus:
     else:
         lexed = Lexer(shell.source.data, shell.limit).words(start)
         words = [made for word in lexed for made in expand_words(shell, word, state)]
-        shell.steps += len(words)  # a loop within loops has them made again each time
+        shell.steps += len(words)  # nested loops repeat this expansion in each iteration
         if failed := shell.failed(state):
             return failed
     known = all(word.value is not None and not word.many and not _has_glob_pattern(word) for word in words)
@@ -239,7 +239,7 @@ def _for(shell: Shell, node: Any, state: State) -> ExitStatus:
 
 
 def _has_glob_pattern(word: ShellWord) -> bool:
-    """A pattern that no file here matches: where it trains some may."""
+    """Whether a word contains a glob that matches no file here, although it may on the training machine."""
     return any(not piece.quoted and any(sign in (piece.text or "") for sign in "*?") for piece in word.pieces)
 
 
@@ -315,7 +315,7 @@ def _while(shell: Shell, node: Any, state: State) -> ExitStatus:
 
 
 def _loop_unknown_times(shell: Shell, node: Any, state: State, parts: list[Any], name: str) -> ExitStatus:
-    """A loop that turns an unknown number of times: what it changes is unknown, inside it and after it."""
+    """A loop with an unknown number of iterations: what it changes is unknown inside it and after it."""
     place = shell.place(node)
     if name:
         state.forget(name, place, CHANGED_IN_LOOP.format(name=name, line=place.line))
@@ -335,7 +335,7 @@ def _loop_unknown_times(shell: Shell, node: Any, state: State, parts: list[Any],
 
 
 def _run_redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
-    """Follow a command with redirections: heredocs are its input, or the text of a file that it writes."""
+    """Evaluate a command with redirections: a heredoc is its input, or the text of a file that it writes."""
     body = node.child_by_field_name("body")
     redirects = [child for child in node.named_children if child is not body and "redirect" in child.type]
     heredoc = next((child for child in redirects if child.type == "heredoc_redirect"), None)
@@ -361,7 +361,7 @@ def _run_redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
         given = (standard_input, place) if standard_input is not None and place is not None else None
         _record_written_files(shell, body, redirects, given, state)
     if heredoc is not None:
-        # `cat <<EOF | cmd` and `cmd <<EOF && other` stand inside the heredoc's node.
+        # `cat <<EOF | cmd` and `cmd <<EOF && other` are inside the heredoc's node.
         inside = [
             child
             for child in heredoc.named_children
@@ -375,7 +375,7 @@ def _run_redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
 def _record_written_files(
     shell: Shell, body: Any, redirects: list[Any], heredoc: tuple[tuple[Piece, ...], Place] | None, state: State
 ) -> None:
-    """Note the files that a command writes: what ``cat`` and ``tee`` are given, else a text that can't be told."""
+    """Record the files that a command writes: ``cat`` and ``tee`` write their input; other contents are unknown."""
     name = body.child_by_field_name("name") if body.type == "command" else None
     program = shell.text(name) if name is not None else ""
     targets = [

@@ -1,4 +1,4 @@
-"""Whether a test holds: ``[ … ]``, ``[[ … ]]``, ``(( … ))`` and ``test …``."""
+"""Evaluates tests: ``[ … ]``, ``[[ … ]]``, ``(( … ))`` and ``test …``."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _SIMPLE_REGEX = re.compile(r"[\w .,:/@%=~^$*+?|()\[\]-]*")
 
 
 class TestOperand(msgspec.Struct):
-    """A text that a test looks at; ``unset``: nothing sets it, as far as the files tell."""
+    """An operand of a test; ``unset``: nothing sets it, as far as the files show."""
 
     text: str | None
     unset: bool = False
     word: SyntaxWord | None = None
-    """As it is written, between ``[[`` and ``]]``."""
+    """The word as written, between ``[[`` and ``]]``."""
     arguments: bool = False
-    """It asks for the script's arguments: it is read as it runs without any."""
+    """True if it depends on the script's arguments: the script is evaluated without any."""
 
 
 def holds(shell: Reading, node: Any, state: State) -> ExitStatus:
-    """How a ``test_command`` ends."""
+    """The exit status of a ``test_command`` node."""
     return evaluate_test_at(shell, node.start_byte, state)
 
 
 def evaluate_test_at(shell: Reading, start: int, state: State) -> ExitStatus:
-    """How the test ends that begins at a byte."""
+    """The exit status of the test that begins at offset ``start``."""
     data = shell.source.data
     lexer = Lexer(data, shell.limit)
     if data.startswith(b"((", start):
@@ -54,7 +54,7 @@ def evaluate_test_at(shell: Reading, start: int, state: State) -> ExitStatus:
 
 
 def test_words(shell: Reading, words: Sequence[SyntaxWord], state: State) -> ExitStatus:
-    """How ``test WORDS`` ends."""
+    """The exit status of ``test WORDS``."""
     tested: list[TestOperand] = []
     for word in words:
         operand = _unset_operand(shell, word, state)
@@ -75,7 +75,7 @@ def _uses_positional_arguments(word: SyntaxWord) -> bool:
 
 
 def _unset_operand(shell: Reading, word: SyntaxWord, state: State) -> TestOperand | None:
-    """``"$X"`` or ``${X:-}`` of a variable that nothing sets: taken as empty, which rests on it."""
+    """``"$X"`` or ``${X:-}`` for a variable that nothing sets: assumed to be empty."""
     part = word.parts[0] if len(word.parts) == 1 else None
     if not isinstance(part, Parameter) or part.kind or part.index is not None:
         return None
@@ -132,14 +132,14 @@ def _primary_expression(words: list[TestOperand], depth: int) -> tuple[ExitStatu
 
 
 def unary(operator: str, operand: TestOperand) -> ExitStatus:
-    """``-z X``, ``-n X``; what asks for files can't be told."""
+    """``-z X``, ``-n X``; tests of files are unknown."""
     if operator not in ("-z", "-n") or operand.text is None:
         return UNSURE
     return ExitStatus((operand.text == "") == (operator == "-z"), operand.unset)
 
 
 def compared(first: TestOperand, operator: str, second: TestOperand, pattern: str | None) -> ExitStatus:
-    """``A = B``, ``A -lt B``; ``pattern`` is a regular expression for what stands on the right, where it is one."""
+    """``A = B``, ``A -lt B``; ``pattern`` is the right side as a regular expression, if it is a pattern."""
     if first.text is None or second.text is None:
         return UNSURE
     assumed = first.unset or second.unset
@@ -172,7 +172,7 @@ def _combined(left: ExitStatus, conjunction: bool, right: ExitStatus) -> ExitSta
 
 
 class _DoubleBracketTest:
-    """Reads ``[[ … ]]``, whose words are not split."""
+    """Parses ``[[ … ]]``, whose words are not split."""
 
     def __init__(self, shell: Reading, state: State, lexer: Lexer, start: int) -> None:
         self.shell = shell
@@ -182,12 +182,12 @@ class _DoubleBracketTest:
         self.depth = 0
 
     def answer(self) -> ExitStatus:
-        """How it ends."""
+        """The exit status of the test."""
         found = self.either()
         return found if self.sign() == b"]]" else UNSURE
 
     def sign(self) -> bytes:
-        """What stands next, where it is a sign of ``[[``'s own."""
+        """The next token, if it is one of ``[[``'s own operators."""
         self.at = self.lexer.blanks(self.at, lines=True)
         data = self.lexer.data
         for sign in (b"&&", b"||", b"(", b")", b"<", b">"):
@@ -252,7 +252,7 @@ class _DoubleBracketTest:
         return self.binary(first, text)
 
     def binary(self, first: SyntaxWord, operator: str) -> ExitStatus:
-        """``A == pattern`` and the others."""
+        """``A == pattern`` and other binary operators."""
         self.at = self.lexer.blanks(self.at, lines=True)
         if operator == "=~":
             return self.regex(first)
@@ -266,7 +266,7 @@ class _DoubleBracketTest:
         return compared(self.tested(first), operator, second, None if plain else pattern)
 
     def regex(self, first: SyntaxWord) -> ExitStatus:
-        """``A =~ regex``, where the regular expression is one of those that all dialects read alike."""
+        """``A =~ regex``, if all regex dialects agree on the regular expression."""
         word = self.lexer.word(self.at, pattern=True, regex=True)
         self.at = word.end_byte
         pieces = [(piece.text, piece.quoted) for piece in expand(self.shell, word, self.state)]
@@ -282,14 +282,14 @@ class _DoubleBracketTest:
             return UNSURE
 
     def word(self) -> SyntaxWord | None:
-        """The next word; None where there is none."""
+        """The next word; None at the end."""
         self.at = self.lexer.blanks(self.at, lines=True)
         word = self.lexer.word(self.at)
         self.at = word.end_byte
         return word if word.end_byte > word.start_byte else None
 
     def tested(self, word: SyntaxWord) -> TestOperand:
-        """What a word comes to."""
+        """The operand to which a word expands."""
         unset = _unset_operand(self.shell, word, self.state)
         if unset is not None:
             return unset

@@ -1,4 +1,4 @@
-"""What sets variables: assignments, ``export``, ``declare``, ``local``, ``readonly``, ``unset``."""
+"""Statements that set variables: assignments, ``export``, ``declare``, ``local``, ``readonly``, ``unset``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ARRAY_ELEMENT_PATTERN = re.compile(r"([A-Za-z_]\w*)\[.*\]")
 
 
 def assigned(shell: Reading, assignment: ShellAssignment, state: State) -> tuple[str, Variable]:
-    """What an assignment sets, and to what."""
+    """The name and the new value of the variable that an assignment sets."""
     place = shell.place(assignment)
     name = assignment.name
     before = state.variables.get(name)
@@ -43,7 +43,7 @@ def assigned(shell: Reading, assignment: ShellAssignment, state: State) -> tuple
             words = (*there, *words)
         return name, Variable((), place, array=words)
     pieces = tuple(expand(shell, assignment.value, state))[:_MAX_PIECES]
-    if before is not None and before.array is not None:  # it is its first element that is set
+    if before is not None and before.array is not None:  # assigns its first element
         first = before.array[0].pieces if assignment.appending and before.array else ()
         word = ShellWord((*first, *pieces), place, True)
         return name, array_with_element(before, 0, word)
@@ -107,7 +107,7 @@ def declare(shell: Reading, simple: SimpleCommand, words: Sequence[ShellWord], s
 
 
 def _save_outer_value(program: str, name: str, state: State) -> None:
-    """Within a function ``local`` and ``declare`` are over with it."""
+    """Save a variable's value, to be restored when the function that declares it local returns."""
     if program in ("local", "declare", "typeset") and state.locals:
         state.locals[-1].setdefault(name, state.variables.get(name))
 

@@ -1,4 +1,4 @@
-"""What words come to: quotes, ``$X``, ``${X:-8}``, ``${X%.json}``, ``${ARRAY[0]}``, substitutions, patterns."""
+"""Word expansion: quotes, ``$X``, ``${X:-8}``, ``${X%.json}``, ``${ARRAY[0]}``, substitutions, globs."""
 
 from __future__ import annotations
 
@@ -46,31 +46,31 @@ _FILES = translated("`{text}` expands to whichever files exist at that time")
 _MAX_DEPTH = 24
 _MAX_TEXT = 1024
 _GLOB_CHARACTER_PATTERN = re.compile(r"[*?[]")
-# Patterns beyond this aren't matched: a path has 4,096 bytes at most, and each bracket that nothing closes costs
-# fnmatch a walk to the pattern's end.
+# Longer patterns aren't matched: a path has 4,096 bytes at most, and for each unclosed bracket
+# fnmatch scans to the pattern's end.
 _MAX_PATTERN_LENGTH = 4096
 _MAX_PATTERN_BRACKETS = 64
 _UNSUPPORTED_GLOB_OPTIONS = frozenset({"failglob", "dotglob", "globstar", "extglob", "nocaseglob"})
 
 ExpandedItems = list[Piece | None]
-"""Pieces of words; None is where a word surely ends."""
+"""Pieces of words; None marks a certain word boundary."""
 
 
 class _ParameterValues(msgspec.Struct):
-    """What ``$NAME``, ``${NAME[@]}`` come to before an operator changes it."""
+    """The values of ``$NAME`` or ``${NAME[@]}`` before an operator is applied."""
 
     elements: list[tuple[Piece, ...]] | None
-    """None: it is not set."""
+    """None if the variable is not set."""
     whole: str = ""
-    """``@`` or ``*`` where it is a list."""
+    """``@`` or ``*`` if it is a list."""
     assumed: bool = False
-    """That it is not set rests on what the caller leaves unset."""
+    """True if it is unset only as long as the caller doesn't set it."""
     unread: ShellWord | None = None
-    """What more there may be, and can't be told."""
+    """Further words that may follow, but are unknown."""
 
 
 def expand_words(shell: Reading, word: SyntaxWord, state: State) -> list[ShellWord]:
-    """The words that a word of a command comes to, after splitting and patterns."""
+    """The words to which a command's word expands, after splitting and globbing."""
     original = _elements(shell, word, state)
     if original is not None:
         return original
@@ -86,7 +86,7 @@ def expand_words(shell: Reading, word: SyntaxWord, state: State) -> list[ShellWo
 
 
 def _elements(shell: Reading, word: SyntaxWord, state: State) -> list[ShellWord] | None:
-    """``"$@"``, ``"${ARGS[@]}"`` by itself: the words stand where they are written. None for any other word."""
+    """The elements of a lone ``"$@"`` or ``"${ARGS[@]}"``, at their own places. None for any other word."""
     part = word.parts[0] if len(word.parts) == 1 else None
     if not isinstance(part, Parameter) or part.kind or part.operator or (part.quoted and "*" in shell.text(part)):
         return None
@@ -116,7 +116,7 @@ def _elements(shell: Reading, word: SyntaxWord, state: State) -> list[ShellWord]
 
 
 def expand(shell: Reading, word: SyntaxWord | None, state: State) -> list[Piece]:
-    """The pieces of a word that is not split: an assignment's value, what ``case`` looks at."""
+    """The pieces of a word that isn't split: an assignment's value, the word of a ``case``."""
     if word is None:
         return []
     items = _expand_tilde(_items(shell, word.parts, state, split=False), word.parts, state, is_assignment=True)
@@ -130,12 +130,12 @@ def expand_text(shell: Reading, start: int, end: int, state: State, *, heredoc: 
 
 
 def word_at(shell: Reading, start: int, *, pattern: bool = False) -> SyntaxWord:
-    """The word that begins at a byte."""
+    """The word that begins at offset ``start``."""
     return Lexer(shell.source.data, shell.limit).word(start, pattern=pattern)
 
 
 def _flat(shell: Reading, items: ExpandedItems, node: Any) -> list[Piece]:
-    """Items as one text: a word's end is a blank."""
+    """Items as a single text, with word boundaries replaced by blanks."""
     return [Piece(" ", shell.source, node.start_byte, node.start_byte) if item is None else item for item in items]
 
 
@@ -156,7 +156,7 @@ def _expand_part(shell: Reading, part: WordPart, state: State, split: bool, dept
     made: Piece
     if isinstance(part, Substitution):
         words = _which_words(shell, part)
-        if words:  # each word is expanded once: what stands inside one another would double with each level
+        if words:  # expand each word only once: nested ones would double the work with each level
             made = msgspec.structs.replace(unknown(shell, part), program=_which_target(shell, words, state))
         elif (printed := shell.printed(shell, part, state)) is None:
             here = str(state.cwd) if _is_pwd(shell, part) else ""
@@ -172,7 +172,7 @@ def _expand_part(shell: Reading, part: WordPart, state: State, split: bool, dept
 
 
 def _which_words(shell: Reading, part: Substitution) -> tuple[SyntaxWord, ...]:
-    """The words of ``$(which NAME)``, ``$(command -v NAME)``; none for anything else."""
+    """The words of ``$(which NAME)``, ``$(command -v NAME)``; empty for anything else."""
     start, end = part.inner
     words = Lexer(shell.source.data, end).words(start)
     first = plain_text(words[0]) if words else ""
@@ -198,7 +198,7 @@ def _text(shell: Reading, part: WordPart, text: str, *, split: bool = False, rea
 def _expand_tilde(
     items: ExpandedItems, parts: Sequence[WordPart], state: State, *, is_assignment: bool = False
 ) -> ExpandedItems:
-    """``~`` and ``~/…`` at a word's start are the home folder; so they are behind ``NAME=``, and ``:`` there."""
+    """Expand ``~`` and ``~/…`` at the start of a word, after ``NAME=`` and after a ``:`` in an assignment."""
     first = items[0] if items else None
     if first is None or not first.literal or first.quoted or not first.text or "~" not in first.text:
         return items
@@ -224,7 +224,7 @@ def _home(state: State) -> str:
 
 
 def _expand_glob(word: ShellWord, state: State) -> list[ShellWord]:
-    """The files that a pattern matches, where this can be told; else the word as it is."""
+    """The files that a glob matches, if that can be determined; else the word itself."""
     signs = any(not piece.quoted and piece.text and _GLOB_CHARACTER_PATTERN.search(piece.text) for piece in word.pieces)
     value = word.value
     if not signs or value is None or "noglob" in state.options or "\0" in value:
@@ -234,7 +234,7 @@ def _expand_glob(word: ShellWord, state: State) -> list[ShellWord]:
         for piece in word.pieces
     )
     if not (state.cwd_known or os.path.isabs(value)):
-        # A list in brackets, as Hydra's arguments have it, is a pattern that matches nothing.
+        # A list in brackets, as in Hydra's arguments, is a glob that matches nothing.
         if not any(not piece.quoted and re.search(r"[*?]", piece.text or "") for piece in word.pieces):
             return [word]
         place = word.place
@@ -259,13 +259,13 @@ def _expand_glob(word: ShellWord, state: State) -> list[ShellWord]:
 
 
 def number_in(shell: Reading, start: int, end: int, state: State) -> int | None:
-    """The whole number that an arithmetic text comes to; None where it can't be told. What it sets is set."""
+    """The value of an arithmetic expression; None if it can't be determined. Its assignments take effect."""
     text = text_of(expand_text(shell, start, end, state))
     return None if text is None else number_of(shell, text.replace('"', ""), WordPart(start, end), state)
 
 
 def number_of(shell: Reading, text: str, syntax_node: Any, state: State) -> int | None:
-    """The number that an expanded text comes to."""
+    """The value of an arithmetic expression that is already expanded."""
 
     def look(name: str, index: int | None) -> str | None:
         variable = state.variables.get(name)
@@ -291,7 +291,7 @@ def number_of(shell: Reading, text: str, syntax_node: Any, state: State) -> int 
 
 
 def array_with_element(before: Variable | None, index: int | None, word: ShellWord) -> Variable:
-    """An array with one element set; unknown where that leaves holes in it."""
+    """An array with one element set; unknown if that leaves gaps in it."""
     words = before.array if before is not None and before.array is not None else None
     if words is None and before is not None and before.pieces and not before.unset:
         words = (ShellWord(before.pieces, before.place or word.place, True),)
@@ -309,7 +309,7 @@ def array_with_element(before: Variable | None, index: int | None, word: ShellWo
 
 
 def look_up(shell: Reading, node: Any, name: str, state: State, *, split: bool) -> tuple[list[Piece] | None, bool]:
-    """What ``$name`` comes to (None: not set), and whether that rests on what the caller leaves unset."""
+    """The value of ``$name`` (None: not set), and whether it depends on the caller leaving it unset."""
     values = _parameter_values(shell, node, name, state, split)
     if values.elements is None:
         return None, values.assumed
@@ -435,7 +435,7 @@ def _expand_operated_parameter(shell: Reading, part: Parameter, state: State, sp
 
 
 def _listed(shell: Reading, part: Parameter, values: _ParameterValues, state: State, split: bool) -> ExpandedItems:
-    """One value, or the values of a list: words of their own, or joined in ``"$*"``."""
+    """A single value, or the elements of a list: as separate words, or joined for ``"$*"``."""
     if values.elements is None and values.unread is None:
         joins = values.whole == "*" and part.quoted
         if values.whole:
@@ -498,7 +498,7 @@ def _length(shell: Reading, part: Parameter, values: _ParameterValues) -> Piece:
 def _expand_default(
     shell: Reading, part: Parameter, values: _ParameterValues, state: State, split: bool, depth: int
 ) -> ExpandedItems:
-    """``${X:-word}`` and its like."""
+    """``${X:-word}`` and the like."""
     operator = part.operator
     there = values.elements is not None
     text = text_of([piece for element in values.elements or () for piece in element])
@@ -537,7 +537,7 @@ def _expand_default(
 
 
 def _argument(shell: Reading, part: Parameter, state: State, split: bool, depth: int) -> ExpandedItems:
-    """What stands behind an operator: outside quotes its blanks separate words too."""
+    """The word after an operator in ``${…}``: outside quotes, its literal blanks separate words too."""
     start, end = part.argument
     parts = Lexer(shell.source.data, end).text(start, end, quoted=part.quoted, argument=True)
     items = _items(shell, parts, state, split=split, depth=depth + 1)
@@ -582,7 +582,7 @@ def _bounds(shell: Reading, part: Parameter, state: State) -> tuple[int, int | N
 def _apply_operator(
     shell: Reading, part: Parameter, element: tuple[Piece, ...], state: State, depth: int
 ) -> str | None:
-    """A value that ``%``, ``##``, ``/``, ``^^`` or ``:`` changes; None where that can't be told."""
+    """A value after applying ``%``, ``##``, ``/``, ``^^`` or ``:``; None if it can't be determined."""
     text = text_of(element)
     operator = part.operator
     start, end = part.argument
@@ -608,14 +608,14 @@ def _apply_operator(
 
 
 def pattern_to_regex(shell: Reading, parts: Sequence[WordPart], state: State, depth: int = 0) -> str | None:
-    """A regular expression for the pattern that a word is; None where it can't be told."""
+    """A regular expression for the pattern that a word expands to; None if it can't be determined."""
     items = _expand_tilde(_items(shell, parts, state, split=False, depth=depth + 1), parts, state)
     texts = _pattern_texts(items)
     return None if texts is None else glob_to_regex(texts)
 
 
 def _pattern_texts(items: ExpandedItems) -> list[tuple[str, bool]] | None:
-    """The texts of a pattern, and whether each stands in quotes; None where they can't be told."""
+    """The texts of a pattern, each with whether it is quoted; None if they can't be determined."""
     texts = [(item.text, item.quoted) for item in items if item is not None]
     if any(text is None for text, _ in texts):
         return None
@@ -642,7 +642,7 @@ def _substitute(
             target.append(part)
     texts = _pattern_texts(_items(shell, old, state, split=False, depth=depth + 1))
     cells = glob_regex_parts(texts) if texts is not None else []
-    # Of what may match here the longest counts, so all has to be tried; two stars are tried in no time.
+    # The longest match counts, so backtracking is needed; with up to two stars it is fast.
     pattern = "".join(cells) if texts is not None and cells.count(".*") <= 2 else None
     pieces = [item for item in _items(shell, new, state, split=False, depth=depth + 1) if item is not None]
     into = text_of(pieces)
@@ -660,7 +660,7 @@ def _substitute(
 
 
 def expand_assignment_words(shell: Reading, word: SyntaxWord | ShellAssignment, state: State) -> list[ShellWord]:
-    """The words of a command's word, which may look like an assignment: then it is not split."""
+    """The words of a command's argument; if it has the form of an assignment, it isn't split."""
     if isinstance(word, SyntaxWord):
         return expand_words(shell, word, state)
     head = shell.source.data[word.start_byte : word.end_byte]

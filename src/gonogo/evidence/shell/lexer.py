@@ -1,7 +1,7 @@
-"""A shell's words, as bash takes them apart: quotes, escapes, expansions; what touches is one word.
+"""Splits shell source into words as bash does: quotes, escapes, expansions; adjacent parts form one word.
 
-tree-sitter's grammar says which statements a script has. Where a word ends it says wrongly for many (``$d/$m/x`` is two
-to it), so the words are read from the bytes here.
+tree-sitter's grammar determines the statements of a script. Its word boundaries are often wrong (``$d/$m/x`` is two
+words to it), so words are lexed from the bytes here.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _C_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b"
 _MAX_WORDS = 4096
 _MAX_DEPTH = 24
 _MAX_BRACE_STEPS = 500_000
-"""Characters of a word times its opening braces, each of which is looked for to the word's end."""
+"""Limit on a word's length times its number of opening braces, since each is searched to the word's end."""
 _MAX_BRACE_WORDS = 256
-"""Words that braces may make of one."""
+"""Maximum number of words that brace expansion may make of one word."""
 
 
 class WordPart(msgspec.Struct, frozen=True):
-    """A part of a word, from ``start_byte`` to before ``end_byte``; ``quoted``: it stands in quotes."""
+    """A part of a word, from ``start_byte`` to before ``end_byte``; ``quoted`` if it is in quotes."""
 
     start_byte: int
     end_byte: int
@@ -40,26 +40,26 @@ class WordPart(msgspec.Struct, frozen=True):
 
 
 class Literal(WordPart, frozen=True):
-    """Text that stands there; an escaped or quoted character is ``quoted``."""
+    """Literal text; an escaped character also counts as ``quoted``."""
 
     text: str = ""
     exact: bool = True
-    """The bytes are the text."""
+    """True if the text equals the source bytes."""
 
 
 class Parameter(WordPart, frozen=True):
-    """``$X``, ``${X…}``. Spans are of the bytes within."""
+    """``$X``, ``${X…}``. ``index`` and ``argument`` are byte ranges."""
 
     name: str = ""
     kind: str = ""
-    """``#`` for a length, ``!`` for an indirect name."""
+    """``#`` for a length, ``!`` for an indirect expansion."""
     index: tuple[int, int] | None = None
     operator: str = ""
     argument: tuple[int, int] = (0, 0)
 
 
 class Substitution(WordPart, frozen=True):
-    """``$(…)`` or backquotes; ``inner`` is the script in it."""
+    """``$(…)`` or backquotes; ``inner`` is the byte range of the script in it."""
 
     inner: tuple[int, int] = (0, 0)
     backquoted: bool = False
@@ -72,7 +72,7 @@ class Arithmetic(WordPart, frozen=True):
 
 
 class UnsupportedSyntax(WordPart, frozen=True):
-    """What is not followed: ``<(…)``, or something without its end."""
+    """Syntax that isn't evaluated: ``<(…)``, or something unterminated."""
 
 
 class SyntaxWord(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ class Redirect(msgspec.Struct, frozen=True):
 
 
 class SimpleCommand(msgspec.Struct, frozen=True):
-    """A simple command: what is set before it, its words, its redirections; ``end_byte`` is where it ends."""
+    """A simple command: its assignments, words and redirections; ``end_byte`` is where it ends."""
 
     assignments: tuple[ShellAssignment, ...]
     words: tuple[SyntaxWord | ShellAssignment, ...]
@@ -115,7 +115,7 @@ _DECLARATION_BUILTINS = frozenset({"export", "declare", "typeset", "local", "rea
 
 
 class Lexer:
-    """Reads words of ``data`` up to ``limit``."""
+    """Lexes words of ``data`` up to ``limit``."""
 
     def __init__(self, data: bytes, limit: int | None = None) -> None:
         self.data = data
@@ -160,7 +160,7 @@ class Lexer:
         return SimpleCommand(tuple(assignments), tuple(words), tuple(redirects), end)
 
     def words(self, start: int) -> tuple[SyntaxWord, ...]:
-        """The words from ``start`` to the end of the command that they stand in."""
+        """The words from ``start`` to the end of the enclosing command."""
         found: list[SyntaxWord] = []
         at = self.blanks(start)
         while at < self.limit and len(found) < _MAX_WORDS and not self._is_end(at):
@@ -172,7 +172,7 @@ class Lexer:
         return tuple(found)
 
     def blanks(self, offset: int, *, lines: bool = False) -> int:
-        """Behind blanks and continued lines; with ``lines`` also behind line ends and comments."""
+        """The offset after blanks and line continuations; with ``lines`` also after line ends and comments."""
         data, limit = self.data, self.limit
         while offset < limit:
             if data[offset] in _BLANK or (lines and data[offset] in b"\r\n"):
@@ -189,7 +189,7 @@ class Lexer:
         return offset
 
     def closing(self, offset: int) -> int | None:
-        """Where the parenthesis is closed in which ``offset`` stands."""
+        """The offset of the parenthesis that closes the one around ``offset``."""
         return self._closing(offset, 41)
 
     def _is_end(self, offset: int) -> bool:
@@ -204,7 +204,7 @@ class Lexer:
         return next((each for each in _REDIRECTS if self.data.startswith(each, offset, self.limit)), b"")
 
     def assignment(self, offset: int) -> ShellAssignment | None:
-        """An assignment that begins there; None where none does."""
+        """The assignment that begins at ``offset``; None if there is none."""
         match = _ASSIGNMENT.match(self.data, offset, self.limit)
         if match is None:
             return None
@@ -242,7 +242,7 @@ class Lexer:
             offset = word.end_byte
 
     def _closing(self, offset: int, close: int) -> int | None:
-        """Where the bracket ends in which ``offset`` stands."""
+        """The offset of the bracket that closes the one around ``offset``; None if it isn't closed."""
         opened = {93: 91, 125: 123, 41: 40}[close]
         depth = 0
         data = self.data
@@ -274,7 +274,7 @@ class Lexer:
         return None
 
     def _skip_quotes(self, offset: int) -> int:
-        """Behind the quotes that begin there."""
+        """The offset after the quoted string that begins at ``offset``."""
         mark = self.data[offset]
         offset += 1
         while offset < self.limit and self.data[offset] != mark:
@@ -288,7 +288,7 @@ class Lexer:
         return offset + 1
 
     def word(self, start: int, *, pattern: bool = False, regex: bool = False) -> SyntaxWord:
-        """The word that begins at ``start``; an empty one where none does. In a ``pattern`` ``@(a|b)`` is one too."""
+        """The word at ``start``, empty if there is none. In a ``pattern``, ``@(a|b)`` belongs to the word."""
         parts: list[WordPart] = []
         at = begin = start
         data = self.data
@@ -332,14 +332,14 @@ class Lexer:
     def text(
         self, start: int, end: int, *, quoted: bool, heredoc: bool = False, argument: bool = False
     ) -> tuple[WordPart, ...]:
-        """The parts of a text in double quotes, of a here-document, or behind an operator in ``${…}``."""
+        """The parts of a text in double quotes, of a here-document, or after an operator in ``${…}``."""
         inner = Lexer(self.data, end)
         if not quoted:
             return tuple(inner._free(start, end))
         return tuple(inner._read_quoted(start, end, heredoc=heredoc, argument=argument))
 
     def _free(self, start: int, end: int) -> list[WordPart]:
-        """Parts of a text that no blank ends."""
+        """The parts of a text in which blanks don't end a word."""
         parts: list[WordPart] = []
         at = begin = start
         while at < end:
@@ -358,7 +358,7 @@ class Lexer:
         return parts
 
     def _read_special(self, offset: int, *, quoted: bool) -> tuple[list[WordPart] | None, int]:
-        """What begins at a backslash, a quote, a dollar or a backquote, and where it ends; None: that character."""
+        """The parts that begin at a backslash, quote, dollar or backquote, and their end; None: a plain character."""
         data = self.data
         byte = data[offset]
         if byte == 92:
@@ -393,7 +393,7 @@ class Lexer:
         if offset + 1 >= self.limit:
             return [Literal(offset, offset + 1, True, "\\")], offset + 1
         stop = offset + 2
-        while stop < self.limit and data[stop] & 0xC0 == 0x80:  # the rest of one character
+        while stop < self.limit and data[stop] & 0xC0 == 0x80:  # the remaining bytes of a UTF-8 character
             stop += 1
         return [Literal(offset + 1, stop, True, decoded(data[offset + 1 : stop]))], stop
 
@@ -481,7 +481,7 @@ class Lexer:
         return None, offset + 1
 
     def _closing_brace(self, offset: int, quoted: bool) -> int | None:
-        """Where ``${…`` ends; in double quotes a single quote behind ``:-`` and its like is only a character."""
+        """The offset at which ``${…`` ends; in double quotes, a single quote after ``:-`` and the like is literal."""
         match = re.compile(rb"[#!]?(?:\w+|[@*#?$!-])(?:\[[^\]]*\])?(:?[-=?+])").match(self.data, offset, self.limit)
         if not (quoted and match is not None):
             data = self.data
@@ -499,7 +499,7 @@ class Lexer:
         return None
 
     def _behind(self, offset: int) -> int:
-        """Behind a character, or behind what it begins."""
+        """The offset after a character, or after the construct that begins with it."""
         data = self.data
         if data[offset] == 92:
             return offset + 2
@@ -514,7 +514,7 @@ class Lexer:
         return offset + 1
 
     def _read_braced(self, offset: int, close: int, quoted: bool) -> WordPart:
-        """``${…}`` taken apart."""
+        """Parse ``${…}``."""
         data = self.data
         position = offset + 2
         kind = ""
@@ -548,13 +548,13 @@ def _bytes_of(data: bytes) -> frozenset[bytes]:
 
 
 def plain_text(word: SyntaxWord) -> str:
-    """The text of a word that is all one plain text, without quotes; else empty."""
+    """The text of a word that consists of unquoted literal text only; else empty."""
     part = word.parts[0] if len(word.parts) == 1 else None
     return part.text if isinstance(part, Literal) and not part.quoted else ""
 
 
 def braces(parts: Sequence[WordPart]) -> list[tuple[WordPart, ...]]:
-    """``x{a,b}``, ``{1..3}``: the words that one word is before anything else is expanded."""
+    """Brace expansion (``x{a,b}``, ``{1..3}``): the words that one word becomes before any other expansion."""
     if not any(isinstance(part, Literal) and not part.quoted and "{" in part.text for part in parts):
         return [tuple(parts)]
     texts = [part.text for part in parts if isinstance(part, Literal) and not part.quoted]
@@ -568,7 +568,7 @@ def _braced_words(parts: Sequence[WordPart], depth: int) -> list[tuple[WordPart,
     bare = False
     while opening is not None and depth < _MAX_DEPTH:
         found = _split_alternatives(parts, opening)
-        if found is not None and bare:  # {a},b}: what bash makes of it, it decides by its own history
+        if found is not None and bare:  # {a},b}: bash's result depends on its implementation
             return [(UnsupportedSyntax(parts[0].start_byte, parts[-1].end_byte),)]
         if found is not None:
             before, alternatives, after = found
@@ -586,7 +586,7 @@ def _braced_words(parts: Sequence[WordPart], depth: int) -> list[tuple[WordPart,
 
 
 def _join_names(parts: Sequence[WordPart]) -> tuple[WordPart, ...]:
-    """``$A{x,y}`` is ``$Ax $Ay``: what braces put behind a name without its own belongs to it."""
+    """Let names absorb text that brace expansion puts after them: ``$A{x,y}`` is ``$Ax $Ay``."""
     found: list[WordPart] = []
     for part in _joined(parts):
         last = found[-1] if found else None
@@ -606,7 +606,7 @@ def _join_names(parts: Sequence[WordPart]) -> tuple[WordPart, ...]:
 
 
 def _find_unquoted(parts: Sequence[WordPart], character: str, start: int) -> int | None:
-    """The place of an unquoted character, counted over parts: a character of a literal is one, another part is one."""
+    """The position of an unquoted character, counting each unquoted character and each other part as one."""
     place = 0
     for part in parts:
         if isinstance(part, Literal) and not part.quoted:
@@ -620,7 +620,7 @@ def _find_unquoted(parts: Sequence[WordPart], character: str, start: int) -> int
 
 
 def _characters(parts: Sequence[WordPart]) -> list[WordPart]:
-    """Parts with each unquoted character by itself."""
+    """The parts, with each unquoted character as a part of its own."""
     found: list[WordPart] = []
     for part in parts:
         if isinstance(part, Literal) and not part.quoted:
@@ -635,7 +635,7 @@ def _characters(parts: Sequence[WordPart]) -> list[WordPart]:
 
 
 def _joined(cells: Sequence[WordPart]) -> list[WordPart]:
-    """Characters put together again."""
+    """Merge adjacent unquoted literals again."""
     found: list[WordPart] = []
     for cell in cells:
         last = found[-1] if found else None

@@ -1,4 +1,4 @@
-"""A shell script's text to a syntax tree: whatever the bytes are, in bounded time and memory."""
+"""Parses a shell script into a syntax tree, whatever its bytes are, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text, translated
 
 MAX_SCRIPT = 512 << 10
-"""Bytes. Launch scripts have some kilobytes; what has more is an installer with an archive behind it."""
+"""In bytes. Launch scripts have a few kilobytes; anything larger is an installer with an embedded archive."""
 _MAX_DEPTH = 500
-"""Nodes within nodes. Below it the parser's memory and time grow with the depth times the size."""
+"""Nesting depth. Beyond it, the parser's memory and time grow with depth times size."""
 _MAX_PIPES = 5000
-"""In one script; tree-sitter hangs in, or overflows its stack over, a pipeline of some ten thousand commands."""
+"""Per script: tree-sitter hangs or overflows its stack on a pipeline of some ten thousand commands."""
 _MAX_SECONDS = 0.7
-"""Of processor time. A script that bash accepts takes 20 ms at the most; behind a syntax error the parser tries all
-ways to go on, and its time is quadratic in what it fails to understand."""
+"""Of CPU time. A script that bash accepts takes 20 ms at most; after a syntax error, the parser tries every way to
+recover, in time quadratic in the length of what it can't parse."""
 _CHUNK = 1 << 12
-"""Bytes that the parser is given at a time; where it goes back, it asks anew."""
+"""Bytes passed to the parser at a time; when it backtracks, it requests them again."""
 
 _TOO_LARGE = translated(
     "it is {size} KiB; shell scripts are read up to {limit} KiB: give the script that starts the training"
@@ -44,9 +44,9 @@ def _language() -> Any:
 
 
 def _grammar() -> Any:
-    """tree-sitter-bash's grammar, from its extension module alone.
+    """tree-sitter-bash's grammar, loaded from its extension module only.
 
-    Its package loads importlib.resources for query files that are not used here: 10 ms of each start.
+    Its package imports importlib.resources for query files that aren't used here, which takes 10 ms at each start.
     """
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
@@ -64,9 +64,9 @@ def _grammar() -> Any:
 
 
 def parse_script(source: SourceFile, part: tuple[int, int] | None = None) -> Any:
-    """The root node of a script, or of these bytes of it; None where it can't be read, and the source's ``gap`` is why.
+    """The root node of a script, or of a byte range of it; None if it can't be parsed, for the reason in ``gap``.
 
-    What bash itself would refuse still has a tree, as far as the parser finds one in bounded time.
+    Code that bash itself would reject still has a tree, as far as the parser finds one in bounded time.
     """
     start, end = part or (0, len(source.data))
     gap = _unreadable(source, start, end)
@@ -79,7 +79,7 @@ def parse_script(source: SourceFile, part: tuple[int, int] | None = None) -> Any
 
 
 def _unreadable(source: SourceFile, start: int, end: int) -> Text | None:
-    """Why these bytes are not given to the parser."""
+    """Why these bytes can't be passed to the parser, if so."""
     if end - start > MAX_SCRIPT:
         return _TOO_LARGE.format(size=(end - start) >> 10, limit=MAX_SCRIPT >> 10)
     if source.data.count(b"|", start, end) > _MAX_PIPES:
@@ -109,7 +109,7 @@ def _parsed(source: SourceFile, part: tuple[int, int] | None) -> tuple[Any, Text
 
     try:
         tree = parser.parse(lambda offset, _point: data[offset : offset + _CHUNK], progress_callback=give_up)
-    except ValueError:  # it was told to give up
+    except ValueError:  # the parser was cancelled
         tree = None
     if tree is None:
         return None, _SYNTAX_ERROR_REASON.format(line=source.line_of(reached))
@@ -125,7 +125,7 @@ def _point(source: SourceFile, offset: int) -> tuple[int, int]:
 
 
 def _too_deep_at(tree: Any) -> int | None:
-    """The offset of a node that is nested too deeply; None where there is none."""
+    """The offset of a node that is nested too deeply; None if there is none."""
     cursor = tree.walk()
     while True:
         if cursor.goto_first_child():

@@ -1,4 +1,4 @@
-"""Pieces of text for what a node of a shell script comes to."""
+"""Creates the pieces of text to which nodes of a shell script expand."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _MAX_DEPTH = 8
 
 
 def unknown_word(shell: Reading, node: Any, reason: Text) -> ShellWord:
-    """A word that can't be told, and may be none or several."""
+    """An unknown word, which may stand for none or several."""
     place = shell.place(node)
     piece = Piece(None, place.source, place.start, place.end, many=True, reason=reason)
     return ShellWord((piece,), place)
 
 
 def unknown(shell: Reading, node: Any, reason: Text | None = None) -> Piece:
-    """A text that can't be told."""
+    """An unknown text."""
     shown = " ".join(shell.text(node).split())
     shown = shown if len(shown) <= 60 else shown[:59] + "…"
     return Piece(None, shell.source, node.start_byte, node.end_byte, reason=reason or NOT_EVALUATED.format(text=shown))
 
 
 def carried(shell: Reading, node: Any, inner: tuple[Piece, ...], split: bool, reason: Text | None = None) -> Piece:
-    """The value of a variable at the place where it is used."""
+    """The value of a variable, placed where the variable is used."""
     text = text_of(inner)
     kept = inner if _depth(inner) < _MAX_DEPTH else ()
     return Piece(
@@ -53,7 +53,7 @@ def _depth(pieces: tuple[Piece, ...]) -> int:
 
 
 def from_variable(shell: Reading, node: Any, variable: Variable, *, split: bool) -> list[Piece]:
-    """What a variable's name comes to: its text, or an array's first element."""
+    """The value of ``$NAME``: the variable's text, or an array's first element."""
     if variable.array is not None:
         pieces = variable.array[0].pieces if variable.array else ()
         return [carried(shell, node, pieces, split)]

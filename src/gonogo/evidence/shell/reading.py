@@ -1,4 +1,4 @@
-"""A shell script while it is read: its text, its syntax tree, and the variables that others set for it."""
+"""A shell script being evaluated: its text, its syntax tree, and variables set from outside."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SBATCH_DIRECTIVE_REASON = translated("from the job's #SBATCH lines")
 
 
 class Reading:
-    """What words are worked out from; nodes are those of ``source``."""
+    """The context in which words are expanded; nodes are those of ``source``."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Reading:
         """What ``$(…)`` prints, where it is one of the few commands whose output the files settle."""
 
     def place(self, node: Any) -> Place:
-        """Where a node stands."""
+        """The span of a node."""
         return Place(self.source, node.start_byte, node.end_byte)
 
     def text(self, node: Any) -> str:
@@ -50,7 +50,7 @@ class Reading:
         return self.source.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     def special(self, name: str, state: State) -> tuple[str | None, Text | None]:
-        """A variable that the script does not set: what the shell, slurm or the caller sets it to, and why."""
+        """A variable that the script doesn't set: the value from the shell, Slurm or the caller, and the reason."""
         if name in self.given:
             return self.given[name], _SBATCH_DIRECTIVE_REASON
         if name == "PWD":
@@ -67,7 +67,7 @@ class Reading:
 
     @contextmanager
     def limit_reading(self, end: int) -> Iterator[None]:
-        """Read a part of the source for a while, which ends there."""
+        """Within the block, the source ends at offset ``end``."""
         before, self.limit = self.limit, end
         try:
             yield
@@ -85,5 +85,5 @@ class Reading:
             self.substitutions -= 1
 
     def parsed_part(self, start: int, end: int) -> Any:
-        """A part of the source, parsed where it stands: the script inside ``bash -c '…'``. None where it can't be."""
+        """A part of the source, parsed in place: the script inside ``bash -c '…'``. None if it can't be parsed."""
         return parse_script(self.source, (start, end))

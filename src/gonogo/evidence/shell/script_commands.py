@@ -1,4 +1,4 @@
-"""Which commands a shell script runs: the whole script, a part of a file, or the word that ``bash -c`` is given."""
+"""The commands that a shell script runs: a whole script, a part of a file, or the argument of ``bash -c``."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def read_shell(
     part: tuple[int, int] | None = None,
     notes: list[Text] | None = None,
 ) -> list[ShellCommand]:
-    """The commands that a script runs, in order. ``arguments`` of None: it is read as it runs without any.
+    """The commands that a script runs, in order. If ``arguments`` is None, it is evaluated without any.
 
-    ``part``: only these bytes of the source are the script. ``notes`` is given what was not followed.
+    If ``part`` is given, only these bytes of the source are the script. ``notes`` collects what wasn't followed.
     """
     shell = Shell(source, initial_variables, output, follow)
     state = State(cwd)
@@ -55,11 +55,11 @@ def read_shell(
 def read_word(
     word: ShellWord, outer_command: ShellCommand, environment: dict[str, Variable], initial_variables: dict[str, str]
 ) -> list[ShellCommand]:
-    """The commands of ``bash -c WORD`` in an outer script, which stand where they are written there."""
+    """The commands of ``bash -c WORD`` in an outer script, with their places in that script if written literally."""
     shell = Shell(word.place.source, initial_variables, output, follow)
     state = State(outer_command.cwd)
     state.cwd_known = outer_command.cwd_known
-    # What stands in double quotes is expanded by the outer shell, whose variables are all known there.
+    # Text in double quotes is expanded by the outer shell, where all its variables are known.
     state.variables = {**outer_command.shell, **environment}
     state.written = dict(outer_command.written)
     try:

@@ -1,4 +1,4 @@
-"""A shell script, followed statement by statement without running anything."""
+"""Evaluates a shell script statement by statement, without running anything."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MAX_NOTES = 5
 _MAX_STEPS = 20_000
 _MAX_WORDS = 4096
 _SIGNS = re.compile(r"[;&|<>(){}$`'\"\\*?\[#~\n]")
-"""What makes of a text more than words with blanks between them."""
+"""Characters that make a text more than plain words separated by blanks."""
 _DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly"})
 _MAX_COMMANDS = 200
 _MAX_DEPTH = 40
@@ -60,9 +60,9 @@ class ShellCommand(msgspec.Struct, frozen=True):
     place: Place
     """The command with its redirections."""
     statement: Place
-    """The whole statement that it stands in, from its first word: where a line can be put before it."""
+    """The whole statement that contains it, from its first word: a line can be inserted before it."""
     environment: dict[str, Variable]
-    """The variables that it gets: those exported, and those set before its name."""
+    """The variables that it receives: exported ones, and those assigned before its name."""
     prefixed: frozenset[str]
     """Names of the variables that are set before its name."""
     shell: dict[str, Variable]
@@ -70,17 +70,17 @@ class ShellCommand(msgspec.Struct, frozen=True):
     cwd: Path
     cwd_known: bool
     written: dict[str, tuple[tuple[Piece, ...], Place]]
-    """The files that the script wrote before, by heredoc."""
+    """The files that the script has written before, for example from a heredoc."""
     standard_input: tuple[Piece, ...] | None = None
     input_place: Place | None = None
     cwd_assumed: Path | None = None
-    """The folder that the script is taken to be started in, where it changes to one that lies there."""
+    """The folder in which the script must be started, if it changes into a folder that exists there."""
     notes: tuple[Text, ...] = ()
-    """What of the script was not followed up to it."""
+    """What could not be followed in the script before this command."""
 
 
 class Shell(Reading):
-    """Follows a script and what it sources; lists, loops and their like are followed by ``follow_compound``."""
+    """Evaluates a script and what it sources; ``follow_compound`` handles lists, loops and the like."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Shell(Reading):
         """While above 0 a command's failure is asked for, and so ends nothing under ``set -e``."""
 
     def run(self, state: State) -> None:
-        """Follow the script from its start."""
+        """Evaluate the script from its start."""
         root = parse_script(self.source)
         if root is None:
             return
@@ -117,7 +117,7 @@ class Shell(Reading):
         self.at_exit(state)
 
     def at_exit(self, state: State) -> None:
-        """What ``trap … EXIT`` runs where a shell ends."""
+        """Run the command of ``trap … EXIT`` when a shell ends."""
         word, state.on_exit = state.on_exit, None
         if word is not None and word.value:
             state.ended, state.leaving = False, ""
@@ -126,7 +126,7 @@ class Shell(Reading):
 
     @contextmanager
     def within(self, source: SourceFile) -> Iterator[None]:
-        """Read nodes of another file for a while."""
+        """Within the block, nodes are those of another file."""
         before, self.source = self.source, source
         try:
             yield
@@ -136,7 +136,7 @@ class Shell(Reading):
 
     @contextmanager
     def without_recording(self) -> Iterator[None]:
-        """Take no commands down for a while."""
+        """Within the block, record no commands."""
         self.silent += 1
         try:
             yield
@@ -145,7 +145,7 @@ class Shell(Reading):
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """Follow what a condition asks for a while."""
+        """Within the block, commands are part of a condition, so that their failure ends nothing under ``set -e``."""
         self.tested += 1
         try:
             yield
@@ -153,7 +153,7 @@ class Shell(Reading):
             self.tested -= 1
 
     def statements(self, nodes: Sequence[Any], state: State) -> ExitStatus:
-        """Follow statements in their order."""
+        """Evaluate statements in order."""
         status = SUCCESS
         reached = 0
         for node in nodes:
@@ -167,7 +167,7 @@ class Shell(Reading):
         return status
 
     def statement(self, node: Any, state: State) -> ExitStatus:
-        """Follow one statement."""
+        """Evaluate one statement."""
         self.steps += 1
         if self.steps > _MAX_STEPS or self._depth > _MAX_DEPTH or state.gone:
             return UNSURE
@@ -207,17 +207,17 @@ class Shell(Reading):
         standard_input: tuple[Piece, ...] | None = None,
         input_place: Place | None = None,
     ) -> ExitStatus:
-        """Follow a simple command; ``redirected_node`` is it with its redirections."""
+        """Evaluate a simple command; ``redirected_node`` is the node that includes its redirections."""
         if any(
             child.type == "variable_assignment" and _is_placeholder(child) for child in (node, *node.named_children)
         ):
-            return UNSURE  # MODEL=<path (to fill in)>: what bash makes of such lines is no command
+            return UNSURE  # a template's MODEL=<path (to fill in)>, which bash would misread as redirections
         at = node.start_byte
         while True:
             simple = Lexer(self.source.data, self.limit).simple(at)
             status = self._simple(simple, state, node, redirected_node, (standard_input, input_place))
             self._reached = max(self._reached, simple.end_byte)
-            # The tree takes `N=1` and the line after it for one command.
+            # tree-sitter merges `N=1` and the following line into one command.
             following = Lexer(self.source.data, self.limit).blanks(simple.end_byte, lines=True)
             if state.gone or following <= at or following >= node.end_byte or simple.words:
                 return status
@@ -259,7 +259,7 @@ class Shell(Reading):
         return ASSUMED_SUCCESS
 
     def failed(self, state: State) -> ExitStatus | None:
-        """Whether an expansion has ended the shell."""
+        """The failure if an expansion has ended the shell, else None."""
         if not state.failing:
             return None
         state.failing, state.ended = False, True
@@ -273,7 +273,7 @@ class Shell(Reading):
         state: State,
         node: Any,
     ) -> ExitStatus | None:
-        """Call a function or do what a builtin does; None where a program is started."""
+        """Call a function or evaluate a builtin; None if the command starts a program."""
         name = words[0].value
         if name is None:
             return None
@@ -300,7 +300,7 @@ class Shell(Reading):
     def _with_temporary_variables(
         self, prefix_assignments: dict[str, Variable], state: State, call: Callable[[], ExitStatus]
     ) -> ExitStatus:
-        """Variables that stand before a function's name are set while it runs."""
+        """Within the call of a function, set the variables assigned before its name."""
         before = {name: state.variables.get(name) for name in prefix_assignments}
         for name, variable in prefix_assignments.items():
             state.variables[name] = msgspec.structs.replace(variable, exported=True)
@@ -313,7 +313,7 @@ class Shell(Reading):
         return status
 
     def note(self, place: Place, reason: Text) -> None:
-        """Say what is not followed."""
+        """Record something that can't be followed."""
         line = _NOT_FOLLOWED_AT.format(path=place.source.path, line=place.line, why=reason)
         if line not in self.notes and len(self.notes) < _MAX_NOTES:
             self.notes.append(line)
@@ -326,7 +326,7 @@ class Shell(Reading):
         place: Place,
         stdin: tuple[tuple[Piece, ...] | None, Place | None] = (None, None),
     ) -> None:
-        """Take a command down."""
+        """Record a command."""
         if self.silent or len(self.commands) >= _MAX_COMMANDS:
             return
         environment = {name: variable for name, variable in state.variables.items() if variable.exported}
@@ -374,7 +374,7 @@ class Shell(Reading):
         return status
 
     def _run_builtin(self, name: str, arguments: Sequence[ShellWord], state: State, place: Place) -> ExitStatus | None:
-        """Do what a builtin does; None where ``name`` is none."""
+        """Evaluate a builtin; None if ``name`` isn't one."""
         if name == "eval":
             return self.run_text(arguments, state, place)
         if name not in ("source", "."):
@@ -388,10 +388,10 @@ class Shell(Reading):
         return self._source_script(Path(os.path.join(state.cwd, os.path.expanduser(target))), state, handed, place)
 
     def run_text(self, words: Sequence[ShellWord], state: State, place: Place) -> ExitStatus:
-        """Follow the words of ``eval`` or ``bash -c`` as a script.
+        """Evaluate the words of ``eval`` or ``bash -c`` as a script.
 
-        A word that stands in the file as it is, is parsed where it stands; a text that variables make up is taken as
-        one command whose words are separated by blanks.
+        A word written literally in the file is parsed in place; a text built from variables, without shell syntax, is
+        taken as one command whose words are separated by blanks.
         """
         if len(words) == 1:
             word = words[0]
@@ -422,7 +422,7 @@ class Shell(Reading):
         return UNSURE
 
     def _run_generated_text(self, text: str, place: Place, state: State) -> ExitStatus:
-        """Follow a text that the script has put together; its places are those of the line where it stands."""
+        """Evaluate a text that the script has built; its places are those of the line that runs it."""
         lines = place.source.line_of(place.start) - 1
         source = SourceFile.from_text(place.source.path, "\n" * lines + text + "\n")
         root = parse_script(source) if self._depth + 3 < _MAX_DEPTH else None
@@ -436,7 +436,7 @@ class Shell(Reading):
             self._depth -= 2
 
     def _source_script(self, path: Path, state: State, arguments: tuple[ShellWord, ...], place: Place) -> ExitStatus:
-        """``source FILE ARGUMENTS``: follow it in this shell where it can be read."""
+        """``source FILE ARGUMENTS``: evaluate the file in this shell, if it can be read."""
         try:
             source = SourceFile.read(path)
         except UserError:
@@ -468,7 +468,7 @@ class Shell(Reading):
         return SUCCESS
 
     def either(self, first: State, second: State, state: State, node: Any) -> None:
-        """Go on from whichever of two states it is."""
+        """Continue with the merge of two possible states."""
         state.become(merge([first, second], self.place(node)))
 
 
@@ -477,7 +477,7 @@ def _is_placeholder(assignment: Any) -> bool:
 
 
 def _mark_unexpanded(pieces: Sequence[Piece], reason: Text) -> list[Piece]:
-    """What the second reading expands can't be told."""
+    """Mark as unknown what ``eval`` would expand a second time."""
     return [
         msgspec.structs.replace(piece, text=None, reason=reason) if "$" in (piece.text or "") else piece
         for piece in pieces
@@ -485,7 +485,7 @@ def _mark_unexpanded(pieces: Sequence[Piece], reason: Text) -> list[Piece]:
 
 
 def _unquote(word: ShellWord) -> ShellWord:
-    """A word without the quotes that the second reading takes off."""
+    """A word without the quotes that ``eval`` removes."""
     value = word.value
     if value is not None and "$" in value:
         reason = NOT_EVALUATED.format(text=value[:60])

@@ -1,4 +1,4 @@
-"""What a shell knows while it runs: variables, functions, positional parameters, the folder it is in."""
+"""A shell's state while a script is evaluated: variables, functions, positional parameters, working folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHANGED_IN_LOOP = translated("`{name}` changes in the loop on line {line}")
 
 
 class Variable(msgspec.Struct, frozen=True):
-    """A shell variable: a text, or an array of words where ``array`` is set."""
+    """A shell variable: a text, or an array of words if ``array`` is set."""
 
     pieces: tuple[Piece, ...] = ()
     place: Place | None = None
@@ -29,18 +29,18 @@ class Variable(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> str | None:
-        """Its text (an array's is its first element); None where it can't be told."""
+        """Its text (for an array, its first element); None if unknown."""
         if self.array is not None:
             return self.array[0].value if self.array else ""
         return text_of(self.pieces)
 
     @property
     def reason(self) -> Text | None:
-        """Why it can't be told, or what was taken for it."""
+        """Why it is unknown, or what was assumed for it."""
         return reason_of(self.pieces)
 
     def same(self, other: Variable | None) -> bool:
-        """Whether both hold the same known value and are handed on alike."""
+        """Whether both hold the same known value and are exported alike."""
         if other is None or self.exported != other.exported or self.unset != other.unset:
             return False
         if self == other:
@@ -54,17 +54,17 @@ class Variable(msgspec.Struct, frozen=True):
 
 
 class ExitStatus(msgspec.Struct, frozen=True):
-    """How a command ends: ``success`` is None where that can't be told."""
+    """The exit status of a command: ``success`` is None if unknown."""
 
     success: bool | None = True
     assumed: bool = False
-    """It rests on what the environment or the caller leaves unset."""
+    """True if it depends on what the environment or the caller leaves unset."""
 
     ran: bool = False
-    """It is a program, taken to succeed as scripts take it; a condition on it is open."""
+    """True for a program, which is assumed to succeed; as a condition, its status is unknown."""
 
     def as_condition(self) -> ExitStatus:
-        """The status as an ``if`` asks for it."""
+        """The status as a condition of ``if``."""
         return UNSURE if self.ran else self
 
     def negated(self) -> ExitStatus:
@@ -115,7 +115,7 @@ class State:
         """Files that the script itself writes, by heredoc: their text and place."""
 
     def copy(self) -> State:
-        """A state that changes on its own."""
+        """An independent copy."""
         other = State(self.cwd)
         other.__dict__.update(self.__dict__)
         other.variables = dict(self.variables)
@@ -125,11 +125,11 @@ class State:
         return other
 
     def become(self, other: State) -> None:
-        """Take over another state."""
+        """Replace this state by another one."""
         self.__dict__.update(other.__dict__)
 
     def set(self, name: str, variable: Variable) -> None:
-        """Set a variable; one that is exported stays so."""
+        """Set a variable; an exported one stays exported."""
         before = self.variables.get(name)
         if self.export_all or (before is not None and before.exported):
             variable = msgspec.structs.replace(variable, exported=True)
@@ -144,7 +144,7 @@ class State:
 
     @property
     def separators(self) -> str:
-        """What separates words: ``IFS``."""
+        """The characters that separate words: ``IFS``."""
         variable = self.variables.get("IFS")
         value = variable.value if variable is not None and not variable.unset else None
         return " \t\n" if value is None else value
@@ -156,7 +156,7 @@ class State:
 
 
 def merge(states: list[State], place: Place, reason: Text = CONDITIONAL_VALUE_REASON) -> State:
-    """The state after one of several branches was taken, it is not known which."""
+    """The state after one of several branches, if it is unknown which."""
     alive = [state for state in states if not state.ended] or states
     merged = alive[0].copy()
     names = dict.fromkeys(name for state in alive for name in state.variables)

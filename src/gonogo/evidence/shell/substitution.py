@@ -1,4 +1,4 @@
-"""``$(…)`` of commands whose output the files settle: dirname, basename, pwd, echo, seq, counting and cutting."""
+"""``$(…)`` for commands whose output the files determine: dirname, basename, pwd, echo, seq, wc, cut and the like."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_DEPTH = 5
 
 
 def output(shell: Reading, part: Substitution, state: State) -> Sequence[Piece] | None:
-    """What the commands print, without line ends at the end; None where it can't be told."""
+    """What the commands print, without trailing newlines; None if it can't be determined."""
     start, end = part.inner
     # Each level is read again for the one around it: the time grows with the square of the depth.
     if shell.substitutions >= _MAX_DEPTH or (part.backquoted and b"\\" in shell.source.data[start:end]):
@@ -164,7 +164,7 @@ def _sequence(values: list[str]) -> str | None:
 
 
 def _evaluate_filter(words: list[str], text: str) -> str | None:
-    """What a filter makes of its input: the ways in which scripts count the entries of CUDA_VISIBLE_DEVICES."""
+    """The output of a filter for a given input: the ways in which scripts count CUDA_VISIBLE_DEVICES."""
     name, arguments = words[0], words[1:]
     if name == "wc" and len(arguments) == 1:
         counts = {"-l": text.count("\n"), "-w": len(text.split()), "-c": len(text)}

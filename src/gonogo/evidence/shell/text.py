@@ -1,4 +1,4 @@
-"""Text that a shell makes: pieces that know where they stand, and the words that they are split into."""
+"""Text produced by a shell: pieces that carry their places, and the words into which they are split."""
 
 from __future__ import annotations
 
@@ -16,57 +16,57 @@ _BLANKS = " \t\n"
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """Some text and the bytes that it comes from. ``text`` is None where it can't be told."""
+    """A text and the bytes that it comes from. ``text`` is None if unknown."""
 
     text: str | None
     source: SourceFile
     start: int
     end: int
     literal: bool = False
-    """The bytes are the text: a part of the one is a part of the other."""
+    """True if the text equals the source bytes, so that parts of both correspond."""
     split: bool = False
-    """It came from an expansion outside quotes, so its blanks separate words."""
+    """True if it comes from an unquoted expansion, so that its blanks separate words."""
     inner: tuple[Piece, ...] = ()
-    """What an expanded variable was set to."""
+    """The pieces of an expanded variable's value."""
     many: bool = False
-    """Unknown, and possibly no word or several (``$@``, an array)."""
+    """True if it is unknown and may stand for no word or for several (``$@``, an array)."""
     reason: Text | None = None
     program: str = ""
-    """``which NAME``: it is the path of that program, wherever that is."""
+    """``which NAME``: it is the path of that program, wherever it is installed."""
     quoted: bool = False
-    """It stood in quotes: it makes a word also where it is empty, and no pattern."""
+    """True if it was quoted: it makes a word even if empty, and its characters aren't globs."""
     variable: str = ""
-    """Unknown, for it is what the caller sets this variable to."""
+    """If it is unknown because the caller sets a variable: that variable's name."""
     folder: str = ""
-    """Unknown, for it is the working folder: this one where the script is started in its own."""
+    """If it is unknown because it is the working folder: that folder if the script is started in its own."""
 
     @property
     def place(self) -> Place:
-        """Where it stands."""
+        """Its span in the source."""
         return Place(self.source, self.start, self.end)
 
 
 class ShellWord(msgspec.Struct, frozen=True):
-    """One word of a command, after expansion. ``place`` is where it is written."""
+    """One word of a command, after expansion. ``place`` is its span in the source."""
 
     pieces: tuple[Piece, ...]
     place: Place
     quoted: bool = False
-    """Some of it stood in quotes: it is a word also where it is empty."""
+    """True if a part of it was quoted, so that it is a word even if empty."""
 
     @property
     def value(self) -> str | None:
-        """The word, or None where it can't be told."""
+        """The word, or None if unknown."""
         return text_of(self.pieces)
 
     @property
     def reason(self) -> Text | None:
-        """Why it can't be told, or what was taken for it."""
+        """Why it is unknown, or what was assumed for it."""
         return reason_of(self.pieces)
 
     @property
     def program(self) -> str:
-        """The program whose path it is, where ``which`` looked for one; else empty."""
+        """The program whose path it is, if it comes from ``which``; else empty."""
         return self.pieces[0].program if len(self.pieces) == 1 else ""
 
     @property
@@ -76,7 +76,7 @@ class ShellWord(msgspec.Struct, frozen=True):
 
 
 def text_of(pieces: Iterable[Piece]) -> str | None:
-    """The text of pieces together; None where a part can't be told or it grows beyond all use."""
+    """The concatenated text of pieces; None if a part is unknown, or the text is too long to be useful."""
     parts = []
     size = 0
     for piece in pieces:
@@ -90,7 +90,7 @@ def text_of(pieces: Iterable[Piece]) -> str | None:
 
 
 def reason_of(pieces: Iterable[Piece]) -> Text | None:
-    """Why a text can't be told, else what was taken for a part of it."""
+    """Why a text is unknown, else what was assumed for a part of it."""
     taken = None
     for piece in pieces:
         if piece.text is None:
@@ -102,9 +102,9 @@ def reason_of(pieces: Iterable[Piece]) -> Text | None:
 def words_of(
     items: Sequence[Piece | None], place: Place, *, quoted: bool = False, separators: str = _BLANKS
 ) -> list[ShellWord]:
-    """The words that one word of the source comes to after splitting; often one, sometimes none.
+    """The words that one word of the source yields after splitting; often one, sometimes none.
 
-    None among the items is where one word surely ends, as between the elements of ``"$@"``.
+    None among the items marks a certain word boundary, as between the elements of ``"$@"``.
     """
     if not any(item is None or item.split for item in items):
         pieces = tuple(item for item in items if item is not None)
@@ -144,14 +144,15 @@ def _place_of(pieces: Sequence[Piece], word_place: Place) -> Place:
 
 
 def _split_piece(piece: Piece, depth: int, separators: str) -> list[Piece | bool]:
-    """The parts of a piece between what separates words.
+    """The parts of a piece, split at separators.
 
-    False is a gap of blanks; True a separator that is none (``IFS=,``), of which two have an empty word between them.
+    False stands for a gap of blanks; True for a separator that isn't blank (``IFS=,``): two in a row enclose an empty
+    word.
     """
     if not piece.split:
         return [piece]
     if piece.text is None:
-        # A text that is known in part: what is unknown in it is taken for a part of one word.
+        # A partially known text: its unknown part is assumed to be part of one word.
         within = [
             _split_piece(msgspec.structs.replace(inner, split=True, quoted=False), depth + 1, separators)
             for inner in piece.inner[:4096]
@@ -200,9 +201,9 @@ _STAR = ".*"
 
 
 def glob_to_regex(pattern: Sequence[tuple[str, bool]]) -> str:
-    """A regular expression for a shell's pattern, given as texts and whether each stands in quotes.
+    """A regular expression for a shell pattern, given as texts and whether each is quoted.
 
-    It is for whole texts, and takes no longer than the text is long: what a star has matched is not tried again.
+    It matches whole texts, in linear time: what a star has matched is not tried again.
     """
     cells = glob_regex_parts(pattern)
     stars = [index for index, cell in enumerate(cells) if cell is _STAR]
@@ -217,7 +218,7 @@ def glob_to_regex(pattern: Sequence[tuple[str, bool]]) -> str:
 
 
 def glob_regex_parts(pattern: Sequence[tuple[str, bool]]) -> list[str]:
-    """A shell's pattern as regular expressions of its parts, of which each star is one."""
+    """The regular expressions of a shell pattern's parts; each star is a part of its own."""
     cells = [(character, quoted) for text, quoted in pattern for character in text]
     found: list[str] = []
     at = 0
@@ -251,7 +252,7 @@ def glob_regex_parts(pattern: Sequence[tuple[str, bool]]) -> list[str]:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a whole text matches a regular expression of :func:`glob_to_regex`."""
+    """Whether a regular expression of :func:`glob_to_regex` matches the whole text."""
     try:
         return re.fullmatch(pattern, text, re.DOTALL) is not None
     except re.error:
@@ -259,7 +260,7 @@ def matches(pattern: str, text: str) -> bool:
 
 
 def remove_match(operator: str, text: str, pattern: str) -> str:
-    """``${X%suffix}``, ``${X##prefix}`` and their like."""
+    """``${X%suffix}``, ``${X##prefix}`` and the like."""
     cuts = range(len(text) + 1) if operator in ("%%", "#") else range(len(text), -1, -1)
     if operator in ("%", "%%"):
         return next((text[:cut] for cut in cuts if matches(pattern, text[cut:])), text)
@@ -267,6 +268,6 @@ def remove_match(operator: str, text: str, pattern: str) -> str:
 
 
 def change_case(operator: str, text: str) -> str:
-    """``${X^^}``, ``${X,}`` and their like."""
+    """``${X^^}``, ``${X,}`` and the like."""
     changed = str.upper if "^" in operator else str.lower
     return changed(text) if len(operator) == 2 else changed(text[:1]) + text[1:]

@@ -1,8 +1,8 @@
-"""What is known of releases, keys, machines and presets: tables with their sources, read when first asked for."""
+"""Facts about releases, config keys, machines and presets: tables with sources, loaded on demand."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 TABLES = Path(__file__).parent
-"""The folder of the tables; what a row means is said where it is read."""
+"""The folder of the tables; the code that reads a table documents its rows."""

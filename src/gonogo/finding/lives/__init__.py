@@ -1,1 +1,1 @@
-"""What a report says of a run's life: the data model."""
+"""The data model for a run's life in a report."""

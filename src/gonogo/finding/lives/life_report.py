@@ -1,4 +1,4 @@
-"""What a report says of a run's life: its state when it was saved and killed, and when it was resumed."""
+"""A run's life in a report: its state when it was saved and killed, and when it was resumed."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import msgspec
 StateStatus = Literal[
     "restored", "partly", "not-read", "not-written", "other-state", "other-dtype", "drawn-anew", "unchanged", "unknown"
 ]
-"""``other-state``: it holds what was another's; ``unchanged``: not trained, and had again from where it first came."""
+"""``other-state``: it holds another state's contents; ``unchanged``: untrained, with its initial contents again."""
 CounterStatus = Literal["restored", "restarted", "differs", "unknown"]
 DataStatus = Literal["goes-on", "from-the-start", "seen-again", "other", "unknown"]
 RandomStatus = Literal["restored", "not-read", "not-written", "unknown"]
 
 InterruptedResume = Literal["whole", "half", "anew", "raises", "unknown"]
-"""What a resume comes to that follows a kill in the middle of a save; ``anew``: it reads nothing of the checkpoint."""
+"""The outcome of a resume after a kill in the middle of a save; ``anew``: nothing of the checkpoint is read."""
 
 
 class Interruption(msgspec.Struct, frozen=True):
-    """Killed in the middle of a save, and resumed."""
+    """A kill in the middle of a save, followed by a resume."""
 
     after: str
-    """The file that was written last; half of it, where it is ``torn``."""
+    """The file that was written last; only half of it if ``torn``."""
     before: str
-    """The file that comes next; empty where none does."""
+    """The file that would be written next; empty if there is none."""
     torn: bool
     kind: InterruptedResume
     why: str = ""
@@ -40,17 +40,17 @@ class StateRow(msgspec.Struct, frozen=True):
     """``parameter``, ``buffer``, ``optimizer`` or ``average`` (EMA, SWA)."""
     name: str
     slot: str
-    """Of an optimizer: ``exp_avg`` and the like; ``weights``: a copy of the weights that it steps."""
+    """For an optimizer: ``exp_avg`` and the like; ``weights``: a copy of the weights that it updates."""
     status: StateStatus
     trained: bool
     written_to: tuple[str, ...] = ()
-    """Files, as the first life named them; empty where no file has it, or the file is a stream without a name."""
+    """Files, as named by the first life; empty if no file contains it, or the file is a stream without a name."""
     read_from: tuple[str, ...] = ()
     share: float = 1.0
-    """The share of it that comes from the checkpoint."""
+    """The share of its contents that comes from the checkpoint, 0 to 1."""
     dtype: str = ""
     dtype_before: str = ""
-    """In the first life."""
+    """The dtype in the first life."""
     holds: str = ""
     """With ``other-state``: whose contents it has; with its own name, those of another rank's shard."""
     ranks: tuple[int, ...] = ()
@@ -68,23 +68,23 @@ class CounterRow(msgspec.Struct, frozen=True):
 
 
 class RandomRow(msgspec.Struct, frozen=True):
-    """A generator of random numbers: ``python``, ``numpy``, ``torch`` (on the CPU) or ``accelerator``."""
+    """A random number generator: ``python``, ``numpy``, ``torch`` (on the CPU) or ``accelerator``."""
 
     generator: str
     status: RandomStatus
 
 
 class LifeCosts(msgspec.Struct, frozen=True):
-    """What saving and resuming take, of the rank that takes most; files are those of all ranks together."""
+    """The cost of saving and resuming on the most expensive rank; files are those of all ranks together."""
 
     save_gpu_bytes: int = 0
-    """The most that is allocated on a GPU from the step before the save to the next forward."""
+    """Peak GPU allocation from the step before the save to the next forward."""
     save_host_bytes: int = 0
     resume_gpu_bytes: int = 0
-    """The same from the start of the second life to its first forward."""
+    """Peak GPU allocation from the start of the second life to its first forward."""
     resume_host_bytes: int = 0
     disk_bytes: int = 0
-    """What one save leaves on disk, of all ranks; of a run that keeps several, each."""
+    """Disk space of one save, over all ranks; a run that keeps several checkpoints needs this for each."""
     disk_files: int = 0
 
 
@@ -103,10 +103,10 @@ class LifeReport(msgspec.Struct, frozen=True):
     random: tuple[RandomRow, ...]
     data: DataStatus
     files: tuple[str, ...]
-    """What the first life wrote."""
+    """The files that the first life wrote."""
     bytes_written: int
-    """What a real run would have written in its first life, on the rank that wrote most."""
+    """Bytes that a real run would have written in its first life, on the rank that writes the most."""
     costs: LifeCosts = LifeCosts()
     interruptions: tuple[Interruption, ...] = ()
-    """With ``--kill-between-writes``: each moment of the save at which it was killed."""
+    """With ``--kill-between-writes``: each point in the save at which it was killed."""
     moments_not_tried: int = 0

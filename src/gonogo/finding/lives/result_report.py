@@ -1,4 +1,4 @@
-"""What a report says of what is made of a checkpoint: converted, merged, loaded, and what of the training is in it."""
+"""What is made from a checkpoint in a report: converted, merged, loaded, and which trained weights it contains."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gonogo.finding.lives.life_report import StateRow
 
 
 class ResultStage(msgspec.Struct, frozen=True):
-    """A program that reads what was saved."""
+    """A program that reads the checkpoint."""
 
     stage: str
     """``convert``, ``merge`` or ``serve``."""
@@ -17,15 +17,15 @@ class ResultStage(msgspec.Struct, frozen=True):
     """Files with weights that it wrote."""
     bytes_written: int = 0
     gpu_bytes: int = 0
-    """The most that was allocated on a GPU."""
+    """Peak allocation on a GPU."""
     host_bytes: int = 0
 
 
 class ResultReport(msgspec.Struct, frozen=True):
-    """The result, and which of the trained weights it has."""
+    """The final result, and which of the trained weights it contains."""
 
     stages: tuple[ResultStage, ...]
     is_loaded: bool
-    """Whether a model was loaded and called in the end; else what the files have is told."""
+    """Whether the last stage loaded and called a model; else the report is about the files' contents."""
     states: tuple[StateRow, ...]
     """The first life's weights; and with ``drawn-anew`` those of the loaded model that are in no file."""

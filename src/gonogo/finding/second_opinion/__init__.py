@@ -1,1 +1,1 @@
-"""What others say of a failure: the other releases of a package, and a language model."""
+"""Other sources on a failure: other releases of a package, and a language model."""

@@ -1,4 +1,4 @@
-"""What a language model said of a failure, each claim of it checked: what holds, what was struck, what was proven."""
+"""A language model's interpretation of a failure, with each claim checked: confirmed, rejected, or proven."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gonogo.finding.text import Text
 
 
 class CheckedClaim(msgspec.Struct, frozen=True):
-    """One claim of the model's, in its words; ``why`` says what it was held against."""
+    """One claim of the model, verbatim; ``why`` says what it was checked against."""
 
     kind: str
     """``quote``, ``place``, ``version``, ``number`` or ``symbol``."""
@@ -18,7 +18,7 @@ class CheckedClaim(msgspec.Struct, frozen=True):
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """What a rehearsal of the run with the proposed change came to."""
+    """The outcome of a rehearsal of the run with the proposed change."""
 
     proven: bool
     outcome: Text
@@ -27,7 +27,7 @@ class Proof(msgspec.Struct, frozen=True):
 
 
 class ModelReading(msgspec.Struct, frozen=True):
-    """A model's answer. ``failed`` says why there is none; then all but ``model`` and ``server`` are empty."""
+    """A model's answer. If there is none, ``failed`` says why, and all but ``model`` and ``server`` are empty."""
 
     model: str
     server: str
@@ -35,7 +35,7 @@ class ModelReading(msgspec.Struct, frozen=True):
     cause: str = ""
     claims: tuple[CheckedClaim, ...] = ()
     change: str = ""
-    """The change that it proposes, in one sentence; empty where it proposes none."""
+    """The change that it proposes, in one sentence; empty if none."""
     refused: Text | None = None
     """Why the change can't be rehearsed."""
     proof: Proof | None = None
@@ -44,5 +44,5 @@ class ModelReading(msgspec.Struct, frozen=True):
 
     @property
     def holding(self) -> int:
-        """How many of its claims hold."""
+        """The number of its claims that were confirmed."""
         return sum(claim.holds for claim in self.claims)

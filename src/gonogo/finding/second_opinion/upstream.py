@@ -1,4 +1,4 @@
-"""What other releases of a failing package show: where a name, an argument or the line that raised came or went."""
+"""Facts from other releases of a failing package: when a name, an argument or the line that raised changed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from gonogo.finding.text import Text
 
 
 class UpstreamFact(msgspec.Struct, frozen=True):
-    """One fact of a package's releases."""
+    """One fact about a package's releases."""
 
     package: str
     version: str
-    """The release that the run had."""
+    """The release that the run used."""
     symbol: str
-    """What was looked for: ``transformers.modeling_utils:PreTrainedModel``."""
+    """The symbol that was looked up: ``transformers.modeling_utils:PreTrainedModel``."""
     said: Text
     releases: tuple[str, ...] = ()
-    """Releases that differ from the run's in it, the nearest first: what to try."""
+    """Releases that differ from the run's in this, the nearest first: candidates to try."""
     neighbours: tuple[str, ...] = ()
-    """For each of them the release next to it that is as the run's: the change lies between the two."""
+    """For each of them, the adjacent release that is like the run's: the change was made between the two."""
     changelog: str = ""
-    """The line of the package's own changelog that names it, with its release."""
+    """The line of the package's own changelog that mentions it, with its release."""

@@ -1,1 +1,1 @@
-"""What all parts of the guard in a rank share: its state, its faults, frames, and how memory is read."""
+"""Shared by all parts of the guard in a rank: state, internal errors, frames, and memory readings."""

@@ -1,4 +1,4 @@
-"""The last collectives of a rank, in a ring: what each was, and where it was called, for some microseconds a call."""
+"""A ring buffer of a rank's last collectives, and where each was called, at a few microseconds per call."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _SYMMETRIC_COLLECTIVES = (
     "scatter_object_list",
 )
 _PEER_PARAMETERS = ("src", "dst", "group_src", "group_dst")
-# Where an argument stands when it is not named: (group, peer); what is not here takes it by name only.
+# Positions of the group and the peer as positional arguments; operators not listed only take them by name.
 _GROUP_ARGUMENT_INDEX = {
     "all_reduce": 2, "all_reduce_coalesced": 2, "all_gather": 2, "all_gather_coalesced": 2, "all_gather_object": 2,
     "all_gather_into_tensor": 2, "all_gather_single": 2, "all_to_all": 2, "all_to_all_single": 4, "barrier": 0,
@@ -63,7 +63,7 @@ _PEER_ARGUMENT_INDEX = {
 
 
 class _RecordedCall:
-    """One call, as little as can be kept of it: neither tensors nor frames, which would hold memory."""
+    """One call, with as little data as possible: neither tensors nor frames, which would keep memory alive."""
 
     __slots__ = (
         *("dtype", "group", "index", "operator", "over", "peer"),
@@ -87,7 +87,7 @@ class _RecordedCall:
 
 
 class CollectiveRingBuffer:
-    """The last collectives that this process called, and how many in each group."""
+    """The last collectives that this process called, and the number of calls in each group."""
 
     def __init__(self) -> None:
         self.entries: deque[_RecordedCall] = deque(maxlen=KEPT)
@@ -100,13 +100,13 @@ class CollectiveRingBuffer:
 
     @property
     def waiting(self) -> float | None:
-        """Since when (monotonic) the newest call has not come back; None where it has."""
+        """The start (monotonic clock) of the newest call if it is still pending, else None."""
         if not self.entries or self.entries[-1].over:
             return None
         return self.entries[-1].time
 
     def enter(self, operator: str, arguments: tuple[Any, ...], kwargs: dict[str, Any]) -> _RecordedCall:
-        """Note a call that begins."""
+        """Record a call that begins."""
         group = _group_name(operator, arguments, kwargs)
         key = _counter_key(operator, group)
         index = self.counts.get(key, 0)
@@ -127,7 +127,7 @@ class CollectiveRingBuffer:
         return entry
 
     def recording_wrapper(self, operator: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        """The function of torch.distributed with its calls noted; those that it makes itself are not."""
+        """The function of torch.distributed with its calls recorded, except for calls that it makes itself."""
         within = self._within
 
         @functools.wraps(original)
@@ -154,13 +154,13 @@ class CollectiveRingBuffer:
         return watched
 
     def collectives(self) -> tuple[CalledCollective, ...]:
-        """The last calls as facts, the latest last."""
+        """The last calls as records, the latest last."""
         now = time.monotonic()
         groups = _ranks_by_group()
         return tuple(_to_called_collective(entry, now, groups) for entry in list(self.entries))
 
     def watch(self, module: ModuleType) -> None:
-        """Note the calls of the collectives of ``torch.distributed.distributed_c10d``."""
+        """Record the calls of the collectives in ``torch.distributed.distributed_c10d``."""
         for operator in (*_GROUP_CREATION_CALLS, *_SYMMETRIC_COLLECTIVES, *_POINT_TO_POINT_CALLS):
             original = getattr(module, operator, None)
             if original is None or hasattr(original, "gonogo_watches"):
@@ -188,7 +188,7 @@ def _group_name(operator: str, arguments: tuple[Any, ...], kwargs: dict[str, Any
     if group is None:
         try:
             group = sys.modules["torch.distributed.distributed_c10d"]._get_default_group()
-        except ValueError:  # there is none yet: the call itself is about to say so
+        except ValueError:  # not initialized: the call itself is about to raise
             return ""
     return str(getattr(group, "group_name", ""))
 
@@ -261,19 +261,19 @@ def _line_of(code: CodeType, instruction: int) -> int:
 
 
 def queues() -> tuple[Queue, ...]:
-    """How far each group's collectives have come, as its process group counts them, those made by C++ among them."""
+    """The progress of each process group by its own sequence numbers, including collectives called from C++."""
     module: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if module is None:
         return ()
     try:
         states = _nccl_states()
-    except Exception:  # another torch's flight recorder
+    except Exception:  # another torch version's flight recorder
         states = {}
     found = []
     for group, name in list(module._world.pg_names.items()):
         try:
             enqueued = int(group._get_sequence_number_for_group())
-        except Exception:  # a backend that does not count
+        except Exception:  # a backend without sequence numbers
             continue
         started, completed = states.get(str(name), (None, None))
         found.append(Queue(str(name), enqueued, started, completed))
@@ -281,7 +281,7 @@ def queues() -> tuple[Queue, ...]:
 
 
 def _nccl_states() -> dict[str, tuple[int | None, int | None]]:
-    """By group: the last collective that NCCL started, and completed, from torch's flight recorder."""
+    """By group: the last collective that NCCL started and the last it completed, from torch's flight recorder."""
     import json
 
     torch = sys.modules["torch"]

@@ -1,4 +1,4 @@
-"""The guard's own faults: each switches off the part that it is in, is said once, and never reaches the program."""
+"""Internal errors of the guard: each disables the part in which it occurs, is reported once, and stays contained."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo.finding import translated
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 off: set[str] = set()
-"""The parts that are switched off."""
+"""The parts that are disabled."""
 _listeners: list[Callable[[str, BaseException], None]] = []
 _announced = threading.Event()
 _reporting = threading.local()
@@ -24,7 +24,7 @@ _FAULT = translated(
 
 
 def harmless(part: str) -> Callable[[Function], Function]:
-    """A function of the guard that answers None, and is not called again, once anything of its part has failed."""
+    """Decorate a function of the guard to return None on any error, and always after an error in its part."""
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
@@ -43,7 +43,7 @@ def harmless(part: str) -> Callable[[Function], Function]:
 
 
 def fault(part: str, error: BaseException) -> None:
-    """Switch a part off for a fault of its own, and say so, once in a process."""
+    """Disable a part after an internal error, and report it, at most once per process."""
     off.add(part)
     if getattr(_reporting, "telling", False):
         return
@@ -62,9 +62,9 @@ def fault(part: str, error: BaseException) -> None:
 
 
 def add_fault_listener(listener: Callable[[str, BaseException], None]) -> None:
-    """Have faults heard of."""
+    """Register a callback for internal errors."""
     _listeners.append(listener)
 
 
 language = "en"
-"""Of what is said."""
+"""The language of the message."""

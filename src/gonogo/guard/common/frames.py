@@ -1,4 +1,4 @@
-"""Python stacks as facts: whose code each frame is, without the guard's own."""
+"""Python stacks as records: the owner of each frame's code, without frames of the guard itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_FRAMES = 120
 
 
 def owner_of(path: str) -> Owner:
-    """Whose code a file is: torch's, a library's (the standard library included) or the user's."""
+    """The owner of a file's code: torch, a library (including the standard library) or the user."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.__file__ and path.startswith(os.path.dirname(torch.__file__) + os.sep):
         return "torch"
@@ -32,7 +32,7 @@ def owner_of(path: str) -> Owner:
 
 
 def frame_of(path: str, line: int, function: str) -> Frame | None:
-    """A frame as a fact; None for the guard's own, and for Python's machinery."""
+    """A frame as a record; None for the guard's own frames, and for Python's import and runpy machinery."""
     if path.startswith(("<frozen", GONOGO)) or path.endswith(f"{os.sep}runpy.py"):
         return None
     text = linecache.getline(path, line).strip()[:200] if line else ""
@@ -59,7 +59,7 @@ def frames_of_stack(innermost_frame: FrameType | None) -> tuple[Frame, ...]:
 
 
 def iter_callers(frame: FrameType | None) -> Iterator[FrameType]:
-    """A frame and those that called it, innermost first, up to a limit."""
+    """A frame and its callers, innermost first, up to a limit."""
     count = 0
     while frame is not None and count < _MAX_FRAMES:
         yield frame
@@ -68,7 +68,7 @@ def iter_callers(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def all_threads() -> tuple[Thread, ...]:
-    """Where every Python thread but this one is, the main thread first."""
+    """The stacks of all Python threads but this one, the main thread first."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     main, here = threading.main_thread().ident, threading.get_ident()
     frames: dict[int, Any] = sys._current_frames()

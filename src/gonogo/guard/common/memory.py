@@ -1,4 +1,4 @@
-"""The memory of a rank, sampled without waiting for the GPU, and where it is going."""
+"""A rank's memory, sampled without synchronizing with the GPU, and its trend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def sample(local_rank: int) -> Memory:
-    """What this process holds now; some ten microseconds, more where there is a GPU."""
+    """This process's current memory; takes some ten microseconds, more if there is a GPU."""
     available, _ = host_memory()
     allocated = reserved = 0
     torch: Any = sys.modules.get("torch")
@@ -34,13 +34,13 @@ def sample(local_rank: int) -> Memory:
 
 
 def resident() -> int:
-    """Resident memory of this process."""
+    """Resident memory of this process, in bytes."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * _PAGE
 
 
 def host_memory() -> tuple[int, int]:
-    """(what this process may still take, all there is): the machine's, or its container's where that is less."""
+    """(available bytes, total bytes) of host memory: the machine's, or the container's if that has a lower limit."""
     available = total = 0
     with open("/proc/meminfo", "rb") as file:
         for line in file:
@@ -52,7 +52,7 @@ def host_memory() -> tuple[int, int]:
     for folder, limit_name, used_name in _limits():
         limit, used = _number(f"{folder}/{limit_name}"), _number(f"{folder}/{used_name}")
         if limit is not None and used is not None and limit < total:
-            # Cached file pages count as used, and are given up when memory is short.
+            # The page cache counts as used, but is reclaimed when memory is short.
             cached = _cgroup_cache_bytes(f"{folder}/memory.stat")
             available, total = min(available, max(limit - used + cached, 0)), limit
     return available, total
@@ -60,7 +60,7 @@ def host_memory() -> tuple[int, int]:
 
 @cache
 def _limits() -> tuple[tuple[str, str, str], ...]:
-    """(folder, file of the limit, file of what is used) of each control group that this process is in."""
+    """(folder, name of the limit file, name of the usage file) for each cgroup of this process."""
     found = []
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -99,7 +99,7 @@ def _cgroup_cache_bytes(path: str) -> int:
 
 
 class MemoryWatch:
-    """Warns, once for each, where the host's memory or the GPU's will soon be used up."""
+    """Warns, once for each, if host memory or GPU memory is about to run out."""
 
     _STEPS, _SECONDS = 200, 600.0
 
@@ -108,9 +108,9 @@ class MemoryWatch:
         self._warned: set[_MemoryKind] = set()
 
     def look(self, step: int, memory_sample: Memory, median: float) -> Iterator[WarningRecord]:
-        """What is to be said after a step. ``median``: seconds that a step takes."""
+        """The warnings after a step. ``median`` is the duration of a step in seconds."""
         if memory_sample.host_bytes:
-            # The ranks of a machine share its memory, and grow alike.
+            # The ranks on a machine share its memory, and are assumed to grow alike.
             sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1)
             yield from self._add(
                 "host-memory", step, memory_sample.host_bytes, memory_sample.host_available, sharing, median
@@ -134,33 +134,33 @@ class MemoryWatch:
 
 
 class Trend:
-    """Whether something grows steadily from step to step, and how fast."""
+    """Detects steady growth from step to step, and its rate."""
 
     NEEDED = 12
-    """Samples before anything is said."""
-    _LINEAR = 0.95  # of the variance that a line has to explain
+    """Minimum number of samples."""
+    _LINEAR = 0.95  # R² of the regression line must be at least this
 
     def __init__(self) -> None:
         self._points: deque[tuple[int, int]] = deque(maxlen=60)
 
     def add(self, step: int, size: int) -> None:
-        """Note what was held after a step."""
+        """Record the memory held after a step."""
         if not self._points or step > self._points[-1][0]:
             self._points.append((step, size))
 
     def per_step(self) -> float:
-        """Bytes by which it grows a step; 0 where it does not grow steadily, or not for long enough."""
+        """Growth in bytes per step; 0 if it isn't steady, or there are too few samples."""
         points = list(self._points)
         if len(points) < self.NEEDED:
             return 0.0
         slope, explained = _line(points)
         recent, _ = _line(points[len(points) // 2 :])
-        # What slows down is a cache that fills, and not a leak.
+        # Growth that slows down is a cache being filled rather than a leak.
         return slope if slope > 0 and explained >= self._LINEAR and recent >= slope / 2 else 0.0
 
 
 def _line(points: list[tuple[int, int]]) -> tuple[float, float]:
-    """The slope of the line of least squares, and the share of the variance that it explains."""
+    """The slope of the least-squares line, and the share of the variance that it explains (R²)."""
     mean_x = sum(x for x, _ in points) / len(points)
     mean_y = sum(y for _, y in points) / len(points)
     across = sum((x - mean_x) ** 2 for x, _ in points)

@@ -1,4 +1,4 @@
-"""NVIDIA's management library, as far as the guard needs it: no CUDA context is made, and nothing waits for the GPU."""
+"""A minimal binding of NVIDIA's management library (NVML): creates no CUDA context, never synchronizes the GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Memory(ctypes.Structure):
 
 
 class GpuMemory(msgspec.Struct, frozen=True):
-    """The memory of a whole GPU, whoever uses it."""
+    """The memory of a whole GPU, over all processes that use it."""
 
     total: int
     used: int
@@ -40,7 +40,7 @@ def _text(function: str, *arguments: Any) -> str:
 
 @cache
 def _handle(local_rank: int) -> Any:
-    """The GPU that a rank takes, by ``CUDA_VISIBLE_DEVICES`` and its local rank, or None."""
+    """The GPU that a rank uses, according to ``CUDA_VISIBLE_DEVICES`` and its local rank, or None."""
     library = _library()
     if library is None:
         return None
@@ -57,12 +57,12 @@ def _handle(local_rank: int) -> Any:
 
 
 def driver_version() -> str:
-    """Of the NVIDIA driver; empty without one."""
+    """Version of the NVIDIA driver; empty if there is none."""
     return _text("nvmlSystemGetDriverVersion") if _library() is not None else ""
 
 
 def gpu_of(local_rank: int) -> GpuRecord | None:
-    """The GPU that a rank computes on, or None where there is none of NVIDIA's."""
+    """The GPU on which a rank computes, or None if there is no NVIDIA GPU."""
     handle, memory = _handle(local_rank), memory_of(local_rank)
     if handle is None or memory is None:
         return None

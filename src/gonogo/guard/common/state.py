@@ -1,4 +1,4 @@
-"""What the guard of a rank knows of its training, from which exceptions, comparisons and searches are told."""
+"""The state of the training that one rank's guard keeps; exceptions, comparisons and searches read it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo.guard.injection import GuardOptions
 
 
 class RankState:
-    """One rank, as far as its guard has seen it come."""
+    """One rank's progress, as its guard has observed it."""
 
     def __init__(self, options: GuardOptions) -> None:
         self.options = options
@@ -38,7 +38,7 @@ class RankState:
 
     @property
     def reports_for_all(self) -> bool:
-        """Whether this rank is one of those that report a training's figures: the first, or the last."""
+        """Whether this rank reports the training's metrics to a tracker: the first rank or the last one."""
         return self.rank in (0, int(os.environ.get("WORLD_SIZE", "1") or 1) - 1)
 
     @property
@@ -49,7 +49,7 @@ class RankState:
 
     @property
     def model(self) -> Any:
-        """The model that is trained, without its wrappers, or None where it is not known."""
+        """The trained model without its wrappers, or None if it is unknown."""
         engine = self.engine
         if engine is not None:
             return engine.module

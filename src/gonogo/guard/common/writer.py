@@ -1,4 +1,4 @@
-"""Records on their way to the disk: appended as they come, so that they outlive the process."""
+"""Writes records to disk as they are made, so that they survive the process."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from gonogo.evidence.guarded.records import Fault, Phase, Record
 from gonogo.guard.common.faults import fault
 from gonogo.guard.injection import FOLDER
 
-_WAIT = 5.0  # seconds: a shared folder that hangs may not hold an exception back for longer
+_WAIT = 5.0  # seconds: a hanging shared folder must not delay an exception for longer
 
 
 class RecordWriter:
-    """Appends one rank's records to its file, and keeps its last sign of life.
+    """Appends one rank's records to its file and updates its heartbeat.
 
-    The training's own thread only queues records; the watching thread writes them. Where the folder can't be written
-    to any more, or is deleted, everything stops, and that is said once.
+    The training's own thread only queues records; the watcher thread writes them. If the folder is deleted or can't
+    be written to any more, writing stops, with one message.
     """
 
     def __init__(self, folder: str, rank: int) -> None:
@@ -39,7 +39,7 @@ class RecordWriter:
         self._beat: int | None = None
         self._beaten = b""
         self.broken = False
-        # `gonogo run` has made its folder, and says it where that is deleted: then it isn't made again.
+        # `gonogo run` has created its folder and reports its deletion itself, so it isn't created again here.
         self._ours = os.environ.get(FOLDER) != os.path.realpath(folder)
         if not self._ours and not os.path.isdir(folder):
             self.broken = True
@@ -53,7 +53,7 @@ class RecordWriter:
             self._fail(error)
 
     def put(self, record: Record) -> None:
-        """Queue a record; costs no more than that."""
+        """Queue a record, without any I/O."""
         if not self.broken:
             self._queue.append(record)
 
@@ -77,7 +77,7 @@ class RecordWriter:
             self._lock.release()
 
     def beat(self, step: int, phase: Phase, in_collective: bool, collectives: int) -> None:
-        """Note how far the rank is, where that has changed."""
+        """Write the rank's progress to its heartbeat file if it has changed."""
         if self._beat is None or self.broken:
             return
         if self._is_deleted():
@@ -94,7 +94,7 @@ class RecordWriter:
             self._fail(error)
 
     def _is_deleted(self) -> bool:
-        """Whether the file of records was removed while it is open: what is written to it is lost."""
+        """Whether the open file of records was deleted: anything written to it is lost."""
         return self._file is not None and os.fstat(self._file).st_nlink == 0
 
     def _stop_after_deletion(self) -> None:
@@ -105,7 +105,7 @@ class RecordWriter:
             self._queue.clear()
 
     def close(self) -> None:
-        """Let go of the files: what a process does that was forked off the rank."""
+        """Close the files; called in a process that was forked off the rank."""
         self.broken = True
         self._queue.clear()
         for file in (self._file, self._beat):
@@ -120,7 +120,7 @@ class RecordWriter:
 
 
 def _line(record: Record) -> bytes:
-    """A record as a line; one that can't be written down becomes a fault of its own."""
+    """Serialize a record as a line; one that can't be serialized is replaced by a record of that error."""
     try:
         return encode(record)
     except Exception as error:

@@ -1,1 +1,1 @@
-"""The guard within one rank: hooks, records, and what ranks tell each other."""
+"""The guard inside one rank: hooks, records, and the facts that ranks exchange."""

@@ -1,7 +1,7 @@
-"""Which processes of a guarded command are ranks, and from when on: every Python process passes through here.
+"""Decides which processes of a guarded command are ranks, and from when on: every Python process runs this.
 
-A process with ``RANK`` and ``LOCAL_RANK`` is taken for a rank from its start; any other becomes one when it joins a
-process group, makes a DeepSpeed engine or runs a Trainer. Nothing heavy is imported before that.
+A process with ``RANK`` and ``LOCAL_RANK`` counts as a rank from its start; any other becomes one when it joins a
+process group, creates a DeepSpeed engine or runs a Trainer. Nothing heavy is imported before that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 from gonogo.virtual.patching.after_import import after_import
 
-TYPE_CHECKING = False  # nothing is imported here that a process can do without
+TYPE_CHECKING = False  # without importing typing: every Python process runs this
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
@@ -41,7 +41,7 @@ def arm(folder: str) -> None:
         return  # started by a rank: a data loader's worker, a compiler
     launcher = is_launcher(sys.orig_argv)
     if not launcher and "RANK" in os.environ and "LOCAL_RANK" in os.environ:
-        os.environ[WORKER] = str(os.getpid())  # a rank that executes itself anew stays one
+        os.environ[WORKER] = str(os.getpid())  # a rank that re-executes itself stays one
         from gonogo.guard.rank.worker import expect
 
         expect(folder, is_rank=True)
@@ -50,7 +50,7 @@ def arm(folder: str) -> None:
 
         watch_children(folder)
         if not launcher:
-            # Before torch is there, the process has nothing that the guard knows.
+            # Before torch is imported, there is nothing for the guard to record.
             after_import("torch", lambda module: _stand_by(folder))
     hook_imports()
 
@@ -62,7 +62,7 @@ def _stand_by(folder: str) -> None:
 
 
 def hook_imports() -> None:
-    """Have the hooks set in each module that there are any for, as soon as it is imported."""
+    """Register the guard's hooks, each to be set as soon as its module is imported."""
     for name in _HOOKED_MODULES:
         after_import(name, _import_hook_for(name))
 
@@ -77,7 +77,7 @@ def _import_hook_for(name: str) -> Callable[[ModuleType], None]:
 
 
 def is_launcher(command: list[str]) -> bool:
-    """Whether a Python command line runs a launcher, which may carry a ``RANK`` of its node."""
+    """Whether a Python command line runs a launcher, which may have its node's ``RANK`` in the environment."""
     words = command[1:]
     for index, word in enumerate(words[:8]):
         if word == "-m":

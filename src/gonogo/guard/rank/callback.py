@@ -1,4 +1,4 @@
-"""`gonogo.GonogoCallback`: the guard for transformers' Trainer (and so TRL, ms-swift, LLaMA-Factory), from within."""
+"""`gonogo.GonogoCallback`: the guard as a callback of transformers' Trainer (also TRL, ms-swift, LLaMA-Factory)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ def _callback_class() -> Any:
     from transformers import TrainerCallback
 
     class GonogoCallback(TrainerCallback):  # type: ignore[misc]
-        """Guards a training of transformers' Trainer: pass it in ``callbacks=[gonogo.GonogoCallback()]``.
+        """Guards a training with transformers' Trainer: pass it in ``callbacks=[gonogo.GonogoCallback()]``.
 
-        Does from within what ``gonogo run`` does from outside, but for the check before the start: before the first
-        step the ranks compare themselves and note where their tensors are; while it trains, memory, stalls, exceptions
-        and losses that are not finite are written to ``folder``, of which ``gonogo run --report FOLDER`` makes the
-        report. Under ``gonogo run`` it does nothing more.
+        Does from inside what ``gonogo run`` does from outside, except for the check before the start: before the
+        first step the ranks compare their facts and record where their tensors are; during training, memory, stalls,
+        exceptions and NaN or Inf losses are written to ``folder``, from which ``gonogo run --report FOLDER`` makes
+        the report. Under ``gonogo run`` it adds nothing.
 
         ``folder``: shared by all ranks; by default ``gonogo-runs/<date>`` in the Trainer's ``output_dir``.
-        ``stall_seconds``: the least time without progress that counts as a stall. ``join_seconds``: how long the ranks
-        wait for each other before the first step. ``nonfinite``: look for the first value that is not finite, which
-        waits for the GPU at every module. ``language``: ``"en"`` or ``"zh"``, of what is added to exceptions; by
-        default that of the locale. ``trackers``: hand the report to W&B, MLflow, TensorBoard or SwanLab, where the
-        training reports there.
+        ``stall_seconds``: the shortest time without progress that counts as a stall. ``join_seconds``: how long the
+        ranks wait for each other before the first step. ``nonfinite``: look for the first NaN or Inf, which waits for
+        the GPU at every module. ``language``: ``"en"`` or ``"zh"``, for the notes added to exceptions; by default
+        that of the locale. ``trackers``: send the report to W&B, MLflow, TensorBoard or SwanLab if the training
+        reports there.
         """
 
         def __init__(
@@ -51,7 +51,7 @@ def _callback_class() -> Any:
                 self._start(str(folder))
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
-            """Start the guard, where it does not run yet."""
+            """Start the guard unless it already runs."""
             if self.folder is None:
                 self.folder = os.path.join(args.output_dir, "gonogo-runs", _shared_run_name())
             self._start(str(self.folder))
@@ -76,7 +76,7 @@ def _start(folder: str, options: Any) -> None:
 
 
 def _shared_run_name() -> str:
-    """The same in all ranks, which start within some seconds of each other: that of the process group, if there is."""
+    """A run name that all ranks agree on: from the process group's store if there is one, else the start time."""
     import torch
 
     name = time.strftime("%Y%m%d-%H%M%S")

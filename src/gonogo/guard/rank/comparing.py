@@ -1,4 +1,4 @@
-"""`gonogo.compare_ranks`: in which versions, settings and numbers the ranks of a running training differ."""
+"""`gonogo.compare_ranks`: finds versions, settings and numbers that differ between ranks of a running training."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _calls = 0
 def compare_ranks(
     model: Any = None, *, facts: dict[str, object] | None = None, timeout: float = 60.0
 ) -> tuple[Difference, ...]:
-    """The facts in which the ranks differ; empty where they agree. Every rank has to call it, and gets the same answer.
+    """The facts that differ between the ranks; empty if all agree. Every rank must call it, and gets the same answer.
 
-    Compared are the versions of the training stack, the driver, CUDA, the GPU, NCCL's variables, torch's seed; with a
-    ``model`` (or a DeepSpeed engine) its structure, its numbers of parameters and the engine's config; and ``facts`` of
-    your own, whose values are compared as text. Each :class:`Difference` has ``fact``, ``values`` (ranks by value,
-    that of most ranks first) and, for a config, ``details`` (the same by setting).
+    Compared are the versions of the training stack, the driver, CUDA, the GPU, NCCL's variables, torch's seed; for a
+    ``model`` (or a DeepSpeed engine) its structure, its numbers of parameters and the engine's config; and ``facts``
+    of your own, whose values are compared as text. Each :class:`Difference` has ``fact``, ``values`` (ranks by value,
+    the most common value first) and, for a config, ``details`` (the same by setting).
 
-    ``timeout`` is in seconds. Raises UserError where no process group is initialised, and TimeoutError, which names
-    the ranks that did not call it, where not all have within the time.
+    ``timeout`` is in seconds. Raises UserError if no process group is initialized, and TimeoutError, which names the
+    missing ranks, if not all ranks call it within that time.
     """
     global _calls
     import torch
@@ -51,7 +51,7 @@ def compare_ranks(
 
 
 def _broadcast_comparison(comparison: Compared | None, point: str, timeout: float) -> Compared:
-    """What one rank found out, in all of them."""
+    """Broadcast the comparison from the one rank that made it (the others pass None) to all ranks."""
     import datetime
 
     import torch

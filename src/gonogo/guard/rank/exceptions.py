@@ -1,4 +1,4 @@
-"""An exception on its way out: noted with what the guard knows, and told it, so that its traceback says it too."""
+"""Records exceptions together with the guard's state, and adds that state to their tracebacks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gonogo.guard.tensors.operands import operands_of, zero_state
 if TYPE_CHECKING:
     from gonogo.guard.common.state import RankState
 
-# Attributes of an exception: what was found out of it, that it has left the program, its message as it was.
+# Attributes set on an exception: its context, that it has left the program, its original message.
 _MARK, _DIED, _MESSAGE = "_gonogo_noted", "_gonogo_died", "_gonogo_message"
 _MAX_RECORDED_EXCEPTIONS = 100
 _LAUNCHER_ERRORS = (
@@ -47,12 +47,12 @@ class FailureContext(msgspec.Struct, frozen=True):
 
 
 def is_launcher_error(error: BaseException) -> bool:
-    """Whether an exception only says that a process failed which this one had started."""
+    """Whether an exception only says that a child process of this one failed."""
     return type(error).__name__ in _LAUNCHER_ERRORS
 
 
 def note_exception(state: RankState, error: BaseException, *, fatal: bool, thread: str = "") -> None:
-    """Write down an exception: once on its way out, and once more when it has left the program."""
+    """Record an exception: once while it propagates, and once more if it leaves the program."""
     noted: FailureContext | None = getattr(error, _MARK, None)
     if getattr(error, _DIED, False) or (noted is not None and not fatal and not thread):
         return
@@ -64,7 +64,7 @@ def note_exception(state: RankState, error: BaseException, *, fatal: bool, threa
         if state.noted > _MAX_RECORDED_EXCEPTIONS:
             return
     context = noted or context_of(error, state.model)
-    # One on its way out has come as far as the guard's own frame; what called that is still running.
+    # While it propagates, its traceback starts at the guard's own frame; the callers are still on the stack.
     outside = None if fatal or thread or error.__traceback__ is None else error.__traceback__.tb_frame.f_back
     assert state.writer is not None
     state.writer.write_now(
@@ -92,11 +92,11 @@ def note_exception(state: RankState, error: BaseException, *, fatal: bool, threa
 
 
 def context_of(error: BaseException, model: Any, names: Names | None = None) -> FailureContext:
-    """Module, operands and ZeRO's state where an exception was raised; the cause's, where it has one.
+    """Module, operands and ZeRO's state where an exception, or its cause if it has one, was raised.
 
-    Names are those of ``model``, or of what runs where it has no part in it, unless they are given.
+    ``names`` defaults to the names in ``model``, or in the running module if that is not part of ``model``.
     """
-    if "torch" not in sys.modules:  # which may be what could not be imported
+    if "torch" not in sys.modules:  # torch itself may be what failed to import
         return FailureContext()
     error = _innermost(error)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -121,7 +121,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _zero_states(error: BaseException, operands: tuple[Operand, ...], names: Names) -> tuple[ZeroState, ...]:
-    """The parameters among the operands, and those that the message gives by DeepSpeed's numbers."""
+    """ZeRO's state of the parameters among the operands, and of those that the message names by DeepSpeed's IDs."""
     by_name = dict(names.by_zero_number.values())
     wanted = [operand.parameter for operand in operands if operand.parameter in by_name]
     for groups in _DS_ID_PATTERN.findall(str(error)):
@@ -138,14 +138,14 @@ def _type_name(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """What the exception says, without what the guard has added to it."""
+    """The message of the exception without the guard's additions."""
     message = str(error)
     before: str | None = getattr(error, _MESSAGE, None)
     return message if before is None else before
 
 
 def _format_traceback(error: BaseException, outer_frame: FrameType | None) -> str:
-    """The traceback as Python prints it where it leaves the program, without the guard's frames and notes."""
+    """The traceback as Python prints it at the end of the program, without the guard's frames and notes."""
     whole = traceback.TracebackException.from_exception(error)
     if outer_frame is not None:
         whole.stack = traceback.StackSummary.from_list([*traceback.extract_stack(outer_frame, 60), *whole.stack])
@@ -173,7 +173,7 @@ _KINDS = {"parameter": translated("parameter {name}"), "buffer": translated("buf
 
 
 def annotate(error: BaseException, context: FailureContext, context_names: tuple[str, ...], language: str) -> None:
-    """Add what is known to an exception: as a note, or (before Python 3.11) at the end of its message."""
+    """Add the context to an exception: as a note, or (before Python 3.11) at the end of its message."""
     lines = described(context, context_names, language)
     try:
         setattr(error, _MARK, context)
@@ -184,12 +184,12 @@ def annotate(error: BaseException, context: FailureContext, context_names: tuple
         elif len(error.args) == 1 and isinstance(error.args[0], str) and str(error) == error.args[0]:
             setattr(error, _MESSAGE, error.args[0])
             error.args = ("\n".join([error.args[0], *lines]),)
-    except (AttributeError, TypeError):  # an exception that takes no attributes
+    except (AttributeError, TypeError):  # an exception that allows no attributes
         return
 
 
 def described(context: FailureContext, context_names: tuple[str, ...], language: str) -> list[str]:
-    """What is known, in lines."""
+    """The context as lines of text."""
     lines = [_LOCATION_LINE.format(where=", ".join(context_names)).in_language(language)]
     if context.module is not None:
         text = _MODULE_LINE.format(module=context.module, kind=context.module_class)

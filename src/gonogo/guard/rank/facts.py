@@ -1,4 +1,4 @@
-"""What a rank states of itself and of its training, to be compared with what the other ranks state."""
+"""Collects the facts about a rank and its training that are compared between the ranks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SETTINGS = 400
 
 
 def start(rank: int, local_rank: int) -> StartRecord:
-    """Who a rank is, and what it runs on; neither torch nor CUDA is touched."""
+    """The record of a rank's identity and hardware; touches neither torch nor CUDA."""
     gpu = nvml.gpu_of(local_rank)
     return StartRecord(
         time=time.time(),
@@ -51,7 +51,7 @@ def start(rank: int, local_rank: int) -> StartRecord:
 
 
 def versions() -> dict[str, str]:
-    """By package: of what is imported, as it says itself, else as it is installed."""
+    """Version by package: ``__version__`` of the imported module, else that of the installed package."""
     found = {}
     for name in PACKAGES:
         module = sys.modules.get(name.replace("-", "_"))
@@ -64,7 +64,7 @@ def versions() -> dict[str, str]:
 
 
 def communication_environment() -> dict[str, str]:
-    """The variables that steer how ranks talk to each other."""
+    """The environment variables that control communication between ranks."""
     return {
         name: value
         for name, value in sorted(os.environ.items())
@@ -73,7 +73,7 @@ def communication_environment() -> dict[str, str]:
 
 
 def joined(model: Any, engine: Any, data: dict[str, str]) -> JoinRecord:
-    """What this rank states of its training. ``model`` and ``engine`` may be None; ``data`` is what is known of it."""
+    """This rank's facts about its training. ``model`` and ``engine`` may be None; ``data`` are further facts."""
     torch: Any = sys.modules["torch"]
     distributed = torch.distributed
     ready = distributed.is_available() and distributed.is_initialized()
@@ -106,13 +106,13 @@ def joined(model: Any, engine: Any, data: dict[str, str]) -> JoinRecord:
 
 
 def _seed(torch: Any) -> str:
-    """The seed of torch's generator; without one it starts from 64 random bits."""
+    """The seed of torch's generator, or "not set": an unseeded generator starts from 64 random bits."""
     seed = torch.initial_seed()
     return str(seed) if seed < 1 << 32 else "not set"
 
 
 def gpu_in_use() -> GpuRecord | None:
-    """The GPU that this rank computes on, where it has begun to."""
+    """The GPU that this rank computes on, or None if it has not used one yet."""
     torch: Any = sys.modules["torch"]
     if not torch.cuda.is_initialized():
         return None
@@ -126,13 +126,13 @@ def _nccl_version() -> str:
     torch: Any = sys.modules["torch"]
     try:
         found_version = torch.cuda.nccl.version()
-    except Exception:  # torch was built without it
+    except Exception:  # torch was built without CUDA
         return ""
     return ".".join(str(part) for part in found_version) if isinstance(found_version, tuple) else str(found_version)
 
 
 def settings_of(engine: Any) -> dict[str, str]:
-    """The settings of an engine's DeepSpeed config, flat, as the engine took them."""
+    """The settings of an engine's DeepSpeed config, flattened, as the engine parsed them."""
     config = getattr(getattr(engine, "_config", None), "_param_dict", None)
     return dict(sorted(_flat(config, ""))[:_SETTINGS]) if isinstance(config, dict) else {}
 
@@ -146,7 +146,7 @@ def _flat(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def model_facts(model: Any) -> dict[str, str]:
-    """A model's structure as a hash, how many parameters it has, and of which types."""
+    """A hash of the model's structure, its number of parameters, and their dtypes."""
     structure = hashlib.sha256()
     count = trainable = 0
     types: Counter[str] = Counter()

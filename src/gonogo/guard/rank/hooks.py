@@ -1,4 +1,4 @@
-"""The hooks that the guard sets in the modules that train, when the program imports them. Each costs microseconds."""
+"""The hooks that the guard sets in training libraries when the program imports them. Each costs microseconds."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _HOOKED = "gonogo_hooked"
 
 
 def hook_module(name: str, module: ModuleType) -> None:
-    """Set the hooks that there are for a module of that name."""
+    """Set the hooks for the module ``name``."""
     try:
         _HOOKS[name](module)
-    except Exception as error:  # another version than those that the guard knows
+    except Exception as error:  # a version that the guard doesn't know
         fault(name, error)
 
 
 def _wrap(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
-    """Put ``around(original, *arguments)`` in the place of a method or function, once."""
+    """Replace a method or function by ``wrapper(original, *arguments)``, once."""
     original = getattr(owner, name, None)
     if original is None or getattr(original, _HOOKED, False):
         return
@@ -41,7 +41,7 @@ def _wrap(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
 
 
 class _StepPhase:
-    """A part of a step: exceptions that leave it are noted; afterwards the program's own code runs."""
+    """Marks a phase of a step: exceptions that leave it are recorded; then the previous phase is restored."""
 
     __slots__ = ("_before", "_guard", "_phase")
 
@@ -151,7 +151,7 @@ def _hook_fsdp(module: Any) -> None:
 
 def _wrapper_forward(original: Any, model: Any, *arguments: Any, **named: Any) -> Any:
     guard = current()
-    if guard is None or guard.phase in ("forward", "backward"):  # FSDP wraps what it has wrapped
+    if guard is None or guard.phase in ("forward", "backward"):  # FSDP wraps nested modules as well
         return original(model, *arguments, **named)
     _register_model(guard, model)
     if model.training and sys.modules["torch"].is_grad_enabled():
@@ -268,9 +268,9 @@ def _training_step(original: Any, trainer: Any, *arguments: Any, **named: Any) -
     guard = current()
     if guard is None:
         return original(trainer, *arguments, **named)
-    if guard.trainer is None:  # the guard came later than the training's start: the callback's does
+    if guard.trainer is None:  # the guard started after training did, as with GonogoCallback
         _note_trainer(guard, trainer)
-    if not guard.models:  # neither DeepSpeed nor DDP, which are met in their own forward
+    if not guard.models:  # neither DeepSpeed nor DDP, which have hooks in their own forward
         guard.before_first_step("training_step")
     with _StepPhase(guard, "forward"):
         loss = original(trainer, *arguments, **named)

@@ -1,8 +1,8 @@
-"""Before the first step: every rank states its facts, they are compared, and a sum is made together.
+"""Before the first step: the ranks exchange and compare their facts, and check an all-reduce.
 
 Everything goes through the process group's store, so that nothing can hang: a rank waits for the others for a limited
-time. Whether the ranks make the sum is decided once for all of them, by whichever comes last (all are there) or loses
-patience first: so no rank can be in the sum without the others.
+time. Whether to run the all-reduce is decided once for all ranks, by the last one to arrive or the first one to time
+out, so that no rank enters it without the others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gonogo.guard.rank import facts
 from gonogo.guard.tensors.census import placement_snapshot
 
 ABSENT = "(not set)"
-"""The value of a fact that a rank did not state, where others did."""
+"""The value of a fact that a rank did not report while others did."""
 
 if TYPE_CHECKING:
     from gonogo.guard.common.state import RankState
@@ -34,7 +34,7 @@ _decoder = msgspec.json.Decoder(JoinRecord)
 
 @harmless("the comparison of ranks")
 def join(state: RankState, point: str) -> None:
-    """State this rank's facts, note where its tensors are, and compare with the others."""
+    """Report this rank's facts, record where its tensors are, and compare with the others."""
     assert state.writer is not None
     engine, model = state.engine, state.model
     stated = None
@@ -43,7 +43,7 @@ def join(state: RankState, point: str) -> None:
         state.writer.put(stated)
         state.writer.put(placement_snapshot(model, engine, "start"))
     finally:
-        # A rank whose own facts could not be had still meets the others, so that they do not wait for it.
+        # A rank that could not collect its own facts still joins, so that the others do not wait for it.
         compared = meet(stated or JoinRecord(time.time()), point, state.options.join_seconds)
     if compared is not None:
         state.writer.put(compared)
@@ -55,9 +55,9 @@ def join(state: RankState, point: str) -> None:
 
 
 def meet(rank_facts: JoinRecord, point: str, patience: float, check_sum: bool = True) -> Compared | None:
-    """Meet the other ranks at one point of the program; what came of it, in the rank that is to write it down.
+    """Meet the other ranks at one point of the program; return the comparison, in the one rank that is to write it.
 
-    ``patience``: how long to wait for them, in seconds. None in all ranks but one, and where there is one rank only.
+    ``patience``: how long to wait for them, in seconds. None in all other ranks, and if there is only one rank.
     """
     distributed: Any = sys.modules["torch"].distributed
     if not (distributed.is_available() and distributed.is_initialized()) or distributed.get_world_size() < 2:
@@ -79,7 +79,7 @@ def meet(rank_facts: JoinRecord, point: str, patience: float, check_sum: bool = 
 
 
 def cloned_store(distributed: Any, point: str) -> Any:
-    """The process group's store, under a prefix; over a connection of our own, where there can be one.
+    """The process group's store under a prefix, over a connection of its own if possible.
 
     A store's connection serves one request at a time, and the program may be waiting on its own.
     """
@@ -91,7 +91,7 @@ def cloned_store(distributed: Any, point: str) -> Any:
 
 
 def _decision(store: Any, world_size: int, patience: float) -> tuple[str, bool]:
-    """What was decided for all ranks, and whether it was decided here."""
+    """The decision for all ranks (together or alone), and whether this rank made it."""
     end = time.monotonic() + patience
     arrived = store.add("arrived", 1)
     pause = 0.001
@@ -111,9 +111,9 @@ def _arrived_ranks(store: Any, world_size: int) -> list[int]:
 
 
 def _is_all_reduce_correct(distributed: Any, rank: int, world_size: int) -> bool | None:
-    """Whether the sum of all ranks' numbers, made by the process group, is what it has to be.
+    """Whether an all-reduce over the ranks returns the expected sum.
 
-    None where the group's backend is another one than gloo and NCCL. All ranks have the same.
+    None if the group's backend is neither gloo nor NCCL. All ranks get the same answer.
     """
     torch: Any = sys.modules["torch"]
     backend = str(distributed.get_backend())
@@ -129,7 +129,7 @@ def _is_all_reduce_correct(distributed: Any, rank: int, world_size: int) -> bool
 
 
 def differences(facts_by_rank: Mapping[int, JoinRecord]) -> tuple[Difference, ...]:
-    """The facts that do not have the same value in all ranks, by name. ``facts_by_rank``: what each rank stated."""
+    """The facts that differ between ranks, sorted by name."""
     found = []
     for fact in sorted({fact for joined in facts_by_rank.values() for fact in joined.facts}):
         values = _ranks_by_value((rank, joined.facts.get(fact, ABSENT)) for rank, joined in facts_by_rank.items())
@@ -151,7 +151,7 @@ def _differing_settings(settings_by_rank: Mapping[int, Mapping[str, str]]) -> di
 
 
 def _ranks_by_value(rank_values: Iterable[tuple[int, str]]) -> dict[str, tuple[int, ...]]:
-    """Ranks by value: the value that most ranks have first, among equals that of the lowest rank."""
+    """Ranks by value, the most common value first; ties go to the value of the lowest rank."""
     ranks: dict[str, list[int]] = {}
     for rank, value in sorted(rank_values):
         ranks.setdefault(value, []).append(rank)

@@ -1,4 +1,4 @@
-"""What the kernel tells of this machine's or container's memory: how much, and how often it killed for want of it."""
+"""Reads from the kernel the memory limit of this machine or container, and its count of OOM kills."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def oom_kills() -> int | None:
-    """How many processes of this container (else: machine) the kernel has killed for want of memory; None if unknown.
+    """How many processes of this container (else: machine) the OOM killer has killed; None if unknown.
 
-    The count only grows: a difference between two moments is what happened between them.
+    The count only grows, so the difference between two calls is the number of kills in between.
     """
     for place in _own_cgroups():
         for name in ("memory.events", "memory.oom_control"):
@@ -21,7 +21,7 @@ def oom_kills() -> int | None:
 
 
 def memory_limit() -> int:
-    """Bytes of memory that the machine has, or the container may use; 0 where that can't be read."""
+    """The machine's memory or the container's limit, in bytes; 0 if that can't be read."""
     total = (_field(Path("/proc/meminfo"), "MemTotal:") or 0) * 1024
     limits = [limit for place in _own_cgroups() for limit in _limits(place)]
     return min([total, *limits]) if total else min(limits, default=0)
@@ -35,7 +35,7 @@ def _own_cgroups() -> list[Path]:
             found.append(_CGROUPS / path.lstrip("/"))
         elif "memory" in controllers.split(","):
             found.append(_CGROUPS / "memory" / path.lstrip("/"))
-    # Within a container the path is that of the machine, and the container's own stands at the top.
+    # In a container the path is the machine's, while the container's own cgroup is mounted at the top.
     return [*found, _CGROUPS, _CGROUPS / "memory"]
 
 

@@ -1,4 +1,4 @@
-"""How long the steps of a training take, and what is told of them: quick steps share a record."""
+"""Measures the lengths of training steps, and batches short steps into one record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_UNREPORTED = 100_000
 
 
 class StepLog:
-    """The lengths of a rank's steps. Times are seconds on the clock of ``time.monotonic``."""
+    """The lengths of a rank's steps. Times are seconds of ``time.monotonic``."""
 
     def __init__(self, sample_seconds: float) -> None:
         self._every = sample_seconds
@@ -26,25 +26,25 @@ class StepLog:
         self._sample: tuple[int, Memory] | None = None
 
     def begin(self, now: float) -> None:
-        """The next step begins now: what came before it is no step."""
+        """Start the clock of the next step, leaving out the time before."""
         self._ended = now
 
     def ended(self, now: float) -> None:
-        """A step has ended."""
+        """Record the end of a step, which starts the next one."""
         if self._ended is not None:
             self._lengths.append(now - self._ended)
             self._unreported.append(now - self._ended)
         self._ended = now
 
     def sample_due(self, now: float) -> bool:
-        """Whether it is time to look at the memory again; it is told to have been looked at by that."""
+        """Whether it is time for another memory sample; if so, counts it as taken."""
         if now - self._sampled < self._every:
             return False
         self._sampled = now
         return True
 
     def sampled(self, step: int, memory_sample: Memory) -> None:
-        """What was held after a step."""
+        """Store the memory sample taken after a step."""
         self._sample = (step, memory_sample)
 
     def median(self) -> float:
@@ -52,9 +52,9 @@ class StepLog:
         return statistics.median(tuple(self._lengths)) if len(self._lengths) >= 3 else 0.0
 
     def take_unreported_steps(self, step: int, now: float, *, include_all: bool = False) -> tuple[Step, int] | None:
-        """A record of the steps up to ``step`` that none has told yet, and the step that its memory is of.
+        """A record of the steps up to ``step`` that are not reported yet, and the step of its memory sample.
 
-        None where there are none, or where it is too early (unless ``include_all``: at the end).
+        None if there are none, or if it is too early (unless ``include_all``: at the end).
         """
         if not self._unreported or not (include_all or self._sample is not None or now - self._reported >= self._every):
             return None

@@ -1,6 +1,6 @@
-"""When the report is handed to a tracker: once for each of its runs, before that closes, or as the rank ends.
+"""Sends the report to trackers: once per tracker run, before it closes or when the rank ends.
 
-The report is made by another process, so that nothing is imported into the training.
+Another process makes the report, so that nothing is imported into the training.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gonogo.guard.common.state import RankState
 
 _STEPS = 10
-"""Steps at which it is looked for: who reports begins to before the first."""
+"""Number of first steps at which trackers are looked for: a training that reports starts before its first step."""
 _PATIENCE = 120.0
 _GRACE_SECONDS = 5.0
 """Seconds to wait for the other ranks' ends."""
@@ -34,7 +34,7 @@ _REPORT_NOT_SENT = translated("gonogo: could not send the report to {name} ({why
 
 
 class TrackerUploader:
-    """Of one rank: what was found, and what was handed over already. ``finish`` has the rank's end written down."""
+    """The trackers that one rank has found, and those already served. ``on_finish`` records the rank's end."""
 
     def __init__(self, state: RankState, on_finish: Callable[[], None]) -> None:
         self._state = state
@@ -44,19 +44,19 @@ class TrackerUploader:
 
     @harmless("trackers")
     def look(self) -> None:
-        """Look for trackers, in the thread that trains; a dictionary is asked, and no more."""
+        """Look for trackers, in the training's thread; only looks into ``sys.modules``."""
         state = self._state
         if not state.options.trackers or state.step > _STEPS or not state.reports_for_all:
             return
         _register_trainer_writer(state.trainer() if state.trainer is not None else None)
         for tracker in found():
             if not self._found:
-                atexit.register(self.upload_report)  # before that of the tracker, which was there first
+                atexit.register(self.upload_report)  # registered after the tracker's own handler, so it runs first
             self._found.setdefault(tracker.key, tracker)
 
     @harmless("trackers")
     def upload_report(self, key: str = "") -> None:
-        """Hand the report to each, or to the one that is about to close (``wandb`` of ``wandb 4f2a``)."""
+        """Send the report to every tracker, or to the one that is about to close (``wandb`` of ``wandb 4f2a``)."""
         state = self._state
         if state.writer is None or state.writer.broken:
             return
@@ -80,17 +80,17 @@ def _send_report(tracker: Tracker, handover: TrackerUpload, language: str) -> No
     try:
         tracker.hand(handover)
         said = _REPORT_SENT.format(count=len(handover.findings), name=tracker.name, where=tracker.where)
-    except Exception as error:  # a server that is gone, another release of it
+    except Exception as error:  # a server that can't be reached, an unknown version of its client
         said = _REPORT_NOT_SENT.format(name=tracker.name, why=f"{type(error).__name__}: {error}"[:300])
     print(said.in_language(language), file=sys.stderr, flush=True)
 
 
 def _write_report(state: RankState, records: str, folder: str, seconds: float) -> TrackerUpload:
-    """The report, made by gonogo's own Python. Raises OSError, CalledProcessError, TimeoutExpired."""
+    """Write the report with gonogo's own Python. Raises OSError, CalledProcessError, TimeoutExpired."""
     import subprocess
 
     variables = {name: value for name, value in os.environ.items() if name not in (FOLDER, "PYTHONHOME")}
-    variables["PYTHONPATH"] = str(Path(__file__).resolve().parents[3])  # of the training's, it needs none
+    variables["PYTHONPATH"] = str(Path(__file__).resolve().parents[3])  # it needs nothing from the training's path
     words = ["-m", "gonogo.guard.trackers.report_files", records, folder, state.options.language, str(seconds)]
     subprocess.run(
         [state.options.python or sys.executable, *words],
@@ -107,7 +107,7 @@ def _write_report(state: RankState, records: str, folder: str, seconds: float) -
 
 
 def _register_trainer_writer(trainer: Any) -> None:
-    """TensorBoard's writer of transformers' Trainer, which may have been made before the guard was."""
+    """Register the TensorBoard writer of transformers' Trainer, which may have been created before the guard."""
     for callback in getattr(getattr(trainer, "callback_handler", None), "callbacks", ()):
         writer = getattr(callback, "tb_writer", None)
         if writer is not None and getattr(writer, "log_dir", None):

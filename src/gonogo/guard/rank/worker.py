@@ -1,4 +1,4 @@
-"""The guard within one rank: what it knows of the training, and what it writes down as things happen."""
+"""The guard of one rank: tracks the training and writes records as things happen."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from gonogo.guard.injection import WORKER, GuardOptions, read_options
 from gonogo.guard.rank.steps import StepLog
 from gonogo.guard.rank.upload import TrackerUploader
 
-_LOSS_CHECK_SECONDS = 0.5  # seconds: on a GPU the loss is looked at no more often
+_LOSS_CHECK_SECONDS = 0.5  # seconds: on a GPU, the shortest time between two checks of the loss
 
 
 class PendingLoss:
-    """One loss: known at once on the CPU, else on its way over from the GPU."""
+    """One loss: known at once on the CPU; on a GPU, copied to the host asynchronously."""
 
     def __init__(self, loss: Any, step: int) -> None:
         self.step = step
@@ -53,11 +53,11 @@ class PendingLoss:
             self._event.record()
 
     def due(self) -> bool:
-        """Whether it is time to look at another one."""
+        """Whether it is time to check another loss."""
         return time.monotonic() - self._taken >= self._wait
 
     def not_finite(self) -> str | None:
-        """``nan`` or ``inf``, where the loss is known by now and is such."""
+        """``nan`` or ``inf`` if the loss has arrived and is not finite; else None."""
         if self._value is None or (self._event is not None and not self._event.query()):
             return None
         value = float(self._value)
@@ -66,11 +66,11 @@ class PendingLoss:
 
 _STALL_MEDIAN_FACTOR = 10
 _STALL_LOADING_FACTOR = 5
-"""Before the first step, data is prepared and weights are read: it may well be quiet for longer."""
+"""Applies before the first step, where data preparation and loading of weights may take long."""
 
 
 class StallNotice(msgspec.Struct, frozen=True):
-    """A stall, for how long so far, and how often it was told before; or, where it is ``over``, how long it took."""
+    """A stall: its length so far and how often it was reported before; or, if ``over``, its total length."""
 
     seconds: float
     again: int = 0
@@ -78,7 +78,7 @@ class StallNotice(msgspec.Struct, frozen=True):
 
 
 class StallWatch:
-    """Says when a rank stalls: once at the limit, then at intervals that double; and when it goes on."""
+    """Reports when a rank stalls: first at the limit, then at doubling intervals; and when it continues."""
 
     def __init__(self, min_seconds: float) -> None:
         self._least = min_seconds
@@ -87,7 +87,7 @@ class StallWatch:
         self._next = 0.0
 
     def look(self, now: float, progress: float, median: float, loading: bool) -> StallNotice | None:
-        """What is to be told now. ``progress``: when there was the last sign of it, on the clock of ``now``."""
+        """The notice that is due now, if any. ``progress``: time of the last progress, on the clock of ``now``."""
         if self._since is not None and progress > self._since:
             before, self._since = self._since, None
             return StallNotice(progress - before, over=True)
@@ -105,11 +105,11 @@ class StallWatch:
 
 
 TICK_SECONDS = 0.2
-"""Seconds between two looks of the watching thread."""
+"""Seconds between two checks of the watcher thread."""
 
 
 class Guard(RankState):
-    """What watches one rank. Its methods are called by the hooks; none of them raises or waits for the GPU."""
+    """The guard of one rank. Its methods are called by the hooks; none of them raises or waits for the GPU."""
 
     def __init__(self, folder: str, options: GuardOptions) -> None:
         super().__init__(options)
@@ -133,7 +133,7 @@ class Guard(RankState):
 
     @harmless("the rank")
     def begin(self, rank: int | None = None) -> None:
-        """This process is a rank: note who it is, and start to watch."""
+        """Identify this process as a rank, record it, and start the watcher thread."""
         if self.writer is not None:
             return
         if rank is not None:
@@ -153,7 +153,7 @@ class Guard(RankState):
 
     @harmless("dumps of stacks")
     def _dump_stacks_on_signal(self) -> None:
-        """Where it was, from a rank that a signal ends: even while it waits in C, where no handler of Python's runs."""
+        """Have faulthandler dump stacks on fatal signals and SIGTERM, even while the rank is blocked in C code."""
         self._dump = open(dump_path(self.folder, self.rank), "wb", buffering=0)  # noqa: SIM115 (lives as the process)
         if not faulthandler.is_enabled():
             self._dumps_faults = True
@@ -163,10 +163,10 @@ class Guard(RankState):
             faulthandler.register(signal.SIGTERM, self._dump, all_threads=True, chain=True)
 
     def forked(self) -> None:
-        """In a process that was forked off the rank: nothing of it goes into the rank's files."""
+        """Detach a process that was forked off the rank: nothing of it must go into the rank's files."""
         if self.writer is not None:
             self.writer.close()
-        # The file of dumps stays open: its number may not come to mean another file.
+        # The dump file stays open: otherwise its descriptor could be reused for another file.
         if self._dumps_end:
             faulthandler.unregister(signal.SIGTERM)
         if self._dumps_faults:
@@ -174,7 +174,7 @@ class Guard(RankState):
 
     @harmless("the end")
     def finish(self) -> None:
-        """The rank ends in a way that Python sees."""
+        """Record the end of the rank; called when Python exits."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if error is not None:
             self.died(error)
@@ -182,7 +182,7 @@ class Guard(RankState):
             return
         self._finished = True
         self._stop.set()
-        if error is None:  # whatever it stood at, it came to its end
+        if error is None:  # no exception: a stall, if there was one, is over
             self.progress = time.monotonic()
             self._check_stall()
         self._look_for_loss()
@@ -192,15 +192,15 @@ class Guard(RankState):
         self.writer.write_now(End(time.time(), reason, status, step=self.step, counts=dict(self.ring.counts)))
         self._beat()
 
-    # What the hooks tell
+    # Called by the hooks
 
     def enter(self, phase: Phase) -> None:
-        """The program goes over to another part of a step."""
+        """Enter another phase of a step."""
         self.phase = self.ring.phase = phase
         self.progress = time.monotonic()
 
     def stepped(self, step: int) -> None:
-        """An optimizer step is done."""
+        """Record that an optimizer step is done."""
         now = time.monotonic()
         self.step = self.ring.step = step
         self.progress = now
@@ -214,7 +214,7 @@ class Guard(RankState):
         self.steps.sampled(step, memory.sample(self.local_rank))
 
     def before_first_step(self, point: str) -> None:
-        """A rank is about to compute its first step: it states its facts, and meets the others."""
+        """Report this rank's facts and compare them with the other ranks', right before its first step."""
         if self.joined or self.writer is None:
             return
         self.joined = True
@@ -228,7 +228,7 @@ class Guard(RankState):
 
     @harmless("places of tensors")
     def after_first_step(self) -> None:
-        """A step is done: after the first, the optimizer has its states, and it is noted where they are."""
+        """Record the placement of all tensors after the first step, when the optimizer has its states."""
         if self._counted or self.writer is None:
             return
         self._counted = True
@@ -238,17 +238,17 @@ class Guard(RankState):
 
     @harmless("the loss")
     def check_loss(self, loss: Any) -> None:
-        """Notice a loss that is not finite: at once on the CPU; on a GPU when it has come over by itself."""
+        """Notice a NaN or Inf loss: at once on the CPU; on a GPU when its asynchronous copy has arrived."""
         if self.search is not None:
             self.search.loss(loss)
 
         if self._loss is None or self._loss.due():
-            self._look_for_loss()  # at the one before, which has come over by now
+            self._look_for_loss()  # the previous loss, whose copy has arrived by now
             self._loss = PendingLoss(loss, self.step)
 
     @harmless("exceptions")
     def raised(self, error: BaseException) -> None:
-        """An exception leaves a forward, a backward, a step: it is noted, and told what the guard knows."""
+        """Record an exception that leaves a forward, backward or step, and add the guard's context to it."""
         from gonogo.guard.rank.exceptions import note_exception
 
         if self.writer is not None:
@@ -256,15 +256,15 @@ class Guard(RankState):
 
     @harmless("exceptions")
     def died(self, error: BaseException, thread: str = "") -> None:
-        """An exception has left the program (or a thread of it)."""
+        """Record an exception that has ended the program (or a thread of it)."""
         from gonogo.guard.rank.exceptions import is_launcher_error, note_exception
 
         if self.writer is None and not is_launcher_error(error):
-            self.begin()  # it died before it came to train
+            self.begin()  # it failed before any training began
         if self.writer is not None:
             note_exception(self, error, fatal=not thread, thread=thread)
 
-    # The watching thread
+    # The watcher thread
 
     def _watch(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
@@ -287,7 +287,7 @@ class Guard(RankState):
 
     @harmless("steps")
     def write_pending_steps(self) -> None:
-        """Write down the steps that were not told yet, and warn where they show memory running out."""
+        """Write the steps that are not recorded yet, with a warning if memory is about to run out."""
         told = self.steps.take_unreported_steps(self.step, time.monotonic(), include_all=self._stop.is_set())
         if told is None or self.writer is None:
             return
@@ -345,12 +345,12 @@ _guard: Guard | None = None
 
 
 def current() -> Guard | None:
-    """The guard of this process, if it may be a rank."""
+    """The guard of this process, or None if it can't be a rank."""
     return _guard
 
 
 def expect(folder: str, *, is_rank: bool, options: GuardOptions | None = None) -> Guard:
-    """Have a guard stand by in this process; at work from now on where it is ``is_rank`` that this is a rank."""
+    """Prepare a guard in this process, and start it at once if ``is_rank``."""
     global _guard
     if _guard is None:
         options = options or read_options(folder)
@@ -385,7 +385,7 @@ def _hook_exit(guard: Guard) -> None:
 
 
 def _after_fork() -> None:
-    """In a process that was forked off the rank (a data loader's worker): it is none."""
+    """Drop the guard in a process that was forked off the rank (a data loader's worker)."""
     global _guard
     guard, _guard = _guard, None
     if guard is not None:

@@ -1,6 +1,6 @@
 """Starts the guard in the Python processes of a guarded command; `gonogo run` puts a copy first on ``PYTHONPATH``.
 
-The copy stands in ``<folder of the run>/start/``, beside a file ``packages`` that says where gonogo and msgspec are, so
+The copy is in ``<folder of the run>/start/``, with a file ``packages`` that says where gonogo and msgspec are, so
 that ``PYTHONPATH`` alone, which launchers pass on to other machines, is enough. It leaves no trace on ``sys.path``,
 runs the ``sitecustomize`` that would have been found without it, and never raises.
 """
@@ -17,9 +17,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class _PackageFinder:
-    """Finds one package of the guard's, and nothing else that may stand beside it."""
+    """Finds one package that the guard needs, and nothing else in the same folder."""
 
-    # Annotations in quotes, and nothing newer than Python 3.6: whichever Python the command starts passes through here.
+    # Quoted annotations and Python 3.6 syntax only: the command may start any Python.
     def __init__(self, name: str, place: str) -> None:
         self.name, self.place = name, place
 
@@ -33,7 +33,7 @@ def _start_guard() -> None:
             raise RuntimeError("Python 3.10 or newer is needed")
         with open(os.path.join(HERE, "packages"), encoding="utf-8") as file:
             places = dict(line.rstrip("\n").split("=", 1) for line in file)
-        # This gonogo, whichever the program's own Python has; but msgspec only where it has none.
+        # gonogo always comes from here, even if the program's Python has one; msgspec only if that has none.
         sys.meta_path.insert(0, _PackageFinder("gonogo", places["gonogo"]))
         sys.meta_path.append(_PackageFinder("msgspec", places["msgspec"]))
         from gonogo.guard.rank.arming import arm
@@ -42,12 +42,12 @@ def _start_guard() -> None:
     except Exception as error:
         sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _PackageFinder)]
         if "RANK" in os.environ and os.environ.get("GONOGO_GUARD_WORKER") in (None, str(os.getpid())):
-            os.environ["GONOGO_GUARD_WORKER"] = "none"  # said once: not again in the processes that this one starts
+            os.environ["GONOGO_GUARD_WORKER"] = "none"  # report only once, not again in child processes
             _say(error)
 
 
 def _say(error: Exception) -> None:
-    """One line on standard error, in the language of the locale; nothing of gonogo may be there to say it."""
+    """Print one line to standard error in the language of the locale, without any of gonogo's modules."""
     locale = next((os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), "")
     what = f"{type(error).__name__}: {error}"
     if "msgspec" in str(error):

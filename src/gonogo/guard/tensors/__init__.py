@@ -1,1 +1,1 @@
-"""Where a model's tensors are and whether they are finite: asked when something is wrong."""
+"""Inspects where a model's tensors are and whether they are finite, mostly after something went wrong."""

@@ -1,4 +1,4 @@
-"""Where every parameter, buffer, optimizer state and partition is, against where the DeepSpeed config has it be."""
+"""Records where every parameter, buffer, optimizer state and partition is, and where the config wants it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gonogo.guard.common import memory
 
 _MAX_NAMED = 5
 _TensorKind = Literal["parameter", "buffer", "optimizer-state", "zero-partition", "fp32-partition", "master-weights"]
-# Where DeepSpeed's optimizers keep the weights in full precision, or the part of them that is this rank's.
+# Where DeepSpeed's optimizers keep the fp32 weights, or this rank's partition of them.
 _MASTER_WEIGHTS: tuple[tuple[str, _TensorKind], ...] = (
     ("fp32_partitioned_groups_flat", "fp32-partition"),  # ZeRO-3
     ("single_partition_of_fp32_groups", "master-weights"),  # ZeRO-1 and 2
@@ -22,7 +22,7 @@ _MASTER_WEIGHTS: tuple[tuple[str, _TensorKind], ...] = (
 
 
 def placement_snapshot(model: Any, engine: Any, moment: Literal["start", "first-step"]) -> PlacementSnapshot:
-    """Where everything is now. ``model`` and ``engine`` may be None."""
+    """The placement of all tensors now. ``model`` and ``engine`` may be None."""
     torch: Any = sys.modules["torch"]
     stage, parameters_to, optimizer_to = offloading(engine)
     home = str(engine.device) if engine is not None and getattr(engine, "device", None) is not None else None
@@ -56,9 +56,9 @@ def placement_snapshot(model: Any, engine: Any, moment: Literal["start", "first-
 
 
 def offloading(engine: Any) -> tuple[int, str, str]:
-    """(ZeRO's stage, where parameters are offloaded to, where the optimizer is): ``none``, ``cpu`` or ``nvme``.
+    """(ZeRO stage, device of offloaded parameters, device of the optimizer): ``none``, ``cpu`` or ``nvme``.
 
-    ``partly`` where a share of the optimizer's work stays on the GPU.
+    ``partly`` if a share of the optimizer's work stays on the GPU.
     """
     if engine is None:
         return 0, "none", "none"
@@ -76,12 +76,12 @@ def _device(settings: Any) -> str:
 
 
 def _expected_device(offloaded_to: str, default_device: str | None) -> str | None:
-    """Where something has to be: nowhere in particular where it is moved about (NVMe, partly)."""
+    """The device where tensors have to be; None if they move (NVMe, partial offload)."""
     return {"none": default_device, "cpu": "cpu"}.get(offloaded_to)
 
 
 def _states(optimizer: Any) -> Iterator[tuple[str, Any]]:
-    """An optimizer's states that have a dimension at least; step counts may be anywhere."""
+    """An optimizer's states except 0-dim ones: step counts may be on any device."""
     state = getattr(optimizer, "state", None)
     for index, of_one in enumerate(state.values() if isinstance(state, dict) else ()):
         for name, value in of_one.items() if isinstance(of_one, dict) else ():
@@ -90,14 +90,14 @@ def _states(optimizer: Any) -> Iterator[tuple[str, Any]]:
 
 
 class _PlacementTable:
-    """Tensors by what they are, where, and of which type."""
+    """Sums up tensors by part, device and dtype."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[_TensorKind, str, str, str | None], list[str]] = {}
         self._bytes: dict[tuple[_TensorKind, str, str, str | None], int] = {}
 
     def add(self, part: _TensorKind, name: str, tensor: Any, expected: str | None) -> None:
-        """One tensor; an empty one is nowhere."""
+        """Add one tensor; empty ones are ignored."""
         size = tensor.numel() * tensor.element_size()
         if not size:
             return
@@ -106,7 +106,7 @@ class _PlacementTable:
         self._bytes[key] = self._bytes.get(key, 0) + size
 
     def as_facts(self) -> Iterable[PlacedTensors]:
-        """As facts, the most bytes first."""
+        """The placements, the largest in bytes first."""
         for key, size in sorted(self._bytes.items(), key=lambda item: -item[1]):
             what, device, dtype, expected = key
             names = self._names[key]

@@ -1,4 +1,4 @@
-"""`gonogo.check_devices`: are these tensors all on one device? And the table that says where each of them is."""
+"""`gonogo.check_devices`: checks that tensors are on one device, and tabulates where each of them is."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 class MixedDevicesError(RuntimeError):
-    """Tensors that are to be computed with together are on different devices.
+    """Raised if tensors that are used together are on different devices.
 
-    ``devices`` has each tensor's device by its name; ``odd`` are the names of those that are not where most are.
+    ``devices`` maps each tensor's name to its device; ``odd`` are the names of those that are not where most are.
     """
 
     def __init__(self, message: str, devices: dict[str, str], mismatched: tuple[str, ...]) -> None:
@@ -20,18 +20,18 @@ class MixedDevicesError(RuntimeError):
 
 
 def check_devices(*tensors: Any, names: Sequence[str] | None = None, expected: Any = None) -> str | None:
-    """Raise where not all of these tensors are on one device; else the device that they share, such as ``"cuda:0"``.
+    """Return the device that all tensors share, such as ``"cuda:0"``; raise if there is more than one.
 
     Each argument may be a tensor, a module (its parameters and buffers count), or a list, tuple or dictionary of
-    those, however deep; anything else is passed over. ``names``: one for each argument, for the table in the error;
-    without it they are counted from 0. ``expected``: the device where all have to be, such as ``"cuda:0"`` or a
-    ``torch.device``; without it, the one where most are.
+    those, nested to any depth; anything else is ignored. ``names``: one for each argument, for the table in the
+    error; by default they are numbered from 0. ``expected``: the device where all have to be, such as ``"cuda:0"`` or
+    a ``torch.device``; by default the one where most are.
 
-    A tensor on the CPU without dimensions mixes with any device, as it does in torch, and does not count; nor does a
-    parameter that ZeRO-3 has not gathered. None is answered where no tensor is left. Nothing waits for the GPU.
+    A 0-dim tensor on the CPU mixes with any device, as it does in torch, and does not count; nor does a parameter
+    that ZeRO-3 has not gathered. None if no tensor is left. Nothing waits for the GPU.
 
-    Raises :class:`MixedDevicesError` (a ``RuntimeError``) with a table of all tensors: name, device, type, shape.
-    Raises ValueError where ``names`` are not as many as the arguments.
+    Raises :class:`MixedDevicesError` (a ``RuntimeError``) with a table of all tensors: name, device, dtype, shape.
+    Raises ValueError if the number of ``names`` differs from that of the arguments.
     """
     if names is not None and len(names) != len(tensors):
         raise ValueError(f"check_devices: {len(names)} names for {len(tensors)} arguments")
@@ -43,7 +43,7 @@ def check_devices(*tensors: Any, names: Sequence[str] | None = None, expected: A
 def check_named(
     named_tensors: list[tuple[str, Any]], expected: str | None = None, message_prefix: str = ""
 ) -> str | None:
-    """As :func:`check_devices`, for tensors with their names. ``message_prefix`` opens the message."""
+    """As :func:`check_devices`, for named tensors. ``message_prefix`` starts the error message."""
     counted = [(name, tensor) for name, tensor in named_tensors if not _is_compatible_with_any_device(tensor)]
     if not counted:
         return None
@@ -62,19 +62,19 @@ def check_named(
 
 
 def _home(devices: dict[str, str]) -> str:
-    """Where most tensors are; among equals, an accelerator."""
+    """The device of most tensors; in a tie, an accelerator."""
     counts = Counter(devices.values())
     return max(counts, key=lambda device: (counts[device], device != "cpu"))
 
 
 def _is_compatible_with_any_device(tensor: Any) -> bool:
-    """Whether torch takes it together with tensors of any device, or it isn't really anywhere."""
+    """Whether torch allows the tensor together with any device (0-dim CPU tensor), or it has no data."""
     status = getattr(getattr(tensor, "ds_status", None), "name", "AVAILABLE")
     return (tensor.device.type == "cpu" and tensor.ndim == 0) or tensor.device.type == "meta" or status != "AVAILABLE"
 
 
 def table(tensors: list[tuple[str, Any]], mismatched: tuple[str, ...], max_rows: int = 40) -> str:
-    """Where each tensor is, a line each; those that are elsewhere first, with a mark."""
+    """A table of tensors and their devices, one per line; mismatched ones first, with a mark."""
     marked = set(mismatched)
     ordered = sorted(tensors, key=lambda item: item[0] not in marked)
     rows = [

@@ -1,4 +1,4 @@
-"""Modules and tensors by their names in the model: nothing is tracked while it trains, all is found when asked for."""
+"""Finds the names of modules and tensors in the model: on demand only, so training pays nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Names:
             self._storages.setdefault(pointer, (name, kind))
 
     def of_module(self, module: Any) -> str | None:
-        """A module's path; the root's is its class."""
+        """A module's path; for the root module, the name of its class."""
         path = self._modules.get(id(module))
         return type(module).__name__ if path == "" else path
 
@@ -58,12 +58,12 @@ def _storage_pointer(tensor: Any) -> int:
         return 0
     try:
         return int(tensor.untyped_storage().data_ptr()) if tensor.numel() else 0
-    except Exception:  # nor has a sparse tensor
+    except Exception:  # a sparse tensor has no storage either
         return 0
 
 
 def names_of(model: Any, frames: list[FrameType]) -> Names:
-    """The names in the model that is trained, or, where it is not known, in the outermost module that is running."""
+    """The names in the trained model, or in the outermost running module if that is not part of the model."""
     running = [module for module, _ in modules_running(frames)]
     if model is not None and (not running or any(module in running for module in model.modules())):
         return Names(model)
@@ -71,7 +71,7 @@ def names_of(model: Any, frames: list[FrameType]) -> Names:
 
 
 def _unwrap_model(module: Any) -> Any:
-    """What a DeepSpeed engine or a DDP wrapper wraps."""
+    """The module inside a DeepSpeed engine or a DDP wrapper."""
     inner = getattr(module, "module", None)
     wrapper = type(module).__name__ in ("DeepSpeedEngine", "DistributedDataParallel", "FullyShardedDataParallel")
     return inner if wrapper and inner is not None else module

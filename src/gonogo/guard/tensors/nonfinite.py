@@ -1,4 +1,4 @@
-"""Which module, or which gradient, is the first that is not finite: asked for, since every look waits for the GPU."""
+"""Finds the first module or gradient that is NaN or Inf; opt-in, since every check waits for the GPU."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def look_for_nonfinite(state: RankState, model: Any) -> None:
 
 
 class NonfiniteCheck:
-    """Looks at outputs, the loss and gradients.
+    """Checks outputs, the loss and gradients for NaN and Inf.
 
-    An activation alone proves nothing (a mask is full of infinities): it is told once the loss or a gradient of the
-    same step is not finite either.
+    An activation alone proves nothing (masks contain infinities): it is reported only once the loss or a gradient of
+    the same step is not finite either.
     """
 
     def __init__(self, state: RankState, model: Any) -> None:
@@ -69,12 +69,12 @@ class NonfiniteCheck:
 
     @harmless(_PART)
     def loss(self, loss: Any) -> None:
-        """The loss of a step."""
+        """Check the loss of a step."""
         if self._handles and isinstance(loss, sys.modules["torch"].Tensor) and not _is_finite(loss):
             self._write(self._record("loss", loss, None, None, None, None))
 
     def _write(self, nonfinite: NonFinite) -> None:
-        """Something that has to be finite is not: what was first, then it."""
+        """Record the first suspicious activation, if any, then the loss or gradient that is not finite."""
         for record in (self._suspect, nonfinite):
             if record is not None and self._state.writer is not None:
                 self._state.writer.put(record)
@@ -108,7 +108,7 @@ class NonfiniteCheck:
 
 
 def _scales_loss(engine: Any) -> bool:
-    """Whether gradients are scaled up until they overflow, as fp16 does to find its scale: that is no fault."""
+    """Whether gradients are scaled and may overflow on purpose, as with fp16's dynamic loss scale."""
     return engine is not None and bool(engine.fp16_enabled())
 
 

@@ -1,4 +1,4 @@
-"""The tensors of the expression that failed, and as ZeRO has them, with names and never numbers."""
+"""Describes the tensors of the expression that failed, and their ZeRO state, by names and shapes, never by values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_OPERANDS = 16
 
 
 def operands_of(traceback: TracebackType | None, names: Names) -> tuple[Operand, ...]:
-    """The tensors that the innermost frame (that has any) computed with where it failed."""
+    """The tensors used at the point of failure in the innermost frame that has any."""
     entries = []
     while traceback is not None:
         entries.append(traceback)
@@ -35,12 +35,12 @@ def operands_of(traceback: TracebackType | None, names: Names) -> tuple[Operand,
 
 
 def _is_relevant_file(path: str) -> bool:
-    """Whether a file's own tensors tell of a failure: of torch's files, only those of its layers and functions."""
+    """Whether a file's tensors help to explain a failure: of torch's own files, only those of ``torch.nn``."""
     return owner_of(path) != "torch" or f"torch{os.sep}nn{os.sep}" in path
 
 
 def _candidates(entry: TracebackType) -> Iterator[tuple[str, Any]]:
-    """The values of the failing expression by how they are written; where it can't be read, all local variables."""
+    """(source text, value) of each part of the failing expression; if that can't be read, of all local variables."""
     frame = entry.tb_frame
     tree = _failing_expression(entry)
     read = list(_values(tree, frame)) if tree is not None else []
@@ -74,7 +74,7 @@ def _parse_expression(text: str) -> ast.AST | None:
 
 def _values(tree: ast.AST, frame: FrameType) -> Iterator[tuple[str, Any]]:
     owners: set[int] = set()
-    for node in ast.walk(tree):  # what is written around something comes before it
+    for node in ast.walk(tree):  # ast.walk: outer expressions come first
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load):
             written, value = _value(node, frame)
             if value is None and id(node) not in owners:
@@ -86,7 +86,7 @@ def _values(tree: ast.AST, frame: FrameType) -> Iterator[tuple[str, Any]]:
 
 
 def _value(node: ast.expr, frame: FrameType) -> tuple[str, Any]:
-    """(how it is written, its value); no code of the program's is run for it."""
+    """(source text, value) of an expression, without running any of the program's code."""
     if isinstance(node, ast.Name):
         return node.id, frame.f_locals.get(node.id, frame.f_globals.get(node.id))
     if isinstance(node, ast.Attribute):
@@ -130,7 +130,7 @@ def _collect(name: str, value: Any, tensors: dict[str, Any], depth: int = 0) -> 
     if isinstance(value, torch.Tensor):
         tensors[name] = value
     elif isinstance(value, torch.nn.Module):
-        # A module without children is an operator with its weights; one with children says nothing.
+        # Only a module without children: one with children would add too many tensors.
         if not value._modules:
             for inner, tensor in (*value._parameters.items(), *value._buffers.items()):
                 if tensor is not None:
@@ -156,7 +156,7 @@ def _to_operand(name: str, tensor: Any, names: Names) -> Operand:
 
 
 def zero_state(name: str, parameter: Any) -> ZeroState | None:
-    """A parameter as ZeRO-3 has it; None for one that ZeRO-3 does not have."""
+    """The ZeRO-3 state of a parameter; None if ZeRO-3 does not manage it."""
     status = getattr(parameter, "ds_status", None)
     if status is None:
         return None

@@ -1,1 +1,1 @@
-"""Where a training reports to already (W&B, MLflow, TensorBoard, SwanLab), the guard hands its report to as well."""
+"""Sends the guard's report to the trackers that the training reports to (W&B, MLflow, TensorBoard, SwanLab)."""

@@ -1,4 +1,4 @@
-"""The trackers that a training reports to, found in what it has imported: none is imported, and no run is started."""
+"""Finds the trackers that a training reports to, in the modules it has imported; imports none and starts no run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 _MAX_TAG_LENGTH = 450
-"""Characters that every MLflow server takes."""
+"""The longest tag value that every MLflow server accepts, in characters."""
 writers: dict[str, type] = {}
-"""TensorBoard's folders that the program writes into, and what writes there; see the hook of its writers."""
+"""TensorBoard's log folders that the program writes to, with the writer's class; filled by a hook of the writers."""
 
 
 class TrackerUpload(msgspec.Struct, frozen=True):
-    """What is handed over. No verdict but the page's own: how the command ends is not known yet."""
+    """What is sent to a tracker. No verdict except in the page: how the command ends is not known yet."""
 
     findings: list[str]
     """Each as ``error[hazard]: title``."""
@@ -27,12 +27,12 @@ class TrackerUpload(msgspec.Struct, frozen=True):
 
     @property
     def lines(self) -> str:
-        """The findings, one a line."""
+        """The findings, one per line."""
         return "\n".join(self.findings)
 
 
 class Tracker(msgspec.Struct, frozen=True):
-    """One run of one tracker: ``key`` tells it from others, ``where`` says where the report is seen in it."""
+    """One run of one tracker: ``key`` identifies it, ``where`` says where in it the report is shown."""
 
     name: str
     key: str
@@ -41,7 +41,7 @@ class Tracker(msgspec.Struct, frozen=True):
 
 
 def found() -> list[Tracker]:
-    """The trackers' runs that are open now. To be asked in the thread that trains: MLflow's are by thread."""
+    """The open runs of all trackers. Call it in the training's thread: MLflow's runs are per thread."""
     each = (_detect_wandb(), _detect_mlflow(), _detect_tensorboard(), _detect_swanlab())
     return [tracker for tracker in each if tracker is not None]
 
@@ -67,7 +67,7 @@ def _detect_mlflow() -> Tracker | None:
     name, address = run.info.run_id, mlflow.get_tracking_uri()
 
     def hand(handover: TrackerUpload) -> None:
-        client = mlflow.MlflowClient(tracking_uri=address)  # of a run that may have ended by then
+        client = mlflow.MlflowClient(tracking_uri=address)  # a client for this run, which may have ended by then
         client.log_artifact(name, str(handover.page), "gonogo")
         client.set_tag(name, "gonogo.findings", handover.lines[:_MAX_TAG_LENGTH])
 
@@ -98,7 +98,7 @@ def _detect_swanlab() -> Tracker | None:
         return None
 
     def hand(handover: TrackerUpload) -> None:
-        # Of the run, and not of the module, whose lock may be held: the program may be about to close it.
+        # From the run, not the module, whose lock may be held while the program closes it.
         run.log({"gonogo/report": swanlab.Html(handover.page.read_text(encoding="utf-8"))})
         run.log({"gonogo/findings": swanlab.Text("\n".join(handover.findings) or "-")})
 

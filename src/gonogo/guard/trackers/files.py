@@ -1,4 +1,4 @@
-"""What the process that makes the report leaves for the rank that hands it over."""
+"""The files that the report process leaves for the rank that uploads them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PAGE, MARKDOWN, SUMMARY = "report.html", "report.md", "summary.json"
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What the report says, in short."""
+    """A short summary of the report."""
 
     findings: list[str]
     """Each as ``error[hazard]: title``."""

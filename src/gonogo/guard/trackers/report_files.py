@@ -1,4 +1,4 @@
-"""The report of a folder's records as files, for trackers: a process of gonogo's own Python, apart from the training.
+"""Writes the report of a folder's records as files for trackers, in a process of gonogo's own Python.
 
 python -m gonogo.guard.trackers.report_files RECORDS FOLDER LANGUAGE SECONDS
 """
@@ -21,7 +21,7 @@ from gonogo.report.words import word
 
 
 def main(records: str, folder: str, language: str, seconds: str) -> None:
-    """Write the report's page, its Markdown, and its summary."""
+    """Write the report as HTML and Markdown, and its summary."""
     report = report_of(_wait_for_all_ranks(Path(records), float(seconds)))
     for name, format_name in ((PAGE, "html"), (MARKDOWN, "markdown")):
         Path(folder, name).write_text(render(report, format_name, language), encoding="utf-8", errors="replace")
@@ -36,7 +36,7 @@ def _lines(report: Report, language: str) -> list[str]:
 
 
 def _wait_for_all_ranks(records: Path, seconds: float) -> GuardedRun:
-    """The run, once all ranks have come to their end; as it is, where some take longer than so many seconds."""
+    """The run after all ranks have ended, or as it is after ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
         run = read_run(records)

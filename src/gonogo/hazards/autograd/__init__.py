@@ -1,1 +1,1 @@
-"""Parameters that training does not reach."""
+"""Parameters that training does not update."""

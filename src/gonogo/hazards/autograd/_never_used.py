@@ -1,4 +1,4 @@
-"""Layers that a module builds in ``__init__`` and that nothing of the project names again."""
+"""Finds layers that a module builds in ``__init__`` and that the project never uses again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAYERS = tuple(
 
 
 def unused_layers(script: Script, run: Run, names: set[str]) -> Iterator[tuple[ClassInfo, str, ast.Assign]]:
-    """Such layers of the classes of those names, each with the statement that builds it."""
+    """Unused layers of the classes in ``names``, each with the statement that builds it."""
     scripts = tuple({id(one): one for one in (script, *script.imported, *run.scripts)}.values())
     for one in scripts:
         for owner in one.classes:
@@ -43,7 +43,7 @@ def _assigned_layer(script: Script, statement: ast.stmt) -> str | None:
 
 
 def _mentions(scripts: tuple[Script, ...], name: str) -> int:
-    """How often the name stands in the project as a word."""
+    """How often the name occurs in the project as a word."""
     return sum(_count(script.source.data, name.encode()) for script in scripts)
 
 

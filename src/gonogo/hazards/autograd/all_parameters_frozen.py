@@ -4,7 +4,7 @@ from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.facts.training_script import is_trainer, makers, mentions, trained
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
-# What makes parameters trainable, or adds ones that are.
+# Code that makes parameters trainable, or adds trainable ones.
 _TRAINS = (
     *(b"requires_grad = True", b"requires_grad=True", b"requires_grad_(True)", b"requires_grad_()", b"peft", b"lora"),
     *(b"LoRA", b"Adapter", b"adapter", b"unfreeze", b"Parameter(", b"nn.Linear", b"add_module", b"setattr(", b"swift"),
@@ -14,11 +14,11 @@ _TRAINS = (
 
 class AllParametersFrozen(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """``requires_grad = False`` over all parameters of what is trained, and no word that makes any trainable."""
+        """``requires_grad = False`` for all parameters of the trained model, with no code that unfreezes any."""
         if b"requires_grad" not in script.source.data or mentions(run, script, *_TRAINS):
             return
         for call, node in trained(script):
-            # Engines and DDP are given frozen models too: teachers and references.
+            # Engines and DDP also wrap models that are frozen on purpose: teachers and references.
             if not isinstance(node, ast.Name) or not is_trainer(call) or not makers(script, node):
                 continue
             frozen = _freezing_statement(script, node.id)
@@ -57,7 +57,7 @@ def _freezing_statement(script: Script, name: str) -> ast.stmt | None:
 
 
 def _freezes_parameter(script: Script, statement: ast.stmt, name: str) -> bool:
-    """``p.requires_grad = False`` or ``p.requires_grad_(False)`` of the parameter of that name."""
+    """Whether a statement freezes parameter ``name``: ``p.requires_grad = False`` or ``p.requires_grad_(False)``."""
     if isinstance(statement, ast.Assign):
         target, value = dotted(statement.targets[0]), statement.value
         return target == f"{name}.requires_grad" and script.field(value).value is False

@@ -12,12 +12,12 @@ _EXPERTS = Pattern(
     r"(?i)\bmoe\b|_moe|moe_|mixtral|grouped_(?:mm|gemm)|\bexperts?\b|\brouter\b|hybridep|deepep|row_id_map|token_dispatch"
 )
 _NEAR = 0.2
-"""By how much of the rows two routings of the same tokens differ at most."""
+"""The largest difference between two routings of the same tokens, as a share of the rows."""
 
 
 class CheckpointRecomputeRoutesDifferently(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """Likely where rows alone differ, by little; possible where only the log's other words speak of experts."""
+        """Likely if only row counts differ, and by little; possible if only other lines of the log name experts."""
         if outside_training(log):
             return
         for error in log.errors:

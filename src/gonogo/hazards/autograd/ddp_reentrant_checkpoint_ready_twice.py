@@ -23,18 +23,18 @@ _CURES = (
 
 class DdpReentrantCheckpointReadyTwice(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Reentrant checkpointing under DDP that looks for unused parameters: asked for, or the default with PEFT."""
+        """Reentrant checkpointing (explicit, or PEFT's default) under DDP with ``find_unused_parameters``."""
         checkpointing = gradient_checkpointing(run)
         if checkpointing.truth is not True or reentrant(run) is not True or not is_certainly_ddp(run):
             return
         if any(True for name in _DECIDING_ARGUMENTS for _ in attribute_assignments(run, name)):
-            return  # by code, after the arguments were read
+            return  # set by code after the arguments were parsed
         given = run.arguments.get("ddp_find_unused_parameters")
         if run.arguments.get("ddp_static_graph").truth or not uses_trainer(run):
             return
         wrap = None
         if given.absent:
-            # transformers' own default: False for its models under checkpointing, True for what PEFT wraps.
+            # transformers' default: False for its own models under checkpointing, True for PEFT models.
             calls = (call for script in run.scripts for call in script.calls("peft.get_peft_model"))
             wrap = next((call for call in calls if not call.script.guarded_by(call.node)), None)
         if given.truth is not True and wrap is None:
@@ -64,7 +64,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """DDP's check, with the parameter that it names; certain where a checkpoint's frame or warning is there."""
+        """DDP's error, with the parameter that it names; certain if a frame or warning shows checkpointing."""
         evidence = first_match(log, *_WORDS)
         if evidence is None:
             return

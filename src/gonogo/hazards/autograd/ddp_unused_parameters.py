@@ -26,10 +26,10 @@ _WORDS = (
     "did not receive grad for rank",
 )
 _ZERO_MESSAGES = ("This assert indicates that your module", "enable ignore_unused_parameters option")
-"""The same of DeepSpeed's ZeRO, which is another hazard."""
+"""The corresponding messages of DeepSpeed's ZeRO, which belong to another hazard."""
 _PARAMETER_INDICES_PATTERN = Pattern(r"did not receive grad for rank \d+: ((?:[\w.]+[, ]*){1,40})")
 
-# What tells DDP of them, or looks at modules otherwise than by their names.
+# Code that tells DDP about unused parameters, or accesses modules other than by name.
 _EXEMPTION_MARKERS = (
     *(b"find_unused_parameters", b"_set_static_graph", b"requires_grad", b"getattr(", b".children()", b".modules()"),
     *(b"named_children", b"named_modules", b"_modules", b"register_forward", b"Join("),
@@ -40,7 +40,7 @@ _FIND_UNUSED_FIX = translated("Pass find_unused_parameters=True")
 
 class DdpUnusedParameters(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A layer that a module builds and nothing of the project names again, in a model under plain DDP."""
+        """A layer that a module builds and the project never uses again, in a model under plain DDP."""
         if b"DistributedDataParallel" not in script.source.data or mentions(run, script, *_EXEMPTION_MARKERS):
             return
         for call in script.calls(DDP):
@@ -66,19 +66,19 @@ class DdpUnusedParameters(Hazard):
                 )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """DDP looks for the parameters that a step did not use."""
+        """Turn on DDP's ``find_unused_parameters``."""
         for script in run.scripts:
             for call in script.calls(DDP):
                 edit = script.setting_keyword(call, "find_unused_parameters", "True")
                 yield self.fix(_FIND_UNUSED_FIX, edit, safe=False)
 
     def in_log(self, log: FailureLog) -> Findings:
-        """DDP's check, with the parameters where their names or indices are printed."""
+        """DDP's error, with the parameters if it prints their names or indices."""
         if any(log.has(words) for words in _ZERO_MESSAGES):
             return
         evidence = first_match(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
-        if evidence is None:  # the two calls in which DDP looks whether the step before has ended
+        if evidence is None:  # the two calls in which DDP checks whether the previous step's reduction has finished
             evidence = find_truncated_error(
                 log,
                 ("parallel/distributed", "self.reducer._rebuild_buckets("),

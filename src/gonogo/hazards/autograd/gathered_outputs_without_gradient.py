@@ -7,7 +7,7 @@ _GATHERS = ("allgather", "all_gather")
 
 class GatheredOutputsWithoutGradient(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """A first backward without a gradient, of a model that can be trained, on ranks that gathered before it."""
+        """A first backward that fails without any gradient, in a trainable model, after the ranks gathered."""
         for failed in failed_ranks(record):
             failure, rank = failed.failure, failed.first
             trainable = rank.as_run is not None and rank.as_run.trainable
@@ -15,7 +15,7 @@ class GatheredOutputsWithoutGradient(Hazard):
             if failure.phase != "backward" or _NO_GRAD_MESSAGE not in failure.message or rank.steps or not trainable:
                 continue
             if not gathered or (rank.as_run is not None and rank.as_run.strategy.startswith(("FSDP", "DeepSpeed"))):
-                continue  # which gather parameters
+                continue  # FSDP and DeepSpeed gather parameters
             yield self.finding(
                 translated(
                     "The model has {count} trainable parameters, but the loss has no gradient at all: the ranks "

@@ -8,7 +8,7 @@ from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 class InferenceTensorsInTraining(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A name bound in inference_mode that the same function gives to a model, and trains by what comes of it."""
+        """A name bound under inference_mode that the same function passes to a model whose output it trains on."""
         if b"inference_mode" not in script.source.data or b".backward(" not in script.source.data:
             return
         for call in script.calls("torch.inference_mode"):
@@ -36,7 +36,7 @@ class InferenceTensorsInTraining(LoggedHazard):
 
 
 def _targets(node: ast.AST) -> Iterator[ast.Name]:
-    """The plain names that a statement, or what is in it, binds."""
+    """The plain names that a statement, or any statement inside it, binds."""
     for one in ast.walk(node):
         if isinstance(one, ast.Assign):
             for target in one.targets:
@@ -44,7 +44,7 @@ def _targets(node: ast.AST) -> Iterator[ast.Name]:
 
 
 def _passes_to_model(call: ast.Call, names: set[str]) -> bool:
-    """Whether it calls a model with one of the names as it is."""
+    """Whether a call passes one of the names, unchanged, to a model."""
     callee = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     given = (*call.args, *(keyword.value for keyword in call.keywords))
     return callee.endswith("model") and any(isinstance(one, ast.Name) and one.id in names for one in given)

@@ -32,7 +32,7 @@ _TRAINER = (
     "deepspeed/runtime/engine.py",
 )
 
-# What lets the inputs need a gradient, or trains an embedding.
+# Code that makes the inputs require gradients, or trains an embedding.
 _REMEDY_MARKERS = (
     *(b"enable_input_require_grads", b"prepare_model_for", b"requires_grad_(True)", b"requires_grad = True"),
     *(b"gradient_checkpointing_enable", b"modules_to_save", b"embed_tokens", b"use_reentrant", b"trl import"),
@@ -56,11 +56,10 @@ class NoGradCheckpointingInputs(Hazard):
     )
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """LoRA under transformers' Trainer, reentrant checkpointing, and nothing that helps it."""
+        """LoRA under transformers' Trainer with reentrant checkpointing, without gradients for the inputs."""
         if b"get_peft_model" not in script.source.data or gradient_checkpointing(run).truth is not True:
             return
-        # transformers 5 enables the inputs' gradients itself, trl's trainers do so too, and embeddings that are trained
-        # need no help.
+        # transformers 5 and trl's trainers enable the inputs' gradients themselves; trained embeddings don't need it.
         if reentrant(run) is not True or run.environment.within("transformers", "<5") is not True:
             return
         if mentions(run, script, *_REMEDY_MARKERS) or not mentions(run, script, b"LoraConfig"):
@@ -90,7 +89,7 @@ class NoGradCheckpointingInputs(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """autograd's refusal; torch's warning decides, and else what tells of checkpointing and of adapters."""
+        """autograd's error: certain with torch's warning, else judged by signs of checkpointing and adapters."""
         evidence = first_match(log, *_WORDS)
         warned = log.has(_WARNED)
         without_error = evidence is None and not log.errors
@@ -105,11 +104,11 @@ class NoGradCheckpointingInputs(Hazard):
         adapter = _log_or_setup_has(log, _ADAPTER)
         error = evidence if isinstance(evidence, LoggedError) else None
         trained = error is not None and error.passes(*_TRAINER)
-        # Without frames a loop of the user's own can't be told from a Trainer's.
+        # Without frames, a custom training loop can't be told from a Trainer.
         likely = (checkpointing and (adapter or trained)) or (adapter and trained)
         certainty = Certainty.CERTAIN if warned else Certainty.LIKELY if likely else Certainty.POSSIBLE
         if without_error:
-            certainty = Certainty.POSSIBLE  # a frozen tower or a reference model gives the warning too, and it trains
+            certainty = Certainty.POSSIBLE  # a frozen tower or reference model gives it too, and still trains
         yield self.log_finding(
             evidence,
             translated(
@@ -125,13 +124,13 @@ class NoGradCheckpointingInputs(Hazard):
 
 
 def _unresolved_warning(log: FailureLog) -> LogLine | None:
-    """Where no error is shown: torch's warning with no step after it."""
+    """torch's warning with no training step after it, if the log shows no error."""
     warning = next((line for line in log.lines if _WARNED in line.text), None)
     stepped = warning is not None and any(_STEPPED.search(line.text) for line in log.lines_after(warning, 200))
     return None if stepped else warning
 
 
 def _log_or_setup_has(log: FailureLog, pattern: re.Pattern[str]) -> bool:
-    """True where a line, the launch command or the script has the pattern."""
+    """Whether a line of the log, the launch command or the script matches the pattern."""
     texts = (log.setup.launch, log.setup.script)
     return any(pattern.search(text) for text in texts if text) or any(pattern.search(line.text) for line in log.lines)

@@ -3,7 +3,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, tr
 
 class OptimizerWithoutGradients(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that went backward and stepped, each time without any gradient."""
+        """Ranks that ran a backward and an optimizer step, each time without any gradient."""
         idle = [rank for rank in record.ranks if rank.as_run is not None and rank.as_run.idle]
         if not idle:
             return

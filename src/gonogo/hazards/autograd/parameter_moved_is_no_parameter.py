@@ -41,7 +41,7 @@ class ParameterMovedIsNoParameter(Hazard):
 
 
 def _around(script: Script, call: Call, argument: ast.expr) -> tuple[str, str] | None:
-    """What stands before and after the place for ``.cuda()`` in ``nn.Parameter(x)``; None where it needs brackets."""
+    """The code before and after the place for ``.cuda()`` in ``nn.Parameter(x)``; None if parentheses are needed."""
     if not isinstance(argument, (ast.Call, ast.Name, ast.Attribute)):
         return None
     whole, part = script.place(call.node), script.place(argument)
@@ -50,7 +50,7 @@ def _around(script: Script, call: Call, argument: ast.expr) -> tuple[str, str] |
 
 
 def _makes_new_tensor(script: Script, method_call: ast.Call) -> bool:
-    """Whether the call surely gives back another tensor: a GPU's, or one of another type."""
+    """Whether the call certainly returns a new tensor: on a GPU, or with another dtype."""
     func = method_call.func
     if not isinstance(func, ast.Attribute):
         return False

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Se
 
 class ParametersWithoutGradient(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """What no rank has a gradient for, of those that completed a step: before that, no gradient is due."""
+        """Parameters without gradients on every rank that completed a step; before that, no gradient is expected."""
         stepped = [rank for rank in record.ranks if rank.steps > 0]
         without = [set(rank.parameters_without_gradient) | set(rank.unused_parameters) for rank in stepped]
         everywhere = set.intersection(*without) if without else set()

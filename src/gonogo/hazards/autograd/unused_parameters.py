@@ -4,7 +4,7 @@ from gonogo.hazards.facts.parameter_names import group_by_module
 from gonogo.hazards.facts.training_script import makers, mentions, trained
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, translated
 
-# What looks at modules otherwise than by their names, or leaves them out.
+# Code that accesses modules other than by name, or excludes them.
 _INTROSPECTION_MARKERS = (
     *(b"requires_grad", b"getattr(", b".children()", b".modules()", b"named_children", b"named_modules", b"_modules"),
     *(b"register_forward", b"load_state_dict", b"__getattr__"),
@@ -13,7 +13,7 @@ _INTROSPECTION_MARKERS = (
 
 class UnusedParameters(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A layer that a trained module builds and nothing of the project names again; plain DDP has its own hazard."""
+        """A layer that a trained module builds and the project never uses again; plain DDP has its own hazard."""
         if b"nn.Module" not in script.source.data or mentions(run, script, *_INTROSPECTION_MARKERS):
             return
         for call, node in trained(script):
@@ -36,7 +36,7 @@ class UnusedParameters(Hazard):
                 )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """What no rank has used, of those that completed a step: before that, nothing has been used yet."""
+        """Parameters that no rank has used, among ranks that completed a step; before that, nothing is used yet."""
         stepped = [rank for rank in record.ranks if rank.steps > 0]
         everywhere = set.intersection(*(set(rank.unused_parameters) for rank in stepped)) if stepped else set()
         listed = stepped[0].unused_parameters if stepped else []

@@ -1,1 +1,1 @@
-"""Checkpoints: written, read, and across world sizes."""
+"""Checkpoints: saving, loading, and resuming with another world size."""

@@ -1,4 +1,4 @@
-"""What the hazards of a resumed run have in common: the states that it lost, and how they are named."""
+"""Shared by the hazards of a resumed run: which states it lost, and how to name them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OTHER_SHARD = translated("the shard of another rank")
 
 
 def resumed(record: RehearsalRecord) -> LifeReport | None:
-    """Both lives, where the second has read something of what the first wrote, and trains on."""
+    """The report of both runs if the second has read any of the first one's checkpoint and trains on; else None."""
     life = life_report(record)
     if life is None or not life.trains_on or not has_resumed(life):
         return None
@@ -31,17 +31,17 @@ def resumed(record: RehearsalRecord) -> LifeReport | None:
 
 
 def may_have_resumed(report: LifeReport) -> bool:
-    """Whether a state comes from the files of the first life, or from where that can't be told."""
+    """Whether a state was read from the first run's files, or the origin of one is unknown."""
     return has_resumed(report) or any(row.status == "unknown" for row in report.states)
 
 
 def has_resumed(report: LifeReport) -> bool:
-    """Whether any state of the second life comes from the files of the first."""
+    """Whether any state of the second run was read from the first one's files."""
     return any(row.status in _READ for row in report.states)
 
 
 def listed(rows: Sequence[StateRow]) -> Text:
-    """The rows by what became of them, each kind with a few names."""
+    """A count of the rows of each status, with a few names."""
     kinds: dict[str, list[StateRow]] = {}
     for row in rows:
         kinds.setdefault(row.status, []).append(row)
@@ -70,5 +70,5 @@ def _name(row: StateRow) -> Text:
 
 
 def ranks_of(rows: Iterable[StateRow]) -> tuple[int, ...]:
-    """The ranks of the second life on which it is so."""
+    """The ranks of the second run that the rows are about."""
     return tuple(sorted({rank for row in rows for rank in row.ranks}))

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty
 
 class AdapterVocabularyDiffers(LoggedHazard):
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
-        """Not at all where the rows are of another length: then the base model is another one."""
+        """The sign's certainty, or None if the row widths differ: then the base model is another one."""
         match = match_of(sign.says, evidence)
         sizes = match.groupdict() if match is not None else {}
         return sign.certainty if sizes and sizes["width"] == sizes["other"] else None

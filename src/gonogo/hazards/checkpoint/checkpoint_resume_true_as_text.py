@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.script.identifiers import last_name, same_code, words
 from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Run, translated
 
-# What may turn the text into something else on its way.
+# Code that may convert the string into something else.
 _CONVERSION_MARKERS = (
     b"strtobool",
     b"str2bool",
@@ -18,7 +18,7 @@ _CONVERSION_MARKERS = (
 
 class CheckpointResumeTrueAsText(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The word true as an option of a script that hands it to the Trainer unchanged."""
+        """The string ``true`` as an option of a script that passes it to the Trainer unchanged."""
         given = launch.options.get("resume_from_checkpoint")
         if str(given.value).lower() not in ("true", "false") or launch.framework is not None or given.place is None:
             return
@@ -51,7 +51,7 @@ def _passes_argument_unchanged(call: Call) -> bool:
 
 
 def _is_resume_argument(node: ast.expr) -> bool:
-    """``args.resume_from_checkpoint``, ``training_args.resume_from_checkpoint``, as it is."""
+    """Whether a node is ``args.resume_from_checkpoint`` or ``training_args.resume_from_checkpoint``, unchanged."""
     if not isinstance(node, ast.Attribute) or node.attr != "resume_from_checkpoint":
         return False
     return words(last_name(node.value))[-1:] == ("args",)

@@ -23,7 +23,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
     log_words = (_FAILED, "WeightsUnpickler", "safe_globals", "weights_only", "_get_wo_message")
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A torch.load without weights_only, of what the same script saved and which is more than weights."""
+        """A torch.load without weights_only of a file that the same script saved with more than weights."""
         if b"torch.load" not in script.source.data or b"torch.save" not in script.source.data:
             return
         if run.environment.within("torch", ">=2.6") is not True or mentions(run, script, *_ALLOWED):
@@ -58,7 +58,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The unpickler's refusal, with the type that it names."""
+        """The unpickler's error, with the type that it names."""
         evidence = first_match(log, _FAILED, "WeightsUnpickler error", "was not an allowed global by default")
         evidence = evidence or first_match(log, "types accepted by default with weights_only")
         evidence = evidence or find_truncated_error(log, ("torch/serialization", "UnpicklingError(_get_wo_message"))
@@ -70,7 +70,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
         )
         refused = _REFUSED_PATTERN.search(message) or _REFUSED_PATTERN.search(everything)
         if refused is None and _BROKEN_FILE.search(message):
-            return  # no pickle at all: a page of HTML, a pointer of Git LFS, a file cut short
+            return  # not a pickle at all: an HTML page, a Git LFS pointer, a truncated file
         named = refused.group(1) if refused else None
         names = str(named).rstrip(".") if named else None
         yield self.log_finding(
@@ -99,7 +99,7 @@ def _same(left: ast.expr | None, other: ast.expr | None) -> bool:
 
 
 def _describe_non_weights(script: Script, save: Call) -> Text | None:
-    """What a call saves that weights_only refuses: a whole module, or the arguments as argparse gives them."""
+    """The part of a saved object that weights_only rejects: a whole module, or argparse's arguments."""
     given = first_argument(save, "obj")
     if given is None:
         return None
@@ -130,7 +130,7 @@ def _assigns(node: ast.Assign, name: str) -> bool:
 def _is_module(script: Script, call: Call) -> bool:
     if call.name.startswith("torchvision.models."):
         return True
-    made = call.name.rpartition(".")[2]  # torch.nn.functional.normalize makes none
+    made = call.name.rpartition(".")[2]  # a class: lowercase calls such as torch.nn.functional.normalize create none
     if call.name.startswith("torch.nn.") and made[:1].isupper() and made != "Parameter":
         return True
     return any(one.name == call.name and one.is_subclass("torch.nn.Module") for one in script.classes)

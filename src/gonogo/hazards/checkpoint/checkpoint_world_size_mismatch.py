@@ -9,7 +9,7 @@ from gonogo.evidence.patterns import Match
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, translated
 
 _WORLD_SIZE_MESSAGE = "The checkpoint being loaded used a DP"
-"""The line of DeepSpeed that raises it, where a log ends there."""
+"""Start of DeepSpeed's own source line that raises the error, for logs that end there."""
 _SIZES = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)")
 
 
@@ -27,7 +27,7 @@ _CURES = (
 
 class CheckpointWorldSizeMismatch(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A checkpoint folder that is at hand, with the partitions of another number of ranks."""
+        """A local checkpoint folder with the partitions of another number of ranks."""
         given = run.arguments.get("resume_from_checkpoint")
         size, stage = run.world_size, run.zero_stage
         if given.string is None or run.config is None or size is None or not stage:
@@ -48,7 +48,7 @@ class CheckpointWorldSizeMismatch(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """DeepSpeed's refusal, with both numbers."""
+        """DeepSpeed's error, with both numbers."""
         evidence = first_match(
             log,
             "used a DP world size",
@@ -87,7 +87,7 @@ class CheckpointWorldSizeMismatch(Hazard):
 
 
 def _count_checkpoint_ranks(folder: Path) -> int:
-    """How many ranks have written a part of a ZeRO checkpoint; 0 for a folder that holds none."""
+    """How many ranks wrote a partition of a ZeRO checkpoint; 0 if the folder contains none."""
     try:
         steps = [one for one in folder.glob("global_step*") if is_folder(one)]
         latest = folder / "latest"

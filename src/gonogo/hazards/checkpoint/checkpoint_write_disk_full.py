@@ -37,7 +37,7 @@ _OTHER_CONSUMER_PATTERN = Pattern(
 
 class CheckpointWriteDiskFull(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """The machine's disk against one checkpoint of a full fine-tune with DeepSpeed."""
+        """A disk too small for one checkpoint of a full fine-tune with DeepSpeed."""
         free = environment.disk_free.number
         arguments = run.arguments
         if free is None or run.launch is None or not run.deepspeed_on or arguments.get("save_strategy").get() == "no":
@@ -68,7 +68,7 @@ class CheckpointWriteDiskFull(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The writers' own words, or no space where a checkpoint is saved; not /dev/shm, a cache or a download."""
+        """Errors of the writers, or a full disk while saving a checkpoint; not /dev/shm, a cache or a download."""
         evidence, certainty = _evidence(log)
         if evidence is None:
             return

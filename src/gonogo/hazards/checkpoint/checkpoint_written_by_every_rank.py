@@ -6,7 +6,7 @@ from gonogo.hazards.facts.rank_tests import mentions_rank
 from gonogo.hazards.facts.training_script import DDP, first_argument, mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, translated
 
-# Checkpoints that all ranks write together, and savers that look to the rank themselves.
+# Checkpoints that all ranks write together, and functions that check the rank themselves.
 _COORDINATED_SAVE_MARKERS = (
     b"FullyShardedDataParallel",
     b"deepspeed",
@@ -39,7 +39,7 @@ _PATH_CONFLICT_PATTERN = Pattern(r"\[Errno (?:39|17|2)\]")
 
 class CheckpointWrittenByEveryRank(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """A folder of checkpoints that is gone, or there already, where this rank removes, renames or makes it."""
+        """A checkpoint folder that is missing or already exists when this rank removes, renames or creates it."""
         for error in log.errors_of("FileNotFoundError", "FileExistsError", "OSError"):
             saves = error.passes(*_SAVING_FRAMES) or _CHECKPOINT.search(error.message)
             if not saves or not error.passes(*_FILE_MOVING_CALLS) or has_several_processes(log) is False:
@@ -69,7 +69,7 @@ class CheckpointWrittenByEveryRank(Hazard):
             return
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """torch.save without a test for the rank, in a script that makes a process group and wraps a model in DDP."""
+        """torch.save without a rank test, in a script that creates a process group and wraps a model in DDP."""
         data = script.source.data
         if b"torch.save" not in data or b"DistributedDataParallel" not in data or run.world_size == 1:
             return
@@ -89,7 +89,7 @@ class CheckpointWrittenByEveryRank(Hazard):
 
 
 def _runs_on_all_ranks(script: Script, node: ast.AST, depth: int) -> bool:
-    """Whether nothing on the way to a node has to do with ranks: no test around it, nor around its function's calls."""
+    """Whether neither a test around a node nor one around the calls of its function depends on the rank."""
     if any(mentions_rank(script, test) for test in script.guarded_by(node)) or depth > 4:
         return False
     function = script.enclosing_function(node)
@@ -98,6 +98,6 @@ def _runs_on_all_ranks(script: Script, node: ast.AST, depth: int) -> bool:
     if isinstance(script.parent(function), ast.ClassDef):
         return False
     calls = [call for call in script.index.calls if isinstance(call.func, ast.Name) and call.func.id == function.name]
-    if not calls:  # a main that mp.spawn starts, or a function for others
+    if not calls:  # a main that mp.spawn starts, or a function for other modules
         return function.name in ("main", "train", "run", "worker", "main_worker")
     return any(_runs_on_all_ranks(script, call, depth + 1) for call in calls)

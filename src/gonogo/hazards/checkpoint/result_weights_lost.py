@@ -8,7 +8,7 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, Rehea
 
 class ResultWeightsLost(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Trained weights that the converted, merged or loaded result lacks; weights of it that are in no file."""
+        """Trained weights missing in the converted, merged or loaded result; weights of it that no file has."""
         result = result_report(record)
         if result is None:
             return

@@ -12,7 +12,7 @@ _CAUSES = {
 
 class ResumeDataSeenAgain(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """The first batch of the second life, known by its values, is one of the first life's before its save."""
+        """The second run's first batch has the same values as one that the first run trained on before its save."""
         life = resumed(record)
         cause = _CAUSES.get(life.data) if life is not None else None
         if cause is not None:

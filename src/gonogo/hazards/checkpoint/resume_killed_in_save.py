@@ -8,7 +8,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Se
 
 class ResumeKilledInSave(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """A kill between two writes after which the resume goes on with a part of the state, or raises each time."""
+        """A kill between two writes after which the resumed run has only a part of the state, or fails each time."""
         life = life_report(record)
         half = [one for one in life.interruptions if one.kind == "half"] if life is not None else []
         raises = [one for one in life.interruptions if one.kind == "raises"] if life is not None else []
@@ -40,7 +40,7 @@ def _why(moment: Interruption) -> Text:
 
 
 def _describe_window(moments: Sequence[Interruption]) -> Text:
-    """From the first to the last moment between two writes; of a file that is half written, which."""
+    """The first and last of these moments between two writes; or the file that is only half written."""
     between = [one for one in moments if not one.torn]
     if not between:
         files = dict.fromkeys(os.path.basename(one.after) for one in moments)

@@ -9,7 +9,7 @@ _LOST_STATUSES = ("not-written", "not-read", "partly", "other-state", "other-dty
 
 class ResumeOptimizerNotRestored(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """An optimizer's tensors, or its number of steps, that the second life doesn't have."""
+        """Optimizer tensors, or the optimizer's step count, that the second run did not restore."""
         life = resumed(record)
         if life is None:
             return

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Se
 
 class ResumeRandomStateNotRestored(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Neither torch's own generator nor the accelerator's is set to a state of the first life."""
+        """Neither torch's CPU generator nor the accelerator's is restored to a state of the first run."""
         life = resumed(record)
         of_torch = [row for row in life.random if row.generator in ("torch", "accelerator")] if life is not None else []
         if not of_torch or any(row.status in ("restored", "unknown") for row in of_torch):

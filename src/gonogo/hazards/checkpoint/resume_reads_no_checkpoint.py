@@ -8,7 +8,7 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, Rehea
 
 class ResumeReadsNoCheckpoint(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Told how to resume, the program trains, and none of its state comes from a file of the first life."""
+        """A run told to resume that trains, though none of its state comes from a file of the first run."""
         life = life_report(record)
         if life is None or record.resumes_as_given or not life.trains_on or may_have_resumed(life):
             return

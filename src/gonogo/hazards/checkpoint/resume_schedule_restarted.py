@@ -7,7 +7,7 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, Rehea
 
 class ResumeScheduleRestarted(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """A scheduler that stands elsewhere when training goes on."""
+        """A scheduler at another step when training continues."""
         life = resumed(record)
         for counter in life.counters if life is not None else ():
             if counter.kind == "scheduler" and counter.status in ("restarted", "differs"):

@@ -10,7 +10,7 @@ _LOST = ("not-written", "not-read", "partly", "other-state")
 
 class ResumeWeightsNotRestored(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Trained weights, and saved buffers, that the second life doesn't have; frozen ones that were drawn twice."""
+        """Trained weights or saved buffers that the second run did not restore; frozen ones initialized twice."""
         life = resumed(record)
         if life is None:
             return

@@ -23,7 +23,7 @@ _SAVE_MODEL_CURE = (
 
 class SafetensorsSharedTensors(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """save_file of a model that ties two weights; a module of the script's own that ties two, under the Trainer."""
+        """save_file of a model with tied weights, or a module of the script with tied weights under the Trainer."""
         if b"save_file" in script.source.data:
             yield from self._in_save_file_calls(script, run)
         if b".weight = " in script.source.data and b"nn.Module" in script.source.data:
@@ -108,7 +108,7 @@ class SafetensorsSharedTensors(Hazard):
                 )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The refusal, with the names that share memory."""
+        """The error, with the names of the tensors that share memory."""
         quoted = first_match(log, *_WORDS)
         evidence: LoggedError | LogLine | LineMatch | None = quoted
         names = _NAMES.findall(matched_text(log, quoted).partition("[")[2]) if quoted is not None else []
@@ -157,13 +157,13 @@ def _weight_tying_statements(script: Script) -> Iterator[ast.Assign]:
 
 
 def _constructs_tied_class(script: Script, call: Call, tie_assignment: ast.Assign) -> bool:
-    """Whether a call makes an object of the class that has the tie."""
+    """Whether a call instantiates the class that contains the tie."""
     owner = script.enclosing_class(tie_assignment)
     return owner is not None and call.name == owner.name
 
 
 def _find_import(script: Script, call: Call) -> ast.alias | None:
-    """The import of save_file's own name, where it serves this call alone."""
+    """The import of ``save_file`` if this call is its only use."""
     if not isinstance(call.node.func, ast.Name) or script.source.data.count(b"save_file") != 2:
         return None
     for node in script.nodes(ast.ImportFrom):

@@ -10,10 +10,10 @@ from gonogo.hazards.facts.drawn_weights import (
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Severity, Text, translated
 
 _MAX_NEW_SHARE = 0.5
-"""A share of a model's parameters that no new head, projector or cross-attention comes near."""
+"""A share of a model's parameters that no new head, projector or cross-attention reaches."""
 _EMBEDDING = Pattern(r"(?:embed_tokens|word_embeddings|tok_embeddings|wte|embed_in|embed_positions)\.weight$")
 _EXPERTS = Pattern(r"\.experts\.(?:gate_up_proj|down_proj|gate_proj|up_proj|w[123])")
-# The layers that a checkpoint of the same architecture has: not those that adapters, queries or a decoder bring in.
+# The layers that any checkpoint of the architecture has: not those added by adapters, queries or a decoder.
 _LAYER_WEIGHT = Pattern(
     r"(?:layers?|blocks?|h)\.(?:\d+|\{[^}]*\})\.(?:\w+\.)*(?:self_attn|attention|attn|mlp|\w*layer_?norm|ln_\d)\b"
 )
@@ -34,7 +34,7 @@ _CURE = (
 
 class WeightsNotLoaded(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Weights that the checkpoint holds and the model did not get; or more than half of a model."""
+        """Weights that the checkpoint has but the model did not load; or a model mostly newly initialized."""
         lacking: dict[tuple[str, str], tuple[LoadedWeights, list[int]]] = {}
         for rank in record.ranks:
             for drawn in rank.drawn_weights:
@@ -50,7 +50,7 @@ class WeightsNotLoaded(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """transformers' list of what it drew, where it names the layers themselves."""
+        """transformers' list of newly initialized weights, if it names the layers themselves."""
         for found, names in find_newly_initialized(log):
             body = [name for name in names if _LAYER_WEIGHT.search(name) and not _NEW_BY_DESIGN.search(name)]
             body += [name for name in names if _EXPERTS.search(name)]

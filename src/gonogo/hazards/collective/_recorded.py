@@ -1,4 +1,4 @@
-"""What Flight Recorder dumps and py-spy's stacks say of a run that stood, in words."""
+"""Describes in words what Flight Recorder dumps and py-spy stacks show about a run that hangs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def describe_mismatch(mismatch: CollectiveMismatch) -> Text:
 
 
 def _blocked_in(mismatch: CollectiveMismatch) -> Text:
-    """In which other group's call the first of the others waits meanwhile."""
+    """The call of another group in which the first of the other ranks waits."""
     call = mismatch.blocked_in
     if call is None or call.group == mismatch.call.group:
         return Text("", "")
@@ -63,7 +63,7 @@ def _blocked_in(mismatch: CollectiveMismatch) -> Text:
 
 
 def at(frames: Sequence[Frame]) -> Text:
-    """Where a stack stands in the user's code, and what is done there; empty where there is no stack."""
+    """The location in the user's code, with a description; empty without a user frame."""
     frame = innermost_user_frame(frames)
     if frame is None:
         return Text("", "")

@@ -1,4 +1,4 @@
-"""What makes one collective call alike on all ranks: one dtype, or gradients for all parameters."""
+"""Fixes that make a collective the same on all ranks: one dtype, or gradients for all parameters."""
 
 import ast
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _ALL_GRADIENTS = translated("Add all parameters times zero to the loss, so that 
 
 
 def same_dtype_fixes(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
-    """``torch.tensor(…)`` without a dtype, which takes that of each rank's own values."""
+    """Set the dtype of ``torch.tensor(…)``, which otherwise depends on each rank's own values."""
     types = {call.dtype for _, call in divergence.calls if call.dtype}
     floating = next((name for name in sorted(types) if "float" in name), None)
     if len(types) < 2 or floating is None:
@@ -34,7 +34,7 @@ def same_dtype_fixes(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
 
 
 def all_gradient_fixes(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
-    """A term of all parameters before the backward of ZeRO 1 and 2, whose parameters are whole."""
+    """Add all parameters times zero to the loss, under ZeRO-1 and ZeRO-2, where each rank has whole parameters."""
     if divergence.zero_stage == 3 or not any("reduce" in call.operator for _, call in divergence.calls):
         return
     for _, call in divergence.calls[:1]:

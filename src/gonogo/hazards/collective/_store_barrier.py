@@ -1,4 +1,4 @@
-"""What the barrier at the rendezvous store says: how many processes came, and of how many."""
+"""Reads the messages of the rendezvous store's barrier: how many processes joined, of how many."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ _STORE_BARRIER_PATTERN = Pattern(
 
 
 class StoreBarrier(msgspec.Struct, frozen=True):
-    """One line of it."""
+    """One message of the barrier."""
 
     evidence: LoggedError | LineMatch
     world: int
@@ -25,7 +25,7 @@ class StoreBarrier(msgspec.Struct, frozen=True):
 
 
 def store_barriers_in_log(log: FailureLog) -> Iterator[StoreBarrier]:
-    """All that the log says of it: exceptions first, then lines."""
+    """All messages of the barrier: those in exceptions first, then those in lines."""
     said: list[tuple[LoggedError | LineMatch, str]] = [
         (one, one.message) for one in log.errors_of(says=_STORE_BARRIER_PATTERN)
     ]

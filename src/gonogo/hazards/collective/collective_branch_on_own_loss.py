@@ -16,7 +16,7 @@ _DISTRIBUTED_MARKERS = (
     b"fully_shard",
 )
 _SYNCHRONIZING_WORDS = ("reduce", "allreduce", "gather", "allgather", "broadcast", "check_trigger")
-"""Words of calls by which ranks agree on a value: `all_reduce`, `accelerator.gather`, `reduce_mean` ..."""
+"""Parts of names of calls by which ranks agree on a value: `all_reduce`, `accelerator.gather`, `reduce_mean` ..."""
 _VALUE_METHODS = {
     "item",
     "float",
@@ -32,11 +32,11 @@ _VALUE_METHODS = {
     "mean",
     "sum",
 }
-"""Calls that make a test's answer out of the loss alone."""
+"""Calls with which a test still depends on the loss alone."""
 
 
 _MAX_BACKWARDS = 8
-"""Of one loop; for each of them all of the loop is looked through."""
+"""The most backward calls examined in one loop; each needs a walk over the whole loop."""
 
 
 class CollectiveBranchOnOwnLoss(Hazard):
@@ -80,7 +80,7 @@ class CollectiveBranchOnOwnLoss(Hazard):
 
 
 def _agrees(node: ast.AST) -> bool:
-    """Whether a call lets ranks agree on a value: `sync_stop()` does, `torch.cuda.synchronize()` does not."""
+    """Whether a call makes ranks agree on a value: `sync_stop()` does, `torch.cuda.synchronize()` does not."""
     if not isinstance(node, ast.Call) or is_tensor_gather(node):
         return False
     name = last_name(node.func)
@@ -98,7 +98,7 @@ def _loss_name(call: Call) -> str | None:
 
 
 def _made_of(loop: Loop, loss: str) -> set[str]:
-    """The loss, and what the loop makes of it alone: ``value = loss.item()``."""
+    """The name of the loss, and of values that the loop computes from it alone: ``value = loss.item()``."""
     own = {loss}
     for node in ast.walk(loop):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -109,7 +109,7 @@ def _made_of(loop: Loop, loss: str) -> set[str]:
 
 
 def _exits(script: Script, loop: Loop, backward: ast.Call) -> Iterator[tuple[ast.expr, ExitStatement]]:
-    """Tests of this loop's own ``if`` statements under which an iteration or the loop is left."""
+    """Tests of this loop's own ``if`` statements that end an iteration or the loop."""
     for test in (node for node in ast.walk(loop) if isinstance(node, ast.If)):
         if script.enclosing_loop(test) is not loop or any(node is backward for node in ast.walk(test)):
             continue
@@ -120,11 +120,11 @@ def _exits(script: Script, loop: Loop, backward: ast.Call) -> Iterator[tuple[ast
 
 
 def _is_of(test: ast.AST, loss_names: set[str]) -> bool:
-    """Whether a test is of the value of one of those names, by nothing but arithmetic and comparisons."""
+    """Whether a test depends on the value of one of those names, by arithmetic and comparisons only."""
     if isinstance(test, ast.Compare) and any(
         isinstance(one, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for one in test.ops
     ):
-        return False  # `loss is None` is a matter of the program, not of numbers
+        return False  # `loss is None` depends on the program, not on the numbers
     called = [node for node in ast.walk(test) if isinstance(node, ast.Call)]
     names = {last_name(node.func) for node in called}
     return names <= _VALUE_METHODS and any(

@@ -18,14 +18,14 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-# How many positional arguments come before the group.
+# Position of the group argument.
 _GROUP_ARGUMENT_INDEX = {"barrier": 0, "reduce": 3, "gather": 3, "reduce_scatter": 3, "all_to_all_single": 4}
 _WAITS = ("barrier", "wait_for_everyone")
 _TORCH_COLLECTIVES = (
     *("barrier", "all_reduce", "all_gather", "all_gather_object", "broadcast", "broadcast_object_list", "gather"),
     *("all_gather_into_tensor", "reduce", "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single"),
 )
-# A DTensor is gathered, a distributed checkpoint is planned, by all ranks.
+# A DTensor is gathered, and a distributed checkpoint planned, by all ranks together.
 _GATHERS = ("*.full_tensor", "torch.distributed.checkpoint.save", "torch.distributed.checkpoint.load")
 _STATE_DICT_CALLS = tuple(
     f"torch.distributed.checkpoint.state_dict.get_{name}state_dict" for name in ("", "model_", "optimizer_")
@@ -47,7 +47,7 @@ _DECIDE_TOGETHER_CURE = translated(
 
 class CollectiveInBranchOfOneRank(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that diverge where one had a call of its own."""
+        """Diverging ranks, one of which makes a collective call that the others do not."""
         divergence = rank_divergence(record)
         if divergence is None:
             return
@@ -70,7 +70,7 @@ class CollectiveInBranchOfOneRank(Hazard):
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """What one rank does, all do."""
+        """Let all ranks do what one rank does."""
         divergence = rank_divergence(record)
         if divergence is not None:
             yield from fix_rank_conditional_call(divergence, run)
@@ -78,7 +78,7 @@ class CollectiveInBranchOfOneRank(Hazard):
             yield from fix_divergent_loop(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """Collectives in a branch of one rank, where no branch of the others has one."""
+        """Collectives in a branch of one rank, if no branch of the other ranks has one."""
         found = [
             *_collectives_in_branches(script, run),
             *((call, guard, None) for call, guard in _sync_dist_calls(script)),
@@ -105,10 +105,10 @@ class CollectiveInBranchOfOneRank(Hazard):
 
 
 def _collectives_in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr, Call | None]]:
-    """Collectives in a branch of one rank, with its test, and a call of other ranks in another function of the file.
+    """Collectives in a branch of one rank, with the test, and a call of other ranks in another function of the file.
 
-    A call that other ranks make in a branch of the same function or class is this one's other side: then all ranks
-    call it.
+    A call that the other ranks make in a branch of the same function or class is the counterpart: then all ranks call
+    it.
     """
     data = script.source.data
     if run.world_size == 1 or (b"rank" not in data and b"is_main" not in data):
@@ -145,7 +145,7 @@ def _collectives_in_branches(script: Script, run: Run) -> list[tuple[Call, ast.e
 
 
 def _is_in_same_function_or_class(script: Script, first: ast.AST, other: ast.AST) -> bool:
-    """Whether two nodes stand in the same function, or in methods of the same class."""
+    """Whether two nodes are in the same function, or in methods of the same class."""
     if script.enclosing_function(first) is script.enclosing_function(other):
         return True
     owner, others = script.enclosing_class(first), script.enclosing_class(other)
@@ -153,7 +153,7 @@ def _is_in_same_function_or_class(script: Script, first: ast.AST, other: ast.AST
 
 
 def _is_full_state_dict(script: Script, call: Call) -> bool:
-    """Whether a state dict is asked for that is gathered from all ranks."""
+    """Whether a call asks for a state dict that is gathered from all ranks."""
     options = call.passed("options")
     bound = script.bound_to(options.value) if options is not None else None
     return isinstance(bound, ast.Call) and any(
@@ -174,7 +174,7 @@ def _sync_dist_calls(script: Script) -> Iterator[tuple[Call, ast.expr]]:
 
 
 class _CallerIndex:
-    """Who calls a file's functions, by their names: each name is looked at once, however often it is defined."""
+    """Callers of a file's functions, by name: each name is examined once, however often it is defined."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -185,7 +185,7 @@ class _CallerIndex:
         self._of_others: dict[str, list[ast.AST]] = {}
 
     def on_one_rank(self, node: ast.AST, max_depth: int = 3) -> ast.expr | None:
-        """The test by which only one rank calls the function that a node stands in, wherever it is called."""
+        """The test that lets only one rank call the function around a node, if every call of it has one."""
         function = self.script.enclosing_function(node)
         if function is None or not max_depth or function.decorator_list:
             return None
@@ -201,14 +201,14 @@ class _CallerIndex:
         for use in self.uses[name]:
             called = self.script.parent(use)
             if not isinstance(called, ast.Call) or called.func is not use:
-                return None  # it is handed on
+                return None  # passed on as a value
             guard = on_one_rank(self.script, called) or self.on_one_rank(called, max_depth - 1)
             if guard is None:
                 return None
         return guard
 
     def of_others(self, node: ast.AST) -> list[ast.AST]:
-        """The node, or the calls of its function, where they stand under a test that other ranks pass too."""
+        """The node, or the calls of its function, that are under a test which other ranks pass too."""
         function = self.script.enclosing_function(node)
         found = [node] if self._runs_on_other_ranks(node) else []
         if function is None:

@@ -12,7 +12,7 @@ _MAKERS = tuple(f"torch.{name}" for name in ("tensor", "zeros", "ones", "empty",
 
 class CollectiveOfCpuTensor(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A tensor that is made without a device, and given to a collective of an NCCL group."""
+        """A tensor that is created without a device and passed to a collective of an NCCL group."""
         backends = [
             call.argument(0) if call.node.args else call.keyword("backend")
             for call in script.calls("torch.distributed.init_process_group")

@@ -19,7 +19,7 @@ _CURE = (
 
 class CollectiveSizesDiffer(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """The same operator of one group, with other sizes, types or reductions."""
+        """The same operator in one group, with different sizes, dtypes or reductions."""
         divergence = rank_divergence(record)
         if divergence is None:
             return
@@ -27,7 +27,7 @@ class CollectiveSizesDiffer(Hazard):
             yield self.divergence_finding(divergence, divergence.most_informative_side(), cure=_CURE)
 
     def in_log(self, log: FailureLog) -> Findings:
-        """Flight Recorder dumps of ranks whose calls of one number have other sizes or types."""
+        """Flight Recorder dumps whose calls with the same number have different sizes or dtypes."""
         unlike = find_mismatch(log.dumps)
         if unlike is not None and unlike.kind == "other-size":
             yield self.finding(
@@ -40,7 +40,7 @@ class CollectiveSizesDiffer(Hazard):
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """The same order, type or gradients on every rank."""
+        """Use the same order, dtype or gradients on every rank."""
         divergence = rank_divergence(record)
         if divergence is not None:
             yield from fix_dict_order(divergence, run)

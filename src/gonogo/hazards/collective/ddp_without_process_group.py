@@ -1,7 +1,7 @@
 from gonogo.hazards.facts.training_script import DDP, mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
-# What makes a process group, by itself or within.
+# Calls that create a process group, directly or internally.
 _GROUP_CREATION_MARKERS = (
     *(b"init_process_group", b"init_dist", b"dist_init", b"setup_dist", b"init_device_mesh", b"init_parallel"),
     *(
@@ -21,7 +21,7 @@ _GROUP_CREATION_MARKERS = (
 
 class DdpWithoutProcessGroup(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """DDP without a guard, and none of the words that make a group in the run's scripts."""
+        """Unconditional use of DDP, with no code in the run's scripts that creates a process group."""
         if b"DistributedDataParallel" not in script.source.data or run.launch is None or not run.scripts:
             return
         if mentions(run, script, *_GROUP_CREATION_MARKERS):

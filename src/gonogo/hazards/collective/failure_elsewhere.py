@@ -37,7 +37,7 @@ class FailureElsewhere(Hazard):
     )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """What a dead rank leaves behind, where no error stands beside it that could be the cause."""
+        """What a dead rank leaves in the log, if there is no error that could be the cause."""
         if any(error.role is Role.ROOT and not is_timeout_message(error.message) for error in log.errors):
             return
         stall = find_stall(log)

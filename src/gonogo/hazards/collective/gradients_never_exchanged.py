@@ -1,7 +1,7 @@
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
-# Collectives that leave each rank's gradients as they are: weights made equal, waiting, objects told.
+# Collectives that don't exchange gradients: they broadcast weights, wait, or send objects.
 _NON_GRADIENT_COLLECTIVES = (
     "broadcast",
     "barrier",
@@ -12,12 +12,12 @@ _NON_GRADIENT_COLLECTIVES = (
     "monitored_barrier",
 )
 _OBJECTS = 1 << 20
-"""Bytes up to which an all-gather tells of objects and counts, and brings no gradients."""
+"""The size in bytes up to which an all-gather exchanges objects and counts, not gradients."""
 
 
 class GradientsNeverExchanged(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Steps of several ranks in one group with no collective that could have brought gradients."""
+        """Steps of several ranks in one group with no collective that could have exchanged gradients."""
         apart = [rank for rank in record.ranks if _exchanges_no_gradients(rank)]
         if not apart:
             return
@@ -65,6 +65,6 @@ def _exchanges_no_gradients(rank: RankRecord) -> bool:
 
 
 def _has_broadcast_weights(rank: RankRecord) -> bool:
-    """Whether at least a byte a parameter was broadcast."""
+    """Whether the broadcasts amount to at least one byte per parameter."""
     told = sum(total.bytes for total in rank.collectives if total.operator.startswith("broadcast"))
     return 0 < rank.parameter_count <= told

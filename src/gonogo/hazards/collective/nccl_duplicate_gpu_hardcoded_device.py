@@ -57,7 +57,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """NCCL's refusal of a duplicate GPU, unless the ranks are too many for the GPUs."""
+        """NCCL's error about a duplicate GPU, unless there are more ranks than GPUs."""
         duplicate = duplicate_gpu(log)
         if duplicate is None:
             return
@@ -80,12 +80,12 @@ def _certainty(log: FailureLog, duplicate_devices: DuplicateGpu) -> Certainty:
         return Certainty.POSSIBLE
     if log.setup.mentions(HARDCODED_DEVICE_PATTERN):
         return Certainty.CERTAIN
-    # Without the counts of processes and GPUs the same words are said of one GPU for them all.
+    # Without the numbers of processes and GPUs, the message may also mean too few GPUs.
     return Certainty.LIKELY if duplicate_devices.enough_gpus else Certainty.POSSIBLE
 
 
 def _backend(script: Script) -> str | None:
-    """The backend that the script asks for; "nccl" where it names none, as torch then takes that for GPUs."""
+    """The backend that the script asks for; "nccl" if it names none, since torch then uses NCCL for GPUs."""
     for call in script.calls("torch.distributed.init_process_group"):
         given = call.argument(0) if call.node.args else call.keyword("backend")
         return "nccl" if given.absent or "nccl" in str(given.value) else given.string
@@ -100,7 +100,7 @@ def _fix_of(hazard: Hazard, script: Script, pinned: list[tuple[ast.AST, int]]) -
 
 
 def _pinned_devices(script: Script) -> list[tuple[ast.AST, int]]:
-    """The expressions that name one GPU for the model or the process, with its number, in the order of the file."""
+    """The expressions that name one GPU for the model or the process, with its index, in file order."""
     found: list[tuple[ast.AST, int]] = []
     for call in script.calls("torch.cuda.set_device"):
         node = first_argument(call, "device")
@@ -123,7 +123,7 @@ def _move_targets(script: Script, name: str) -> Iterator[tuple[ast.AST, int]]:
 
 
 def _device_moves(script: Script, name: str | None = None) -> Iterator[ast.Call]:
-    """The calls of ``to`` and ``cuda`` on what goes by a name, or is made for it."""
+    """The calls of ``to`` and ``cuda`` on the object called ``name``."""
     for node in script.index.calls:
         func = node.func
         if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):
@@ -136,7 +136,7 @@ def _device_moves(script: Script, name: str | None = None) -> Iterator[ast.Call]
 
 
 def _gpu(script: Script, node: ast.expr | None) -> int | None:
-    """The number of the GPU that a constant names."""
+    """The GPU index in a constant expression."""
     if isinstance(node, ast.Call) and script.qualified(node.func) == "torch.device" and len(node.args) == 1:
         node = node.args[0]
     if not isinstance(node, ast.Constant):
@@ -149,7 +149,7 @@ def _gpu(script: Script, node: ast.expr | None) -> int | None:
 
 
 def _bare(script: Script) -> list[ast.Call]:
-    """The moves of DDP's models to the current GPU, whichever that is."""
+    """The calls that move DDP models to the current GPU, whichever that is."""
     found: list[ast.Call] = []
     for call in script.calls(DDP):
         model = first_argument(call, "module")
@@ -175,19 +175,19 @@ def _is_cuda(node: ast.expr) -> bool:
 
 
 def _never_selects_device(script: Script, run: Run) -> bool:
-    """Whether no process of the run chooses a GPU in any way that is known."""
+    """Whether no process of the run selects a GPU in any known way."""
     return not mentions(run, script, b"set_device", b"cuda.device(", b"device_id", b"default_device", b"local_rank)")
 
 
 def _is_device(node: ast.AST) -> bool:
-    """``"cuda:0"``, ``torch.device("cuda:0")``: not the number alone."""
+    """Whether a node is ``"cuda:0"`` or ``torch.device("cuda:0")``, not the index alone."""
     if isinstance(node, ast.Call):
         return dotted(node.func) == "torch.device"
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:")
 
 
 def _replace_pinned_devices(script: Script, pinned: list[tuple[ast.AST, int]]) -> tuple[Edit, ...]:
-    """Edits that put the local rank in the place of each number; none where the script names the GPU elsewhere too."""
+    """Edits that replace each index by the local rank; none if the script names the GPU elsewhere too."""
     words = sum(script.source.data.count(word) for word in (b'"cuda:', b"'cuda:", b".cuda(0)"))
     own = sum(_is_device(node) for node, _ in pinned)
     cuda = sum(script.source.data[script.place(node).start - 6 :].startswith(b".cuda(") for node, _ in pinned)
@@ -198,7 +198,7 @@ def _replace_pinned_devices(script: Script, pinned: list[tuple[ast.AST, int]]) -
 
 
 def _insert_set_device(script: Script) -> tuple[Edit, ...]:
-    """Edits that choose the GPU of the local rank right after the process group is made."""
+    """Edits that select the local rank's GPU right after the process group is created."""
     for call in script.calls("torch.distributed.init_process_group"):
         statement = script.statement(call.node)
         if statement is not None:

@@ -27,7 +27,7 @@ class NcclP2pHang(Hazard):
     log_words = STALL_WORDS
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Several processes on consumer GPUs of the RTX 40 series, by slurm's or the environment's word for them."""
+        """Several processes on consumer GPUs of the RTX 40 series, according to Slurm or the environment."""
         if launch.launcher == "accelerate" or (whole_number(launch.processes_per_node) or 1) < 2:
             return  # accelerate turns peer-to-peer off by itself
         if not launch.variable("NCCL_P2P_DISABLE").absent or not launch.variable("NCCL_P2P_LEVEL").absent:
@@ -78,6 +78,6 @@ class NcclP2pHang(Hazard):
 
 
 def _has_trained(log: FailureLog, stall: Stall) -> bool:
-    """Whether more than the first collectives had passed: by a step that is shown, or by their number alone."""
+    """Whether more than the first collectives had completed: a step is shown, or their sequence number is high."""
     passed = stall.first_sequence or 0
     return passed > 10 * FEW or (step_line(log) is not None and passed > FEW)

@@ -26,7 +26,7 @@ class NcclTimeoutPreprocessing(Hazard):
     log_words = STALL_WORDS
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A time-out for collectives that is shorter than most data takes to prepare."""
+        """A timeout for collectives that is shorter than data preparation usually takes."""
         field = run.arguments.get("ddp_timeout")
         seconds = whole_number(field)
         if seconds is None or not 0 < seconds < 600 or (whole_number(launch.world_size) or 2) < 2:
@@ -44,7 +44,7 @@ class NcclTimeoutPreprocessing(Hazard):
         )
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A process group whose time-out is minutes, while one rank prepares the data and the others wait."""
+        """A process group with a timeout of minutes, while one rank prepares the data and the others wait."""
         if b"timeout" not in script.source.data or b"barrier" not in script.source.data:
             return
         for call in script.calls("torch.distributed.init_process_group", "deepspeed.init_distributed"):
@@ -71,7 +71,7 @@ class NcclTimeoutPreprocessing(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A time-out before training, with a bar or frames of data preparation, or with a barrier's low number."""
+        """A timeout before training, with a progress bar or frames of data preparation, or an early barrier."""
         stall = find_stall(log)
         evidence, bar, certainty = _truncated_while_preparing(log) if stall is None else _timeout_evidence(log, stall)
         if evidence is None:
@@ -99,7 +99,7 @@ class NcclTimeoutPreprocessing(Hazard):
 
 
 def _timeout_evidence(log: FailureLog, stall: Stall) -> tuple[LineMatch | LogLine | None, LogLine | None, Certainty]:
-    """The time-out, the bar of what was being prepared, and how sure that is."""
+    """The timeout, the progress bar of the preparation, and the certainty."""
     activity = last_activity(log, stall.line)
     bar = activity if activity is not None and is_data_preparation(activity) else None
     if not stall.time_outs and stall.by_store is None:
@@ -114,7 +114,7 @@ def _timeout_evidence(log: FailureLog, stall: Stall) -> tuple[LineMatch | LogLin
 
 
 def _truncated_while_preparing(log: FailureLog) -> tuple[LineMatch | None, None, Certainty]:
-    """A traceback without its end beside a bar of data preparation that had come to a default time-out's age."""
+    """A truncated traceback after a progress bar of data preparation that ran as long as a default timeout."""
     if not log.cut or log.errors or outside_training(log):
         return None, None, Certainty.POSSIBLE
     bars = [found for found in log.find_all(_TIMEOUT_AGE_BAR_PATTERN) if is_data_preparation(found)]
@@ -122,7 +122,7 @@ def _truncated_while_preparing(log: FailureLog) -> tuple[LineMatch | None, None,
 
 
 def _seconds(script: Script, node: ast.expr | None) -> float | None:
-    """What a ``timedelta`` of constants comes to."""
+    """The seconds of a ``timedelta`` with constant arguments."""
     if not isinstance(node, ast.Call) or script.qualified(node.func) != "datetime.timedelta" or node.args:
         return None
     numbers = [(script.field(each.value).number, _UNITS.get(each.arg or "")) for each in node.keywords]
@@ -133,5 +133,5 @@ def _seconds(script: Script, node: ast.expr | None) -> float | None:
 
 
 def _runs_on_one_rank(script: Script, node: ast.AST) -> bool:
-    """Whether only one rank gets there."""
+    """Whether only one rank reaches a node."""
     return on_one_rank(script, node) is not None

@@ -32,7 +32,7 @@ class NcclTooOldForBlackwell(LoggedHazard):
     )
 
     def shown(self, log: FailureLog, evidence: Evidence, sign: Sign, certainty: Certainty) -> Finding:
-        """The finding, with the version of NCCL where the log tells it."""
+        """The finding, with NCCL's version if the log shows it."""
         version = log.find(_VERSION)
         told_version = version.match.group(1) if version is not None else translated("installed here")
         return self.log_finding(
@@ -45,7 +45,7 @@ class NcclTooOldForBlackwell(LoggedHazard):
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Several such GPUs, several processes, and an older NCCL."""
+        """Several such GPUs, several processes, and too old an NCCL."""
         cards = [gpu.name for gpu in environment.gpus if _BLACKWELL.search(gpu.name)]
         if len(cards) < 2 or run.launch is None or run.world_size == 1:
             return

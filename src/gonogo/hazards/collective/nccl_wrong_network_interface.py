@@ -24,12 +24,12 @@ _NOT_REACHED = Pattern(
     r"|gloo/transport/tcp/\S+\] connect \[127\.\S+: Connection refused"
     r"|(?:socket|ncclSocket)\w{0,20}Connect\w*: Connect to \S+ (?:failed|returned)"
 )
-# "[12]veth6163fba:fe80::…", which NCCL lists on lines of their own where there are several.
+# "[12]veth6163fba:fe80::…": if there are several interfaces, NCCL lists each on a line of its own.
 _LISTED = Pattern(r"^\s*\[\d+\] ?(?:docker\d*|veth\w*|virbr\d*|br-\w+|cni\d*|flannel[\w.]*|cali\w*):\S+<\d+>")
 _EMPTY_PEER_PATTERN = Pattern(
     r"DDP expects same model across all ranks, but Rank \d+ has \d+ params, .* inconsistent 0 params"
 )
-"""The ranks' counts travel by a collective: one of 0 is a buffer into which nothing was written."""
+"""The parameter counts are exchanged by a collective: a count of 0 means that the buffer was never written."""
 _PEER_GONE = Pattern(r"remote process exited or there was a network error|ncclRemoteError")
 _RENDEZVOUS = Pattern(
     r"client socket has (?:failed to connect|timed out)|hostname of the client socket cannot be retrieved"
@@ -56,7 +56,7 @@ class NcclWrongNetworkInterface(Hazard):
     )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """An interface that leads to no other machine, with several nodes."""
+        """An interface that can't reach other machines, in a run with several nodes."""
         nodes = whole_number(launch.nodes) or slurm_number(launch, "nodes")
         if nodes is None or nodes < 2:
             return
@@ -81,7 +81,7 @@ class NcclWrongNetworkInterface(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A refused connection of NCCL's, or a virtual interface in use beside a failure; less surely, a lost peer."""
+        """A connection refused to NCCL, or a virtual interface in use before a failure; less certain: a lost peer."""
         evidence, certainty, also = _evidence(log)
         if evidence is None:
             return

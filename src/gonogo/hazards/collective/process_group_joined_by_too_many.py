@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, translated
 
 class ProcessGroupJoinedByTooMany(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """A barrier at the store that counts more processes than the world has."""
+        """A store barrier that counts more processes than the world size."""
         barrier = next((one for one in store_barriers_in_log(log) if one.joined > one.world), None)
         if barrier is None:
             return

@@ -3,7 +3,7 @@ from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated
 
 class ProcessGroupRankFixed(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A constant rank, or a world of one, where the launch starts several processes."""
+        """A constant rank, or a world size of 1, if the launch starts several processes."""
         size = run.world_size
         if b"init_process_group" not in script.source.data or size is None or size < 2:
             return
@@ -29,7 +29,7 @@ class ProcessGroupRankFixed(Hazard):
 
 
 def _integer_literal(call: Call, name: str) -> int | None:
-    """A whole number that is written in the call."""
+    """An integer literal passed as the argument ``name``."""
     node = call.keyword_node(name)
     value = getattr(node, "value", None)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -51,7 +51,7 @@ class RankKilled(Hazard):
             if death.how == "exception" or rank is None:
                 return
             if death.signal == signal.SIGABRT and unlike(run):
-                return  # gloo and NCCL abort where sizes do not agree: the difference is the cause
+                return  # gloo and NCCL abort if sizes differ: the difference is the cause
             number = death.signal
             known = signal.Signals(number) if number in {one.value for one in signal.Signals} else None
             native = _NATIVE_CODE_CURE if rank.dump is not None else _FAULTHANDLER_CURE
@@ -69,7 +69,7 @@ class RankKilled(Hazard):
 
 
 def _last_known_place(rank: GuardedRank) -> tuple[Span, ...]:
-    """Where its main thread was, by the dump that Python left as the signal came."""
+    """The last position of the main thread, from the stack dump written at the signal."""
     frames = rank.dump.threads[0].frames if rank.dump is not None and rank.dump.threads else ()
     return places((innermost_user_frame(frames), translated("it was here")))
 

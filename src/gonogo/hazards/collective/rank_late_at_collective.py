@@ -21,7 +21,7 @@ _OPERATION_COUNT_PATTERN = Pattern(
 _RANK_LINE = Pattern(r"^\s*Rank (\d{1,6}) -- GPU ")
 
 _MIN_LASTING_SECONDS = 600.0
-"""Seconds after which a run that still stands is taken for one that will not go on: NCCL's own time-out."""
+"""Seconds after which a stalled run counts as hung: NCCL's default timeout."""
 _TIMEOUT_CURE = translated(
     "If it needs this long, give the others a larger timeout (ddp_timeout; init_process_group(timeout=...)), and "
     "let all ranks do their share, so that none waits"
@@ -37,7 +37,7 @@ class RankLateAtCollective(Hazard):
     log_words = (*STALL_WORDS, "MainThread", "launched up to operation", "aving", "aiting for", "pload")
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A rank that the others' recorders or stacks show them to wait for, or what it had begun before a time-out."""
+        """A rank that the others wait for by recorder dumps or stacks, or what it was doing before a timeout."""
         yield from self._findings_in_dumps(log)
         yield from self._counted(log)
         stall = find_stall(log)
@@ -111,7 +111,7 @@ class RankLateAtCollective(Hazard):
         )
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
-        """Ranks that have not come to the collective in which the others stand, and where they are instead."""
+        """Ranks that have not reached the collective in which the others wait, and where they are instead."""
         still = find_hang(run)
         if still is None or still.call is None or not still.late or divergence(run) is not None:
             return
@@ -153,7 +153,7 @@ class RankLateAtCollective(Hazard):
 
 
 def _ranks_outside_collectives(stacks: dict[int, Stack]) -> list[int]:
-    """The ranks whose stacks stand in no collective."""
+    """The ranks whose stacks are not in a collective."""
     return [rank for rank, stack in stacks.items() if not stack.is_in_collective]
 
 
@@ -209,7 +209,7 @@ def _spans(hang: Hang, own_call_frame: Frame | None) -> tuple[Span, ...]:
 
 
 def behind(log: FailureLog) -> tuple[LineMatch, tuple[int, ...], int] | None:
-    """The line with the least count, the ranks that it is of (empty where it lists none), and how many they lack."""
+    """The line with the lowest count, its ranks (empty if none are listed), and by how many operations it lags."""
     counts = [(int(found.match.group(3)), found) for found in log.find_all(_OPERATION_COUNT_PATTERN)]
     if len({count for count, _ in counts}) < 2:
         return None

@@ -19,7 +19,7 @@ _CONNECTIVITY_CURE = translated("From that node, nc -zv MASTER_ADDR MASTER_PORT 
 
 class RankNeverJoined(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """A barrier at the store that timed out while fewer had come than the world has."""
+        """A store barrier that timed out before all processes had joined."""
         short = next((one for one in store_barriers_in_log(log) if one.timed_out and one.joined < one.world), None)
         if short is not None:
             yield self._missing_processes_finding(short.evidence, short.joined, short.world, Certainty.LIKELY)
@@ -44,7 +44,7 @@ class RankNeverJoined(Hazard):
         )
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
-        """Ranks that nothing was heard of, and those that the others missed before the first step."""
+        """Ranks without any record, and those that the others missed before the first step."""
         still = find_hang(run)
         stuck = still is not None or run.exit_status not in (None, 0)
         never = [] if have_all_ranks_joined(run) else unseen(run)

@@ -26,7 +26,7 @@ _SAME_ORDER_CURE = translated("Make the calls in the same order on every rank, e
 
 class RanksPartAtCollective(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """A divergence that no narrower hazard explains."""
+        """A divergence that no more specific hazard explains."""
         divergence = rank_divergence(record)
         if divergence is None:
             return
@@ -41,7 +41,7 @@ class RanksPartAtCollective(Hazard):
         yield self.divergence_finding(divergence, telling, cure=cure)
 
     def in_log(self, log: FailureLog) -> Findings:
-        """Flight Recorder dumps of ranks that made other calls under one number."""
+        """Flight Recorder dumps of ranks that made different calls with the same number."""
         unlike = find_mismatch(log.dumps)
         if unlike is not None and unlike.kind == "other-call":
             yield self.finding(
@@ -54,7 +54,7 @@ class RanksPartAtCollective(Hazard):
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """The ranks go the same way, in the same order."""
+        """Make all ranks take the same path, in the same order."""
         divergence = rank_divergence(record)
         if divergence is not None:
             yield from fix_divergent_branch(divergence, run)

@@ -19,7 +19,7 @@ _TRANSPORT_CURES = (
 
 class StepStandsStill(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Findings:
-        """A hang in which nobody is waited for."""
+        """A hang in which no rank waits for another."""
         still = find_hang(run)
         if still is None or still.late or still.silent or unseen(run) or divergence(run) is not None:
             return

@@ -10,7 +10,7 @@ _REHEARSED = translated("The Trainer gathers the results of all ranks.")
 
 class TrainerEvaluatesOnOneRank(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that diverge where one evaluated."""
+        """Diverging ranks, one of which runs an evaluation."""
         divergence = rank_divergence(record)
         if divergence is None or divergence.rank_test is None:
             return

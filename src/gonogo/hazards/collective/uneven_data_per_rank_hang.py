@@ -39,7 +39,7 @@ _CURE = (
     ),
 )
 
-# What makes the ranks stop together, or counts steps instead of data.
+# Code that makes the ranks stop together, or counts steps instead of data.
 _STEP_ALIGNMENT_MARKERS = (
     b"Join(",
     b"join_uneven_inputs",
@@ -74,13 +74,13 @@ class UnevenDataPerRankHang(Hazard):
             yield self.divergence_finding(divergence, divergence.most_informative_side(), cure=_CURE, reason=_REHEARSED)
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """The ranks leave the loop together."""
+        """Make the ranks leave the loop together."""
         divergence = rank_divergence(record)
         if divergence is not None:
             yield from fix_divergent_loop(divergence, run)
 
     def _uneven_loaders(self, record: RehearsalRecord) -> Findings:
-        """Loaders of different lengths, whose ends lie beyond what was rehearsed."""
+        """Loaders of different lengths, whose ends were not reached in the rehearsal."""
         left = {rank.rank: rank.batches_left for rank in record.ranks if rank.batches_left is not None}
         if record.divergence is not None or len(set(left.values())) < 2:
             return
@@ -97,7 +97,7 @@ class UnevenDataPerRankHang(Hazard):
         )
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """An iterable dataset that splits its data by rank, in a DDP loop that nothing ends together."""
+        """An iterable dataset split by rank, in a DDP loop without anything that makes all ranks stop together."""
         if b"IterableDataset" not in script.source.data or mentions(run, script, *_STEP_ALIGNMENT_MARKERS):
             return
         scripts = {id(one): one for one in (*run.scripts, script)}.values()
@@ -106,7 +106,7 @@ class UnevenDataPerRankHang(Hazard):
             return
         for owner in script.subclasses("torch.utils.data.IterableDataset"):
             method = owner.methods.get("__iter__")
-            # Endless streams never run out; with a cut at a common length neither does any rank before the others.
+            # Endless streams never run out; cut to a common length, all ranks run out together.
             if method is None or not contains_rank_name(method) or any(map(_is_endless, ast.walk(method))):
                 continue
             yield self.finding(
@@ -123,7 +123,7 @@ class UnevenDataPerRankHang(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """Join's own words; a stall of an iterable dataset, near a bar's end, or in different collectives."""
+        """Join's own error; a stall with an iterable dataset, near a progress bar's end, or in differing calls."""
         if exhausted := log.find(_EXHAUSTED_PATTERN):
             yield self.log_finding(
                 exhausted,
@@ -158,7 +158,7 @@ class UnevenDataPerRankHang(Hazard):
 
 
 def _has_uneven_batches(divergence: RankDivergence) -> bool:
-    """Whether the ranks have read unequally many batches, or one has left a loop after fewer steps than another."""
+    """Whether the ranks read different numbers of batches, or one left a loop after fewer steps than another."""
     sides = divergence.divergence.sides
     batches = {side.batches for side in sides}
     if 0 not in batches and len(batches) > 1:
@@ -170,7 +170,7 @@ def _has_uneven_batches(divergence: RankDivergence) -> bool:
 
 
 def _is_endless(node: ast.AST) -> bool:
-    """``while True``, ``itertools.cycle(…)``, ``rows.repeat()``, ``self.repeat``."""
+    """Whether data is endless: ``while True``, ``itertools.cycle(…)``, ``rows.repeat()``, ``self.repeat``."""
     if isinstance(node, ast.While):
         return isinstance(node.test, ast.Constant) and bool(node.test.value)
     return isinstance(node, (ast.Name, ast.Attribute)) and says(last_name(node), "repeat", "cycle", "infinite")

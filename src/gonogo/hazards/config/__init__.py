@@ -1,1 +1,1 @@
-"""DeepSpeed's JSON against the launch and the training arguments."""
+"""The DeepSpeed JSON compared with the launch and the training arguments."""

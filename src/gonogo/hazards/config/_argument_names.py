@@ -1,4 +1,4 @@
-"""Which release of transformers knows which argument: data/training_arguments.json, and what became of old names."""
+"""Which transformers release knows which argument (data/training_arguments.json), and what replaced old names."""
 
 from functools import cache
 from typing import Any
@@ -38,12 +38,12 @@ ARGUMENT_REPLACEMENTS = {
     "push_to_hub_organization": "hub_model_id=organization/name",
     "tp_size": "parallelism_config=...",
 }
-"""What takes the place of an argument that went, where it is not a plain renaming."""
+"""The replacement of a removed argument, if it is more than a renaming."""
 
 _DROPPABLE_ARGUMENTS = frozenset(
     {"overwrite_output_dir", "save_safetensors", "use_mps_device", "use_ipex", "ray_scope"}
 )
-"""Went without a successor: what they asked for is the default, or is gone."""
+"""Removed without a replacement: their effect is now the default, or no longer exists."""
 
 
 @cache
@@ -60,13 +60,13 @@ def known_argument_names(kind: str = "TrainingArguments") -> frozenset[str]:
 
 
 def releases() -> tuple[str, str]:
-    """The oldest and the newest release that the table tells of."""
+    """The oldest and the newest release in the table."""
     known = _table()["releases"]
     return known[0], known[-1]
 
 
 def border(kind: str, name: str, environment: Environment) -> tuple[str, str] | None:
-    """Why this environment's transformers surely doesn't know the argument: ``("until", "5.0")``, ``("since", …)``."""
+    """Why this environment's transformers certainly lacks the argument: ``("until", "5.0")``, ``("since", …)``."""
     entry = _table()[kind].get(name)
     if entry is None:
         return None
@@ -78,7 +78,7 @@ def border(kind: str, name: str, environment: Environment) -> tuple[str, str] | 
 
 
 def renamed_argument(kind: str, name: str, environment: Environment) -> str | None:
-    """The name that this environment's transformers knows for the same thing, where there is one."""
+    """The equivalent name that this environment's transformers knows, or None."""
     candidates = (
         [RENAMED_ARGUMENTS[name]]
         if name in RENAMED_ARGUMENTS
@@ -88,5 +88,5 @@ def renamed_argument(kind: str, name: str, environment: Environment) -> str | No
 
 
 def is_droppable_argument(name: str) -> bool:
-    """Whether an argument that went can simply be left out."""
+    """Whether a removed argument can simply be left out."""
     return name in _DROPPABLE_ARGUMENTS

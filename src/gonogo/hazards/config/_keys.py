@@ -1,4 +1,4 @@
-"""What the run's DeepSpeed makes of a key: known to that release, refused, or ignored.
+"""Decides whether the run's DeepSpeed knows, rejects or ignores a config key.
 
 The table of keys was read from a sample of releases; between two of them nothing is claimed.
 """
@@ -12,21 +12,21 @@ from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 
 _MAX_UNKNOWN = 200
-"""Unknown keys of one config that are looked at."""
+"""The most unknown keys examined in one config."""
 _COMMON_RELEASES = ("0.7.7", "0.8.3", "0.9.5", "0.10.3")
-"""Releases so old that a run whose version is not told surely has a newer one."""
+"""Releases so old that a run of unknown version certainly has a newer one."""
 
 
 @cache
 def _adjacent_release(release: str, step: int) -> str | None:
-    """The sampled release before or after that one."""
+    """The sampled release before (``step`` -1) or after (1) ``release``."""
     everything = releases()
     index = everything.index(release) + step if release in everything else -1
     return everything[index] if 0 <= index < len(everything) else None
 
 
 def is_key_known(info: KeyInfo, run: Run) -> bool | None:
-    """Whether the run's DeepSpeed knows the key; None where the release is not told, or lies between two samples."""
+    """Whether the run's DeepSpeed knows the key; None if the release is unknown or lies between two samples."""
     environment = run.environment
     if info.since and environment.within("deepspeed", f">={info.since}") is not True:
         before = _adjacent_release(info.since, -1)
@@ -43,7 +43,7 @@ def is_key_known(info: KeyInfo, run: Run) -> bool | None:
 
 
 def has_current_limits(info: KeyInfo, run: Run) -> bool | None:
-    """Whether the run's DeepSpeed has the key's values and bounds as they are now; None where its release is open."""
+    """Whether the key's values and bounds in the run's DeepSpeed are the current ones; None if unknown."""
     first = info.limits_since
     if not first or run.environment.within("deepspeed", f">={first}"):
         return True
@@ -54,10 +54,10 @@ def has_current_limits(info: KeyInfo, run: Run) -> bool | None:
 
 
 def is_closed(info: KeyInfo | None, run: Run) -> bool | None:
-    """Whether the run's DeepSpeed refuses unknown keys in this object; None where that depends on its release."""
+    """Whether the run's DeepSpeed rejects unknown keys in this object; None if that depends on an unknown release."""
     if info is None or not info.closed:
         return False
-    if info.absent:  # it went, and came back
+    if info.absent:  # removed, and added again later
         within = run.environment.within
         if within("deepspeed", f">={info.absent[0]},<={info.absent[-1]}"):
             return False
@@ -72,7 +72,7 @@ def is_closed(info: KeyInfo | None, run: Run) -> bool | None:
 
 @lru_cache(maxsize=8)
 def rows(config: DeepSpeedConfig) -> tuple[tuple[tuple[str, ...], Field, KeyInfo | None, KeyInfo | None], ...]:
-    """Every key with its value, what is known of it, and what is known of the object that it stands in."""
+    """Every key with its value, its info, and the info of the object that contains it."""
     infos: dict[tuple[str, ...], KeyInfo | None] = {(): None}
     found = []
     for keys, field in config.entries():
@@ -82,9 +82,10 @@ def rows(config: DeepSpeedConfig) -> tuple[tuple[tuple[str, ...], Field, KeyInfo
 
 
 def unknown_keys(config: DeepSpeedConfig) -> Iterator[tuple[tuple[str, ...], Field]]:
-    """Keys that no release knows, in objects that are DeepSpeed's; the outermost only, and no remarks.
+    """Keys that no release knows in DeepSpeed's own objects; outermost keys only, without comments.
 
-    A file with hundreds of them is another program's; what each may have meant is looked for, which takes time.
+    At most ``_MAX_UNKNOWN``: a file with hundreds of them belongs to another program, and the search for the intended
+    key takes time.
     """
     beneath: tuple[str, ...] | None = None
     left = _MAX_UNKNOWN

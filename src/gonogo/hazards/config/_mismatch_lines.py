@@ -1,4 +1,4 @@
-"""The lines in which transformers lists where the DeepSpeed JSON and TrainingArguments disagree."""
+"""Parses the lines in which transformers lists mismatches of the DeepSpeed JSON and TrainingArguments."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import collapse_whitespace, matched_text
 
 REFUSED = "Please correct the following DeepSpeed config values that mismatch"
-"""Goes on with "TrainingArguments" (transformers) or "kwargs" (accelerate)."""
+"""Continues with "TrainingArguments" (transformers) or "kwargs" (accelerate)."""
 
 
 class Mismatch(NamedTuple):
@@ -20,7 +20,7 @@ class Mismatch(NamedTuple):
 
     @property
     def alike(self) -> bool:
-        """True where both values mean the same, so that only their types can differ: ``"1e-5"`` and ``1e-05``."""
+        """True if both values mean the same, so that only their types can differ: ``"1e-5"`` and ``1e-05``."""
         try:
             return float(self.ds_value) == float(self.hf_value)
         except ValueError:
@@ -28,7 +28,7 @@ class Mismatch(NamedTuple):
 
 
 def mismatches(message: str) -> list[Mismatch]:
-    """All the lines of an exception's message, even wrapped or joined; none where it is another exception."""
+    """All mismatch lines of an exception's message, even wrapped or joined; empty for any other exception."""
     text = collapse_whitespace(message)
     if REFUSED not in text:
         return []
@@ -49,7 +49,7 @@ def _parse_mismatches(text: str) -> list[Mismatch]:
 
 
 def _first_value(text: str) -> str:
-    """A value as Python prints it, without what a log goes on with: a list, or a word."""
+    """The leading value (a list or a word) as Python prints it, without the rest of the log line."""
     text = text.strip()
     if text.startswith("["):
         return text.partition("]")[0] + "]"
@@ -57,7 +57,7 @@ def _first_value(text: str) -> str:
 
 
 def mismatches_in_log(log: FailureLog) -> tuple[LoggedError | LogLine, list[Mismatch]] | None:
-    """Where a log shows the list, and the list: that of the exception, or bare lines where no more was quoted."""
+    """Where a log has the list, and the list: from the exception, or from bare lines if nothing else is quoted."""
     for error in log.errors:
         if REFUSED in collapse_whitespace(error.message):
             return error, mismatches(error.message)

@@ -1,10 +1,10 @@
-"""The name that a misspelt one was most likely meant to be."""
+"""Finds the name most likely meant by a misspelled one."""
 
 from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.75) -> str | None:
-    """The known name that reads most like it, blind to case, ``-`` and ``_``; None where none does."""
+    """The most similar known name, ignoring case, ``-`` and ``_``; None if none is similar enough."""
     from difflib import get_close_matches
 
     plain = {_plain(one): one for one in known}

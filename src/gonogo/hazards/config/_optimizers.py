@@ -1,4 +1,4 @@
-"""Optimizers and schedulers that the scripts bring, beside those of the DeepSpeed config."""
+"""Finds optimizers and schedulers that scripts create in addition to those of the DeepSpeed config."""
 
 import ast
 
@@ -10,7 +10,7 @@ _SCHEDULERS = ("torch.optim.lr_scheduler.", "transformers.get_", "transformers.o
 
 
 def kind_of(script: Script, node: ast.expr) -> str | None:
-    """``"optimizer"`` or ``"scheduler"`` where that is what an expression holds for certain."""
+    """``"optimizer"`` or ``"scheduler"`` if an expression certainly is one."""
     for name in script.kinds_of(node):
         if name.startswith(_SCHEDULERS):
             return "scheduler"

@@ -1,4 +1,4 @@
-"""The dataclasses that a program's HfArgumentParser parses, where all of them are visible."""
+"""Finds the dataclasses that a program's HfArgumentParser parses, if all of them are visible."""
 
 import ast
 from functools import lru_cache
@@ -11,7 +11,7 @@ from gonogo.evidence.script.script import Call, ClassInfo
 
 _TRAINING_ARGUMENT_CLASSES = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
 _OTHER_PARSER_MARKERS = (b"ArgumentParser(", b"sys.argv", b"import fire", b"import click", b"import typer", b"tyro")
-"""Of an entry that reads the command line, what it imports may parse another program's."""
+"""If an entry script contains one of these, the modules that it imports may parse another program's arguments."""
 _OTHERWISE = (
     *(b"return_remaining_strings", b"parse_known_args", b"add_argument"),
     *(b"sys.argv.", b"sys.argv =", b"sys.argv +="),
@@ -30,10 +30,10 @@ class ParsedClasses(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=16)
 def parsed_classes(run: Run) -> ParsedClasses | None:
-    """What the program parses its command line into; None where a part of it can't be seen, or extras are allowed."""
+    """What the program parses its command line into; None if a part is not visible, or if extras are allowed."""
     made = [call for script in run.scripts for call in script.calls("transformers.HfArgumentParser")]
     if not any(_is_fully_visible(call.script, run) for call in made):
-        return None  # before it is asked which of them the launch reaches, which takes far longer
+        return None  # checked first: finding out which calls the launch reaches takes far longer
     calls = [call for call in made if run.reached.holds(call.script.source.path, call.place.line)]
     if len(calls) != 1 or not calls[0].node.args or not _is_fully_visible(calls[0].script, run):
         return None
@@ -58,7 +58,7 @@ def parsed_classes(run: Run) -> ParsedClasses | None:
 
 
 def _is_fully_visible(script: PythonFile, run: Run) -> bool:
-    """Whether all that a parser in this script is given stands in its text, and nothing else reads the line."""
+    """Whether everything about a parser is visible in this script, and nothing else reads the command line."""
     data = script.source.data
     if script is not run.scripts[0] and any(word in run.scripts[0].source.data for word in _OTHER_PARSER_MARKERS):
         return False
@@ -72,13 +72,13 @@ def _collect_fields(
     names: set[str],
     seen: frozenset[str] = frozenset(),
 ) -> bool:
-    """Add a class's fields and those of what it derives from; False where one of them can't be seen."""
+    """Add a class's fields and those of its bases; False if one of them is not visible."""
     if qualified in _TRAINING_ARGUMENT_CLASSES:
         names.add(qualified)
         return True
     if qualified in _PLAIN_BASES:
         return True
-    if qualified in seen:  # a class of the name of its own base, which is a library's: what that has can't be seen
+    if qualified in seen:  # a class named like its own base, which is a library's: its fields are not visible
         return False
     seen = seen | {qualified}
     found = classes.get(qualified.rpartition(".")[2], [])

@@ -1,4 +1,4 @@
-"""Fixes that give a keyword of a call, or an option of a launch, another name."""
+"""Fixes that rename a keyword of a call or an option of a launch."""
 
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.script.script import Call
@@ -8,7 +8,7 @@ from gonogo.hazards.facts.training_framework import fix_with_edits
 
 
 def renaming_keyword(call: Call, old: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
-    """The keyword's new name, unless the call has that one too."""
+    """Rename the keyword, unless the call has the new one too."""
     place = call.keyword_place(old)
     if place is None or not place.text.startswith(f"{old}=") or new in call.keywords or not call.script.editable:
         return ()
@@ -16,7 +16,7 @@ def renaming_keyword(call: Call, old: str, new: str, *, safe: bool) -> tuple[Fix
 
 
 def renaming_option(launch: Launch, old: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
-    """The option's new name, unless the launch has that one too."""
+    """Rename the option, unless the launch has the new one too."""
     place = launch.options.place_of(old)
     if place is None or new in launch.options or not launch.options.can_edit(old):
         return ()

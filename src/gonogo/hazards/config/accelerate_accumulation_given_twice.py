@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script,
 
 class AccelerateAccumulationGivenTwice(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """The keyword of the Accelerator, against the JSON or the YAML."""
+        """A keyword of the Accelerator that contradicts the JSON or the YAML."""
         if run.launch is None or uses_trainer(run) or not run.deepspeed_on:
             return
         used = _effective_accumulation(run)

@@ -11,7 +11,7 @@ _MISSING_FILE_CONFIRM = translated("ls PATH fails in the launch's directory")
 
 class AccelerateConfigFileNotFound(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """``--config_file`` of accelerate launch that names no file."""
+        """``--config_file`` of accelerate launch with a file that doesn't exist."""
         if launch.launcher != "accelerate" or "config_file" not in launch.launcher_options:
             return
         field = launch.launcher_options.get("config_file")
@@ -19,12 +19,12 @@ class AccelerateConfigFileNotFound(Hazard):
         if path is None or not written or may_exist(path) or os.path.normpath(path) in launch.written_files:
             return
         if os.path.isabs(os.path.expanduser(written)) and not is_folder(path.parent):
-            return  # another machine's path
+            return  # a path on another machine
         if launch.source.data.count(os.fsencode(path.name)) > 1:
-            return  # something else in the script names it too, and may write it
+            return  # other code in the launch script names the file too, and may create it
         sure = launch.cwd_known and not launch.in_container
         if not sure and any(may_exist(folder / written) for folder in (*launch.cwd.parents,)[:3]):
-            return  # right from another working folder, which is where it may be started
+            return  # valid relative to another working folder, from which the launch may be started
         yield self.finding(
             translated(
                 "{written} is not a file (looked for as {path}): accelerate refuses it before it starts anything."
@@ -36,7 +36,7 @@ class AccelerateConfigFileNotFound(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """accelerate's refusal."""
+        """accelerate's error."""
         found = log.find(_REFUSED)
         if found is not None:
             yield self.log_finding(

@@ -2,8 +2,7 @@ from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Field, Findings, Hazard, Run, translated
 
-# accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks; with the key of the JSON that says
-# the same.
+# accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks; with the equivalent key of the JSON.
 _REFUSED = {
     "gradient_accumulation_steps": ("gradient_accumulation_steps",),
     "gradient_clipping": ("gradient_clipping",),
@@ -84,7 +83,7 @@ def _deepspeed_json_field(run: Run, yaml: AccelerateConfig) -> Field | None:
 
 
 def _is_set_in_json(invalid_keys: list[tuple[Keys, Field]], config: DeepSpeedConfig | None) -> bool:
-    """Whether the JSON says all of it already, so that nothing is lost with the YAML's keys."""
+    """Whether the JSON has all the values already, so that nothing is lost if the YAML's keys are removed."""
     if config is None:
         return False
     for keys, field in invalid_keys:

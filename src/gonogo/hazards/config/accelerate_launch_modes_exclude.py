@@ -10,7 +10,7 @@ _ZERO_OPTIONS = (
 
 class AccelerateLaunchModesExclude(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The launcher's own options."""
+        """Options of the launcher that exclude each other."""
         options = launch.launcher_options
         if launch.launcher != "accelerate":
             return
@@ -53,5 +53,5 @@ class AccelerateLaunchModesExclude(Hazard):
 
 
 def _has_config_file(launch: Launch) -> bool:
-    """Whether a config that can't be read here may turn DeepSpeed on."""
+    """Whether the launch names a config file, which might turn DeepSpeed on."""
     return "config_file" in launch.launcher_options

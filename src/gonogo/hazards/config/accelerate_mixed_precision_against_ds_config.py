@@ -6,7 +6,7 @@ _OTHER_PRECISION = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
 
 class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The type that is on in the config, against the one that accelerate is told."""
+        """A dtype enabled in the config that differs from the mixed precision requested of accelerate."""
         asked = _requested_precision(run)
         if asked is None or run.launch is None or uses_accelerate(run) is False:
             return
@@ -30,7 +30,7 @@ class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
 
 
 def _requested_precision(run: Run) -> Field | None:
-    """What accelerate is told: by the Accelerator in the script, else by the option of its launcher."""
+    """The mixed precision requested of accelerate, by the Accelerator in the script or the launcher's option."""
     if uses_trainer(run):
         return None  # the Trainer's own arguments decide: ds-config-hf-args-mismatch
     for script in run.scripts:

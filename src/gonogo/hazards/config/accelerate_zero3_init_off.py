@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, S
 
 class AccelerateZero3InitOff(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """The flag in the YAML, with stage 3 and an accelerate that heeds it."""
+        """The flag in the YAML, with stage 3 and an accelerate version that respects it."""
         yaml = run.accelerate
         if yaml is None or not yaml.deepspeed_on:
             return
@@ -13,7 +13,7 @@ class AccelerateZero3InitOff(Hazard):
             return
         heeds = environment.within("accelerate", "<1.0")
         if heeds is False or (run.launch is not None and "deepspeed" in run.launch.options):
-            return  # the Trainer's own --deepspeed tells transformers
+            return  # the Trainer's own --deepspeed enables it in transformers
         version = environment.field("accelerate")
         stage = yaml.get("deepspeed_config", "zero_stage")
         yield self.finding(

@@ -51,7 +51,7 @@ def _is_engine_call(call: Call, script: Script) -> bool:
 
 
 def _modulo(script: Script, call: Call) -> ast.expr | None:
-    """The test around the call that holds once in some batches."""
+    """The test around the call that is true once every few batches."""
     for test in script.guarded_by(call.node):
         for node in ast.walk(test):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and uses_name(node.right, *_NAMES):
@@ -60,7 +60,7 @@ def _modulo(script: Script, call: Call) -> ast.expr | None:
 
 
 def _find_loss_division(script: Script, call: Call) -> ast.AST | None:
-    """``loss / accumulation``, in the call itself or assigned to the same name in the same loop before it."""
+    """``loss / accumulation``, in the call itself or assigned to the same name earlier in the loop."""
     if not call.node.args or call.has("scale_wrt_gas"):
         return None
     argument = call.node.args[0]

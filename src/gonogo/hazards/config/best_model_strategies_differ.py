@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard,
 
 class BestModelStrategiesDiffer(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """The strategies and steps of the arguments, by transformers' own comparison."""
+        """Strategies and steps that transformers rejects by its own comparison."""
         arguments = run.arguments
         best = arguments.get("load_best_model_at_end")
         if best.truth is not True or not uses_trainer(run):
@@ -19,7 +19,7 @@ class BestModelStrategiesDiffer(Hazard):
             return
         if evaluates != saves:
             given = not evaluation.absent and not saving.absent
-            # Saving follows the evaluation, unless there is none.
+            # Change the save strategy to match the evaluation, unless there is no evaluation.
             name, value = ("eval_strategy", saves) if evaluates == "no" else ("save_strategy", evaluates)
             wrong, other, label = (
                 (evaluation, saving, translated("saving", "strategy"))
@@ -79,13 +79,13 @@ _DROP_CURE = translated("Or drop load_best_model_at_end")
 
 
 def _first(arguments: Arguments, *names: str) -> Field:
-    """The first of several names that is given."""
+    """The first known field among several names, else an unknown one, else an absent one."""
     fields = [arguments.get(name) for name in names]
     return next((field for field in fields if field.known), next((f for f in fields if f.unknown), fields[0]))
 
 
 def _word(field: Field, default: str) -> str:
-    """A strategy as a word: of an option, of YAML (where no is false), or of the enum."""
+    """A strategy as a lowercase word: from an option, from YAML (where ``no`` means false), or from the enum."""
     if field.absent:
         return default
     if field.value is False:

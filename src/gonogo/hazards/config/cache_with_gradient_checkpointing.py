@@ -12,7 +12,7 @@ _RECOMPUTED_SHAPE_PATTERN = Pattern(r"recomputed metadata: \{'shape': torch\.Siz
 
 class CacheWithGradientCheckpointing(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """A tensor that was saved with one length and recomputed with twice that: the cache was appended to again."""
+        """A tensor recomputed with twice the length it was saved with: the KV cache was appended to again."""
         for saved in log.find_all(_SAVED_SHAPE_PATTERN):
             before = _SAVED_SHAPE_PATTERN.search(saved.text)
             after = log.find(_RECOMPUTED_SHAPE_PATTERN)
@@ -60,7 +60,7 @@ def _sizes(sizes_text: str) -> list[int]:
 
 
 def _has_one_doubled_dimension(saved_shape: list[int], recomputed_shape: list[int]) -> bool:
-    """Whether the shapes differ in one size alone, which has doubled."""
+    """Whether the shapes differ in exactly one dimension, which has doubled."""
     pairs = [pair for pair in zip(saved_shape, recomputed_shape, strict=False) if pair[0] != pair[1]]
     return len(saved_shape) == len(recomputed_shape) and len(pairs) == 1 and pairs[0][1] == 2 * pairs[0][0] > 2
 
@@ -70,7 +70,7 @@ def _disable_fixes(script: Script, node: ast.expr) -> tuple[Fix, ...]:
 
 
 def _enabled_places(script: Script) -> Iterator[tuple[Field, ast.expr]]:
-    """Where ``use_cache`` gets True: ``model.config.use_cache = True``, or a keyword of ``from_pretrained``."""
+    """Places that set ``use_cache`` to True: on ``model.config``, or as a keyword of ``from_pretrained``."""
     for statement in script.nodes(ast.Assign):
         target = statement.targets[0]
         if isinstance(target, ast.Attribute) and target.attr == "use_cache":

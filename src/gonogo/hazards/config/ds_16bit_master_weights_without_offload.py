@@ -4,7 +4,7 @@ from gonogo.hazards.rule import translated
 
 class Ds16bitMasterWeightsWithoutOffload(ConfigHazard):
     def context_for(self, setting: Setting) -> Words | None:
-        """Where the optimizer is, unless ZeRO keeps it on the CPU or that is not known."""
+        """The optimizer's device; None if ZeRO keeps it on the CPU or the device is unknown."""
         device = setting.config.offload("optimizer")
         if not device.known or (setting.config.zero_stage and device.value != "none"):
             return None

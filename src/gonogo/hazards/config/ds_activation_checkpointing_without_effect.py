@@ -7,7 +7,7 @@ _OPTIONS_WITHOUT_EFFECT = ("partition_activations", "cpu_checkpointing", "contig
 
 class DsActivationCheckpointingWithoutEffect(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """A section that asks for something, in a run that transformers' Trainer trains."""
+        """A section that enables something, in a run of transformers' Trainer."""
         asked = [key for key in _OPTIONS_WITHOUT_EFFECT if config.raw("activation_checkpointing", key).truth]
         if not asked or not uses_trainer(run) or mentions(run, "deepspeed.checkpointing", "activation_checkpointing"):
             return

@@ -8,11 +8,11 @@ _FATAL_KEYS = (("train_batch_size",), ("train_micro_batch_size_per_gpu",), ("gra
 
 class DsAutoValuesInOwnLoop(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Every "auto" of a config that a plain DeepSpeed program uses."""
+        """Every "auto" in a config used without transformers or accelerate."""
         if not uses_deepspeed_directly(run):
             return
         autos = [(keys, field) for keys, field in config.entries() if field.known and field.value == "auto"]
-        # Below zero_optimization it stands for DeepSpeed's own default, which is what a reader expects there.
+        # Below zero_optimization, "auto" gives DeepSpeed's own default, as a reader would expect.
         wrong = [(keys, field) for keys, field in autos if keys[0] != "zero_optimization"]
         if not wrong:
             return

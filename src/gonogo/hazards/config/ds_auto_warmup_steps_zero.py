@@ -7,7 +7,7 @@ _WARMUP_SCHEDULERS = ("WarmupLR", "WarmupDecayLR")
 
 class DsAutoWarmupStepsZero(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """An "auto" that this transformers fills in with 0, before a DeepSpeed that refuses it."""
+        """An "auto" that this transformers fills in with 0, which DeepSpeed rejects."""
         if config.raw("scheduler", "type").get() not in _WARMUP_SCHEDULERS:
             return
         refuses = run.environment.within("deepspeed", ">=0.19.6")
@@ -34,7 +34,7 @@ class DsAutoWarmupStepsZero(Hazard):
         )
 
     def _fills_in_zero(self, run: Run) -> bool:
-        """Whether the Trainer asks for no warm-up, with a release from before it filled in 1."""
+        """Whether the Trainer has no warmup configured and is of a release that fills in 0, not 1."""
         if not uses_stock_training_arguments(run) or run.launch is None:
             return False
         if run.environment.within("transformers", "<5.20") is not True:

@@ -27,13 +27,13 @@ from gonogo.hazards.rule import (
 _MISMATCH_MESSAGE = "Check batch related parameters. train_batch_size is not equal to"
 _ZERO_ACCUMULATION_MESSAGE = "Gradient accumulation steps: 0 has to be greater than 0"
 _BATCH_SIZE_MESSAGES = (
-    "Check batch related parameters",  # in every version; the words after it differ
+    "Check batch related parameters",  # in every version; the rest of the message differs
     "Micro batch size per gpu: 0 has to be greater",
     "Gradient accumulation steps: 0 has to be greater",
     "Train batch size: 0 has to be greater",
 )
 _FRACTIONAL_WORLD_PATTERN = lazy_compile(r"!=\s{0,4}\d{1,9}\s{0,4}\*\s{0,4}\d{1,9}\s{0,4}\*\s{0,4}\d{1,9}\.\d")
-"""A world size with a point: DeepSpeed has divided the processes by those that share a sample."""
+"""A fractional world size: DeepSpeed has divided the number of processes by those that share a sample."""
 _SAMPLE_SHARING_PATTERN = Pattern(
     r"(?i)sequence_parallel_size\W{0,4}[2-9]|sp_size\W{0,4}[2-9]|ulysses|autotp_size\W{0,4}[2-9]"
 )
@@ -42,7 +42,7 @@ _TRAIN, _MICRO, _ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_
 
 
 class _MismatchedSizes(msgspec.Struct, frozen=True):
-    """The sizes as DeepSpeed takes them. ``world`` is None where no number of processes would do."""
+    """The sizes as DeepSpeed reads them. ``world`` is None if no number of processes would work."""
 
     train: Field
     micro: Field | None
@@ -83,7 +83,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Numbers that don't multiply out for the launch's number of processes, or for no number at all."""
+        """Sizes that don't multiply out for the launch's number of processes, or for any number."""
         broken = _mismatched_sizes(config, run)
         if broken is not None:
             yield self._refused_sizes(broken, config, run)
@@ -185,7 +185,7 @@ def _correct_train_batch_size(match: re.Match[str] | None, world_size: int) -> s
 
 
 def _mismatched_sizes(config: DeepSpeedConfig, run: Run) -> _MismatchedSizes | None:
-    """The sizes where DeepSpeed refuses them; None where it takes them or that can't be told."""
+    """The sizes if DeepSpeed rejects them; None if it accepts them or if that is unknown."""
     train = number_in(config, _TRAIN)
     if train is None or not _all_ranks_share_data(config, run):
         return None
@@ -214,7 +214,7 @@ def _mismatched_sizes(config: DeepSpeedConfig, run: Run) -> _MismatchedSizes | N
 
 
 def _size(field: Field) -> int | None:
-    """The number, 0 where there is none, None where it can't be told or is no number."""
+    """The number, 0 if the field is absent, None if it is unknown or not a positive integer."""
     if field.absent or (field.known and field.value is None):
         return 0
     value = field.value if field.known else None
@@ -222,7 +222,7 @@ def _size(field: Field) -> int | None:
 
 
 def _violated_equation(train: int, micro: int, accumulation: int, world: int | None) -> str | None:
-    """The inequality that DeepSpeed would print; None where it holds (``_set_batch_related_parameters``)."""
+    """The inequality that DeepSpeed would print; None if the sizes are valid (``_set_batch_related_parameters``)."""
     if world is None:
         least = (micro or 1) * (accumulation or 1)
         return None if train % least == 0 else f"{train} % ({micro or 1} * {accumulation or 1}) = {train % least}"
@@ -257,7 +257,7 @@ def _cure(batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig) -> Text:
             accumulation=accumulation.value,
             world=batch_mismatch.world,
         )
-    if batch_mismatch.world and micro is None:  # left out as well, DeepSpeed would have nothing to compute it from
+    if batch_mismatch.world and micro is None:  # without both, DeepSpeed would have nothing to compute it from
         step = batch_mismatch.world * (accumulation.value if accumulation is not None else 1)
         return translated(
             "Write a multiple of {step}, such as {next}, or set train_micro_batch_size_per_gpu instead"
@@ -279,7 +279,7 @@ def _fixes(config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
 
 
 def _accumulation_fixes(batch_mismatch: _MismatchedSizes, config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
-    """As many samples a step as train_batch_size says, on this number of ranks: by other accumulation."""
+    """Set the accumulation steps that give train_batch_size samples per step on this number of ranks."""
     micro = number_in(config, _MICRO)
     if (
         micro is None

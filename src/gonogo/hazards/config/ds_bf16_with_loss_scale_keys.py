@@ -12,7 +12,7 @@ _LOSS_SCALE = (
 
 class DsBf16WithLossScaleKeys(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Any of fp16's keys in bf16, whether or not it is enabled: the section is checked all the same."""
+        """Any of fp16's keys in bf16, even if that is not enabled: DeepSpeed validates the section anyway."""
         section = config.raw("bf16")
         if not section.known or not isinstance(section.value, Mapping):
             return

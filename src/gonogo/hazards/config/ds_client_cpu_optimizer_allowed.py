@@ -5,10 +5,10 @@ from gonogo.hazards.rule import Span
 
 class DsClientCpuOptimizerAllowed(ConfigHazard):
     def context_for(self, setting: Setting) -> Words | None:
-        """The optimizer is offloaded, and the config names none."""
+        """Applies if the optimizer is offloaded and the config has no optimizer."""
         device = setting.config.offload("optimizer")
         return {} if device.get("none") != "none" and optimizer_type(setting.config) is None else None
 
     def spans_beside(self, setting: Setting) -> tuple[Span | None, ...]:
-        """Where the optimizer is offloaded."""
+        """The setting that offloads the optimizer."""
         return (setting.config.offload("optimizer").span(),)

@@ -22,7 +22,7 @@ _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer", "trl.SFTTrai
 
 class DsConfigAndCodeOptimizerConflict(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """accelerate.prepare with an optimizer beside the config's, or a Trainer that is given optimizers."""
+        """accelerate.prepare with an optimizer in addition to the config's, or a Trainer that gets optimizers."""
         if run.config is None or b"DummyOptim" in script.source.data:
             return
         yield from self._prepared(script, run.config)
@@ -30,7 +30,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
             yield from self._check_trainer_call(call, run)
 
     def in_log(self, log: FailureLog) -> Findings:
-        """accelerate's refusal, or the Trainer's where an optimizer object is passed under DeepSpeed."""
+        """accelerate's error, or the Trainer's for an optimizer object passed under DeepSpeed."""
         if evidence := first_match(log, *_BOTH):
             yield self.log_finding(evidence, _CAUSE, cure=_CURE)
         elif evidence := first_match(log, *_OPTIMIZERS_NOT_ALLOWED_MESSAGES):

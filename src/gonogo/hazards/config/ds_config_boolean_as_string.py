@@ -15,7 +15,7 @@ _ONLY_BY_CHANCE = translated("it counts as true only because every string does")
 
 class DsConfigBooleanAsString(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Quoted booleans at the top level and in fp16's and bf16's switch."""
+        """Quoted booleans at the top level and in ``enabled`` of fp16 and bf16."""
         for keys in (("bf16", "enabled"), ("fp16", "enabled"), *((name,) for name in _TOP_LEVEL)):
             field = config.raw(*keys)
             word = field.string.strip().lower() if field.string else ""
@@ -23,7 +23,7 @@ class DsConfigBooleanAsString(Hazard):
                 continue
             switch = keys[-1] == "enabled"
             if switch and (uses_trainer(run) or deepspeed_version_matches(run, ">=0.17.2")):
-                continue  # transformers' comparison is told elsewhere; newer releases read the string as it is meant
+                continue  # transformers' comparison has its own hazard; newer releases parse the string as intended
             refused = keys == ("wall_clock_breakdown",)
             wrong = word == "false"
             certainty = Certainty.CERTAIN if refused else Certainty.LIKELY

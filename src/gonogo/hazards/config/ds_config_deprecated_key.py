@@ -16,7 +16,7 @@ _REPLACEMENTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 def _replace_key(config: DeepSpeedConfig, old: str, new: str, value: Any) -> Edit:
-    """The old key with its value becomes the new one where it stands."""
+    """Edit that replaces the old key and its value by the new ones."""
     key, written = config.key_place(ZERO, old), config.raw(ZERO, old).place
     if key is None or written is None or not key.source.writable:
         raise KeyError(old)
@@ -25,12 +25,12 @@ def _replace_key(config: DeepSpeedConfig, old: str, new: str, value: Any) -> Edi
 
 class DsConfigDeprecatedKey(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Old keys: an error beside their successors, else a remark with the new form."""
+        """Old keys: an error if the new key is given too, else a warning or note with the new form."""
         for old, (new, value_of) in _REPLACEMENTS.items():
             field = config.raw(ZERO, old)
             if not field.known:
                 continue
-            both = config.raw(ZERO, new).place not in (None, field.place)  # it is read under both names
+            both = config.raw(ZERO, new).place not in (None, field.place)  # the setting is given under both names
             lost = bool(field.truth) and not both and bool(is_read_as_json(run))
             makers: list[Callable[[], Edit]] = [partial(config.removing, ZERO, old)]
             if not both and field.truth:

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Ru
 
 class DsConfigDuplicateKey(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Each key that its object has already."""
+        """Each key that occurs twice in its object."""
         by_json = is_read_as_json(run)
         for problem in config.problems:
             if problem.kind != "duplicate-key":

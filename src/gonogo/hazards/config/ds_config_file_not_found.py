@@ -27,7 +27,7 @@ _MAX_NAMES = 400
 
 class DsConfigFileNotFound(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A path that is no file in the folder where the launch runs."""
+        """A path that does not exist relative to the folder in which the launch runs."""
         field = launch.deepspeed_config
         written = field.string
         if run.config is not None or not written or not written.endswith(_SUFFIXES) or {"{", "\n"} & {*written}:
@@ -36,15 +36,15 @@ class DsConfigFileNotFound(Hazard):
         if path is None or _may_be_present(path) or os.path.normpath(path) in launch.written_files:
             return
         if os.path.isabs(os.path.expanduser(written)) and not is_folder(path.parent):
-            return  # another machine's path
+            return  # a path on another machine
         alike = _alike(path)
         typed = not launch.source.writable
         elsewhere = _is_in_parent_folder(launch, written)
         if elsewhere and not typed:
-            return  # right from another working folder, which is where it may be started
+            return  # valid relative to another working folder, from which the launch may be started
         made = any(os.fsencode(path.name) in script.source.data for script in run.scripts)
         if made or launch.source.data.count(os.fsencode(path.name)) > 1:
-            return  # something else names it too, and may write it
+            return  # other code names the file too, and may create it
         new = os.path.join(os.path.dirname(written), alike)
         edit = _replace_path(launch, field, new) if alike and not os.path.isabs(written) else None
         sure = typed or launch.cwd_known
@@ -69,7 +69,7 @@ class DsConfigFileNotFound(Hazard):
     log_words = (*_REFUSED, "urlsafe_b64decode", "Incorrect padding", "Invalid base64-encoded string")
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The refusal, the failed decoding under a frame that reads the config, or a missing file of such a name."""
+        """The error, failed decoding under a frame that reads the config, or a missing file with such a name."""
         if evidence := first_match(log, *_REFUSED):
             received = _RECEIVED_PATH_PATTERN.search(matched_text(log, evidence))
             path = received.group(1) if received and "{" not in received.group(1) else None
@@ -88,7 +88,7 @@ class DsConfigFileNotFound(Hazard):
                 whole = next(part for part in error.message.split("'") if missing.group(0) in part)
                 yield self._found(error, whole, Certainty.LIKELY)
                 return
-        if cut := first_match(log, "urlsafe_b64decode(config"):  # a traceback that was quoted without its end
+        if cut := first_match(log, "urlsafe_b64decode(config"):  # a traceback without its end
             yield self._found(cut, None, Certainty.LIKELY)
         elif found := log.find(_BASE64_ERROR_PATTERN):
             deepspeed = log.setup.mentions("(?i)deepspeed") or log.has("deepspeed") or log.has("DeepSpeed")
@@ -114,7 +114,7 @@ def _may_be_present(path: Path) -> bool:
 
 
 def _is_in_parent_folder(launch: Launch, config_path: str) -> bool:
-    """Whether a folder above has the file by that path: people start scripts from a project's top."""
+    """Whether a parent folder has the file at that path: people start scripts from the project root."""
     folder = launch.cwd
     for _ in range(3):
         folder = folder.parent
@@ -124,7 +124,7 @@ def _is_in_parent_folder(launch: Launch, config_path: str) -> bool:
 
 
 def _alike(path: Path) -> str:
-    """The name of a file beside it that is nearly the same; empty where there is none."""
+    """The most similar file name in the same folder; empty if there is none."""
     import difflib
 
     try:

@@ -69,7 +69,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
             for key, value in zip(node.keys, node.values, strict=True):
                 if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
                     continue
-                name = key.value  # one with dots, which only accelerate takes apart, DeepSpeed does not read
+                name = key.value  # DeepSpeed ignores keys with dots, which only accelerate splits
                 if name not in _SIZES or not _is_fractional_product(value):
                     continue
                 yield self.finding(
@@ -91,7 +91,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
     log_words = (_KEY, "DeepSpeedZeroConfig", "int_from_float")
 
     def in_log(self, log: FailureLog) -> Findings:
-        """pydantic's refusal of the value; where only a part of it is shown, the value itself tells."""
+        """pydantic's error about the value; if only a part of the log is shown, the value itself decides."""
         evidence = first_match(log, "int_from_float", _NOT_INTEGER)
         if evidence is not None:
             message = matched_text(log, evidence)
@@ -102,7 +102,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
             elif log.has("DeepSpeedZeroConfig") or "deepspeed" in message.lower():
                 yield self._found(evidence, value.group(1) if value else None, Certainty.LIKELY)
             return
-        if log.has("int_parsing"):  # "auto" that nobody filled in is another fault
+        if log.has("int_parsing"):  # an "auto" that was never filled in is another error
             return
         if bare := first_match(log, "validation error for DeepSpeedZeroConfig"):
             yield self._found(bare, None, Certainty.LIKELY if _KEY in matched_text(log, bare) else Certainty.POSSIBLE)
@@ -127,7 +127,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
         )
 
     def _computed(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """transformers before 4.44 computes 0.9 * hidden_size², which is whole only for some sizes."""
+        """transformers before 4.44 computes 0.9 * hidden_size², which is an integer only for some sizes."""
         if not config.is_auto("zero_optimization", _KEY) or not run.environment.within("transformers", "<4.44"):
             return
         hidden = run.model.hidden_size if run.model is not None else None
@@ -163,7 +163,7 @@ def _is_nine_tenths_of_square(value: float) -> bool:
 
 
 def _is_fractional_product(node: ast.expr) -> bool:
-    """``0.9 * a * a`` and the like: a product with a float that is no whole number."""
+    """Whether an expression is like ``0.9 * a * a``: a product with a fractional factor."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return False
     for side in (node.left, node.right):

@@ -36,7 +36,7 @@ _YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
 
 class DsConfigHfArgsMismatch(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """transformers' list; lines whose two values read the same are another hazard."""
+        """transformers' list of mismatches; lines with equal values are another hazard."""
         for failed in failed_ranks(record):
             differing = [line for line in mismatches(failed.failure.message) if not line.alike]
             if differing:
@@ -49,7 +49,7 @@ class DsConfigHfArgsMismatch(Hazard):
                 )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """All that transformers would list, by its own comparison."""
+        """All mismatches that transformers would list, by its own comparison."""
         if not uses_trainer(run) or run.launch is None:
             return
         differing = list(_mismatched_settings(config, run))
@@ -79,7 +79,7 @@ class DsConfigHfArgsMismatch(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The list, with a line whose values really differ, or the refusal where the list is cut off."""
+        """The list with a line whose values really differ, or the error if the list is cut off."""
         found = mismatches_in_log(log)
         if found is None:
             if cut := find_truncated_error(log, ("transformers/", "trainer_config_finalize"), max_frames=1):
@@ -93,7 +93,7 @@ class DsConfigHfArgsMismatch(Hazard):
                 evidence,
                 _cause(differing, other),
                 cure=_cure(differing, other),
-                # Without its list the refusal may be of values that are alike but for their type.
+                # Without the list, the values may differ only in type.
                 certainty=Certainty.CERTAIN if differing else Certainty.LIKELY,
             )
 
@@ -105,7 +105,7 @@ _YAML_TITLE = translated("accelerate's YAML and TrainingArguments disagree")
 
 
 def _compared_source(message: str) -> Text:
-    """What the config is compared with: accelerate makes the same check of its own YAML and options."""
+    """What the config is compared with: accelerate runs the same check on its own YAML and options."""
     return _ACCELERATE if "mismatch kwargs" in message else _ARGUMENTS
 
 
@@ -141,7 +141,7 @@ def _cure(differing: list[Mismatch], other: Text = _ARGUMENTS) -> tuple[Text, ..
     )
 
 
-# accelerate makes the DeepSpeed config of its YAML: of these two numbers, and of mixed_precision.
+# The values of its YAML from which accelerate makes the DeepSpeed config: these two, and mixed_precision.
 _YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
 
 
@@ -156,7 +156,7 @@ def _cure_in_yaml(correspondence: ArgumentCorrespondence) -> Text:
 
 
 def _fixes_in_yaml(yaml: AccelerateConfig, correspondences: list[ArgumentCorrespondence]) -> tuple[Fix, ...]:
-    """The arguments' values, written into the YAML; none where more than its own two numbers differ."""
+    """Write the arguments' values into the YAML; no fix if other settings differ as well."""
     if any(pair.keys not in _YAML_KEYS for pair in correspondences):
         return ()
     return fix_with_edits(
@@ -169,11 +169,11 @@ def _fixes_in_yaml(yaml: AccelerateConfig, correspondences: list[ArgumentCorresp
 
 
 def _mismatched_settings(config: DeepSpeedConfig, run: Run) -> Iterator[tuple[ArgumentCorrespondence, Field]]:
-    """The settings whose values differ: that of the config, with what the arguments have."""
-    # An argument that asks for a 16-bit type goes before mixed_precision of accelerate's YAML.
+    """The settings whose values differ, each with the corresponding argument."""
+    # An argument that requests fp16 or bf16 takes precedence over mixed_precision in accelerate's YAML.
     asked = [run.arguments.get(name) for name in ("fp16", "bf16")]
     decided = is_config_from_accelerate_yaml(run) and any(field.truth is True or field.unknown for field in asked)
-    # Both types on is another hazard's (ds-fp16-and-bf16-enabled).
+    # Both dtypes enabled is another hazard (ds-fp16-and-bf16-enabled).
     decided = decided or all(config.raw(name, "enabled").truth is True for name in ("fp16", "bf16"))
     world = run.launch.world_size if run.launch is not None else None
     framework = run.framework or (run.launch.framework if run.launch is not None else None)
@@ -190,7 +190,7 @@ def _mismatched_settings(config: DeepSpeedConfig, run: Run) -> Iterator[tuple[Ar
 
 
 def _means_the_same(value: object, expected: Field) -> bool:
-    """``"8"`` for 8: a number in quotes is another hazard's (ds-config-value-string-type)."""
+    """Whether a value differs only in type, as ``"8"`` and 8 do: another hazard (ds-config-value-string-type)."""
     if not isinstance(value, str) or not expected.known:
         return False
     try:
@@ -200,20 +200,20 @@ def _means_the_same(value: object, expected: Field) -> bool:
 
 
 def _has_warmup_in_config_only(warmup_steps: Field, run: Run) -> bool:
-    """A number of warm-up steps in the config, and none asked for in the arguments."""
+    """Whether only the config has warmup steps, and the arguments have none."""
     if not isinstance(warmup_steps.value, int) or warmup_steps.value < 2:
         return False
     return all(run.arguments.get(name).absent for name in ("warmup_steps", "warmup_ratio"))
 
 
 def _is_sure(correspondence: ArgumentCorrespondence, run: Run) -> bool:
-    """Whether the arguments' side is surely that value: given, or transformers' own default."""
+    """Whether the argument certainly has that value: it is given, or is transformers' own default."""
     absent = [name for name in correspondence.names if run.arguments.get(name).absent and name in TRANSFORMERS_DEFAULTS]
     if not absent:
         return True
     if uses_stock_training_arguments(run):
         return True
-    # One of two that is given settles it where the other can't undo it: fp16 beside fp16_full_eval.
+    # If one of two is given, that decides if the other can't undo it: fp16 and fp16_full_eval.
     return bool(correspondence.expected.value is True and len(absent) < len(correspondence.names))
 
 

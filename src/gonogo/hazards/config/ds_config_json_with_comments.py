@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Haza
 
 
 def _without(problem: ConfigProblem) -> Edit:
-    """The comment goes, with the blanks before it, and with its line where it has one for itself."""
+    """Edit that removes a comment, the blanks before it, and its line if nothing else is on it."""
     place = problem.place
     data, start, end = place.source.data, place.start, place.end
     line = place.source.line_start(place.line)
@@ -17,7 +17,7 @@ def _without(problem: ConfigProblem) -> Edit:
 
 class DsConfigJsonWithComments(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """What Hjson reads and Python's json does not, unless DeepSpeed alone reads the file."""
+        """Syntax that Hjson accepts but Python's json does not, unless DeepSpeed alone reads the file."""
         found = [one for one in config.problems if one.hjson_accepts and not one.json_accepts]
         if not found or any(not one.hjson_accepts and not one.json_accepts for one in config.problems):
             return
@@ -34,7 +34,7 @@ class DsConfigJsonWithComments(Hazard):
                 line=found[0].place.line,
                 reader=translated("transformers and accelerate read the file"),
             ),
-            # Only transformers and accelerate fill an "auto" in.
+            # Only transformers and accelerate resolve "auto".
             certainty=Certainty.CERTAIN if by_json else Certainty.LIKELY if filled_in else Certainty.POSSIBLE,
             cure=translated("Write plain JSON: {count} place(s)").format(count=len(found)),
             spans=tuple(one.place.span(one.message) for one in found[:8]),

@@ -24,7 +24,7 @@ _REFUSED = translated("DeepSpeed refuses extra keys there, and the run stops at 
 
 class DsConfigKeyAtWrongLevel(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Keys that no release knows there, and all know elsewhere."""
+        """Keys that no release knows at this level, but that all know at another."""
         for keys, field in unknown_keys(config):
             if (keys[0] == "bf16" and len(keys) == 2) or keys == ("optimizer", "params"):
                 continue

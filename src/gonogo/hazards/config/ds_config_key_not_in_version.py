@@ -19,7 +19,7 @@ def _refused_by_name(info: KeyInfo, run: Run) -> bool:
 
 class DsConfigKeyNotInVersion(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Keys that the release surely lacks; what it refuses by name is told elsewhere."""
+        """Keys that the release certainly lacks; those that it rejects by name have a hazard of their own."""
         if run.environment.version("deepspeed") is None and "deepspeed" not in run.environment.packages:
             return
         lacking: tuple[str, ...] | None = None

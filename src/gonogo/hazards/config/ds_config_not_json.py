@@ -13,20 +13,20 @@ def _is_repairable(problem: ConfigProblem) -> bool:
 
 
 def _other_repairs(config: DeepSpeedConfig) -> tuple[Edit, ...]:
-    """What Hjson would let pass, and Python's json not: without them the file would not be JSON yet."""
+    """Repairs of what Hjson accepts but Python's json does not; the file needs them too to become valid JSON."""
     others = (one for one in config.problems if one.hjson_accepts and not one.json_accepts)
     return tuple(one.repair for one in others if one.repair is not None)
 
 
 class DsConfigNotJson(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The first place at which every reader gives up; the others are spans of the same finding."""
+        """The first error that every parser rejects; the others are further spans of the same finding."""
         broken = [one for one in config.problems if not one.json_accepts and not one.hjson_accepts]
         if not broken:
             return
         first = broken[0]
         template = any(one.kind == "template" for one in broken)
-        # Hjson takes much for strings that end with their line; only Python's json surely stops there.
+        # Hjson reads many errors as unquoted strings up to the line's end; only Python's json certainly fails there.
         unsure = template or (
             is_read_as_json(run) is False and all(one.kind in _HJSON_READABLE_PROBLEMS for one in broken)
         )

@@ -13,7 +13,7 @@ _REFUSED = (
 
 class DsConfigOptimizerWithoutScheduler(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """An optimizer block alone, with a transformers that is surely one of the three."""
+        """An optimizer block without a scheduler, in a transformers that is certainly one of the three releases."""
         optimizer, scheduler = config.raw("optimizer"), config.raw("scheduler")
         if not (optimizer.known and scheduler.absent):
             return
@@ -38,10 +38,10 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
     log_words = (*_REFUSED, "deepspeed_optim_sched")
 
     def in_log(self, log: FailureLog) -> Findings:
-        """transformers' refusal."""
+        """transformers' error."""
         evidence = first_match(log, *_REFUSED)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
-        if evidence is None:  # the other refusal of that function came later, and is of Adafactor
+        if evidence is None:  # the other error of that function was added later, and is about Adafactor
             evidence = find_truncated_error(log, ("transformers/", "deepspeed_optim_sched"), max_frames=1)
         if evidence:
             yield self.log_finding(

@@ -31,7 +31,7 @@ _REPLACEMENT_HINTS = {
 
 class DsConfigRemovedFeature(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The keys that the release surely refuses, wherever they stand and whatever they say."""
+        """Keys that the release certainly rejects, at any level and with any value."""
         refused = [
             keys
             for keys in (*((name,) for name in _TOP_LEVEL), *((ZERO, name) for name in _ZERO_SECTION_KEYS))
@@ -54,5 +54,5 @@ class DsConfigRemovedFeature(Hazard):
 
 
 def _refused_since(keys: tuple[str, ...]) -> str:
-    """The release that refuses the key."""
+    """The first release that rejects the key."""
     return "0.19.7" if keys[-1] in _KEYS_REFUSED_SINCE_0_19_7 else "0.19.8"

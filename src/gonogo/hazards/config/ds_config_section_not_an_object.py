@@ -6,7 +6,7 @@ from gonogo.hazards.facts.deepspeed_settings import ZERO, config_span, dotted
 from gonogo.hazards.facts.training_framework import as_json, fix_with_edits
 from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
-# The sections, each with the key of its that a value alone may be short for.
+# The sections, each with the key that a bare value may stand for.
 _SECTIONS: dict[tuple[str, ...], str] = {
     (ZERO,): "stage",
     (ZERO, "offload_optimizer"): "device",
@@ -21,7 +21,7 @@ _NULLABLE_SECTIONS = ("offload_optimizer", "offload_param")
 
 class DsConfigSectionNotAnObject(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Sections with a value that is neither an object nor one of the short forms that there are."""
+        """Sections whose value is neither an object nor a supported shorthand."""
         for keys, short in _SECTIONS.items():
             field = config.raw(*keys)
             if not field.known or isinstance(field.value, Mapping):
@@ -47,7 +47,7 @@ class DsConfigSectionNotAnObject(Hazard):
 
 
 def _whole(key: str, value: Any) -> dict[str, Any] | None:
-    """The object that the value is short for; None where that can't be told."""
+    """The object that a shorthand value stands for; None if that is unclear."""
     if key == "device" and value is True:  # as in the older cpu_offload
         return {"device": "cpu"}
     meant = any(value is one or (isinstance(value, str) and value == one) for one in _SHORTHAND_VALUES.get(key, ()))
@@ -55,5 +55,5 @@ def _whole(key: str, value: Any) -> dict[str, Any] | None:
 
 
 def _object_example(value: Any) -> str:
-    """The object in outline: the name of an optimizer or a scheduler is its type."""
+    """An outline of the object; a string becomes its type, as for an optimizer or a scheduler."""
     return f'{{"type": "{value}", "params": {{ … }}}}' if isinstance(value, str) else "{ … }"

@@ -7,7 +7,7 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, F
 
 class DsConfigUnknownKey(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Each unknown key, unless it has its place at another level."""
+        """Each unknown key, unless it belongs to another level."""
         for keys, field in unknown_keys(config):
             near = nearest(keys)
             if near is not None and near.rpartition(".")[2] == keys[-1]:

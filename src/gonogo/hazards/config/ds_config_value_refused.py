@@ -11,7 +11,7 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Haz
 
 _SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 _POSITIVE_INTEGER_TEXT = translated("an integer above 0")
-# Told by hazards of their own.
+# These have hazards of their own.
 _KEYS_OF_OTHER_HAZARDS = (("zero_optimization", "stage"), ("zero_optimization", "stage3_prefetch_bucket_size"))
 _BOOLEAN_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0", "t", "f", "y", "n"})
 _BOOLEAN_TEXT = translated("true or false")
@@ -24,7 +24,7 @@ _EXPECTED_TEXTS_BY_TYPE = {"bool": _BOOLEAN_TEXT, "int": _INTEGER_TEXT, "float":
 
 class DsConfigValueRefused(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Values in sections that are checked, and whole numbers above zero at the top level."""
+        """Invalid values in validated sections, and batch sizes at the top level that are not positive."""
         for keys, field, info, parent in rows(config):
             if (
                 info is None
@@ -49,7 +49,7 @@ class DsConfigValueRefused(Hazard):
                 wanted = always if hold is False else now
             if wanted is None or is_key_known(info, run) is False:
                 continue
-            # pydantic 1, before DeepSpeed 0.15, cut fractions off; newer ones refuse them.
+            # pydantic 1, before DeepSpeed 0.15, truncated fractions; newer releases reject them.
             fraction = isinstance(field.value, float) and info.type == "int"
             if fraction and deepspeed_version_matches(run, ">=0.15") is False:
                 continue
@@ -66,12 +66,12 @@ class DsConfigValueRefused(Hazard):
 
 
 def _is_positive(value: Any) -> bool:
-    """Whether a number is above zero; what is no number is not judged here."""
+    """Whether a number is greater than 0; True for values that are not numbers."""
     return not isinstance(value, (int, float)) or isinstance(value, bool) or value > 0
 
 
 def _expected_value_text(info: KeyInfo, value: Any) -> Text | None:
-    """What pydantic wants instead of the value; None where it takes it."""
+    """What pydantic expects instead of the value; None if it accepts it."""
     if value is None:
         return None if info.default is None else _EXPECTED_TEXTS_BY_TYPE.get(info.type)
     if info.values:
@@ -113,7 +113,7 @@ def _number(value: Any, *, as_integer: bool) -> float | None:
 
 
 def _whole(field: Field, info: KeyInfo) -> Text | None:
-    """The whole number that a string such as "5e8" means; None where it means none that DeepSpeed takes."""
+    """The integer that a string such as "5e8" means; None if it is no integer that DeepSpeed accepts."""
     number = field.number if field.string else None
     whole = int(number) if info.type == "int" and number is not None and math.isfinite(number) else None
     fits = whole is not None and whole == number and _within(whole, info)

@@ -23,7 +23,7 @@ _COMPARISON_ERROR_PATTERN = Pattern(
     r"'?[<>]=?'? ?not supported between instances of "
     r"['\"](?:str['\"] and ['\"](?:int|float)|(?:int|float)['\"] and ['\"]str)\b"
 )
-# DeepSpeed reckons with these as they are (runtime/config.py, _batch_assertion).
+# DeepSpeed computes with these unconverted (runtime/config.py, _batch_assertion).
 _BATCH_KEYS = (("train_batch_size",), ("train_micro_batch_size_per_gpu",), ("gradient_accumulation_steps",))
 # transformers compares these with TrainingArguments, and no string equals a number.
 _COMPARED = (
@@ -41,7 +41,7 @@ _STAGE = ("zero_optimization", "stage")
 
 class DsConfigValueStringType(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """A line of transformers' list whose two values read the same."""
+        """A line of transformers' list with equal values."""
         for failed in failed_ranks(record):
             alike = [line for line in mismatches(failed.failure.message) if line.alike]
             if not alike:
@@ -51,7 +51,7 @@ class DsConfigValueStringType(Hazard):
             )
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Numbers in quotes under keys that are compared or reckoned with."""
+        """Quoted numbers under keys that are compared or computed with."""
         trainer = uses_trainer(run)
         wrong: list[tuple[tuple[str, ...], Field, object]] = [
             (keys, field, number)
@@ -93,7 +93,7 @@ class DsConfigValueStringType(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A line of transformers' list whose two values mean the same."""
+        """A line of transformers' list with equivalent values."""
         found = mismatches_in_log(log)
         alike = [line for line in found[1] if line.alike] if found else []
         if found and alike:

@@ -6,7 +6,7 @@ _CONFIRM = translated("transformers is 4.30 or newer")
 
 class DsConfigWithoutZeroSection(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The block is surely missing, and accelerate surely reads the config."""
+        """A missing section in a config that accelerate certainly reads."""
         if not config.readable or config.problems or not config.raw("zero_optimization").absent:
             return
         if config.source is None or not uses_accelerate(run) or run.launch is None:

@@ -4,7 +4,7 @@ from gonogo.hazards.facts.training_framework import mentions
 
 class DsContiguousCheckpointingWithoutPartition(ConfigHazard):
     def context_for(self, setting: Setting) -> Words | None:
-        """What it needs and lacks, where the scripts configure the checkpointing."""
+        """The missing setting; None unless the scripts configure DeepSpeed's checkpointing."""
         if not mentions(setting.run, "checkpointing.configure"):
             return None
         if setting.config.raw(setting.keys[0], "partition_activations").truth is not True:

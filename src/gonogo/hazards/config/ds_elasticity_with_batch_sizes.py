@@ -4,7 +4,7 @@ from gonogo.hazards.facts.deepspeed_settings import deepspeed_version_matches
 
 class DsElasticityWithBatchSizes(ConfigHazard):
     def context_for(self, setting: Setting) -> Words | None:
-        """The batch sizes beside it, in releases that have elasticity."""
+        """The batch sizes that are also given, for releases that reject them with elasticity."""
         ignored = setting.config.raw("elasticity", "ignore_non_elastic_batch_info").truth
         given = [key for key in self.beside if not setting.config.raw(key).absent]
         return (

@@ -21,7 +21,7 @@ _CONFIRM = translated(
 
 class DsEvalModelNeedsNoOptimizer(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A model that is prepared alone, or evaluated by a Trainer that never trains."""
+        """A model that is prepared without an optimizer, or evaluated by a Trainer that never trains."""
         stage, config = run.zero_stage, run.config
         if config is None or stage not in (1, 2):
             return
@@ -43,14 +43,14 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
     log_words = ("requires an optimizer", _ZERO_INFERENCE_MESSAGE, "isinstance(optimizer, DummyOptim)")
 
     def in_log(self, log: FailureLog) -> Findings:
-        """DeepSpeed's assertion; or the Trainer's refusal to evaluate before it has trained."""
+        """DeepSpeed's assertion, or the Trainer's error when it evaluates before training."""
         evidence = first_match(log, "zero stage 1 requires", "zero stage 2 requires", "requires an optimizer")
         stage = _STAGE.search(matched_text(log, evidence)) if evidence else None
         if stage is None:
             evidence = find_truncated_error(log, ("runtime/engine", "assert not isinstance(optimizer, DummyOptim)"))
         certainty = Certainty.CERTAIN
         if evidence is None and not log.errors and log.passes(*_EVALUATION_MODEL_FRAMES):
-            # Of a model without an optimizer, the optimizer's wrapper is made under ZeRO-1 and 2 alone.
+            # For a model without an optimizer, the optimizer wrapper is created only under ZeRO-1 and ZeRO-2.
             evidence = find_truncated_error(log, ("runtime/engine.py", "_configure_"), max_frames=2)
             certainty = Certainty.LIKELY
         if evidence:
@@ -109,7 +109,7 @@ _CURE = (
 
 
 def _uses_run_config(call: Call, script: Script) -> bool:
-    """Whether the call is surely given the run's config: by its arguments, or as a value that can be told."""
+    """Whether the call certainly gets the run's config: by its arguments, or as a known value."""
     own = call.keyword_node("config") or call.keyword_node("config_params")
     if own is None:
         return call.has("args")
@@ -117,7 +117,7 @@ def _uses_run_config(call: Call, script: Script) -> bool:
 
 
 def _sets_its_stage(script: Script, name: str) -> bool:
-    """``config["zero_optimization"]["stage"] = 0``: the config is made to fit a model that is only evaluated."""
+    """Whether the script sets ``config["zero_optimization"]["stage"] = 0``: a config adapted to evaluation."""
     return any(
         isinstance(one, ast.Name) and one.id == name
         for each in script.nodes(ast.Subscript)

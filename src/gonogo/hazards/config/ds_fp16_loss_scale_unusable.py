@@ -43,7 +43,7 @@ _UNUSABLE_VALUES = (
 
 class DsFp16LossScaleUnusable(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Each setting that stops or wastes every step, where fp16 may be on."""
+        """Each setting that makes steps fail or be skipped, if fp16 may be on."""
         enabled = config.get("fp16", "enabled").truth
         if enabled is False or config.raw("fp16").absent or config.raw("fp16", "enabled").absent:
             return

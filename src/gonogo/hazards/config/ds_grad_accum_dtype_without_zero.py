@@ -9,7 +9,7 @@ class DsGradAccumDtypeWithoutZero(ConfigHazard):
     wrong = staticmethod(make_field_test((*_FP32, *_BF16)))
 
     def context_for(self, setting: Setting) -> Words | None:
-        """bf16 is on, and the release refuses the type beside it."""
+        """Applies if bf16 is on and the release rejects this dtype with it."""
         fp32 = str(setting.field.value).lower() in _FP32
         refused = is_on(setting.config, "bf16") and deepspeed_version_matches(
             setting.run, ">=0.17.6" if fp32 else "<=0.17.0"

@@ -7,7 +7,7 @@ class DsHpzPartitionNotDividingWorld(ConfigHazard):
     wrong = staticmethod(number(lambda size: size > 1 and size == int(size)))
 
     def context_for(self, setting: Setting) -> Words | None:
-        """The number of ranks, where the size does not divide it."""
+        """The world size if the partition size does not divide it."""
         size, ranks = int(setting.field.number or 0), setting.run.world_size
         if ranks is None or size >= ranks or ranks % size == 0:
             return None

@@ -3,6 +3,6 @@ from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
 
 class DsMonitorPackageMissing(ConfigHazard):
     def context_for(self, setting: Setting) -> Words | None:
-        """The package, where a complete listing has none of it."""
+        """The package if a complete listing of packages lacks it."""
         package = "comet-ml" if setting.keys[0] == "comet" else setting.keys[0]
         return {"package": package} if setting.run.environment.known_absent(package) else None

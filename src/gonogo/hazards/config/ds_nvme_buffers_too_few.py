@@ -5,10 +5,10 @@ from gonogo.hazards.rule import Certainty
 
 class DsNvmeBuffersTooFew(ConfigHazard):
     def context_for(self, setting: Setting) -> Words | None:
-        """Adam on NVMe."""
+        """Applies to Adam on NVMe."""
         nvme = setting.config.get(ZERO, "offload_optimizer", "device").value == "nvme"
         return {} if nvme and (optimizer_type(setting.config) or "adam").lower() in ("adam", "adamw") else None
 
     def certainty_for(self, setting: Setting) -> Certainty:
-        """Certain where the config names the optimizer."""
+        """Certain if the config names the optimizer."""
         return Certainty.CERTAIN if optimizer_type(setting.config) else Certainty.LIKELY

@@ -4,10 +4,10 @@ from gonogo.hazards.rule import Certainty
 
 class DsNvmeOffloadWithoutPath(ConfigHazard):
     def context_for(self, setting: Setting) -> Words | None:
-        """No path stands beside the device."""
+        """Applies if the section has no path."""
         path = setting.config.raw(*setting.keys[:-1], "nvme_path")
         return {} if path.absent or (path.known and path.value is None) else None
 
     def certainty_for(self, setting: Setting) -> Certainty:
-        """Certain at stage 3: below it nothing goes to NVMe."""
+        """Certain at stage 3: below it nothing is offloaded to NVMe."""
         return Certainty.CERTAIN if setting.config.zero_stage == 3 else Certainty.LIKELY

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Ru
 
 class DsOffloadOptimizerWithoutZero(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """An offload device at a stage that is surely 0."""
+        """An offload device at stage 0."""
         if config.zero_stage != 0:
             return
         device = config.offload("optimizer")

@@ -17,7 +17,7 @@ _DEFAULT_OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_ap
 
 class DsOptimizerOverridesOptim(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """``--optim`` against the config's optimizer block, or its offload."""
+        """``--optim`` that contradicts the config's optimizer section or its offload."""
         if not uses_trainer(run):
             return
         block, kind = config.key_place("optimizer"), config.raw("optimizer", "type")

@@ -4,7 +4,7 @@ from gonogo.hazards.facts.training_framework import mentions
 from gonogo.hazards.rule import Certainty, Field, Text
 
 _OPTIMIZER_NAMES = ("Adam", "AdamW", "Lamb", "Lion", "Adagrad", "Muon", "MuAdam", "MuAdamW", "MuSGD")
-_ONEBIT_OPTIMIZERS = ("onebitadam", "zerooneadam", "onebitlamb")  # refused elsewhere where they are
+_ONEBIT_OPTIMIZERS = ("onebitadam", "zerooneadam", "onebitlamb")  # hazards of their own report these
 _KNOWN_OPTIMIZERS = frozenset({"auto", *(name.lower() for name in _OPTIMIZER_NAMES), *_ONEBIT_OPTIMIZERS})
 _TORCHS = (
     *("SGD", "RMSprop", "Rprop", "Adamax", "NAdam", "RAdam", "ASGD", "Adadelta", "Adafactor", "LBFGS", "SparseAdam"),
@@ -17,7 +17,7 @@ def _is_unknown(field: Field) -> bool:
 
 
 def _closest_optimizer(name: str) -> str | None:
-    """The nearest that there is, or the one within a name of --optim: ``paged_lion_8bit``."""
+    """The most similar known optimizer, or the one contained in a name for --optim: ``paged_lion_8bit``."""
     within = name.lower().split("_")
     return nearest(name, (*_OPTIMIZER_NAMES, *_TORCHS)) or next(
         (one for one in _OPTIMIZER_NAMES if one.lower() in within), None
@@ -32,10 +32,10 @@ class DsOptimizerUnknown(ConfigHazard):
     )
 
     def context_for(self, setting: Setting) -> Words | None:
-        """What was meant."""
+        """The optimizer that was probably meant."""
         near = _closest_optimizer(setting.field.string or "")
         return {"near": near, "instead": near or "AdamW"}
 
     def certainty_for(self, setting: Setting) -> Certainty:
-        """An optimizer that the code hands to deepspeed.initialize takes the place of the config's."""
+        """Only likely if the code calls deepspeed.initialize, whose optimizer argument replaces the config's."""
         return Certainty.LIKELY if mentions(setting.run, "deepspeed.initialize") else Certainty.CERTAIN

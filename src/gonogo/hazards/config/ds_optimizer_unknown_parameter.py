@@ -20,7 +20,7 @@ _PARAMETERS_BY_OPTIMIZER = {
         {"lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize", "foreach", "differentiable", "fused"}
     ),
 }
-# TrainingArguments' names and other ways to say it.
+# TrainingArguments' names and other synonyms.
 _MEANT = {"learning_rate": "lr", "adam_epsilon": "eps", "epsilon": "eps", "decay": "weight_decay", "wd": "weight_decay"}
 
 _GRADIENT_CLIPPING_CURE = translated('Write "gradient_clipping": {value} at the top level instead')
@@ -31,13 +31,13 @@ _ALREADY_CLIPPED_CURE = translated('Remove it: "gradient_clipping": {value} alre
 
 
 def _certainty(run: Run) -> Certainty:
-    """An optimizer that the code hands to deepspeed.initialize takes the place of the config's."""
+    """Only likely if the code calls deepspeed.initialize, whose optimizer argument replaces the config's."""
     return Certainty.LIKELY if mentions(run, "deepspeed.initialize") else Certainty.CERTAIN
 
 
 class DsOptimizerUnknownParameter(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Keys that neither DeepSpeed's nor torch's optimizer of that name takes."""
+        """Keys that neither DeepSpeed's nor torch's optimizer of that name accepts."""
         params = config.raw("optimizer", "params")
         name = (optimizer_type(config) or "").lower()
         if not params.known or not isinstance(params.value, Mapping):

@@ -18,7 +18,7 @@ class DsOptimizerUntestedWithZero(ConfigHazard):
     wrong = staticmethod(_is_untested)
 
     def context_for(self, setting: Setting) -> Words | None:
-        """What to think of before it is allowed; None where it is."""
+        """What to consider before allowing it; None if it is allowed already."""
         allowed = setting.config.raw("zero_allow_untested_optimizer")
         if allowed.unknown or allowed.truth:
             return None
@@ -26,5 +26,5 @@ class DsOptimizerUntestedWithZero(ConfigHazard):
         return {"name": setting.field.value, "warning": _LAMB_NOTE if whole else "", "allow": None if whole else True}
 
     def certainty_for(self, setting: Setting) -> Certainty:
-        """An optimizer that the code hands to deepspeed.initialize takes the place of the config's."""
+        """Only likely if the code calls deepspeed.initialize, whose optimizer argument replaces the config's."""
         return Certainty.LIKELY if mentions(setting.run, "deepspeed.initialize") else Certainty.CERTAIN

@@ -9,13 +9,13 @@ _WARMUP_MAX_LR_KEYS = ("scheduler", "params", "warmup_max_lr")
 
 class DsOptimizerWithoutLearningRate(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """An optimizer by name without lr, and no scheduler that gives one."""
+        """A named optimizer without lr, and no scheduler that sets one."""
         name = optimizer_type(config)
         if name is None or name.lower() not in ("adam", "adamw", "lion"):
             return
         rates = (("optimizer", "params", "lr"), ("optimizer", "params", "learning_rate"), _WARMUP_MAX_LR_KEYS)
         if not all(config.raw(*keys).absent for keys in rates):
-            return  # DeepSpeed refuses "learning_rate": nothing trains with the default
+            return  # DeepSpeed rejects "learning_rate": nothing trains with the default
         trainer = uses_accelerate(run) or is_read_as_json(run)
         wanted = run.arguments.get("learning_rate").number
         if wanted == 0.001:

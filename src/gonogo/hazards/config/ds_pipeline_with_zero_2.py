@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Ru
 
 class DsPipelineWithZero2(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Stage 2 or 3 beside a PipelineModule in one of the run's scripts."""
+        """Stage 2 or 3 together with a PipelineModule in one of the run's scripts."""
         if config.zero_stage not in (2, 3):
             return
         calls = (call for script in run.scripts for call in script.calls("*.PipelineModule", "*.LayerSpec"))

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Span
 
 class DsPrescaleGradientsWithZero(ConfigHazard):
     def context_for(self, setting: Setting) -> Words | None:
-        """Either has another value than the default, and reduce-scatter is not off."""
+        """Applies if the value differs from the default and reduce-scatter is not off."""
         scatter = setting.config.raw(ZERO, "reduce_scatter")
         scaled = (
             setting.field.truth if setting.keys[0] == "prescale_gradients" else setting.field.number not in (None, 1)
@@ -13,5 +13,5 @@ class DsPrescaleGradientsWithZero(ConfigHazard):
         return {} if scaled and not scatter.unknown and scatter.truth is not False else None
 
     def spans_beside(self, setting: Setting) -> tuple[Span | None, ...]:
-        """The setting of reduce-scatter, or the stage whose default it is."""
+        """The reduce-scatter setting, or else the stage that sets its default."""
         return (config_span(setting.config, ZERO, "reduce_scatter") or config_span(setting.config, ZERO, "stage"),)

@@ -7,7 +7,7 @@ _TWO_BUFFERS_TEXT = translated(" in each of two buffers (overlap_comm)")
 
 class DsReduceBucketHuge(ConfigHazard):
     def context_for(self, setting: Setting) -> Words | None:
-        """The buffers' bytes, where they are more than 4 GiB."""
+        """The size of the buffers in bytes if it exceeds 4 GiB."""
         twice = _has_two_buffers(setting.config)
         each = 4 if twice else 2
         taken = (setting.field.number or 0) * each
@@ -16,7 +16,7 @@ class DsReduceBucketHuge(ConfigHazard):
         return {"two": _TWO_BUFFERS_TEXT if twice else "", "taken": gib(taken), "small": gib(5e8 * each)}
 
     def spans_beside(self, setting: Setting) -> tuple[Span | None, ...]:
-        """What makes it two buffers."""
+        """The setting because of which there are two buffers."""
         return (config_span(setting.config, ZERO, "overlap_comm") if _has_two_buffers(setting.config) else None,)
 
 

@@ -1,7 +1,7 @@
 from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
-# What each of DeepSpeed's schedules is called among transformers' own.
+# transformers' name for each of DeepSpeed's schedules.
 _SAME = {
     "WarmupLR": ("constant_with_warmup", "constant"),
     "WarmupDecayLR": ("linear", "polynomial"),
@@ -11,7 +11,7 @@ _SAME = {
 
 class DsSchedulerOverridesLrSchedulerType(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """A scheduler in the config, and another that the arguments ask for."""
+        """A scheduler in the config that differs from the one in the arguments."""
         kind = config.raw("scheduler", "type")
         asked = run.arguments.get("lr_scheduler_type")
         if not kind.known or not asked.known or not uses_trainer(run):

@@ -35,7 +35,7 @@ def _schedulers_with(key: str) -> Text:
 
 class DsSchedulerParameters(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Missing and superfluous parameters of DeepSpeed's own schedulers."""
+        """Missing and unknown parameters of DeepSpeed's own schedulers."""
         name = config.raw("scheduler", "type").string or ""
         taken = _TAKEN.get(name)
         params = config.raw("scheduler", "params")

@@ -10,7 +10,7 @@ _TORCHS = frozenset(
         *("CosineAnnealingWarmRestarts", "OneCycleLR"),
     }
 )
-# transformers' names, and what comes nearest to each.
+# transformers' names, with the closest of DeepSpeed's.
 _MEANT = {
     "cosine": "WarmupCosineLR",
     "linear": "WarmupDecayLR",

@@ -3,7 +3,7 @@ from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
 
 class DsSchedulerWarmupBeyondTotal(ConfigHazard):
     def context_for(self, setting: Setting) -> Words | None:
-        """All the steps, where they are fewer."""
+        """The total number of steps if it is smaller."""
         total = setting.config.get("scheduler", "params", "total_num_steps").number
         if total is None or (setting.field.number or 0) <= total:
             return None

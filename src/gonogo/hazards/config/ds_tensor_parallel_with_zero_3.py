@@ -5,9 +5,9 @@ from gonogo.hazards.rule import Certainty
 
 class DsTensorParallelWithZero3(ConfigHazard):
     def context_for(self, setting: Setting) -> Words | None:
-        """The release is none of those that can do it."""
+        """Applies unless the release supports the combination."""
         return None if deepspeed_version_matches(setting.run, ">=0.19.4") else {}
 
     def certainty_for(self, setting: Setting) -> Certainty:
-        """Certain where the release is known."""
+        """Certain if the release is known."""
         return Certainty.CERTAIN if deepspeed_version_matches(setting.run, "<=0.19.3") else Certainty.POSSIBLE

@@ -6,7 +6,7 @@ from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run,
 
 class DsZenflowSettingsRefused(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """What ZenFlow refuses, one after the other."""
+        """Settings that ZenFlow rejects, one finding each."""
         section = config.raw(ZERO, "zenflow")
         if not section.known or not isinstance(section.value, Mapping) or not config.zero_stage:
             return

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity
 
 class DsZeroOptimizationBoolean(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """The value true or false."""
+        """``true`` or ``false`` instead of an object."""
         field = config.raw(ZERO)
         if not field.known or not isinstance(field.value, bool):
             return

@@ -36,7 +36,7 @@ def _active_strategies(run: Run) -> list[Field]:
 
 
 def _overrides_evaluation(call: Call, script: Script) -> bool:
-    """Whether a class of the project's own may evaluate on other data."""
+    """Whether a class of the project might evaluate on other data."""
     name = call.name.rpartition(".")[2]
     everywhere = (script, *script.imported)
     return any(

@@ -2,12 +2,12 @@ from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 _RENAMED_KEYS = {"trainer.val_generations_to_log_to_wandb": ("trainer.log_val_generations", "0.3")}
-"""verl's keys that have another name, with the release that changed it (verl/trainer/config/ppo_trainer.yaml)."""
+"""verl's renamed keys, with the release that renamed them (verl/trainer/config/ppo_trainer.yaml)."""
 
 
 class HydraKeyNotInConfigVersion(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Overrides of keys that verl has renamed, where the installed release is newer."""
+        """Overrides of keys that verl has renamed, if the installed release is newer."""
         program = launch.program.string or ""
         if not program.endswith(("verl.trainer.main_ppo", "verl/trainer/main_ppo.py")):
             return

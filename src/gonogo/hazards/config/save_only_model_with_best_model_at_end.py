@@ -18,7 +18,7 @@ from gonogo.hazards.rule import (
 
 class SaveOnlyModelWithBestModelAtEnd(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Both arguments, or a resume from a checkpoint of the folder that this run writes."""
+        """Both arguments set, or a resume from a checkpoint in the run's own output folder."""
         only = run.arguments.get("save_only_model")
         if only.truth is not True or not run.deepspeed_on or not uses_trainer(run):
             return
@@ -53,7 +53,7 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
             )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """DeepSpeed finds nothing to load in a checkpoint that the first life has written."""
+        """DeepSpeed finds nothing to load in a checkpoint that the first run saved."""
         first = record.first_life
         failed = [
             rank.rank

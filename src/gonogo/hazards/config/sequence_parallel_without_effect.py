@@ -3,12 +3,12 @@ from gonogo.hazards.facts.as_run import ranks_with_completed_steps
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 _EXCHANGE_OPERATORS = ("alltoall", "all_to_all", "send", "recv")
-"""What Ulysses exchanges heads by, and what ring attention passes keys and values on by."""
+"""The operators by which Ulysses exchanges heads and ring attention passes keys and values on."""
 
 
 class SequenceParallelWithoutEffect(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """No rank that stepped exchanged heads or keys with others in its whole training."""
+        """No rank that made a step ever exchanged heads, keys or values with others."""
         runs = ranks_with_completed_steps(record)
         if not runs or any(run.asked.sequence_parallel < 2 or _has_exchanges(rank) for rank, run in runs):
             return

@@ -19,7 +19,7 @@ _MODES = ("use_deepspeed", "use_fsdp", "multi_gpu", "cpu", "tpu", "use_megatron_
 
 class StaleAccelerateDefaultConfig(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A launch that names no configuration, and so takes this machine's."""
+        """A launch that names no config and therefore uses this machine's default."""
         if launch.launcher != "accelerate" or "config_file" in launch.launcher_options:
             return
         if not launch.launcher_options.complete or any(name in launch.launcher_options for name in _MODES):
@@ -55,7 +55,7 @@ class StaleAccelerateDefaultConfig(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """FSDP's complaint about its layer class, in a run that does not ask for FSDP."""
+        """FSDP's error about its layer class, in a run that does not ask for FSDP."""
         evidence = log.find(_LAYER_CLASS_NOT_FOUND_PATTERN)
         if evidence is None:
             return
@@ -79,7 +79,7 @@ class StaleAccelerateDefaultConfig(Hazard):
 
 
 def _certainty(requests_fsdp: bool | None, is_named: bool) -> Certainty:
-    """How sure it is: a run that doesn't ask for FSDP, in whose log the default file is named, leaves no doubt."""
+    """The certainty: certain if the run doesn't ask for FSDP and its log names the default file."""
     if is_named and not requests_fsdp:
         return Certainty.CERTAIN
     return Certainty.LIKELY if is_named or requests_fsdp is False else Certainty.POSSIBLE

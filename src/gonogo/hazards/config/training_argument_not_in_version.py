@@ -43,18 +43,18 @@ _LEAVE_OUT = translated("Leave it out")
 
 
 def _is_from_other_library(error: LoggedError) -> bool:
-    """True where a library that builds on transformers handed the argument on."""
+    """Whether the argument was passed on by a library built on transformers."""
     last = error.innermost
     return last is not None and is_library(last.path) and not any(part in last.path for part in _HUGGING_FACE_PATHS)
 
 
 _HUGGING_FACE_PATHS = ("/transformers/", "/huggingface_hub/", "\\transformers\\", "\\huggingface_hub\\")
-"""Their wrappers stand between the program's call and what it calls."""
+"""Their wrappers come between the program's call and the called function."""
 
 
 class TrainingArgumentNotInVersion(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """TrainingArguments' or the Trainer's refusal of an argument that it has in another release."""
+        """The error of TrainingArguments or Trainer about an argument that another release has."""
         shown: tuple[LoggedError | LineMatch, ...] = (*log.errors_of("TypeError"), *log.find_all(_REFUSED))
         for evidence in shown:
             text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
@@ -62,11 +62,11 @@ class TrainingArgumentNotInVersion(Hazard):
             if match is None:
                 continue
             if isinstance(evidence, LoggedError) and _is_from_other_library(evidence):
-                return  # packages of two times, and no argument of the program's
+                return  # packages of different ages, not an argument of the program
             kind, name = str(match.group(1)), str(match.group(2))
             known = "Trainer" if kind.endswith("Trainer") else "TrainingArguments"
             if name not in known_argument_names(known) and name not in RENAMED_ARGUMENTS.values():
-                continue  # mistyped, or of a class of the project's own
+                continue  # mistyped, or an argument of a class of the project
             other = RENAMED_ARGUMENTS.get(name) or next(
                 (old for old, new in RENAMED_ARGUMENTS.items() if new == name), None
             )
@@ -89,7 +89,7 @@ class TrainingArgumentNotInVersion(Hazard):
             return
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """Keywords of the calls that make TrainingArguments and Trainer."""
+        """Keywords of calls of TrainingArguments and Trainer."""
         if run.environment.within("transformers", ">0") is None:
             return
         for call in script.calls(*_CALLS):
@@ -188,7 +188,7 @@ def _transformers_specifier(environment: Environment) -> str:
 
 
 def _may_accept_keyword(call: Call, run: Run, kind: str) -> bool:
-    """Whether a class of the project's own may know the keyword: it has fields or an ``__init__`` of its own."""
+    """Whether a class of the project may accept the keyword: it has fields or an ``__init__`` of its own."""
     name = call.name.rpartition(".")[2]
     for script in run.scripts:
         for one in script.classes:

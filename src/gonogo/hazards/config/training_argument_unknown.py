@@ -76,7 +76,7 @@ def _write(suggestion: str | None, prefix: str) -> Text:
 
 
 def _certainty(run: Run, suggestion: str | None) -> Certainty:
-    """Sure for a slip of a known name, and where the release is one that the table tells of."""
+    """Certain for a misspelt known name, and for a release in the table."""
     if suggestion is not None or run.environment.within("transformers", f">={releases()[0]},<={releases()[1]}.99"):
         return Certainty.CERTAIN
     return Certainty.LIKELY

@@ -9,7 +9,7 @@ _TYPES = {"float16": "fp16", "half": "fp16", "fp16": "fp16", "bfloat16": "bf16",
 
 class Weights16BitDtypeMismatch(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """What is loaded, by option or in the script, against what the arguments or the config train in."""
+        """A dtype of loaded weights, from an option or the script, that differs from the training dtype."""
         trained = _training_dtype(run)
         if trained is None:
             return
@@ -32,7 +32,7 @@ class Weights16BitDtypeMismatch(Hazard):
 
 
 def _training_dtype(run: Run) -> tuple[str, Field] | None:
-    """The one 16-bit type that the run surely trains in, and what says so."""
+    """The 16-bit dtype that the run certainly trains in, and the setting that says so."""
     switched_on: list[tuple[str, Field]] = []
     for name in ("fp16", "bf16"):
         argument = run.arguments.get(name) if uses_trainer(run) else Field.missing()
@@ -53,7 +53,7 @@ def _weight_dtypes(run: Run) -> Iterator[tuple[str, Field]]:
                 yield name, field
     calls = [call for script in run.scripts for call in script.calls("*.from_pretrained") if "Model" in call.name]
     if len(calls) != 1 or calls[0].has("quantization_config"):
-        return  # of several models one may only be evaluated
+        return  # with several models, one may be used for evaluation only
     for name in ("torch_dtype", "dtype"):
         field = calls[0].keyword(name)
         if field.known and isinstance(field.value, str):

@@ -52,7 +52,7 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
 def _weight_saving(run: Run) -> tuple[bool, Span | None]:
     """Whether weights are saved, and where: by ``save_model``, by a framework, or in a Trainer's checkpoints."""
     if mentions(run, "peft", "lora", "Lora") or str(run.arguments.get("finetuning_type").get()).startswith("lora"):
-        return False, None  # adapters are gathered whatever the key says
+        return False, None  # adapters are gathered regardless of the key
     for script in run.scripts:
         if b"zero_to_fp32" in script.source.data or b"16bit" in script.source.data:
             return False, None
@@ -67,7 +67,7 @@ def _weight_saving(run: Run) -> tuple[bool, Span | None]:
 
 
 def _key(run: Run) -> tuple[Field | None, Span | None, tuple[Fix, ...]]:
-    """The key as the config or the YAML has it, the place to change, and the change."""
+    """The key in the config or the YAML, the place to change, and the fix."""
     title = translated("Gather the weights when saving")
     config, yaml = run.config, run.accelerate
     if config is not None and not is_config_from_accelerate_yaml(run):

@@ -34,7 +34,7 @@ _ADAMW_BLOCK = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps"
 
 class ZeroOffloadClientOptimizer(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Offload without an optimizer block, under a Trainer that hands its own optimizer over."""
+        """Offload without an optimizer section, under a Trainer that passes its own optimizer."""
         if not _offloads_optimizer(config) or not config.raw("optimizer").absent or not uses_trainer(run):
             return
         versions = run.environment
@@ -94,7 +94,7 @@ class ZeroOffloadClientOptimizer(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """DeepSpeed's refusal, with the optimizer's class where it is shown."""
+        """DeepSpeed's error, with the optimizer's class if it is shown."""
         evidence = first_match(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None:
@@ -125,7 +125,7 @@ _DISABLE_FORCE_FIX = translated("Keep the optimizer on the CPU: set zero_force_d
 
 
 def _deepspeed_adam_fixes(script: Script, node: ast.expr) -> tuple[Fix, ...]:
-    """torch's Adam as DeepSpeed's for the CPU, which takes the same arguments but for the weight decay's default."""
+    """Replace torch's Adam by DeepSpeed's CPU Adam: the same arguments, except for the default weight decay."""
     made = script.bound_to(node)
     name = script.qualified(made.func) if isinstance(made, ast.Call) else None
     if not isinstance(made, ast.Call) or name not in _TORCH_WEIGHT_DECAY or not script.imports("deepspeed"):

@@ -1,1 +1,1 @@
-"""Hazards of the data: what reaches the collator and the embedding."""
+"""Hazards of the data on its way to the collator and the embedding."""

@@ -10,7 +10,7 @@ _EXCLUDED_ARGUMENTS = {"sampler": ("shuffle",), "batch_sampler": ("shuffle", "ba
 
 class DataLoaderShuffleWithSampler(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """DataLoaders that are given both, surely."""
+        """DataLoaders that certainly get both."""
         if b"sampler" not in script.source.data:
             return
         for call in script.calls("torch.utils.data.DataLoader"):
@@ -41,7 +41,7 @@ class DataLoaderShuffleWithSampler(Hazard):
 
 
 def _is_sampler_given(script: Script, call: Call, name: str) -> bool:
-    """Whether a sampler is surely given: a call, or a name that only calls have made."""
+    """Whether a sampler is certainly given: a call, or a name to which only calls are assigned."""
     node = call.keyword_node(name)
     passed = call.passed(name)
     if node is None or passed is None or not passed.certain:
@@ -54,7 +54,7 @@ def _is_sampler_given(script: Script, call: Call, name: str) -> bool:
 
 
 def _may_be_none(script: Script, name: str) -> bool:
-    """Whether None is among what is assigned to a name."""
+    """Whether None is one of the values assigned to a name."""
     return any(
         any(map(is_none, _possible_values(node.value)))
         for node in script.nodes(ast.Assign)
@@ -63,7 +63,7 @@ def _may_be_none(script: Script, name: str) -> bool:
 
 
 def _possible_values(value: ast.expr) -> Iterator[ast.expr]:
-    """What an expression may come to: the branches of a choice, the parts of ``made or None``."""
+    """The possible values of an expression: the branches of a conditional, the parts of ``made or None``."""
     if isinstance(value, ast.IfExp):
         yield from (*_possible_values(value.body), *_possible_values(value.orelse))
     elif isinstance(value, ast.BoolOp):

@@ -8,7 +8,7 @@ _BATCH_COUNT_DIVISION_PATTERN = Pattern(
     r"|(?:/|//|%)\s*(?:self\.|args\.)?(?:num_update_steps_per_epoch|steps_(?:in|per)_epoch|len_dataloader|num_batches"
     r"|effective_global_step|self\.state\.global_step)\b"
 )
-"""What is divided by: how many batches there are, or steps of them, by the names that trainers give it."""
+"""Divisors: the number of batches, or of steps, by the names that trainers use for it."""
 _COUNTED = Pattern(
     r"/=?\s*(?:self\.)?(?:nb_tr_steps|tr_steps|train_steps?|epoch_samples|n_batches|total_batches|num_steps)\b"
 )
@@ -23,7 +23,7 @@ class DataLoaderWithoutBatches(LoggedHazard):
     )
 
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
-        """Of a division by zero the line that divides decides: there are others."""
+        """For a division by zero, the dividing line decides: there are other causes."""
         if sign.says is not _ZERO:
             return sign.certainty
         last = evidence.innermost if isinstance(evidence, LoggedError) else None

@@ -48,7 +48,7 @@ class DataLoaderWorkersUseCuda(Hazard):
             )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """What a forked worker would be refused, on the ranks that met it."""
+        """CUDA calls that would fail in a forked worker, and the ranks that made them."""
         for failed in failed_ranks(record):
             if not _REFUSED.search(failed.failure.message):
                 continue
@@ -65,7 +65,7 @@ class DataLoaderWorkersUseCuda(Hazard):
 
 
 def _move_to_gpu_call(script: Script, method: ast.AST) -> ast.Call | None:
-    """The call in a method that puts something on the GPU, by a constant."""
+    """The call in a method that moves something to the GPU, by a constant."""
     for node in ast.walk(method):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
@@ -79,7 +79,7 @@ def _move_to_gpu_call(script: Script, method: ast.AST) -> ast.Call | None:
 
 
 def _workers_of(script: Script, run: Run, dataset: str) -> Field | None:
-    """How many workers read a dataset of that class; None where none do, or it can't be told."""
+    """The number of workers that read datasets of that class; None if there are none or it is unknown."""
     for loader in script.calls("torch.utils.data.DataLoader"):
         data = first_argument(loader, "dataset")
         if any(one.name == dataset for one in makers(script, data)):

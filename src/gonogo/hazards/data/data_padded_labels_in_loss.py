@@ -7,7 +7,7 @@ _LEFT_OUT = (b"-100", b"IGNORE", b"ignore_index", b"ignore_id", b"loss_mask")
 
 class DataPaddedLabelsInLoss(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """pad_sequence of labels with the pad token, in a script that nowhere says -100."""
+        """pad_sequence of labels with the pad token, in a script that never uses -100."""
         if b"pad_sequence" not in script.source.data or mentions(run, script, *_LEFT_OUT):
             return
         for call in script.calls("torch.nn.utils.rnn.pad_sequence"):

@@ -5,7 +5,7 @@ from gonogo.hazards.facts.rank_tests import contains_rank_name, mentions_rank
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
-# What shards data, or prepares loaders so that they are sharded.
+# Code that shards data, or prepares loaders so that they are sharded.
 _SHARDING_MARKERS = (
     *(b"DistributedSampler", b"accelerate", b"lightning", b"Trainer", b"split_dataset_by_node", b".shard(", b"fabric"),
     *(b"IterableDataset", b"webdataset", b"deepspeed", b"random_split(", b"Subset(", b"num_replicas"),
@@ -14,7 +14,7 @@ _SHARDING_MARKERS = (
 
 class DataSameOnEveryRank(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A shuffled DataLoader in a script that wraps its model in DDP, and nothing that knows ranks near its data."""
+        """A shuffled DataLoader in a script with DDP, and no code near its data that knows the ranks."""
         if (
             b"DistributedDataParallel" not in script.source.data
             or run.world_size == 1
@@ -46,5 +46,5 @@ class DataSameOnEveryRank(Hazard):
 
 
 def _uses_ranks(script: Script, data: ast.expr) -> bool:
-    """Whether what makes the dataset is told of ranks."""
+    """Whether the code that makes the dataset knows the ranks."""
     return any(contains_rank_name(one.node) or uses_name(one.node, "world") for one in makers(script, data))

@@ -3,7 +3,7 @@ import ast
 from gonogo.hazards.facts.training_script import makers, mentions
 from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, translated
 
-# What sets it, or prepares the loader so that it is set.
+# Code that sets the epoch, or prepares the loader so that it is set.
 _EPOCH_SETTING_MARKERS = (b"set_epoch", b"accelerate", b"lightning", b"Trainer", b"ignite", b"fabric")
 
 
@@ -41,7 +41,7 @@ class DataSamplerEpochNeverSet(Hazard):
 
 
 def _epoch_loop(script: Script, loader: Call) -> ast.For | None:
-    """The loop over epochs, in the same function, in which the loader is gone through; None where there is none."""
+    """The loop over epochs in the same function that iterates over the loader, or None."""
     statement = script.statement(loader.node)
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if not isinstance(target, ast.Name):
@@ -57,7 +57,7 @@ def _epoch_loop(script: Script, loader: Call) -> ast.For | None:
 
 
 def _once(script: Script, loop: ast.For) -> bool:
-    """``for epoch in range(1)``."""
+    """Whether a loop runs once, as ``for epoch in range(1)``."""
     call = loop.iter
     if not isinstance(call, ast.Call) or len(call.args) != 1:
         return False

@@ -19,7 +19,7 @@ _MODELS_WITHOUT_PAD_TOKEN = (
 
 class DataTokenizerWithoutPadToken(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A known model's tokenizer that pads, and no word of a pad token in the run's scripts."""
+        """A known model's tokenizer that pads, while no script of the run sets a pad token."""
         if b"padding=" not in script.source.data or mentions(run, script, b"pad_token", b"[PAD]", b"<pad>"):
             return
         for load in script.calls("*Tokenizer*.from_pretrained"):
@@ -49,7 +49,7 @@ class DataTokenizerWithoutPadToken(Hazard):
 
 
 def _is_padding_call(script: Script, call: ast.Call, name: str) -> bool:
-    """``tokenizer(…, padding=True)``: whether a call is the tokenizer's, and pads."""
+    """Whether a call is ``tokenizer(…, padding=True)`` or the like."""
     own = isinstance(call.func, ast.Name) and call.func.id == name
     padding = next((one.value for one in call.keywords if one.arg == "padding"), None)
     return own and padding is not None and script.field(padding).value in (True, "longest", "max_length")

@@ -42,7 +42,7 @@ _COLUMN_DROPPING_MARKERS = (
 
 class DatasetCollationFormat(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """Text columns that stay in the dataset, and reach a collator that makes tensors of all it gets."""
+        """Text columns that stay in the dataset and reach a collator that converts all columns to tensors."""
         unused = run.arguments.get("remove_unused_columns")
         if b".map(" not in script.source.data or unused.truth is not False:
             return
@@ -68,7 +68,7 @@ class DatasetCollationFormat(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The tokenizer's refusal, or what the collator says of samples that don't fit together."""
+        """The tokenizer's error, or the collator's about samples that can't be stacked."""
         if outside_training(log):
             return
         evidence = first_match(log, "Unable to create tensor, you should", "activate truncation and/or padding with")

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 class DatasetScriptUnsupported(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """``load_dataset`` is given a Python file, or leave to run one, under datasets 4."""
+        """``load_dataset`` with a Python file, or with permission to run one, under datasets 4."""
         if b"load_dataset" not in script.source.data or run.environment.within("datasets", ">=4") is not True:
             return
         for call in script.calls("datasets.load_dataset"):
@@ -15,7 +15,7 @@ class DatasetScriptUnsupported(LoggedHazard):
             if not is_file and trusted.truth is not True:
                 continue
             if not is_file and path.known and str(path.value) in _FILE_BUILDERS:
-                continue  # one of datasets' own readers: nothing is trusted
+                continue  # a built-in loader of datasets, which runs no remote code
             yield self.finding(
                 (_FILE if is_file else _TRUST_REMOTE_CODE_CAUSE).format(
                     installed=describe_package(run.environment, "datasets"), path=path.value if path.known else "?"

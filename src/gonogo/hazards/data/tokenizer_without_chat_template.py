@@ -7,7 +7,7 @@ from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 class TokenizerWithoutChatTemplate(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A published base model's tokenizer that is given conversations, and no word of a template in the scripts."""
+        """A published base model's tokenizer that gets conversations, while no script sets a chat template."""
         if b"apply_chat_template" not in script.source.data or mentions(run, script, *_TEMPLATE_SETTING_MARKERS):
             return
         for load in script.calls("*Tokenizer*.from_pretrained"):
@@ -33,7 +33,7 @@ _TEMPLATE_SETTING_MARKERS = (
     *(b".chat_template =", b"chat_template=", b"setup_chat_format", b"clone_chat_template", b"get_chat_template"),
     *(b"chat_template_path", b'"chat_template"', b"'chat_template'", b"chat_template,"),
 )
-"""What sets a template, or passes one."""
+"""Code that sets a template or passes one."""
 
 
 def _has_no_published_template(name: str) -> bool:
@@ -52,7 +52,7 @@ def _has_no_published_template(name: str) -> bool:
 
 
 def _applies_default_template(call: ast.Call, name: str) -> bool:
-    """``tokenizer.apply_chat_template(…)``, without a template of its own."""
+    """Whether a call is ``tokenizer.apply_chat_template(…)`` without an explicit template."""
     own = isinstance(call.func, ast.Attribute) and call.func.attr == "apply_chat_template"
     of = call.func.value if isinstance(call.func, ast.Attribute) else None
     return own and isinstance(of, ast.Name) and of.id == name and len(call.args) < 3

@@ -32,9 +32,9 @@ _ADDED_TOKENS_PATTERN = Pattern(
     r"(?i)add_(?:special_)?tokens|added_tokens|resize_token_embeddings|len\(tokenizer\)|vocab_size|pad_token"
 )
 
-# Their embeddings have more rows than their tokenizers have tokens.
+# Models whose embeddings have more rows than their tokenizers have tokens.
 _FAMILIES_WITH_SPARE_ROWS = ("qwen", "phi", "gemma", "deepseek", "chatglm", "glm", "t5")
-# Words that tokenizers have as a rule: adding them adds nothing.
+# Tokens that tokenizers usually have: adding them changes nothing.
 _USUAL = frozenset(
     ("<s>", "</s>", "<unk>", "<pad>", "<mask>", "[CLS]", "[SEP]", "[MASK]", "[UNK]", "<|endoftext|>", "<|im_end|>")
 )
@@ -42,14 +42,14 @@ _USUAL = frozenset(
 
 class VocabIndexOutOfRange(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """Tokens added to the tokenizer of a model that is trained, and no resize of its embedding anywhere."""
+        """Tokens added to the tokenizer of a trained model whose embedding is never resized."""
         if b"add_tokens" not in script.source.data and b"add_special_tokens" not in script.source.data:
             return
         if mentions(run, script, b"resize_token_embeddings", b"resize_position", b"Embedding("):
             return
         if not any(True for one in (script, *run.scripts) for _ in trained_pretrained_calls(one)):
             return
-        # Many models have rows to spare: which model it is decides.
+        # Many models have spare rows: it depends on the model.
         likely = run.model is not None and bool(run.model.model_type or run.model.name)
         if run.model is not None and (run.model.model_type or run.model.name.lower()).startswith(
             _FAMILIES_WITH_SPARE_ROWS
@@ -78,7 +78,7 @@ class VocabIndexOutOfRange(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The embedding's assert, an index error in an embedding, or a device-side assert that says no more."""
+        """The embedding's assertion, an index error in an embedding, or an unspecific device-side assertion."""
         if outside_training(log):
             return
         seen = _evidence(log)
@@ -122,7 +122,7 @@ class VocabIndexOutOfRange(Hazard):
 
 
 def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
-    """What tells of it, and how surely."""
+    """The evidence of a bad index, and the certainty."""
     if found := log.find(_EMBEDDING):
         return found, Certainty.CERTAIN
     in_embedding = any(error.passes(*_EMBEDDING_LOOKUP_FRAMES) for error in log.errors)
@@ -139,7 +139,7 @@ def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | No
 
 
 def _new_tokens(script: Script, call: Call) -> list[str]:
-    """The tokens that a call adds and that no tokenizer has as a rule."""
+    """The tokens that a call adds, except those that tokenizers usually have."""
     if not call.node.args:
         return []
     given = call.node.args[0]

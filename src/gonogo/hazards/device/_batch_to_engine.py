@@ -1,4 +1,4 @@
-"""The batch that a program hands to its engine, moved to the engine's device there."""
+"""A fix that moves the batch to the engine's device where the program passes it to the engine."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _MOVED = translated("Move the engine's inputs to its device")
 
 
 def move_batch_to_engine(record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-    """``engine(batch)`` becomes ``engine(batch.to(engine.device))``, where an operator met an input on the host."""
+    """Change ``engine(batch)`` to ``engine(batch.to(engine.device))`` if an operator got an input on the CPU."""
     for failed in failed_ranks(record)[:1]:
         operands = failed.failure.operands
         if not any(one.device == "cpu" and one.kind not in ("parameter", "buffer", "optimizer") for one in operands):

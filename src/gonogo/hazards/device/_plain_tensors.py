@@ -1,4 +1,4 @@
-"""Tensors that a module keeps, or makes in its forward, on the CPU: they do not move when the module does."""
+"""Finds CPU tensors that a module keeps as attributes or creates in its forward: they don't move with the module."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ FACTORIES = frozenset(
         *("FloatTensor", "LongTensor", "randint", "logspace", "empty"),
     )
 )
-"""What makes a tensor on the default device where no device is given."""
+"""Functions that create a tensor on the default device unless one is given."""
 _MOVING_METHODS = frozenset(("to", "cuda", "type_as", "to_device", "npu", "xpu"))
 _DEVICE_INDEPENDENT_ATTRIBUTES = frozenset(
     ("shape", "device", "dtype", "size", "dim", "ndim", "numel", "item", "tolist", "data_ptr", "is_cuda")
 )
 _COMBINING_FUNCTIONS = frozenset(f"torch.{name}" for name in ("einsum", "outer", "matmul", "mul", "add", "bmm", "cat"))
-# What puts tensors elsewhere than their calls say.
+# Code that puts tensors on another device than their calls say.
 _ELSEWHERE = (b"set_default_device", b"set_default_tensor_type", b"with torch.device(", b"def _apply", b"def cuda")
 _ACCELERATOR_MARKERS = (
     *(b"cuda", b"Trainer", b"accelerate", b"deepspeed", b"DistributedDataParallel", b".to(device", b".npu("),
     b"FullyShardedDataParallel",
 )
 ROTARY = ("cos", "sin", "freq", "rope", "rotary")
-"""What names of rotary tables have in them."""
+"""Parts of the names of rotary tables."""
 
 
 class PlainTensor(msgspec.Struct, frozen=True, eq=False):
-    """A tensor that ``__init__`` makes on the CPU and keeps as a plain attribute; a method computes with it."""
+    """A tensor that ``__init__`` creates on the CPU, keeps as a plain attribute, and that a method computes with."""
 
     owner: ClassInfo
     name: str
@@ -58,14 +58,14 @@ class PlainTensor(msgspec.Struct, frozen=True, eq=False):
         return any(word in self.name.lower() for word in ROTARY) or "rotary" in self.owner.name.lower()
 
     def registering(self) -> Edit | None:
-        """An edit that makes it a buffer, which moves with the module."""
+        """An edit that registers it as a buffer, which moves with the module."""
         script = self.owner.script
         value = script.place(self.statement.value).text
         return script.replacing(self.statement, f'self.register_buffer("{self.name}", {value}, persistent=False)')
 
 
 def plain_tensor_finding(hazard: Hazard, kept: PlainTensor) -> Finding:
-    """What the hazard says of such a tensor: the rotary embedding's hazard of its tables, another one of the rest."""
+    """The finding for such a tensor, by the rotary hazard for rotary tables or by the general one for others."""
     script, edit = kept.owner.script, kept.registering()
     return hazard.finding(
         Text(
@@ -91,14 +91,14 @@ def plain_tensor_finding(hazard: Hazard, kept: PlainTensor) -> Finding:
 
 
 def plain_tensors_on_cpu(script: Script, run: Run) -> Iterator[PlainTensor]:
-    """Plain tensor attributes that a module's own methods compute with, where the run uses an accelerator."""
+    """Plain tensor attributes that a module's own methods compute with, if the run uses an accelerator."""
     if on_accelerator(script, run):
         yield from _plain_tensors_in(script)
 
 
 @lru_cache(maxsize=4096)
 def _plain_tensors_in(script: Script) -> tuple[PlainTensor, ...]:
-    """Of a script by itself: launches of one project share the answer."""
+    """The plain tensors of one script; cached, since all launches of a project share it."""
     data = script.source.data
     return tuple(_plain_tensors_of_modules(script)) if b"__init__" in data and b"forward" in data else ()
 
@@ -131,14 +131,14 @@ def on_accelerator(script: Script, run: Run) -> bool:
 
 
 def _own_attribute(node: ast.AST) -> str | None:
-    """``x`` of ``self.x``."""
+    """The name ``x`` of ``self.x``."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         return node.attr
     return None
 
 
 def factory(script: Script, node: ast.AST) -> ast.Call | None:
-    """The call that makes a tensor on the default device, through methods and arithmetic; None where there is none."""
+    """The call that creates the tensor on the default device, found through methods and arithmetic, or None."""
     if isinstance(node, ast.Call):
         name = script.qualified(node.func)
         if name in FACTORIES:
@@ -179,14 +179,14 @@ def _is_cpu_tensor(script: Script, node: ast.expr) -> bool:
 
 
 def _computed_with(script: Script, owner: ClassInfo, name: str) -> tuple[ast.Attribute, str] | None:
-    """Where a method other than ``__init__`` computes with ``self.name``; None where one of them moves it."""
+    """Where a method other than ``__init__`` computes with ``self.name``; None if any method moves it."""
     found: tuple[ast.Attribute, str] | None = None
     for method, function in owner.methods.items():
         for node in ast.walk(function):
             if not isinstance(node, ast.Attribute) or _own_attribute(node) != name:
                 continue
             if not isinstance(node.ctx, ast.Load):
-                continue  # the only assignment, which __init__ makes
+                continue  # the only assignment, in __init__
             if _is_moved(script, node):
                 return None
             if method != "__init__" and found is None and _is_combined(script, node):
@@ -198,7 +198,7 @@ def _computed_with(script: Script, owner: ClassInfo, name: str) -> tuple[ast.Att
 
 
 def _is_moved(script: Script, node: ast.AST) -> bool:
-    """Whether ``.to(…)`` or the like is called on it, after any indexing."""
+    """Whether ``.to(…)`` or the like is called on a node, possibly after indexing."""
     parent = script.parent(node)
     while isinstance(parent, (ast.Subscript, ast.Attribute, ast.Call)):
         if isinstance(parent, ast.Attribute):
@@ -237,7 +237,7 @@ def is_moved_later(function: ast.AST, name: str) -> bool:
 
 
 def _is_combined(script: Script, node: ast.AST) -> bool:
-    """Whether it is an operand beside something that is no number, or an argument of one of the module's layers."""
+    """Whether a node is an operand together with a non-number, or an argument of one of the module's layers."""
     parent = script.parent(node)
     while (isinstance(parent, ast.Subscript) and node is parent.value) or (
         isinstance(parent, ast.Attribute) and parent.attr in ("T", "data", "unsqueeze", "view", "expand", "repeat")

@@ -11,7 +11,7 @@ _REFUSED = Pattern(r"DistributedDataParallel device_ids and output_device argume
 _MIXED_DEVICES_PATTERN = Pattern(r"DistributedDataParallel's input module must be on the same type of devices")
 _NO_CPU_BACKEND_PATTERN = Pattern(r"No backend type associated with device type cpu|[Tt]ensors must be CUDA and dense")
 
-# What puts modules on a device without a move that is written beside them.
+# Code that places modules on a device without a visible move.
 _PLACEMENT_MARKERS = (
     b"set_default_device",
     b"set_default_tensor_type",
@@ -59,7 +59,7 @@ class DdpModuleOnCpu(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """DDP's refusal that lists the CPU; NCCL's, in DDP's constructor."""
+        """DDP's error that lists the CPU, or NCCL's error in DDP's constructor."""
         if outside_training(log):
             return
         for error in log.errors:
@@ -100,7 +100,7 @@ def _certainty(error: LoggedError) -> Certainty | None:
 
 
 def _is_moved(script: Script, node: ast.Name) -> bool:
-    """Whether the script moves what goes by this name, or gives it to a function that may."""
+    """Whether the script moves the object of this name, or passes it to a function that might."""
     for call in script.index.calls:
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr in _MOVES:
@@ -120,13 +120,13 @@ def _is_move(node: ast.AST) -> bool:
 
 
 def _names_cuda(node: ast.AST) -> bool:
-    """Whether code has a GPU in it: a name, or a text like ``"cuda:0"``."""
+    """Whether code mentions a GPU: a name, or a string like ``"cuda:0"``."""
     texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str))
     return uses_name(node, "cuda") or any(text.startswith("cuda") for text in texts)
 
 
 def _may_move_itself(script: Script, model_calls: tuple[Call, ...], ddp_function: ast.AST | None) -> bool:
-    """Whether what makes the model may put it on a GPU: a class or function that says so, or one not at hand."""
+    """Whether the code that creates the model may move it to a GPU, or can't be read."""
     for call in model_calls:
         around = script.enclosing_function(call.node)
         written = script.statement(call.node) if around is ddp_function else around

@@ -39,7 +39,7 @@ def _devices_by_global_rank(script: Script) -> Iterator[ast.expr]:
 
 
 def _device_number_expressions(call: Call) -> Iterator[ast.expr]:
-    """The expressions that number a device."""
+    """The expressions used as a device index."""
     if call.method == "DistributedDataParallel":
         ids = call.keyword_node("device_ids")
         yield from ids.elts if isinstance(ids, ast.List) and len(ids.elts) == 1 else ()
@@ -52,7 +52,7 @@ def _device_number_expressions(call: Call) -> Iterator[ast.expr]:
 
 
 def _is_global_rank(script: Script, node: ast.expr) -> bool:
-    """Whether it is the world's rank: ``dist.get_rank()`` of no group, or the variable RANK."""
+    """Whether an expression is the global rank: ``dist.get_rank()`` without a group, or the variable RANK."""
     bound = script.bound_to(node)
     if isinstance(bound, ast.Call) and script.qualified(bound.func) == "int" and len(bound.args) == 1:
         bound = bound.args[0]

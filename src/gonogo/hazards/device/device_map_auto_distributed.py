@@ -45,9 +45,9 @@ _CURES = (
 
 class DeviceMapAutoDistributed(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A model that is trained by several processes a node, and loaded with a map that spreads it.
+        """A model that several processes per node train, loaded with a device map that spreads it.
 
-        ZeRO-3 refuses any device map before this one matters: that is another hazard's.
+        ZeRO-3 rejects any device map before this matters: that is another hazard.
         """
         if b"device_map" not in script.source.data or not has_several_processes_per_node(run) or run.zero_stage == 3:
             return
@@ -84,7 +84,7 @@ class DeviceMapAutoDistributed(Hazard):
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """A refusal by accelerate or DDP; a mismatch between accelerators; else a spread model that got through."""
+        """An error of accelerate or DDP; a mismatch between accelerators; else a spread model that ran through."""
         explained: set[int] = set()
         for failed in failed_ranks(record):
             if _is_refusal(failed.failure) or _is_spread_over_accelerators(failed, record):
@@ -101,7 +101,7 @@ class DeviceMapAutoDistributed(Hazard):
             yield self._finding(record, spread[0], tuple(rank.rank for rank in spread), None)
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A refusal by accelerate or DDP; a mismatch between accelerators in a rank of several."""
+        """An error of accelerate or DDP; a mismatch between accelerators on one of several ranks."""
         explained = False
         for error in log.errors_of(says=_REFUSAL):
             devices = parameter_devices(error.message)
@@ -117,7 +117,7 @@ class DeviceMapAutoDistributed(Hazard):
                 yield self._log_finding(line, devices, Certainty.CERTAIN)
         if explained:
             return
-        # Of what prepare() itself refuses, the device map is the most common.
+        # Among the errors that prepare() itself raises, the device map is the most common cause.
         cut = (
             None
             if log.errors
@@ -195,18 +195,18 @@ def _is_in_data_parallel(mismatch: LoggedMismatch) -> bool:
 
 
 def _is_refusal(failure: Failure) -> bool:
-    """True where accelerate or DDP said no."""
+    """Whether accelerate or DDP rejected the model."""
     if _REFUSED_BY_ACCELERATE in failure.message:
         return True
     if _REFUSED_BY_DDP not in failure.message:
         return False
-    # The same words with {cpu}, or one device, are another hazard: a module that was not moved.
+    # The same message with {cpu} or a single device is another hazard: a module that was not moved.
     devices = {f"index={index}" for index in range(64) if f"index={index})" in failure.message}
     return len(devices) > 1
 
 
 def _is_spread_over_accelerators(failed_group: FailedRanks, record: RehearsalRecord) -> bool:
-    """True where two accelerators met in a rank of several, and the model was spread over accelerators."""
+    """Whether tensors of two accelerators met, with several ranks and a model spread over accelerators."""
     mismatch = device_mismatch(failed_group.failure)
     return (
         record.world_size > 1

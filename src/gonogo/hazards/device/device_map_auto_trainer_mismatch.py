@@ -27,7 +27,7 @@ _CURES = (
 
 class DeviceMapAutoTrainerMismatch(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A loss of one's own between labels and the logits of a model that is split over GPUs, in one process."""
+        """A custom loss of labels and the logits of a model split over GPUs, in one process."""
         if b"compute_loss" not in script.source.data or run.distributed or has_several_processes_per_node(run):
             return
         spread = [
@@ -87,7 +87,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A mismatch between accelerators in training, where nothing shows several processes or DataParallel."""
+        """A mismatch between accelerators in training, if nothing shows several processes or DataParallel."""
         if not log.errors and not outside_training(log) and (cut := _truncated_in_dispatched(log)):
             yield self.log_finding(
                 cut,
@@ -126,7 +126,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
 
 
 def _truncated_in_dispatched(log: FailureLog) -> LoggedError | None:
-    """A traceback of one process's training that ends a few frames below accelerate's hook."""
+    """A truncated traceback of single-process training that ends within a few frames of accelerate's hook."""
     if has_several_processes(log) or log.passes("torch/nn/parallel/distributed.py", "deepspeed/", "fsdp"):
         return None
     trains = log.passes("transformers/trainer.py", "training_step", "compute_loss")
@@ -134,7 +134,7 @@ def _truncated_in_dispatched(log: FailureLog) -> LoggedError | None:
 
 
 def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
-    """None but for accelerators; certain where hooks move the model's inputs, or the script asks for the split."""
+    """Mostly None with a CPU; certain if hooks move the model's inputs or the script asks for the split."""
     if not mismatch.is_between_accelerators:
         indexed = mismatch.indexing and mismatch.devices[:1] != ("cpu",)
         return Certainty.POSSIBLE if indexed else None
@@ -147,10 +147,10 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog) -> Certainty | None:
         return Certainty.POSSIBLE
     asked = log.setup.mentions(r"""device_map["']?\s*[=:]\s*["']?(?:auto|balanced|sequential)""")
     if asked or mismatch.passes("accelerate/hooks.py"):
-        # Lines that name their rank are of a process group, where each rank may have been given all GPUs.
+        # Lines with a rank come from a process group, in which each rank may have all GPUs.
         of_a_rank = isinstance(mismatch.evidence, LoggedError) and bool(mismatch.evidence.ranks)
         return Certainty.LIKELY if of_a_rank else Certainty.CERTAIN
-    # One plain process with several GPUs and words that name no operator: rather DataParallel.
+    # One plain process with several GPUs, and a message without an operator: more likely DataParallel.
     copies = mismatch.bare and is_single_process_multi_gpu(log) and log.setup.launcher != "swift"
     return Certainty.POSSIBLE if copies else Certainty.LIKELY
 

@@ -66,7 +66,7 @@ _OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
 
 class DeviceMismatch(Hazard):
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """What the engine is given moves to its device."""
+        """Move what is passed to the engine to its device."""
         yield from move_batch_to_engine(record, run)
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -158,7 +158,7 @@ def _cures(failed_group: FailedRanks, odd_operand: Operand | None, caller: Frame
     elif odd_operand is not None and odd_operand.kind == "input":
         cures = [move_input]
     elif odd_operand is not None and odd_operand.kind == "unknown" and not failed_group.under_zero_init:
-        # Token ids, labels and masks come with the batch; what is real-valued is rather made on the way.
+        # Token IDs, labels and masks come from the batch; floating-point tensors are more likely created on the way.
         whole = odd_operand.dtype.removeprefix("torch.").startswith(("int", "uint", "bool"))
         cures = [move_input, make_there] if whole else [make_there, move_input]
     if failed_group.under_zero_init:
@@ -181,7 +181,7 @@ def _cures(failed_group: FailedRanks, odd_operand: Operand | None, caller: Frame
 
 
 def _package(path: str, stack: Mapping[str, str]) -> str | None:
-    """The package that a library's file belongs to: of the stack where a folder is named so, else by site-packages."""
+    """The package of a library's file: by a folder named like a package of the stack, else by site-packages."""
     path = path.replace("\\", "/")
     _, installed, inside = path.rpartition("-packages/")
     if installed:

@@ -28,7 +28,7 @@ class DeviceMismatchAdapterParam(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A mismatch with the CPU at a line of PEFT's that uses the adapter's own parameters."""
+        """A mismatch with the CPU at a line of PEFT's code that uses the adapter's own parameters."""
         adalora = log.find(_ADALORA_PATTERN) is not None or log.setup.mentions(r"(?i)adalora")
         adapts = log.find(_ADAPTER_PATTERN) is not None or log.setup.mentions(r"(?i)lora|peft")
         for mismatch in training_mismatches(log):

@@ -6,14 +6,14 @@ from gonogo.hazards.device._plain_tensors import plain_tensor_finding, plain_ten
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, right_hand_side, training_mismatches
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, translated
 
-# A reporter's own words: "self.pos_embed (a buffer) stays on CPU", "x is on cuda, pos_embed is on cpu".
+# Phrases of users' reports: "self.pos_embed (a buffer) stays on CPU", "x is on cuda, pos_embed is on cpu".
 _NAME = lazy_compile(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGNORECASE)
 _BUFFER_NAME_PATTERN = lazy_compile(r"pos|cache|mask|freq|running|relative|alibi|codebook|mel|window", re.IGNORECASE)
 
 
 class DeviceMismatchBufferOnCpu(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A module that keeps a tensor that is no buffer, and computes with it."""
+        """A module that computes with a tensor it keeps as a plain attribute, not a buffer."""
         for kept in plain_tensors_on_cpu(script, run):
             if not kept.is_rotary:
                 yield plain_tensor_finding(self, kept)

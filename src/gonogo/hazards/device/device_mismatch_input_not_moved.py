@@ -36,9 +36,9 @@ _LAYERS = ("torch.nn.Embedding", "torch.nn.Linear", "torch.nn.LayerNorm")
 
 
 class _CreatedTensor(msgspec.Struct, frozen=True, eq=False):
-    """A tensor that a forward makes without a device.
+    """A tensor that a forward creates without a device.
 
-    ``beside`` is an input of the forward that is surely a tensor; empty where none is.
+    ``beside`` is an input of the forward that is certainly a tensor; empty if there is none.
     """
 
     owner: str
@@ -50,7 +50,7 @@ class _CreatedTensor(msgspec.Struct, frozen=True, eq=False):
 
 class DeviceMismatchInputNotMoved(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A tensor made in a forward without a device, and met there by the inputs or given to a layer."""
+        """A tensor created in a forward without a device, then combined with the inputs or passed to a layer."""
         for made in _tensors_created_in_forward(script, run):
             device = f"{made.beside}.device" if made.beside else "x.device"
             edit = script.setting_keyword(made.call, "device", device) if made.beside else None
@@ -73,11 +73,11 @@ class DeviceMismatchInputNotMoved(Hazard):
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """What the engine is given moves to its device."""
+        """Move what is passed to the engine to its device."""
         yield from move_batch_to_engine(record, run)
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A mismatch whose operand on the CPU is no weight: by the operator's argument, or the line that calls it."""
+        """A mismatch whose CPU operand is not a weight, judged by the operator's argument or the calling line."""
         for mismatch in training_mismatches(log):
             certainty = _certainty(mismatch)
             if certainty is None:
@@ -120,7 +120,7 @@ def _certainty(mismatch: LoggedMismatch) -> Certainty | None:
         if mismatch.on_host == "ids" or caller is None or not is_library(caller.path):
             return Certainty.LIKELY
         return Certainty.LIKELY if mismatch.on_host else Certainty.POSSIBLE
-    # A bare line, and a line that uses an attribute of the user's own, leave it open.
+    # A bare line, or a line that uses an attribute of the user's own, does not decide.
     unclear = mismatch.owner is Owner.UNKNOWN and (mismatch.bare or not mismatch.of_engine)
     own = mismatch.owner is Owner.BUFFER and mismatch.caller is not None and not is_model_code(mismatch.caller)
     return Certainty.POSSIBLE if mismatch.devices and (unclear or own) else None
@@ -133,14 +133,14 @@ def _name(mismatch: LoggedMismatch) -> str | None:
 
 
 def _tensors_created_in_forward(script: Script, run: Run) -> Iterator[_CreatedTensor]:
-    """The tensors that forwards make without a device, each once."""
+    """The tensors that forwards create without a device, each once."""
     if b"def forward" in script.source.data and on_accelerator(script, run):
         yield from _tensors_created_in(script)
 
 
 @lru_cache(maxsize=4096)
 def _tensors_created_in(script: Script) -> tuple[_CreatedTensor, ...]:
-    """Of a script by itself: launches of one project share the answer."""
+    """The tensors of one script; cached, since all launches of a project share it."""
     return tuple(_tensors_created_by_modules(script))
 
 
@@ -161,7 +161,7 @@ def _tensors_created_by_modules(script: Script) -> Iterator[_CreatedTensor]:
 
 
 def _layers(script: Script, owner: ClassInfo) -> set[str]:
-    """The attributes that ``__init__`` makes layers."""
+    """The attributes to which ``__init__`` assigns layers."""
     found: set[str] = set()
     made = owner.methods.get("__init__")
     for node in ast.walk(made) if made is not None else ():
@@ -177,7 +177,7 @@ def _inputs(forward: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...]:
 
 
 def _is_tensor(forward: ast.AST, name: str) -> bool:
-    """Whether an argument is used as only tensors are, and is never given anew."""
+    """Whether an argument is used as only tensors are, and is never reassigned."""
     shown = False
     for node in ast.walk(forward):
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
@@ -190,7 +190,7 @@ def _is_tensor(forward: ast.AST, name: str) -> bool:
 def _computation_with(
     script: Script, forward: ast.AST, call: ast.Call, layers: set[str], inputs: tuple[str, ...]
 ) -> tuple[ast.AST, str] | None:
-    """What computes with the tensor: the node, and its code in short."""
+    """The node that computes with the tensor, and a shortened version of its code."""
     node: ast.AST = call
     parent = script.parent(node)
     while isinstance(parent, (ast.Attribute, ast.Call, ast.Subscript)) and not _is_argument(parent, node):

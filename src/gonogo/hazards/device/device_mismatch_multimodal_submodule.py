@@ -41,7 +41,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             if mismatch is None or not mismatch.involves_cpu or failed.zero_stage != 3:
                 continue
             if caller is None or not _is_library(caller):
-                continue  # the user's own code made the tensor: the general device mismatch says how to move it
+                continue  # the user's own code created the tensor: the general device mismatch explains the move
             submodule = _submodule(failure)
             if submodule is None:
                 continue
@@ -89,7 +89,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A mismatch with the CPU inside such a part, or of an Omni model under ZeRO-3 where no frame says more."""
+        """A mismatch with the CPU inside such a submodule, or of an Omni model under ZeRO-3 if no frame says more."""
         omni = log.find(_OMNI) is not None or log.setup.mentions(_OMNI_TEXT)
         zero3 = under_zero3(log)
         for mismatch in training_mismatches(log):
@@ -132,12 +132,12 @@ def _certainty(mismatch: LoggedMismatch, is_omni: bool, uses_zero3: bool | None)
 
 
 def _is_library(frame: Frame) -> bool:
-    """Remote code of a model (``transformers_modules``) is the model's, though it lies in the user's cache."""
+    """Whether a frame is a library's: remote code (``transformers_modules``) counts, though in the user's cache."""
     return frame.owner == "library" or "transformers_modules" in frame.path
 
 
 def _submodule(failure: Failure) -> str | None:
-    """The part's name: the module that ran, else the innermost line of a library that builds such a part."""
+    """The submodule's name: the module that ran, else from the innermost library line that builds such a part."""
     for name in (failure.module, failure.module_class):
         if name and _find_part(name):
             return failure.module or name
@@ -151,7 +151,7 @@ def _submodule(failure: Failure) -> str | None:
 
 
 def _shorten_class_chain(submodule: str) -> str:
-    """A chain of classes under construction from the telling one to the innermost: ``Talker > … > Filter``."""
+    """Shorten a chain of classes to the first multimodal part and the innermost class: ``Talker > … > Filter``."""
     chain = submodule.split(" > ")
     telling = next((index for index, name in enumerate(chain) if _find_part(name)), 0)
     return " > ".join(chain[telling:] if len(chain) - telling < 3 else (chain[telling], "…", chain[-1]))
@@ -184,7 +184,7 @@ _OMNI_CLASSES = ("transformers.Qwen2_5OmniForConditionalGeneration.from_pretrain
 
 
 def _speech_part_use(run: Run) -> tuple[Certainty | None, Span | None]:
-    """How sure the run builds the whole Omni model, and where; None where it does not, or can't be told to."""
+    """The certainty that the run builds the whole Omni model, and where; None if it does not or is unknown."""
     if run.framework == "ms-swift":
         return Certainty.LIKELY, None
     for script in run.scripts:

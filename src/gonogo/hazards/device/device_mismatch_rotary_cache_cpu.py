@@ -5,18 +5,18 @@ from gonogo.hazards.device._plain_tensors import plain_tensor_finding, plain_ten
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, training_mismatches
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, Text, translated
 
-# A reporter's own words: "the cos and sin tensors, used for rope, were placed on the CPU".
+# A phrase of users' reports: "the cos and sin tensors, used for rope, were placed on the CPU".
 
 
 class DeviceMismatchRotaryCacheCpu(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A rotary embedding that keeps its table as a plain tensor, and computes with it."""
+        """A rotary embedding that computes with a table kept as a plain tensor."""
         for kept in plain_tensors_on_cpu(script, run):
             if kept.is_rotary:
                 yield plain_tensor_finding(self, kept)
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A mismatch with the CPU in a rotary embedding; an indexing of a CPU tensor that no frame places elsewhere."""
+        """A mismatch with the CPU in a rotary embedding, or an indexed CPU tensor that no frame places elsewhere."""
         for mismatch in training_mismatches(log):
             certainty = _certainty(mismatch, log)
             if certainty is not None:

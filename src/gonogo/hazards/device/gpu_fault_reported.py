@@ -46,7 +46,7 @@ _CURE = (
 
 class GpuFaultReported(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """The kernel's Xid by its number, CUDA's words for such a fault, and what ``nvidia-smi -q`` counts."""
+        """The kernel's Xid number, CUDA's errors for such a fault, and the counters of ``nvidia-smi -q``."""
         said = log.find(_FATAL_GPU_ERROR)
         for found in log.find_all(_XID):
             what = _HARDWARE_XIDS.get(int(found.match.group("number")))

@@ -10,7 +10,7 @@ from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Rehears
 
 class ModuleLeftOnCpu(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """What the record lists, unless a device mismatch has already ended the rank."""
+        """The parameters and buffers that the record lists, unless a device mismatch has already ended the rank."""
         left = [rank for rank in record.ranks if rank.left_on_cpu and not _has_device_mismatch(rank)]
         if not left:
             return
@@ -35,7 +35,7 @@ class ModuleLeftOnCpu(Hazard):
         )
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
-        """Parameters and buffers that the census found on the CPU, where the config has them on the accelerator."""
+        """Parameters and buffers that the guard found on the CPU while the config wants them on the accelerator."""
         for rank in run.ranks:
             left = [
                 place
@@ -75,7 +75,7 @@ class ModuleLeftOnCpu(Hazard):
             return
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A mismatch whose operand on the CPU is a weight, by the operator's argument."""
+        """A mismatch whose CPU operand is a weight, judged by the operator's argument."""
         for mismatch in training_mismatches(log):
             if mismatch.owner is not Owner.WEIGHT:
                 continue

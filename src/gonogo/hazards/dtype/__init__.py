@@ -1,1 +1,1 @@
-"""Number formats that do not go together, or do not hold the numbers."""
+"""Dtypes that don't match, or can't hold the values."""

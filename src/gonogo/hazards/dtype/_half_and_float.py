@@ -1,4 +1,4 @@
-"""Recognise that an operator met half precision and fp32, and in which part of a program with LoRA."""
+"""Recognizes operators that got both half precision and fp32, and where in a program with LoRA that happens."""
 
 import re
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ _LORA_PATTERN = lazy_compile(r"(?i)\bq?-?lora\b|\bpeft\b|adapter", re.ASCII)
 
 
 class DtypeMismatch:
-    """A mismatch of dtypes and what the log tells of where it happened."""
+    """A dtype mismatch, and where the log says that it happened."""
 
     def __init__(self, log: FailureLog, evidence: LoggedError | LogLine) -> None:
         self.log = log
@@ -60,7 +60,7 @@ class DtypeMismatch:
 
     @property
     def has_frames(self) -> bool:
-        """True where the log shows the way to it."""
+        """True if the log shows the traceback."""
         return self._error is not None and bool(self._error.all_frames)
 
     @property
@@ -72,18 +72,18 @@ class DtypeMismatch:
 
     @property
     def in_backward(self) -> bool:
-        """True in the backward of an autograd function, where one of the two is a gradient."""
+        """True in the backward of an autograd function, where one of the two tensors is a gradient."""
         innermost = self._error.innermost if self._error is not None else None
         return innermost is not None and innermost.function == "backward"
 
     @property
     def in_quantized_linear(self) -> bool:
-        """True where a frame is a quantized linear's."""
+        """True if a frame belongs to a quantized linear layer."""
         return self._traceback_passes(*_QUANTIZED)
 
     @property
     def quantized(self) -> bool:
-        """True where frames, setup or the log speak of a quantized model."""
+        """True if frames, setup or the log mention a quantized model."""
         return (
             self.in_quantized_linear
             or any(map(_QUANTIZATION_PATTERN.search, self.log.setup.texts))
@@ -98,12 +98,12 @@ class DtypeMismatch:
 
     @property
     def in_trainers_evaluation(self) -> bool:
-        """True where the evaluation is the Hugging Face Trainer's."""
+        """True if the evaluation is that of the Hugging Face Trainer."""
         return self.in_evaluation and self._traceback_passes("transformers/trainer")
 
     @property
     def with_lora(self) -> bool:
-        """True where frames, setup or the log speak of LoRA."""
+        """True if frames, setup or the log mention LoRA."""
         return (
             self._traceback_passes(*_LORA_FRAMES)
             or self.log.setup.mentions(r"(?i)lora|peft")
@@ -112,7 +112,7 @@ class DtypeMismatch:
 
 
 def dtype_mismatches(log: FailureLog) -> Iterator[DtypeMismatch]:
-    """The first exception, or else the first line, in which half precision and fp32 met."""
+    """The first exception, or else the first line, in which half precision and fp32 were mixed."""
     for error in log.errors:
         if _mixes(collapse_whitespace(error.message)):
             yield DtypeMismatch(log, error)
@@ -129,5 +129,5 @@ def _mixes(text: str) -> bool:
     if found is None:
         return False
     parts = {part.lower().removeprefix("struct ").removeprefix("c10::") for part in found.groups() if part}
-    # float16 beside bfloat16 are two half precisions: no layer of them is in fp32.
+    # float16 with bfloat16 are two half precisions: neither is fp32.
     return len(parts) == 2 and bool(parts & {"float", "float32"})

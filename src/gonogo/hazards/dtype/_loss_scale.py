@@ -1,4 +1,4 @@
-"""The lines in which a loss scaler says that it skips a step, and how far its scale has fallen."""
+"""Reads the lines in which a loss scaler reports skipped steps, and how low its scale has fallen."""
 
 import re
 
@@ -35,18 +35,18 @@ _BROKEN = lazy_compile(
 
 
 class LossScale(msgspec.Struct, frozen=True):
-    """The steps that were skipped. ``lowest`` is the smallest scale reached, None where no line gives one."""
+    """The skipped steps. ``lowest`` is the smallest scale reached, None if no line shows it."""
 
     first: LogLine
     last: LogLine
     skipped: int
     lowest: float | None
     stuck: bool
-    """True where the scale could fall no further: it is reduced to what it was."""
+    """True if the scale could fall no further: it was "reduced" to the same value."""
 
 
 def loss_scale(log: FailureLog) -> LossScale | None:
-    """What the log tells of skipped steps, or None."""
+    """The skipped steps that the log shows, or None."""
     if not any(log.has(words) for words in OVERFLOW_WORDS):
         return None
     first = last = None
@@ -74,5 +74,5 @@ def _number(text: str) -> float:
 
 
 def has_broken_loss(log: FailureLog) -> bool:
-    """True where the loss is printed as nan, infinite or zero; in reinforcement learning zero is no bad sign."""
+    """True if the loss is printed as NaN, infinite or zero (zero does not count in reinforcement learning)."""
     return any(_BROKEN.search(line.text) for line in log.lines if "oss" in line.text and "reward" not in line.text)

@@ -4,7 +4,7 @@ from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, has_broken_loss, lo
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Severity, translated
 
 MIN_HARMLESS_LOSS_SCALE = 64
-"""A dynamic scale from here on has room left to fall."""
+"""From this value on, a dynamic loss scale has room left to fall."""
 _ABNORMAL_END_PATTERN = Pattern(
     r"\bKilled\b|return code = ?-?\d|exitcode *:? *-?\d|Segmentation fault|Bus error|[Ww]atchdog|timed out"
     r"|out of memory|core dumped|(?i:\bhangs?\b|\bstuck\b|\bfreez)|卡住|卡死|不动了"
@@ -15,7 +15,7 @@ class BenignLossScaleWarmup(Hazard):
     log_words = OVERFLOW_WORDS
 
     def in_log(self, log: FailureLog) -> Findings:
-        """Skipped steps with large scales, and nothing in the log that failed."""
+        """Skipped steps at large loss scales, in a log without any failure."""
         scale = loss_scale(log)
         if scale is None or scale.stuck or scale.lowest is None or scale.lowest < MIN_HARMLESS_LOSS_SCALE:
             return

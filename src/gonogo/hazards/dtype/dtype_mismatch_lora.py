@@ -8,11 +8,11 @@ class DtypeMismatchLora(Hazard):
     log_words = DTYPE_MISMATCH_LITERALS
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The mismatch where LoRA is in play: likely under an evaluation, possible elsewhere."""
+        """The mismatch if LoRA is used: likely during evaluation, else possible."""
         for met in dtype_mismatches(log):
             if met.in_replica or met.in_backward or (met.has_frames and not met.with_lora and not met.in_evaluation):
                 continue
-            # python train.py with several visible GPUs is DataParallel, which fails with the same words.
+            # python train.py with several visible GPUs uses DataParallel, which fails with the same message.
             plain_lora = met.with_lora and met.has_frames and not met.quantized and log.setup.launcher != "python"
             evaluated = met.in_trainers_evaluation or (met.in_evaluation and met.with_lora)
             likely = not met.in_quantized_linear and (evaluated or plain_lora) and not outside_training(log)

@@ -8,7 +8,7 @@ class DtypeMismatchLoraQuantized(Hazard):
     log_words = (*DTYPE_MISMATCH_LITERALS, "MatMul8bitLt", "load_in_8bit", "load_in_4bit")
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The mismatch inside a quantized linear, or of a model that the log or the setup says is quantized."""
+        """The mismatch inside a quantized linear layer, or in a model that the log or the setup says is quantized."""
         for met in dtype_mismatches(log):
             if met.in_replica or (met.has_frames and not met.quantized):
                 continue

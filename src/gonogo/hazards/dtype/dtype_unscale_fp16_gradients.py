@@ -8,7 +8,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, transl
 
 _WORDS = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "unscale FP16 Gradients")
 
-# Adapters are trained in fp32 beside a model in fp16, and what a script casts itself may be.
+# Adapters are trained in fp32 in an fp16 model, and a script may cast parameters itself.
 _CASTING_MARKERS = (b"peft", b"swift", b".float()", b"float32", b"fp32", b"requires_grad", b"deepspeed")
 
 _CURES = (
@@ -22,7 +22,7 @@ _CURES = (
 
 class DtypeUnscaleFp16Gradients(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A model loaded in fp16 and trained whole under fp16 mixed precision, without DeepSpeed's fp32 copies."""
+        """A model loaded in fp16 and fully fine-tuned with fp16 mixed precision, without DeepSpeed's fp32 weights."""
         if b"float16" not in script.source.data or run.deepspeed_on:
             return
         fp16 = run.arguments.get("fp16")
@@ -53,7 +53,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The gradient scaler's refusal."""
+        """The GradScaler's error."""
         evidence = first_match(log, *_WORDS)
         certainty = Certainty.CERTAIN if evidence else Certainty.LIKELY
         if evidence is None:

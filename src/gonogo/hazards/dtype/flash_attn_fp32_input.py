@@ -19,7 +19,7 @@ _WORDS = (
 )
 _ASSERTED = Pattern(r"assert \w+\.dtype (?:in|==) .{0,20}torch\.(?:float16|bfloat16)|q_dtype == torch::kFloat16")
 
-# What lowers the precision in other ways than by arguments.
+# Code that lowers the precision in other ways than by arguments.
 _PRECISION_LOWERING_MARKERS = (
     b"autocast",
     b".half()",
@@ -38,7 +38,7 @@ _CURES = (
 
 class FlashAttnFp32Input(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A model that asks for FlashAttention, is loaded in fp32, and is trained without autocast or DeepSpeed."""
+        """A model with FlashAttention that is loaded in fp32 and trained without autocast or DeepSpeed."""
         if b"flash_attention_2" not in script.source.data or run.deepspeed_on:
             return
         precision = [run.arguments.get(name) for name in ("bf16", "fp16")]
@@ -82,7 +82,7 @@ class FlashAttnFp32Input(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """flash-attn's refusal, or the bare assertion of its first versions."""
+        """flash-attn's error, or the bare assertion of its first versions."""
         evidence = first_match(log, *_WORDS)
         certainty = Certainty.CERTAIN
         if evidence is None:
@@ -117,7 +117,7 @@ class FlashAttnFp32Input(Hazard):
 
 
 def _truncated_in_kernel(log: FailureLog) -> LoggedError | None:
-    """A traceback cut in the kernel's call, which checks the dtype before anything else."""
+    """A truncated traceback at the kernel's call, which checks the dtype first."""
     cut = find_truncated_error(
         log, ("flash_attn", "flash_attn_cuda.fwd"), ("flash_attn", "flash_attn_gpu.fwd"), max_frames=1
     )
@@ -127,5 +127,5 @@ def _truncated_in_kernel(log: FailureLog) -> LoggedError | None:
 
 
 def _is_server(log: FailureLog) -> bool:
-    """True for a server; a script that only generates is the same case as training."""
+    """True for an inference server; a script that only generates is treated like training."""
     return outside_training(log) and not log.passes("generation/utils.py", "in generate")

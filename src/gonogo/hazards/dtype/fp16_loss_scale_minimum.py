@@ -13,7 +13,7 @@ _WORDS = (
     "Minimum loss scale reached",
 )
 
-# Families of which it is known that fp16 overflows in their forward: see the sources, and transformers' own notes.
+# Model families whose forward is known to overflow in fp16: see the sources, and transformers' own notes.
 _OVERFLOWING_FAMILIES = ("gemma2", "gemma3", "t5", "mt5", "umt5", "longt5")
 _BF16_TRAINED_FAMILIES = ("baichuan", "qwen2", "qwen3")
 
@@ -49,7 +49,7 @@ class Fp16LossScaleMinimum(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The scaler's last words; or a scale that has fallen so far that they are near."""
+        """The scaler's final error, or a loss scale that has fallen close to its minimum."""
         evidence = first_match(log, *_WORDS)
         if evidence is None:
             evidence = find_truncated_error(log, ("fp16/loss_scaler", "raise Exception"))

@@ -13,7 +13,7 @@ class HalfWeightsOutsideAutocast(Hazard):
     log_words = DTYPE_MISMATCH_LITERALS
 
     def in_log(self, log: FailureLog) -> Findings:
-        """Where half precision meets float32, and nothing speaks of adapters, quantization or DeepSpeed."""
+        """A mix of half precision and float32, if nothing in the log mentions adapters, quantization or DeepSpeed."""
         if outside_training(log):
             return
         for met in dtype_mismatches(log):
@@ -21,7 +21,7 @@ class HalfWeightsOutsideAutocast(Hazard):
                 continue
             layer = log.passes(*_LAYER_FILES)
             if met.has_frames and not layer and not log.passes(*_LIBRARY_PATHS):
-                continue  # tensors of the program's own
+                continue  # tensors of the user's own code
             sure = met.has_frames and layer and not met.in_evaluation and not log.says(_DEEPSPEED)
             yield self.log_finding(
                 met.evidence,

@@ -20,7 +20,7 @@ _HALF_PRECISION_PATTERN = Pattern(r"\bfp16['\"]?\s*[:=]\s*['\"]?[Tt]rue|float16|
 
 class LossNotFinite(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """What fails for it: sampling from NaN, anomaly detection; less surely a loss that is printed as nan."""
+        """Errors that follow from it: sampling from NaN, anomaly detection; less certain: a loss printed as nan."""
         if outside_training(log):
             return
         evidence = next(log.errors_of(says=_ANOMALY), None) or log.find(_ANOMALY)
@@ -44,7 +44,7 @@ class LossNotFinite(Hazard):
             )
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
-        """The first value that is not finite, with the module that made it where that was looked for."""
+        """The first NaN or Inf, with the module that produced it if the search was on."""
         first = min(
             ((rank, one) for rank in run.ranks for one in rank.nonfinite),
             key=lambda pair: (pair[1].step, pair[1].time),

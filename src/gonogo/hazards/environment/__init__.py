@@ -1,1 +1,1 @@
-"""Hazards of what is installed: drivers, toolkits, compiled extensions and package versions."""
+"""Hazards of the installation: drivers, toolkits, compiled extensions and package versions."""

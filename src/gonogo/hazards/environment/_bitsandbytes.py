@@ -1,4 +1,4 @@
-"""Where a run needs bitsandbytes."""
+"""Finds where a run needs bitsandbytes."""
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
@@ -7,7 +7,7 @@ _BNB_OPTIMIZER_MARKERS = ("_8bit", "_bnb", "paged_")
 
 
 def bitsandbytes_use(run: Run) -> Field | None:
-    """Where a run asks for an 8-bit optimizer, or a model in 8 or 4 bits; None where it does not."""
+    """The setting that asks for an 8-bit optimizer or a model in 8 or 4 bits; None if there is none."""
     optimizer = run.arguments.get("optim")
     name = str(optimizer.get(""))
     if any(word in name for word in _BNB_OPTIMIZER_MARKERS) and "torchao" not in name:

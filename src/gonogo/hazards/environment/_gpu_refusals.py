@@ -1,4 +1,4 @@
-"""How frameworks refuse bf16 or TF32, and what shows that they saw no GPU at all."""
+"""Errors by which frameworks reject bf16 or TF32, and signs that they saw no GPU at all."""
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
@@ -12,7 +12,7 @@ REFUSED = Pattern(
     r"|(?:GPU|gpu|device)s? (?:does not|doesn't|do not) support (?:bf16|bfloat16|BF16)"
     r"|(?:bf16|[Bb]float16) is only supported on (?:GPU|gpu|CUDA|device|Ampere)"
 )
-"""bf16 or TF32 refused since the GPU cannot do it, or since no GPU is seen."""
+"""bf16 or TF32 rejected because the GPU does not support it, or because no GPU is visible."""
 
 CUDA_FAILURE_PATTERN = Pattern(
     r"CUDA initialization: (?:CUDA unknown error|Unexpected error|Found no NVIDIA driver"
@@ -34,15 +34,15 @@ CPU_BUILD = Pattern(
 
 
 def refused(log: FailureLog) -> LineMatch | LoggedError | None:
-    """Where bf16 or TF32 was refused."""
+    """The line or exception that rejects bf16 or TF32."""
     return first(log, REFUSED)
 
 
 def find_cuda_failure(log: FailureLog) -> LineMatch | LoggedError | None:
-    """Where CUDA did not start, or no GPU was seen."""
+    """The line or exception that shows that CUDA failed to initialize or no GPU is visible."""
     return first(log, CUDA_FAILURE_PATTERN)
 
 
 def has_cpu_build(log: FailureLog) -> bool:
-    """True where PyTorch is a build without CUDA."""
+    """True if PyTorch is a build without CUDA."""
     return "+cpu" in log.setup.version_texts.get("torch", "") or first(log, CPU_BUILD) is not None

@@ -1,4 +1,4 @@
-"""What a machine has against what a run asks of it: the cards, and the operators that DeepSpeed compiles on it."""
+"""Compares a machine with the run's needs: its GPUs, and the operators that DeepSpeed compiles on it."""
 
 import msgspec
 
@@ -10,30 +10,30 @@ from gonogo.finding import Span, translated
 
 _BUILT_LABEL = translated("DeepSpeed compiles {name} for it")
 NOT_PREBUILT = translated("ds_report shows {names} as not installed")
-"""What makes sure that an operator is compiled at the start."""
+"""How to confirm that an operator is compiled at the start."""
 _FLASH_ATTENTION_NAMES = ("fa2", "flash_attention_2", "flash_attn", "flash_attention_3", "fa3")
 
 
 class DeepSpeedOp(msgspec.Struct, frozen=True):
-    """An operator that DeepSpeed builds when the run starts, and what in the config asks for it."""
+    """An operator that DeepSpeed builds when the run starts, and the config setting that needs it."""
 
     name: str
     span: Span | None
 
 
 def compute_capability_of(gpu: Gpu) -> ComputeCapability | None:
-    """A card's compute capability, as given or by its name."""
+    """A GPU's compute capability, as reported or looked up by its name."""
     return gpu.capability or gpu_compute_capability(gpu.name)
 
 
 def weakest_gpu(environment: Environment) -> tuple[Gpu, ComputeCapability] | None:
-    """The card of the lowest compute capability; None where no card's is known."""
+    """The GPU of the lowest compute capability; None if none is known."""
     known = [(gpu, capability) for gpu in environment.gpus if (capability := compute_capability_of(gpu)) is not None]
     return min(known, key=lambda pair: pair[1], default=None)
 
 
 def operators(run: Run) -> tuple[DeepSpeedOp, ...]:
-    """What DeepSpeed compiles for the run's config, unless it was built when DeepSpeed was installed."""
+    """The operators that DeepSpeed compiles for the run's config, unless they were built at installation."""
     config = run.config
     if config is None:
         return ()
@@ -63,9 +63,10 @@ def _op_span(field: Field, name: str) -> Span | None:
 
 
 def cpu_adam_needs_cuda(environment: Environment) -> bool | None:
-    """Whether DeepSpeed compiles the CPU's Adam against CUDA (its toolkit, its version, curand); None: not known.
+    """Whether DeepSpeed compiles CPUAdam against CUDA (toolkit, version check, curand); None if unknown.
 
-    Up to 0.18.3 its builder is one for CUDA; 0.19.8 compiles it for the CPU alone. Between them it was not looked at.
+    Up to 0.18.3 its builder is a CUDA builder; 0.19.8 compiles it for the CPU alone. Releases in between were not
+    examined.
     """
     if environment.within("deepspeed", "<=0.18.3"):
         return True
@@ -82,7 +83,7 @@ def variable(environment: Environment, run: Run, name: str) -> Field:
 
 
 def flash_attention_request(run: Run) -> Field | None:
-    """Where a run asks for flash-attn: an argument, or a keyword of ``from_pretrained``; None where it does not."""
+    """The argument, or keyword of ``from_pretrained``, that asks for flash-attn; None if there is none."""
     for name in ("attn_implementation", "attn_impl", "flash_attn"):
         field = run.arguments.get(name)
         if field.known and str(field.value).lower() in _FLASH_ATTENTION_NAMES:

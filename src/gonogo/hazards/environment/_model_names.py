@@ -1,4 +1,4 @@
-"""The names under which transformers knows models: families, model types, and the classes made for them."""
+"""The names by which transformers knows models: families, model types, and their classes."""
 
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Text
@@ -18,7 +18,7 @@ FAMILIES = (
     r"|MiniCPM|Deepseek|DeepseekV|Olmo|Cohere|Falcon|Mamba|Idefics|SmolVLM|SmolLM|Granite|GptOss|GPTNeoX|GPT2|Nemotron"
     r"|Kimi|Ernie|Whisper|Bert|Roberta|XLMRoberta|ModernBert|T5|Bart|Blip|Clip|CLIP|Siglip|Florence|Bloom|OPT|Yi|Baichuan"
 )
-"""How the classes of models begin."""
+"""Prefixes of the names of model classes."""
 MODEL_TYPE = Pattern(rf"^'?((?:{_FAMILIES})\d*(?:[._-]\w+)*)'?$")
 """A model type, such as qwen2_vl."""
 MODEL_CLASS = Pattern(
@@ -26,9 +26,9 @@ MODEL_CLASS = Pattern(
     r"|(?:Qwen|Llama|Mllama|Mistral|Mixtral|Gemma|Phi|Glm|Internlm|InternVL|Llava|MiniCPM|Deepseek)\w*"
     r"(?:Config|Model|Tokenizer(?:Fast)?|Processor|ImageProcessor(?:Fast)?|DecoderLayer|Attention)))'"
 )
-"""A class of a model, in quotes."""
+"""A quoted class name of a model."""
 
 
 def model_type_label(kind: str) -> Text:
-    """The label of a model whose config.json says that type."""
+    """The label of a model whose config.json has this ``model_type``."""
     return Text(f"model_type {kind}", f"model_type 为 {kind}")

@@ -1,4 +1,4 @@
-"""What a release of a training library renamed, moved or dropped, as an AttributeError tells of it."""
+"""Recognizes AttributeErrors about names that a release of a training library renamed, moved or removed."""
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.match import collapse_whitespace
@@ -28,13 +28,13 @@ _TYPE_OBJECT = Pattern(
 _MODEL_ATTRIBUTE_PATTERN = Pattern(rf"'(?:{FAMILIES})\w*' object has no attribute '(\w+)'")
 _MODEL_ATTRIBUTE_LINE_PATTERN = Pattern(rf"^(?:AttributeError: )?'(?:{FAMILIES})\w*' object has no attribute '\w+'")
 _TOKENIZER_ATTRIBUTE_PATTERN = Pattern(r"^\w*(?:Tokenizer\w*|TokenizersBackend|PythonBackend) has no attribute '?(\w+)")
-"""transformers 5 says it so, without the word object."""
+"""The wording of transformers 5, without the word "object"."""
 _LIBRARY_ATTRIBUTE_PATTERN = Pattern(
     r"'(?:Liger\w+|DeepSpeedZero\w+|BF16_Optimizer|FP16_Optimizer|DummyOptim)' object has no attribute '(?:train|eval"
     r"|\w+_proj|experts|gate|act_fn|variance_epsilon)'"
     r"|'(?:tensor|constexpr|block_type|JITFunction|CompiledKernel)' object has no attribute '\w+'"
 )
-"""Liger's classes in place of a model's, an optimizer's newer method, and triton's own objects (torch's are Tensor)."""
+"""Liger's replacements of model classes, newer optimizer methods, and triton's own objects (torch's are Tensor)."""
 _RELEASE_INDEPENDENT_PATTERN = Pattern(
     r"no attribute '?(?:model|module|ds_\w+|no_sync|backward|step|grad|save_checkpoint|dtype|device|generate|loss"
     r"|logits|vllm_engine|hf_device_map|pad_token_id|zero_gather_\w+|_zero3_\w+)(?:'|$)"
@@ -45,7 +45,7 @@ RELEASE_MISMATCH_PATTERN = Pattern(
     r"|name 'Pre[Tt]rainedConfig' is not defined|cannot import name '\w+'\s*$"
     r"|(?:EngineArgs|ServerArgs|SamplingParams|OpenAIServing\w+)\.__init__\(\) got an unexpected keyword argument"
 )
-"""What is mostly said where two packages are of different times, and may have another cause."""
+"""Errors that mostly mean incompatible releases of two packages, but may have another cause."""
 _FRAMEWORK_PATHS = (
     "openrlhf",
     "verl/",
@@ -61,7 +61,7 @@ _UNPACKED = Pattern(r"too many values to unpack \(expected 4\)")
 
 
 def release_mismatch_certainty(error: LoggedError) -> Certainty | None:
-    """How surely an exception's words tell of packages of different times; None where they don't."""
+    """The certainty that an exception is due to incompatible releases of packages; None if it isn't."""
     message, last = collapse_whitespace(error.message), error.innermost
     if _UNPACKED.search(message) and last is not None and "unpad_input(" in last.code:
         return Certainty.LIKELY  # flash-attn 2.7 returns five values
@@ -72,12 +72,12 @@ def release_mismatch_certainty(error: LoggedError) -> Certainty | None:
 
 
 def release_mismatch_line(log: FailureLog) -> LineMatch | None:
-    """A line that says so where no exception is read: its last line was pasted without the exception's type."""
+    """A line with such a message outside of exceptions: pasted without the exception's type."""
     return log.find(RELEASE_MISMATCH_PATTERN) or (None if log.errors else log.find(_MODEL_ATTRIBUTE_LINE_PATTERN))
 
 
 def moved(error: LoggedError) -> Certainty | None:
-    """How surely an AttributeError is about a name that another release of the library has; None where it isn't."""
+    """The certainty that an AttributeError is about a name of another release of the library; None if it isn't."""
     message = collapse_whitespace(error.message)
     if error.type not in ("AttributeError", "CompilationError") or _RELEASE_INDEPENDENT_PATTERN.search(message):
         return None

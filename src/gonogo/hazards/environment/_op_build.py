@@ -1,4 +1,4 @@
-"""Operators that DeepSpeed builds when they are first used: how a failed build shows, and whether it says why."""
+"""Recognizes failed just-in-time builds of DeepSpeed's operators, and whether the log shows the reason."""
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
@@ -36,7 +36,7 @@ CLEAR_EXTENSIONS_CURE = translated(
 
 
 def find_unexplained_build_failure(log: FailureLog) -> LineMatch | LoggedError | None:
-    """What a failed build left behind, in a log that doesn't show why it failed; else None."""
+    """The sign of a failed build in a log that doesn't show the reason; else None."""
     evidence = first(log, _CONSEQUENCE)
     if (
         evidence is None
@@ -48,7 +48,7 @@ def find_unexplained_build_failure(log: FailureLog) -> LineMatch | LoggedError |
 
 
 def mismatch(log: FailureLog) -> LineMatch | LoggedError | None:
-    """Where a CUDA toolkit that differs from PyTorch's was refused (not merely remarked on)."""
+    """The line or exception in which a CUDA toolkit other than PyTorch's is rejected (not just a warning)."""
     for found in log.find_all(MISMATCH):
         if not MISMATCH_ACCEPTED_PATTERN.search(found.text):
             return found

@@ -1,4 +1,4 @@
-"""What surrounds an error of the environment: which program ran, which GPU it ran on, what else went wrong."""
+"""The context of an environment error: which program ran, on which GPU, and what else failed."""
 
 from collections.abc import Iterator
 
@@ -27,9 +27,9 @@ _FRAME = Pattern(r'^\s*File "|^\s*\d+%\||^\s*-->|^│|line \d+')
 
 
 def first(log: FailureLog, pattern: Pattern) -> LineMatch | LoggedError | None:
-    """The first line that matches, or else the first exception whose message does, as it is or unwrapped.
+    """The first matching line, or else the first exception whose message matches, as is or unwrapped.
 
-    Advice in an exception's own line doesn't count against it: PyTorch writes both into one.
+    Advice in the line of an exception doesn't count against it: PyTorch puts both into one line.
     """
     if found := log.find(pattern):
         return found
@@ -37,24 +37,24 @@ def first(log: FailureLog, pattern: Pattern) -> LineMatch | LoggedError | None:
 
 
 def _unwrapped_variants(message: str) -> tuple[str, ...]:
-    """A message as written, and as it was before a terminal broke its lines between words or within one."""
+    """A message as it is, and as it was before a terminal wrapped it between words or within one."""
     lines = [line.strip() for line in message.splitlines()]
     return (message, " ".join(lines), "".join(lines)) if len(lines) > 1 else (message,)
 
 
 def text_of(evidence: LineMatch | LoggedError) -> str:
-    """What the evidence says."""
+    """The text of the evidence."""
     return evidence.message if isinstance(evidence, LoggedError) else evidence.text
 
 
 def outside_training(log: FailureLog) -> bool:
-    """True where a server or an image-generation interface ran, and nothing speaks of training."""
+    """True if a server or an image-generation UI ran, and nothing mentions training."""
     other = log.find(OTHER_PROGRAM_PATTERN) is not None or log.find(_INFERENCE_SERVER_PATTERN) is not None
     return other and not is_training(log)
 
 
 def is_training(log: FailureLog) -> bool:
-    """True where the log, the launch command or the script speaks of training."""
+    """True if the log, the launch command or the script mentions training."""
     setup = log.setup
     return (
         log.find(_TRAINING) is not None
@@ -64,22 +64,22 @@ def is_training(log: FailureLog) -> bool:
 
 
 def old_gpu(log: FailureLog) -> LineMatch | None:
-    """Where the log names an NVIDIA GPU older than Ampere."""
+    """The line that names an NVIDIA GPU older than Ampere."""
     return next((found for found in log.find_all(_OLD_GPU) if not _FRAME.search(found.text)), None)
 
 
 def ampere_gpu(log: FailureLog) -> LineMatch | None:
-    """Where the log names an NVIDIA GPU of Ampere or newer."""
+    """The line that names an NVIDIA GPU of Ampere or newer."""
     return next((found for found in log.find_all(_AMPERE_GPU) if not _FRAME.search(found.text)), None)
 
 
 def has_old_gpu(log: FailureLog) -> bool:
-    """True where the log, or the setup given beside it, names an NVIDIA GPU older than Ampere."""
+    """True if the log, or the setup given with it, names an NVIDIA GPU older than Ampere."""
     return old_gpu(log) is not None or _OLD_GPU.search(_versions(log)) is not None
 
 
 def has_ampere_gpu(log: FailureLog) -> bool:
-    """True where the log, or the setup given beside it, names an NVIDIA GPU of Ampere or newer."""
+    """True if the log, or the setup given with it, names an NVIDIA GPU of Ampere or newer."""
     return ampere_gpu(log) is not None or _AMPERE_GPU.search(_versions(log)) is not None
 
 
@@ -88,14 +88,14 @@ def _versions(log: FailureLog) -> str:
 
 
 def has_other_failure(log: FailureLog, pattern: Pattern) -> bool:
-    """True where an exception that is no mere consequence says something else than the pattern."""
+    """True if an exception that is not just a consequence doesn't match the pattern."""
     return any(error.role is Role.ROOT and not pattern.search(error.message) for error in log.errors)
 
 
 def cut_off(log: FailureLog) -> Iterator[tuple[LoggedError, str]]:
-    """Tracebacks that end before the exception's name, with the innermost frame's code, where no exception tells more.
+    """Truncated tracebacks, each with the innermost frame's code, if no complete exception says more.
 
-    Python's own importer is no innermost frame: it stands for the import above it.
+    Python's own import machinery is skipped: the frame above it counts as the innermost.
     """
     if any(error.role is Role.ROOT for error in log.errors):
         return

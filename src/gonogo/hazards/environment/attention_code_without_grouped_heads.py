@@ -10,7 +10,7 @@ _HEAD_COUNT_NAMES = ("num_heads", "n_heads", "num_attention_heads")
 
 class AttentionCodeWithoutGroupedHeads(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """A view by the number of heads of what has a whole fraction of them."""
+        """A view by the number of attention heads of a tensor with only 1/n of them (grouped-query attention)."""
         for error in log.errors_of("RuntimeError", says=_SHAPE):
             match = _SHAPE.search(collapse_whitespace(error.message))
             if match is None:
@@ -43,7 +43,7 @@ class AttentionCodeWithoutGroupedHeads(Hazard):
 
 
 def _reshapes_by_heads(error: LoggedError) -> bool | None:
-    """Whether a line on the way takes the number of heads for the shape; None where the log doesn't show that line."""
+    """Whether a line on the way uses the number of heads in the shape; None if the log doesn't show that line."""
     if any(word in frame.code for frame in error.frames for word in _HEAD_COUNT_NAMES):
         return True
     last = error.innermost

@@ -21,7 +21,7 @@ _CURE = (
 
 class Bf16Tf32UnsupportedGpu(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """bf16 or TF32 asked for, on cards older than Ampere."""
+        """bf16 or TF32 requested on GPUs older than Ampere."""
         found = weakest_gpu(environment)
         if found is None or found[1] >= (8, 0):
             return
@@ -42,7 +42,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The refusal of bf16 or TF32, unless what surrounds it says that CUDA did not start."""
+        """The error about bf16 or TF32, unless its context shows that CUDA failed to initialize."""
         evidence = refused(log)
         old = has_old_gpu(log)
         if evidence is None:
@@ -89,7 +89,7 @@ _CAPABILITY_CONFIRM = translated("torch.cuda.get_device_capability() prints less
 
 
 def _bf16_field(run: Run) -> Field | None:
-    """Where bf16 is turned on: in the DeepSpeed config as it is written, else among the arguments."""
+    """The setting that enables bf16: in the DeepSpeed config as written, else among the arguments."""
     if run.config is not None and run.config.raw("bf16", "enabled").truth:
         return run.config.raw("bf16", "enabled")
     given = run.arguments.get("bf16")

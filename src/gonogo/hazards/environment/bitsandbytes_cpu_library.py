@@ -38,7 +38,7 @@ _CURE = (
 
 class BitsandbytesCpuLibrary(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A bitsandbytes without a library for torch's CUDA, where the run needs one."""
+        """A bitsandbytes without a library for torch's CUDA version, if the run needs it."""
         version, cuda = environment.version("bitsandbytes"), environment.cuda.string
         if version is None or cuda is None or not together(environment, "bitsandbytes", "torch"):
             return
@@ -66,7 +66,7 @@ class BitsandbytesCpuLibrary(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A call into the CPU library; a mere sign that it was loaded counts where nothing else failed."""
+        """A call into the CPU library; a mere sign that it was loaded counts only if nothing else failed."""
         evidence = first(log, _FAILED)
         certainty = Certainty.CERTAIN
         if evidence is None:

@@ -5,6 +5,6 @@ from gonogo.hazards.rule import Text, translated
 
 class BitsandbytesNoBinaryForCuda(LoggedHazard):
     def format_cause(self, match: Match | None) -> Text:
-        """The cause, with the CUDA version that the library's name tells."""
+        """The cause, with the CUDA version from the library's name."""
         digits = str(match.groupdict().get("cuda") or "") if match is not None else ""
         return self.cause.format(cuda=f"{digits[:-1]}.{digits[-1]}" if digits else translated("this torch"))

@@ -9,7 +9,7 @@ _NAME = Pattern(r"name 'bnb' is not defined")
 
 class BitsandbytesNotInstalled(NotInstalled):
     def in_log(self, log: FailureLog) -> Findings:
-        """Its refusals, and peft's name that stands for nothing where the package is missing."""
+        """Errors about bitsandbytes, and the name that peft leaves undefined if the package is missing."""
         yield from super().in_log(log)
         for error in log.errors_of("NameError"):
             last = error.innermost
@@ -25,7 +25,7 @@ class BitsandbytesNotInstalled(NotInstalled):
                 )
 
     def asked(self, run: Run) -> tuple[str, Field] | None:
-        """Quantization, or an 8-bit optimizer."""
+        """The quantization or 8-bit optimizer requested."""
         use = bitsandbytes_use(run)
         if use is None:
             return None

@@ -8,19 +8,19 @@ _OTHERS = Pattern(
     r"|libtorch\w*|libc10\w*|torch/_C|libaoti\w*|_dl|libtorch_npu|libtbe_adapter|libatb|libasdops)\S*\.so"
     r"|torch_npu|nnal/atb"
 )
-"""Libraries of which other hazards tell, and torch's own."""
+"""Libraries with hazards of their own, and torch's own libraries."""
 _TORCH_BUILD_PATTERN = Pattern(r"(?:torch|pt)\.?(\d+)\.?(\d+)")
 _PACKAGES_OF_OTHER_HAZARDS = ("flash-attn", "torchvision", "torchaudio", "xformers", "triton")
 
 
 class CompiledExtensionTorchMismatch(LoggedHazard):
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
-        """None for libraries that other hazards tell of, and for torch's own."""
+        """None for libraries with hazards of their own and for torch's own."""
         match = match_of(sign.says, evidence)
         return None if match is None or _OTHERS.search(match.group(0)) else sign.certainty
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A wheel whose version tells another torch than the one beside it (``2.2.4+cu12torch2.5cxx11abiFALSE``)."""
+        """A wheel built for another torch than the installed one (``2.2.4+cu12torch2.5cxx11abiFALSE``)."""
         torch = environment.version("torch")
         if torch is None:
             return

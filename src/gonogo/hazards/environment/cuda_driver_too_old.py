@@ -30,7 +30,7 @@ _CURE = (
 
 class CudaDriverTooOld(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """The machine's driver against the CUDA that torch was built for."""
+        """A driver on the machine that is too old for the CUDA version of torch."""
         driver, cuda = environment.driver.string, environment.cuda.string
         oldest = minimum_driver(cuda) if cuda is not None else None
         if driver is None or cuda is None or oldest is None:
@@ -39,7 +39,7 @@ class CudaDriverTooOld(Hazard):
         if has is None or needs is None or has >= needs:
             return
         path = environment.variable("LD_LIBRARY_PATH")
-        bridged = "compat" in str(path.get(""))  # the forward compatibility package's libraries, for data centre cards
+        bridged = "compat" in str(path.get(""))  # libraries of the forward compatibility package for data centre GPUs
         sure = not path.unknown and not bridged
         yield self.finding(
             translated("The driver is {driver}; torch was built for CUDA {cuda}, which needs {needs} or newer.").format(
@@ -56,7 +56,7 @@ class CudaDriverTooOld(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The driver's own refusal, or, less surely, a compatibility error of driver and runtime."""
+        """The driver's own error, or, less certain, a compatibility error between driver and runtime."""
         if evidence := first(log, _DRIVER_TOO_OLD_PATTERN):
             number = _FOUND_VERSION.search(text_of(evidence))
             served = int(number.group(1)) if number else 0

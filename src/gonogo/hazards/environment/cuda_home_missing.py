@@ -13,7 +13,7 @@ _TORCH = Pattern(
     r"|nvcc was not found"
 )
 _NVCC_CALL_PATTERN = Pattern(r"\binstalled_cuda_version\(|subprocess\.check_output\(\[cuda_home \+ [\"']/bin/nvcc")
-"""Where DeepSpeed's builder looks for the toolkit; it fails there only without one."""
+"""The code in which DeepSpeed's builder looks for the toolkit; it fails there only without one."""
 _CUDA_BUILD_PATTERN = Pattern(
     r"deepspeed|op_builder|DeepSpeed|flash[-_]attn|cpu_adam|fused_adam|apex|TORCH_EXTENSION_NAME"
     r"|torch_extensions|bitsandbytes"
@@ -32,12 +32,12 @@ _CURE = (
 
 class CudaHomeMissing(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A CUDA operator that is to be compiled where there is no nvcc: a runtime image, or a machine without one."""
+        """A CUDA operator that has to be compiled without nvcc: a runtime image, or a machine without a toolkit."""
         built = operator(run, "fused_adam", "cpu_adam") if environment.toolkit.absent else None
         if built is None or (built.name == "cpu_adam" and not cpu_adam_needs_cuda(environment)):
             return
         if environment.driver.absent and environment.gpus_known and not environment.gpus:
-            return  # no machine that trains
+            return  # not a machine for training
         if any(word in source.data for source in _files(environment) for word in _NVCC_PACKAGE_MARKERS):
             return
         yield self.finding(
@@ -57,7 +57,7 @@ class CudaHomeMissing(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """DeepSpeed's words, or PyTorch's where an extension that training needs was to be built."""
+        """DeepSpeed's error, or PyTorch's when building an extension that training needs."""
         evidence = first(log, _DEEPSPEED)
         certainty = Certainty.CERTAIN
         if evidence is None:
@@ -84,7 +84,7 @@ class CudaHomeMissing(Hazard):
 
 
 def _base_image(environment: Environment) -> Span | None:
-    """The Dockerfile's image, which tells torch and that there is no compiler."""
+    """The Dockerfile's base image, which determines torch and shows that there is no compiler."""
     place = environment.place("torch")
     if place is None or "runtime" not in place.text:
         return None
@@ -92,10 +92,10 @@ def _base_image(environment: Environment) -> Span | None:
 
 
 _NVCC_PACKAGE_MARKERS = (b"cuda-nvcc", b"cuda-toolkit", b"cuda-compiler", b"cuda_12", b"DS_BUILD_")
-"""What a Dockerfile installs beside its base image: the compiler, or a DeepSpeed whose operators are built already."""
+"""What a Dockerfile may install in addition: the compiler, or a DeepSpeed with prebuilt operators."""
 
 
 def _files(environment: Environment) -> tuple[SourceFile, ...]:
-    """The files that tell of the packages."""
+    """The files that list the packages."""
     places = (package.place for package in environment.packages.values())
     return tuple({place.source.path: place.source for place in places if place is not None}.values())

@@ -19,7 +19,7 @@ _FP16_REFUSAL_PATTERN = Pattern(
     r"(?:FP16 )?[Mm]ixed precision training with AMP or APEX .*can only be used on CUDA"
     r"|fp16 mixed precision requires a (?:GPU|CUDA)"
 )
-"""What transformers and accelerate say of fp16 where they see no accelerator."""
+"""The errors of transformers and accelerate about fp16 if they see no accelerator."""
 _CURE = (
     translated(
         "Check in the run's own environment: nvidia-smi; python -c 'import torch; print(torch.__version__, "
@@ -38,7 +38,7 @@ _CURE = (
 
 class CudaInitFailedMasquerade(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """A refusal of bf16 or TF32 beside a sign that CUDA failed or a GPU that has both; else CUDA's own failure."""
+        """An error about bf16 or TF32 after a sign that CUDA failed, or on a GPU with both; else CUDA's own error."""
         refusal, failed = refused(log), find_cuda_failure(log)
         if refusal is not None and not (has_cpu_build(log) and failed is None):
             old = has_old_gpu(log)

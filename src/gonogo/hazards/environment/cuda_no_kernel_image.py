@@ -33,7 +33,7 @@ _CURE = (
 
 class CudaNoKernelImage(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """The machine's cards against the architectures that this torch was built for."""
+        """GPUs of the machine that are not among the architectures this torch was built for."""
         cuda, torch = environment.cuda.string, environment.version("torch")
         build = torch_build(cuda, torch) if cuda is not None and torch is not None else None
         if build is None or not environment.gpus:
@@ -62,7 +62,7 @@ class CudaNoKernelImage(Hazard):
             return
 
     def in_log(self, log: FailureLog) -> Findings:
-        """CUDA's error, or PyTorch's warning where nothing else explains the failure."""
+        """CUDA's error, or PyTorch's warning if nothing else explains the failure."""
         outside = outside_training(log)
         if evidence := first(log, _NO_KERNEL_IMAGE_PATTERN):
             warned = log.find(_WARNED)
@@ -99,7 +99,7 @@ _OTHER_ERROR_PATTERN = Pattern(r"NCCL WARN|NCCL error|ncclUnhandledCudaError|und
 
 
 def _certainty(log: FailureLog, evidence: LineMatch | LoggedError) -> Certainty:
-    """Likely only, where CUDA may have reported late what a library before it had met."""
+    """Only likely if CUDA may be reporting late an error of an earlier library call."""
     at = evidence.raised.at if isinstance(evidence, LoggedError) else evidence.line
     before = {(line.path, line.number) for line in log.lines_before(at, len(log.lines))}
     met = any((found.line.path, found.line.number) in before for found in log.find_all(_OTHER_ERROR_PATTERN))

@@ -28,14 +28,14 @@ _CURE = (
 
 class CudaTorchVersionMismatch(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """nvcc of another major version than torch's CUDA, where DeepSpeed compiles an operator."""
+        """nvcc of another major version than torch's CUDA, if DeepSpeed compiles an operator."""
         toolkit, cuda = environment.toolkit.string, environment.cuda.string
         if toolkit is None or cuda is None or toolkit.split(".")[0] == cuda.split(".")[0]:
             return
         built = operator(run, "cpu_adam", "fused_adam")
         if built is None or str(variable(environment, run, "DS_SKIP_CUDA_CHECK").get("0")) == "1":
             return
-        # The check is made for the CPU's Adam as it is compiled; for others only where they are built beforehand.
+        # CPUAdam is checked at JIT compilation; other operators only when they are prebuilt.
         checked = cpu_adam_needs_cuda(environment) if built.name == "cpu_adam" else None
         if checked is False:
             return
@@ -53,7 +53,7 @@ class CudaTorchVersionMismatch(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The refusal; where a compiler's error stands beside it, only a possibility."""
+        """The error; only possible if there is also a compiler error."""
         evidence = mismatch(log) or first(log, _OTHERS)
         if evidence is None:
             yield from self._findings_in_flash_attn_build(log)
@@ -78,7 +78,7 @@ class CudaTorchVersionMismatch(Hazard):
         )
 
     def _findings_in_flash_attn_build(self, log: FailureLog) -> Findings:
-        """flash-attn's build, which asks nvcc for its version: mostly a distribution's old one comes first in PATH."""
+        """flash-attn's build, which asks nvcc for its version: often a distribution's old one is first in PATH."""
         if (evidence := first(log, _TOO_OLD)) and (found := _TOO_OLD.search(text_of(evidence))):
             yield self.log_finding(
                 evidence,

@@ -30,7 +30,7 @@ _FAULTY_COMBINATIONS = (
 
 class DeepspeedBackwardNeedsNewerTorch(LoggedHazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Those releases together, in a run with ZeRO."""
+        """This combination of releases, in a run with ZeRO."""
         stage = run.zero_stage
         if not stage or not together(environment, "deepspeed", "torch"):
             return
@@ -45,7 +45,7 @@ class DeepspeedBackwardNeedsNewerTorch(LoggedHazard):
                     stage=stage,
                     why=why,
                 ),
-                certainty=sure if stage > 1 else Certainty.LIKELY,  # ZeRO-1 has these hooks with overlap_comm alone
+                certainty=sure if stage > 1 else Certainty.LIKELY,  # ZeRO-1 has these hooks only with overlap_comm
                 cure=(pip_install(*install), self.cures[1]),
                 spans=(span_of(environment, "deepspeed"), span_of(environment, "torch"), stage_span(run)),
                 fixes=version_fix(environment, *install),

@@ -5,7 +5,7 @@ from gonogo.hazards.version_rule import NotInstalled
 
 class DeepspeedNotInstalled(NotInstalled):
     def asked(self, run: Run) -> tuple[str, Field] | None:
-        """A launch with DeepSpeed, or a config of its."""
+        """The launch with DeepSpeed, or its config."""
         if run.launch is None:
             return None
         if run.launch.launcher == "deepspeed":
@@ -13,7 +13,7 @@ class DeepspeedNotInstalled(NotInstalled):
         return ("deepspeed", run.config_field) if run.deepspeed_on and run.config_field.known else None
 
     def in_log(self, log: FailureLog) -> Findings:
-        """accelerate's or Python's word for it, in the Python that trains."""
+        """The error of accelerate or Python, in the Python that trains."""
         evidence = next(log.errors_of("ImportError", "ModuleNotFoundError", says=_ABSENT), None) or log.find(_ABSENT)
         if evidence is not None:
             yield self.log_finding(

@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Ru
 _FAULTY_TRANSFORMERS = ">=4.53.0,<4.54.0"
 _INVALID_DICT_PATTERN = Pattern(r"error: argument --deepspeed: invalid [dD]ict value")
 _PARSERS = ("transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser", "trl.TrlParser")
-_FIRST = ("Trainer", "Seq2SeqTrainer", "PreTrainedModel")  # what imports modeling_utils before anything else
+_FIRST = ("Trainer", "Seq2SeqTrainer", "PreTrainedModel")  # names whose import loads modeling_utils first
 _CURE = (
     translated('Install a transformers release without the bug: pip install "transformers==4.52.4", or 4.54 and newer'),
     translated("In your own script import TrainingArguments on its own line, before anything else from transformers"),
@@ -15,7 +15,7 @@ _CURE = (
 
 class DeepspeedPathTakenForDict(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A path on the command line, for a script that imports what writes the other order first."""
+        """A config path on the command line of a script whose imports put the union types in the bad order."""
         option = launch.options.get("deepspeed")
         if not option.string or option.string.startswith("{") or not run.scripts:
             return
@@ -34,7 +34,7 @@ class DeepspeedPathTakenForDict(Hazard):
                 "{name} is imported before TrainingArguments, and with this transformers the option --deepspeed "
                 "then expects a dict: the parser refuses “{path}”."
             ).format(name=name, path=option.string),
-            # What a file of the project imports before may be TrainingArguments.
+            # A file of the project that is imported before may import TrainingArguments.
             certainty=Certainty.CERTAIN if len(run.scripts) == 1 else Certainty.LIKELY,
             cure=_CURE,
             spans=(
@@ -46,7 +46,7 @@ class DeepspeedPathTakenForDict(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """argparse's refusal."""
+        """argparse's error."""
         line = log.find(_INVALID_DICT_PATTERN)
         if line is not None:
             yield self.log_finding(
@@ -59,7 +59,7 @@ class DeepspeedPathTakenForDict(Hazard):
 
 
 def _import_before_arguments(script: Script) -> tuple[ast.ImportFrom, str] | None:
-    """What is taken out of transformers before its TrainingArguments, and where."""
+    """The name imported from transformers before TrainingArguments, and its import."""
     imports = [node for node in script.nodes(ast.ImportFrom) if (node.module or "").partition(".")[0] == "transformers"]
     for node in sorted(imports, key=lambda node: node.lineno):
         for alias in node.names:

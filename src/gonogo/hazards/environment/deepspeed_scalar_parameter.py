@@ -18,7 +18,7 @@ _CURE = (
 
 class DeepspeedScalarParameter(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """``nn.Parameter`` of a number in a class, under DeepSpeed's faulty release."""
+        """``nn.Parameter`` of a number in a class, with the broken DeepSpeed release."""
         if run.config is None or run.environment.within("deepspeed", _FAULTY) is not True:
             return
         edit = run.environment.replacing_version("deepspeed", "==0.19.7")
@@ -40,7 +40,7 @@ class DeepspeedScalarParameter(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """torch's refusal, where DeepSpeed broadcasts parameters; without frames it is likely."""
+        """torch's error when DeepSpeed broadcasts parameters; only likely without frames."""
         raised = False
         for error in log.errors_of("RuntimeError"):
             if _REFUSED.search(error.message):
@@ -67,7 +67,7 @@ class DeepspeedScalarParameter(Hazard):
 
 
 def _is_scalar(script: Script, value: ast.expr) -> bool:
-    """Whether an expression makes a tensor without dimensions: of a number, or of an empty shape."""
+    """Whether an expression creates a 0-dim tensor: from a number, or with an empty shape."""
     if isinstance(value, ast.BinOp):
         return _is_scalar(script, value.left) and isinstance(value.right, ast.Constant)
     if not isinstance(value, ast.Call) or not value.args:
@@ -80,7 +80,7 @@ def _is_scalar(script: Script, value: ast.expr) -> bool:
 
 
 def _is_number(node: ast.expr) -> bool:
-    """A number as it is written, or with a sign or an operator: not a name, which may be a list."""
+    """Whether a node is a number literal, with or without a sign or operator; a name may be a list."""
     if isinstance(node, ast.UnaryOp):
         return _is_number(node.operand)
     if isinstance(node, ast.BinOp):

@@ -24,7 +24,7 @@ _REMOVED_IMPORT_PATTERN = Pattern(
     r"from torch\._six import"
     r"|from torch\.distributed\.elastic\.agent\.server\.api import (?:log\b|.*_get_socket_with_port)"
 )
-"""Imports in DeepSpeed's source that newer versions of PyTorch refuse."""
+"""Imports in DeepSpeed's source that fail with newer versions of PyTorch."""
 _IMPORT = Pattern(r"^\s*(?:from (?:\.|deepspeed|torch)\S* import|import (?:deepspeed|torch)\b)")
 _OF_DEEPSPEED = Pattern(r"(?i)deep(?:er)?speed|elastic_agent|from elastic agent")
 _OWN_OPTIMIZER = Pattern(r"'(?:DeepSpeedCPUAdam|DeepSpeedZeroOptimizer\w*|FusedAdam|FP16_\w+|BF16_Optimizer)' object")
@@ -41,12 +41,12 @@ _CURE = (
 
 class DeepspeedTorchApiMismatch(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A DeepSpeed beside a torch (or numpy) that has dropped what it imports."""
+        """A DeepSpeed with a torch (or numpy) that has removed what it imports."""
         rows = (row for row in known_bad("deepspeed") if row.when == "import")
         yield from islice(known_bad_version_findings(self, rows, environment, run), 1)
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A name that left PyTorch, looked for by DeepSpeed; the well-known ones whoever looks for them."""
+        """A name removed from PyTorch that DeepSpeed uses; well-known names from any caller."""
         for error in log.errors:
             if _REMOVED_FROM_TORCH_PATTERN.search(error.message) and _is_raised_by_deepspeed(error):
                 yield self.log_finding(error, _CAUSE, cure=_CURE)
@@ -82,7 +82,7 @@ class DeepspeedTorchApiMismatch(Hazard):
 
 
 def _truncated_in_own_import(error: LoggedError, code: str) -> bool:
-    """True where a traceback was cut while DeepSpeed imported its own parts, but for those that look for nvcc."""
+    """True if a traceback ends while DeepSpeed imports its own modules, except those that look for nvcc."""
     last = error.innermost
     if last is None or _DEEPSPEED.search(last.path) is None or _IMPORT.search(code) is None:
         return False
@@ -90,14 +90,14 @@ def _truncated_in_own_import(error: LoggedError, code: str) -> bool:
 
 
 def _is_raised_elsewhere(error: LoggedError | None) -> bool:
-    """True where a traceback shows another package's line, or the user's, as the one that raised it."""
+    """True if the traceback shows that another package or the user's code raised it."""
     return error is not None and bool(error.frames) and not _is_raised_by_deepspeed(error)
 
 
 def _is_raised_by_deepspeed(error: LoggedError) -> bool:
-    """True where DeepSpeed's own line raised it: the innermost frame outside of torch, numpy and Python's importer.
+    """True if DeepSpeed's own line raised it: the innermost frame outside torch, numpy and Python's importer.
 
-    Of an error without frames, where its words name DeepSpeed's own optimizer.
+    For an error without frames: if its message names DeepSpeed's own optimizer.
     """
     if not error.frames:
         return _OWN_OPTIMIZER.search(error.message) is not None

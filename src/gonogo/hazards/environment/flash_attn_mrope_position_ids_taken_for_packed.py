@@ -28,7 +28,7 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
     )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Such a model, flash-attention asked for, and a transformers of the two releases."""
+        """An affected model with FlashAttention, and one of the two transformers releases."""
         model, asked = run.model, _flash_attention_field(run)
         if model is None or asked is None or not environment.within("transformers", ">=5.2,<5.4"):
             return
@@ -46,7 +46,7 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
 
 
 def _flash_attention_field(run: Run) -> Field | None:
-    """Where flash-attention is asked for."""
+    """The setting that requests FlashAttention."""
     for name in ("attn_implementation", "attn_impl", "flash_attn"):
         field = run.arguments.get(name)
         if str(field.get("")) in ("flash_attention_2", "flash_attn", "fa2"):

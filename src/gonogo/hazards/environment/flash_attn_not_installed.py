@@ -5,12 +5,12 @@ from gonogo.hazards.version_rule import NotInstalled
 
 class FlashAttnNotInstalled(NotInstalled):
     def asked(self, run: Run) -> tuple[str, Field] | None:
-        """An attention that needs it; LLaMA-Factory warns, and goes on without."""
+        """The attention setting that needs it; not for LLaMA-Factory, which warns and continues without."""
         use = flash_attention_request(run) if run.framework != "llamafactory" else None
         return (str(use.value), use) if use is not None else None
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """It is asked for and not there, on cards that it would run on: older ones are another hazard."""
+        """flash-attn requested but not installed, on GPUs that support it: older ones are another hazard."""
         card = weakest_gpu(environment)
         if card is None or card[1] >= (8, 0):
             yield from super().in_environment(environment, run)

@@ -28,7 +28,7 @@ _CURE = (
 
 class FlashAttnUndefinedSymbol(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A wheel of flash-attn whose name tells another torch than the one beside it."""
+        """A flash-attn wheel built for another torch than the installed one, according to its name."""
         wheel, torch = environment.version("flash-attn"), environment.version("torch")
         if wheel is None or torch is None or wheel.local is None or not together(environment, "flash-attn", "torch"):
             return
@@ -47,7 +47,7 @@ class FlashAttnUndefinedSymbol(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The loader's words about flash-attn's library, or about an unnamed one that flash-attn's frames load."""
+        """The loader's error about flash-attn's library, or about an unnamed one loaded from flash-attn's frames."""
         if evidence := first(log, _UNDEFINED):
             yield self.log_finding(
                 evidence,

@@ -27,7 +27,7 @@ _SGLANG_CURE = translated(
 
 class FlashAttnUnsupportedGpu(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """flash-attn asked for, on cards older than Ampere."""
+        """flash-attn requested on GPUs older than Ampere."""
         found = weakest_gpu(environment)
         if found is None or found[1] >= (8, 0):
             return
@@ -45,7 +45,7 @@ class FlashAttnUnsupportedGpu(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """flash-attn's own words, which have one cause."""
+        """flash-attn's own error, which has a single cause."""
         evidence = first(log, _REFUSED)
         if evidence is None:
             if sglang := first(log, _SGLANG_REFUSAL_PATTERN):

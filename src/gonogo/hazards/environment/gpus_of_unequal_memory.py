@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, S
 
 class GpusOfUnequalMemory(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Cards whose memory differs by more than a tenth, all of them in use."""
+        """GPUs of one machine whose memory differs by more than a tenth, all of them in use."""
         sizes = [gpu.memory for gpu in environment.gpus if gpu.memory]
         launch = run.launch
         if (

@@ -6,10 +6,10 @@ from gonogo.hazards.version_rule import UnfitVersions
 
 class Numpy2WithOlderTorch(UnfitVersions):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """numpy 2 beside such a torch, or a list that pins the torch and lets pip take numpy 2."""
+        """numpy 2 with such a torch, or requirements that pin the torch and allow numpy 2."""
         numpy, torch = environment.packages.get("numpy"), environment.packages.get("torch")
         for finding in super().in_environment(environment, run):
-            # A release that only came of resolving an open line hurts for sure what turns arrays into tensors.
+            # If pip merely resolves to numpy 2, the run certainly fails only if it converts arrays to tensors.
             sure = (numpy is not None and numpy.written) or _converts_to_or_from_numpy(run)
             certainty = finding.certainty if sure or finding.certainty is not Certainty.CERTAIN else Certainty.LIKELY
             yield replace(finding, certainty=certainty)
@@ -39,5 +39,5 @@ def _converts_to_or_from_numpy(run: Run) -> bool:
 
 
 def _may_exclude_numpy_2(specifier: str) -> bool:
-    """Whether a specifier has an upper limit, which numpy 2 may be above."""
+    """Whether a specifier has an upper bound, which may exclude numpy 2."""
     return any(sign in specifier for sign in ("<", "==", "~="))

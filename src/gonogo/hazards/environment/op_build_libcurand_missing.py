@@ -36,7 +36,7 @@ _CURE = (
 
 class OpBuildLibcurandMissing(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """conda's bare compiler, with a DeepSpeed that links the CPU's Adam with curand."""
+        """conda's compiler alone, with a DeepSpeed that links CPUAdam against curand."""
         if environment.has("cuda-nvcc") is not True or any(environment.has(name) for name in _PACKAGES_WITH_CURAND):
             return
         adam = operator(run, "cpu_adam")
@@ -55,7 +55,7 @@ class OpBuildLibcurandMissing(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The linker's or the compiler's complaint; else, with less certainty, an unexplained failure of the build."""
+        """The linker's or compiler's error; else, less certain, an unexplained build failure."""
         if evidence := first(log, _MISSING):
             yield self.log_finding(
                 evidence,

@@ -23,7 +23,7 @@ _CURE = (
 
 class OpBuildNinjaMissing(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """An operator to be compiled, and neither the program ninja nor its package."""
+        """An operator to compile with neither the ninja program nor its package."""
         if not environment.ninja.absent or environment.has("ninja") is not False:
             return
         built = operators(run)
@@ -42,7 +42,7 @@ class OpBuildNinjaMissing(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """PyTorch's words; else, last among the reasons, an unexplained build that ninja may never have begun."""
+        """PyTorch's error; else, as the least likely cause, an unexplained build that ninja may not have started."""
         if evidence := first(log, _MISSING):
             yield self.log_finding(
                 evidence,
@@ -57,6 +57,6 @@ class OpBuildNinjaMissing(Hazard):
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                severity=Severity.WARNING,  # the rarest of the reasons: it stands after the others
+                severity=Severity.WARNING,  # the rarest of the causes: listed after the others
                 confirm=(FIND_BUILD_ERROR_CURE, translated('It then says "Ninja is required".')),
             )

@@ -33,7 +33,7 @@ _CURE = (
 
 class OpBuildNvccArchUnsupported(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """nvcc older than the card that an operator is compiled for."""
+        """An nvcc older than the GPU that an operator is compiled for."""
         toolkit = parse_version(environment.toolkit.string or "")
         fused = operator(run, "fused_adam", "cpu_adam") if toolkit is not None and environment.gpus else None
         if toolkit is None or fused is None or not variable(environment, run, "TORCH_CUDA_ARCH_LIST").absent:
@@ -65,7 +65,7 @@ class OpBuildNvccArchUnsupported(Hazard):
             return
 
     def in_log(self, log: FailureLog) -> Findings:
-        """nvcc's refusal; else an unexplained build with an old toolkit on a new GPU, or whatever else failed it."""
+        """nvcc's error; else an unexplained build failure with an old toolkit on a new GPU."""
         if evidence := first(log, _REFUSED):
             arch = _ARCH.search(text_of(evidence))
             named = next((group for group in arch.groups() if group), "") if arch else ""
@@ -91,5 +91,5 @@ class OpBuildNvccArchUnsupported(Hazard):
 
 
 def _name_of(arch: str) -> str:
-    """``89`` and ``8.9`` as nvcc names it: ``sm_89``."""
+    """nvcc's name, ``sm_89``, of ``89`` or ``8.9``."""
     return f"sm_{arch.replace('.', '')}" if arch else "GPU"

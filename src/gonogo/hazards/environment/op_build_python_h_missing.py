@@ -24,7 +24,7 @@ _CURE = (
 
 class OpBuildPythonHMissing(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """An operator to be compiled, on a machine whose Python has no headers."""
+        """An operator to compile on a machine without Python's headers."""
         built = operators(run) if environment.python_headers.absent else ()
         if not built:
             return
@@ -41,7 +41,7 @@ class OpBuildPythonHMissing(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The compiler's complaint; else, with less certainty, an unexplained failure of the build."""
+        """The compiler's error; else, less certain, an unexplained build failure."""
         if evidence := first(log, _MISSING):
             yield self.log_finding(
                 evidence,

@@ -5,16 +5,16 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, 
 
 _CUDA_TAG_PATTERN = Pattern(r"^cu(\d\d)\d+")
 _OTHER_PACKAGES_PATTERN = Pattern(r"(?i)flash[-_ ]?att(?:n|ention)|libbitsandbytes|import bitsandbytes")
-"""What loads such a library too, and has a hazard of its own."""
+"""Packages that load such a library too, but have a hazard of their own."""
 
 
 class PackageCudaBuildMismatch(LoggedHazard):
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
-        """Possible where the log speaks of a package whose own hazard tells of such a library."""
+        """Possible if the log mentions a package with a hazard of its own for such a library."""
         return Certainty.POSSIBLE if log_mentions(log, _OTHER_PACKAGES_PATTERN) else sign.certainty
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A package whose version names another CUDA than torch's does (``+cu130`` beside ``+cu128``)."""
+        """A package built for another CUDA than torch, according to its version (``+cu130`` and ``+cu128``)."""
         torch = environment.version("torch")
         mine = _CUDA_TAG_PATTERN.search(torch.local or "") if torch is not None else None
         if torch is None or mine is None:

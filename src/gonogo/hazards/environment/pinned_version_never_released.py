@@ -61,9 +61,9 @@ def _rows() -> tuple[ReleaseSeries, ...]:
 
 @lru_cache(maxsize=256)
 def find_unreleased(package: str, version: Version) -> tuple[tuple[str, ...], bool] | None:
-    """For a version past the last of its series: the nearest releases, and whether the series is surely at its end.
+    """For a version past the last of its series: the nearest releases, and whether the series has certainly ended.
 
-    None where there is such a release, or may have been (one that was taken back can still be installed).
+    None if the version exists or may exist (a yanked release can still be installed).
     """
     row = next((row for row in _rows() if row.package == package), None)
     if row is None or version.is_prerelease or version.is_postrelease or version.local is not None:

@@ -28,7 +28,7 @@ _NAME = Pattern(
     rf"|No module named '({_PACKAGE_NAMES_PATTERN})\.[\w.]+'"
 )
 _INSTALLED = Pattern(r"cannot import name '\w+' from '[\w.]+' \(\S*(?:site|dist)-packages/")
-"""An installed package that lacks what is imported of it."""
+"""An installed package that lacks the imported name."""
 _MISSING_ATTRIBUTE_PATTERN = Pattern(
     r"'[A-Z]\w{3,80}' object has no attribute '[a-z_]\w*'|module '[\w.]+' has no attribute '\w+'"
 )
@@ -77,7 +77,7 @@ _KNOWN_SIGNATURE_PATTERN = Pattern(
     r"|Accelerator\.__init__\(\) got an unexpected keyword argument '(?:use_seedable_sampler|dispatch_batches"
     r"|even_batches|split_batches|dataloader_config|logging_dir)'"
 )
-"""What one library passes to another in its own code, with a name that is right in some release."""
+"""Arguments that one library's own code passes to another, with a name that is valid in some release."""
 _DDP_ATTRIBUTE_PATTERN = Pattern(r"'\w*(?:DistributedDataParallel|DataParallel)' object has no attribute '_[a-z]\w+'")
 _KNOWN_KEYWORD = Pattern(
     r"argument '(?:tokenizer|processing_class|max_seq_length|max_prompt_length|dataset_text_field|dataset_kwargs"
@@ -105,7 +105,7 @@ _ATTRIBUTE = Pattern(
     r"|QuantState|BitsAndBytesConfig|(?:SFT|DPO|GRPO|RLOO|PPO|KTO|ORPO|CPO|GKD|Reward)Config)' object has no attribute"
 )
 _WRONG_OBJECT_PATTERN = Pattern(r"object has no attribute '(?:get|items|keys|append|mean)'")
-"""A dict, a list or a tensor was meant: a program hands on the wrong object."""
+"""The program passes a wrong object: a dict, a list or a tensor was expected."""
 _PLUGIN_ATTRIBUTE_PATTERN = Pattern(
     r"'(?:FullyShardedDataParallelPlugin|DeepSpeedPlugin|MegatronLMPlugin|TorchDynamoPlugin|ProjectConfiguration"
     r"|DataLoaderConfiguration|GradientAccumulationPlugin)' object has no attribute"
@@ -115,7 +115,7 @@ _WRAPPER = Pattern(
     r"\b(?:FSDP|FullyShardedDataParallel|fully_shard|DDP|DistributedDataParallel|MixedPrecision|deepspeed\.zero\.Init"
     r"|zero\.Init|deepspeed\.initialize|init_device_mesh|DeviceMesh)\("
 )
-"""What a training framework calls of torch or DeepSpeed, with the keywords of the release that it was written for."""
+"""Calls of torch or DeepSpeed by a training framework, with keywords of the release it was written for."""
 _GLOB = Pattern(r"Invalid pattern: '\*\*' can only be an entire path component")
 _GLOB_CURE = (
     translated("pip install -U datasets (2.15 or newer), or keep it and use fsspec==2023.9.2"),
@@ -135,7 +135,7 @@ _CURE = (
 
 class PythonPackageVersionMismatch(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """What one package requires of another, by its own metadata, against what is beside it."""
+        """Requirements of one package on another, from its own metadata, that the installed version does not meet."""
         for asking in _REQUIRING_PACKAGES:
             for row in requirements_of_package(environment, asking):
                 for name, specifier in row.requires.items():
@@ -144,11 +144,11 @@ class PythonPackageVersionMismatch(Hazard):
                     if environment.within(name, specifier) is not False:
                         continue
                     if (asking, name) == ("transformers", "peft") and not environment.within("transformers", ">=5"):
-                        continue  # before 5 it is asked of load_adapter alone
+                        continue  # before 5 it is checked only in load_adapter
                     raises = asking == "transformers" and name in _CHECKED_AT_IMPORT
                     sure = certainty_of_versions(environment, run, asking, name) if raises else Certainty.LIKELY
                     if (asking, name) == ("transformers", "peft"):
-                        sure = Certainty.POSSIBLE  # asked where transformers itself loads or adds an adapter
+                        sure = Certainty.POSSIBLE  # checked only if transformers itself loads or adds an adapter
                     effect = _IMPORT_FAILS if raises else _REFUSED
                     yield pair_finding(self, environment, (asking, name, specifier), effect, sure)
         shows = ("import",) if uses_trainer(run) is False else ("import", "trainer")
@@ -157,7 +157,7 @@ class PythonPackageVersionMismatch(Hazard):
             yield from known_bad_version_findings(self, rows, environment, run)
 
     def in_log(self, log: FailureLog) -> Findings:
-        """What one package misses in another; more surely where a library's own frame misses it."""
+        """What one package lacks in another; more certain if a library's own frame raised the error."""
         outside = outside_training(log)
         for error in log.errors:
             certainty = _certainty(error)
@@ -194,7 +194,7 @@ class PythonPackageVersionMismatch(Hazard):
 
 
 def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]] | None:
-    """Cause and cures that name the two packages, and no others; None where the log does not tell which they are."""
+    """Cause and cures that name exactly the two packages; None if the log does not show which they are."""
     versions = log.setup.version_texts
     for package in parsed_message(error.type, error.message).packages:
         if package.required:
@@ -253,7 +253,7 @@ def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]]
 
 
 def _cause_of_user_call(api_mismatch: ApiMismatch, package_release: str) -> tuple[Text, tuple[Text, ...]]:
-    """Cause and cures where the user's own line calls what another release of a package takes."""
+    """Cause and cures if the user's own line uses arguments of another release of the package."""
     listed = ", ".join(api_mismatch.names)
     cures = [
         translated(
@@ -274,7 +274,7 @@ _MOVE_TO_CONFIG_CURE = translated(
 
 
 def _required_versions(package: str, version: str, other: str) -> str:
-    """The versions of another package that a release requires, by the tables; empty where they don't know."""
+    """The versions of another package that a release requires, by the tables; empty if unknown."""
     for requirement in requirements_of_release(package, version) if package and version else ():
         if other in requirement.requires:
             return requirement.requires[other]
@@ -283,20 +283,20 @@ def _required_versions(package: str, version: str, other: str) -> str:
 
 _REQUIRING_PACKAGES = ("transformers", "peft", "trl", "accelerate")
 _CHECKED_AT_IMPORT = ("tokenizers", "huggingface-hub", "safetensors")
-"""What transformers looks at when it is imported: it then raises."""
+"""Packages that transformers checks when it is imported, raising an ImportError."""
 _LEFT_OUT = {"transformers": ("accelerate", "deepspeed", "torch"), "trl": ("deepspeed", "peft")}
-"""What transformers' integrations look at on their own, and what only an extra requires."""
+"""Packages that transformers' integrations check themselves, or that only an extra requires."""
 _IMPORT_FAILS = translated("importing it raises an ImportError")
 _REFUSED = translated("pip refuses the pair, or one package fails inside the other")
 _TYPES = ("ImportError", "ModuleNotFoundError", "AttributeError", "TypeError", "ValueError", "RuntimeError")
 
 
 def _certainty(error: LoggedError) -> Certainty | None:
-    """How surely an exception is about versions; None where it is not."""
+    """The certainty that an exception is about versions; None if it is not."""
     message, last = error.message, error.innermost
     by_library = last is not None and is_library(last.path) and "transformers_modules" not in last.path
     if error.type == "TypeError" and _KNOWN_MISMATCH_PATTERN.search(message):
-        # A keyword may be mistyped in the user's own call, or in settings that a library hands on.
+        # A keyword may be misspelt in the user's own call, or in settings that a library passes on.
         if by_library and _KNOWN_SIGNATURE_PATTERN.search(message):
             return Certainty.CERTAIN
         known = _KNOWN_KEYWORD.search(message) is not None
@@ -323,8 +323,8 @@ def _certainty(error: LoggedError) -> Certainty | None:
     if error.type == "AttributeError" and _ATTRIBUTE.search(message) and _WRONG_OBJECT_PATTERN.search(message):
         return None
     if error.type == "AttributeError" and _DDP_ATTRIBUTE_PATTERN.search(message):
-        return Certainty.LIKELY if by_library else Certainty.POSSIBLE  # torch's own, which another release has
-    cut = last is not None and _IMPORT.search(last.code) is not None  # what an import raises, it raises further in
+        return Certainty.LIKELY if by_library else Certainty.POSSIBLE  # torch's own; another release has it
+    cut = last is not None and _IMPORT.search(last.code) is not None  # the error comes from inside the module
     if error.type == "AttributeError" and _ATTRIBUTE.search(message) and (by_library or last is None or cut):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
     if error.type == "AttributeError" and _PLUGIN_ATTRIBUTE_PATTERN.search(message):
@@ -332,23 +332,23 @@ def _certainty(error: LoggedError) -> Certainty | None:
     if (renamed := moved(error)) is not None and "transformers_modules" not in (last.path if last else ""):
         return renamed
     if error.type in ("AttributeError", "RuntimeError") and by_library and _MISSING_ATTRIBUTE_PATTERN.search(message):
-        # One of these reaches into another's classes, or replaces them by its own.
+        # Such a framework uses another package's classes or replaces them by its own.
         return Certainty.POSSIBLE if error.passes(*_PATCHING_FRAMEWORKS) else None
     return release_mismatch_certainty(error)
 
 
 def _absent(log: FailureLog) -> bool:
-    """True where a whole package is missing, which is no matter of versions."""
+    """True if a whole package is missing, which has nothing to do with versions."""
     return log.find(_NO_MODULE_PATTERN) is not None
 
 
 def _truncated_in_library_import(error: LoggedError, code: str) -> bool:
-    """True where a traceback was cut while one training library imported from itself or from another."""
+    """True if a traceback ends while one training library imports from itself or from another."""
     return _IMPORT.search(code) is not None and _is_between_libraries(error) and error.frame("deepspeed/") is None
 
 
 def _is_between_libraries(error: LoggedError) -> bool:
-    """True where one training library called another: the mistake is no user's."""
+    """True if the innermost frame is a training library's, so the error is not the user's."""
     last = error.innermost
     return last is not None and any(
         f"/{name}/" in last.path for name in ("transformers", "accelerate", "peft", "trl", "diffusers", "deepspeed")
@@ -356,7 +356,7 @@ def _is_between_libraries(error: LoggedError) -> bool:
 
 
 def _crosses_packages(error: LoggedError) -> bool:
-    """True where the frames lead out of one installed package into the next, and no user's frame stands between."""
+    """True if the innermost frames pass from one installed package to another, without a user's frame between."""
     last = error.frames[-3:]
     packages = [str(found.group(1)) for frame in last if (found := _PACKAGE.search(frame.path))]
     return len(packages) == len(last) and len(set(packages)) > 1

@@ -47,7 +47,7 @@ _CURES = {
 
 class RanksSetUpDifferently(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Findings:
-        """Each fact in which the ranks' statements before the first step differ, with the ranks of each value."""
+        """Each fact that differed between the ranks before the first step, with the ranks of each value."""
         compared = next((rank for rank in run.ranks if rank.compared is not None and rank.compared.differences), None)
         if compared is None or compared.compared is None:
             return
@@ -94,7 +94,7 @@ def _fact_name(fact: str) -> Text:
 
 
 def _differing_ranks(difference: Difference) -> tuple[int, ...]:
-    """The ranks that differ from most."""
+    """The ranks whose value is not the most common one."""
     groups = sorted(difference.values.values(), key=lambda ranks: (-len(ranks), ranks))
     return tuple(sorted(rank for ranks in groups[1:] for rank in ranks))
 

@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Environment, Findings, Hazard, Run, translated
 
 class RequirementPinnedTwice(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Two lines of one requirements file with different exact versions, and no markers."""
+        """Two lines of one requirements file that pin different exact versions without markers."""
         sources: dict[str, SourceFile] = {}
         for package in environment.packages.values():
             if package.place is not None and package.written == "requirement":

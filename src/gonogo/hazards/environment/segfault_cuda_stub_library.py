@@ -57,7 +57,7 @@ class SegfaultCudaStubLibrary(Hazard):
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A folder of stubs in the machine's own LD_LIBRARY_PATH, where the launch does not set another."""
+        """A stubs folder in the machine's own LD_LIBRARY_PATH, if the launch does not set another."""
         if run.launch is not None and not run.launch.variable("LD_LIBRARY_PATH").absent:
             return
         value = environment.variable("LD_LIBRARY_PATH").string or ""
@@ -79,7 +79,7 @@ class SegfaultCudaStubLibrary(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """NVML's warning of the stub; a segmentation fault where the backend starts, less surely."""
+        """NVML's warning about the stub; less certain: a segmentation fault when the backend starts."""
         evidence, certainty = _evidence(log)
         if evidence is None:
             return

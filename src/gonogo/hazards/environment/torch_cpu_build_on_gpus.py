@@ -9,12 +9,12 @@ from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard,
 WINDOWS_PATTERN = Pattern(
     r"\b[A-Za-z]:\\[\w .\\-]|[\\/]python\.exe|\\torch\\|popen_spawn_win32|WinError|not supported in Windows"
 )
-"""Its paths, its Python, its own way to start processes."""
+"""Windows paths, Windows Python, or Windows' way of starting processes."""
 
 
 class TorchCpuBuildOnGpus(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """torch of a CPU build in a file, and a launch that names GPUs."""
+        """A CPU build of torch in a requirements file, with a launch that uses GPUs."""
         version = environment.version("torch")
         if version is None or version.local != "cpu" or not from_file(environment, "torch"):
             return
@@ -36,15 +36,15 @@ class TorchCpuBuildOnGpus(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """What such a build says where a tensor, or a process group, is to be on a GPU."""
+        """Errors of such a build when a tensor or a process group is to use a GPU."""
         for error in log.errors_of(says=_SAID):
             if log_mentions(log, NPU_PATTERN):
-                return  # beside torch_npu this build is right, and the code that asks for CUDA is wrong
-            # Windows has no NCCL whatever the build; a script for one's own machine may have no GPU in mind.
+                return  # with torch_npu this build is right, and the code that asks for CUDA is wrong
+            # Windows never has NCCL; a local script may not be meant for a GPU.
             nccl = "NCCL" in error.message
             if nccl and log_mentions(log, WINDOWS_PATTERN):
                 continue
-            # Only the version says it for certain: any accelerator's plugin takes such a build.
+            # Only the version is certain evidence: plugins for any accelerator use such a build.
             certainty = Certainty.CERTAIN if log_mentions(log, _CPU_BUILD) and not nccl else Certainty.LIKELY
             if nccl and not error.frames and not log_mentions(log, _CPU_BUILD):
                 certainty = Certainty.POSSIBLE
@@ -77,7 +77,7 @@ _PLUGINS = ("torch-npu", "habana-torch-plugin", "intel-extension-for-pytorch", "
 
 
 def _gpu_evidence(environment: Environment, run: Run) -> Field | None:
-    """What says that the run is to use NVIDIA GPUs; None where nothing does."""
+    """The evidence that the run uses NVIDIA GPUs; None if there is none."""
     launch = run.launch
     if launch is None or run.arguments.get("use_cpu").truth or run.arguments.get("no_cuda").truth:
         return None

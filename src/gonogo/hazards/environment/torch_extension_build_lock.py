@@ -27,7 +27,7 @@ _CURE = (
 
 class TorchExtensionBuildLock(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A lock that a build has left on the machine, where the run builds or loads an operator."""
+        """A lock file left by a build on the machine, if the run builds or loads an operator."""
         lock = environment.extension_lock.string
         if lock is None:
             return
@@ -47,7 +47,7 @@ class TorchExtensionBuildLock(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A stack that waits in file_baton.py, or a log that ends where the extension's folder is named."""
+        """A stack that waits in file_baton.py, or a log that ends with the extension's folder."""
         folder = log.find(_EXTENSIONS_FOLDER_PATTERN)
         if (evidence := log.find(_WAITS)) or log.passes("file_baton.py"):
             shown = evidence or next(error for error in log.errors if error.passes("file_baton.py"))

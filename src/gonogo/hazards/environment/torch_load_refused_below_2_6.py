@@ -5,7 +5,7 @@ from gonogo.hazards.version_rule import UnfitVersions, VersionContext
 
 class TorchLoadRefusedBelow26(UnfitVersions):
     def context_for(self, run: Run) -> VersionContext | None:
-        """A Trainer that is to resume."""
+        """Applies to a Trainer that resumes."""
         resumed = run.arguments.get("resume_from_checkpoint")
         if not resumed.known or resumed.truth is False or str(resumed.value).lower() in ("none", "", "null"):
             return None

@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, t
 
 class TorchWithoutWheelForPython(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """An exact version of torch that is still to be installed, and the Python that the file asks for."""
+        """An exact version of torch to be installed, and the Python version that the file asks for."""
         version, python = environment.version("torch"), parse_version(environment.python.string or "")
         if version is None or python is None or environment.complete or not from_file(environment, "torch"):
             return

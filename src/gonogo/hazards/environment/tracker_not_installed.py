@@ -4,7 +4,7 @@ from gonogo.hazards.version_rule import NotInstalled
 
 class TrackerNotInstalled(NotInstalled):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A tracker by name, and a complete listing without its package."""
+        """A tracker requested by name, and a complete listing of packages without it."""
         reported = run.arguments.get("report_to")
         if not reported.known:
             return

@@ -5,7 +5,7 @@ from gonogo.hazards.version_rule import UnfitVersions, VersionContext
 
 class TrainerAccumulatedLossWrongScale(UnfitVersions):
     def context_for(self, run: Run) -> VersionContext | None:
-        """The Trainer, and more than one accumulated micro-batch."""
+        """Applies to the Trainer with gradient accumulation."""
         given = run.arguments.get("gradient_accumulation_steps")
         if given.number is None or given.number <= 1 or not uses_trainer(run):
             return None

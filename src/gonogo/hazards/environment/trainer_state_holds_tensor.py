@@ -6,11 +6,11 @@ from gonogo.hazards.version_rule import UnfitVersions, VersionContext
 
 class TrainerStateHoldsTensor(UnfitVersions):
     def context_for(self, run: Run) -> VersionContext | None:
-        """The Trainer under ZeRO-1 or ZeRO-2."""
+        """Applies to the Trainer under ZeRO-1 or ZeRO-2."""
         return VersionContext() if run.zero_stage in (1, 2) and uses_trainer(run) else None
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The refusal, in the frames that write the state; json's words alone may be of a program's own file."""
+        """The error in the frames that write the state; json's message alone may be about the program's own file."""
         for error in log.errors_of("TypeError", says=_SAID):
             own = bool(error.frames) and not error.passes("save_to_json", "save_state")
             yield self.log_finding(

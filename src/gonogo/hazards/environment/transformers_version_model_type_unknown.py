@@ -28,7 +28,7 @@ _CURE = (
 
 class TransformersVersionModelTypeUnknown(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """The model's type, from its config.json, against the releases of transformers that know it."""
+        """A model type, from config.json, that the installed transformers does not know yet."""
         kind = run.model.model_type if run.model is not None else None
         if run.model is None or kind is None or (run.model.config or {}).get("auto_map"):
             return
@@ -57,7 +57,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """transformers' words; a KeyError from its list of types; a model class that it does not have yet."""
+        """transformers' error; a KeyError from its list of types; a model class that it does not have yet."""
         outside = outside_training(log)
         if evidence := first(log, _UNKNOWN):
             said = _NAMED.search(text_of(evidence))
@@ -89,7 +89,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
             return
         model = MODEL_CLASS.search(text_of(evidence))
         if model and model.group(1).startswith("Auto"):
-            return  # no model's own class: transformers 5 dropped some of these
+            return  # not a model's own class: transformers 5 removed some of these
         if _UNKNOWN_TOKENIZER_PATTERN.search(text_of(evidence)) or model:
             yield self.log_finding(
                 evidence,
@@ -106,7 +106,7 @@ def _key(error: LoggedError) -> str:
 
 
 def _of_key(error: LoggedError) -> Certainty | None:
-    """How surely the KeyError's key is a model type that transformers looked up."""
+    """The certainty that the KeyError's key is a model type that transformers looked up."""
     key = _key(error)
     last = error.innermost
     if last is None:
@@ -122,7 +122,7 @@ def _of_key(error: LoggedError) -> Certainty | None:
 
 
 def _truncated_in_type_lookup(error: LoggedError, code: str) -> bool:
-    """True where the traceback was cut in transformers' look-up of the model's type."""
+    """True if the traceback ends in transformers' lookup of the model type."""
     last = error.innermost
     return (
         last is not None and "configuration_auto" in last.path and _MODEL_TYPE_LOOKUP_PATTERN.search(code) is not None

@@ -27,7 +27,7 @@ _KNOWN = Pattern(
 _TIED_KEYS_PATTERN = Pattern(r"'\w+' object has no attribute '(?:all_tied_weights_keys|_tied_weights_keys)'")
 _TIED_KEYS_LIST_PATTERN = Pattern(r"'list' object has no attribute 'keys'")
 _TIED_KEYS_FRAMES = ("_get_tied_weight_keys", "get_expanded_tied_weights_keys", "tied_weight")
-"""transformers 5 takes what is tied as a dict, and sets ``all_tied_weights_keys`` in ``post_init``."""
+"""transformers 5 expects tied weights as a dict, and sets ``all_tied_weights_keys`` in ``post_init``."""
 _ARCHITECTURES_KEY_ERRORS = ("'architectures'", '"architectures"')
 _OTHERS = Pattern(
     r"has no attribute '(?:ds_\w+|grad|optimizer|step)'|requires the following packages"
@@ -49,7 +49,7 @@ _CURE = (
 
 class TransformersVersionRemoteCodeBreak(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A model with code of its own, written for a transformers long before this one."""
+        """A model with remote code, written for a much older transformers than the installed one."""
         config = run.model.config if run.model is not None else None
         if run.model is None or config is None or not config.get("auto_map"):
             return
@@ -77,7 +77,7 @@ class TransformersVersionRemoteCodeBreak(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """An error raised in the model's own code, or one that is known of such code."""
+        """An error raised in the model's remote code, or one that such code is known for."""
         outside = outside_training(log)
         for error in log.errors_of(*_TYPES):
             certainty = _certainty(error)
@@ -108,11 +108,11 @@ class TransformersVersionRemoteCodeBreak(Hazard):
 
 
 _TOKENIZERS = ("chatglm", "baichuan")
-"""Remote tokenizers that set their own model after ``super().__init__``, which transformers 4.34 began to call back."""
+"""Remote tokenizers that load their model after ``super().__init__``, which calls them since transformers 4.34."""
 
 
 def _is_remote_code_loaded(run: Run, kind: str | None) -> bool:
-    """Whether the model's own code is what is loaded: trusted, or the only code that there is for its type."""
+    """Whether the model's remote code is loaded: it is trusted, or is the only code for this model type."""
     if run.arguments.get("trust_remote_code").truth is True:
         return True
     for script in run.scripts:
@@ -124,7 +124,7 @@ def _is_remote_code_loaded(run: Run, kind: str | None) -> bool:
 
 
 def _truncated_while_loading(error: LoggedError) -> bool:
-    """True where a cut traceback ends in the model's tokenizer or configuration, which transformers was making."""
+    """True if a truncated traceback ends while transformers creates the model's tokenizer or configuration."""
     last = error.innermost
     made = (
         last is not None

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Severity, tran
 
 class TritonCacheSharedBetweenNodes(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A cache folder that several nodes are given under one path outside of /tmp."""
+        """A cache folder outside /tmp that several nodes use under the same path."""
         nodes = launch.nodes.number
         if nodes is None or nodes < 2:
             return

@@ -17,7 +17,7 @@ class VisibleGpuWithoutKernelsInBuild(LoggedHazard):
     )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """An integrated GPU among several, and nothing that hides it."""
+        """An integrated GPU among several GPUs, and nothing that hides it."""
         integrated = [gpu.name for gpu in environment.gpus if _INTEGRATED_GPU_PATTERN.search(gpu.name)]
         if not integrated or len(environment.gpus) < 2 or run.launch is None:
             return

@@ -5,7 +5,7 @@ from gonogo.hazards.version_rule import UnfitVersions, VersionContext
 
 class Zero2AccumulatedGradientsOverwritten(UnfitVersions):
     def context_for(self, run: Run) -> VersionContext | None:
-        """Stage 2, more than one accumulated micro-batch, and the optimizer on the device."""
+        """Applies at stage 2 with gradient accumulation and the optimizer on the GPU."""
         config = run.config
         if config is None or config.zero_stage != 2:
             return None

@@ -1,1 +1,1 @@
-"""What several hazards ask of the evidence, and say of it."""
+"""Facts about the evidence that several hazards need, and how they word them."""

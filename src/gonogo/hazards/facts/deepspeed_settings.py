@@ -1,4 +1,4 @@
-"""How values of a DeepSpeed config are pointed at and worded, and what the run's DeepSpeed does with them."""
+"""Locates and formats values of a DeepSpeed config, and finds how the run's DeepSpeed treats them."""
 
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.run import Run
@@ -10,7 +10,7 @@ ZERO = "zero_optimization"
 
 
 def config_span(config: DeepSpeedConfig, *keys: str, label: Text | None = None) -> Span | None:
-    """A key with its value; None where it stands in no file."""
+    """The span of a key with its value; None if no file contains it."""
     key, value = config.key_place(*keys), config.raw(*keys).place
     if key is not None and value is not None and key.source is value.source:
         return Place(key.source, key.start, value.end).span(label)
@@ -19,34 +19,34 @@ def config_span(config: DeepSpeedConfig, *keys: str, label: Text | None = None) 
 
 
 def config_key_span(config: DeepSpeedConfig, *keys: str, label: Text | None = None) -> Span | None:
-    """The key alone, as for an object of many lines; None where it stands in no file."""
+    """The span of the key alone, for objects of many lines; None if no file contains it."""
     place = config.key_place(*keys)
     return place.span(label) if place is not None else config_span(config, *keys, label=label)
 
 
 def dotted(keys: tuple[str, ...]) -> str:
-    """Nested keys as people write them: ``zero_optimization.stage``."""
+    """Nested keys joined by dots: ``zero_optimization.stage``."""
     return ".".join(keys)
 
 
 def is_on(config: DeepSpeedConfig, *section: str) -> bool:
-    """Whether a section's ``enabled`` is surely true."""
+    """Whether a section's ``enabled`` is certainly true."""
     return config.get(*section, "enabled").truth is True
 
 
 def deepspeed_version_matches(run: Run, specifier: str) -> bool | None:
-    """Whether the run's DeepSpeed is in the specifier; None where its version is not told."""
+    """Whether the run's DeepSpeed version matches the specifier; None if the version is unknown."""
     return run.environment.within("deepspeed", specifier)
 
 
 def describe_deepspeed_version(run: Run) -> Text:
-    """``deepspeed 0.17.6``, or only its name where the version is not told."""
+    """``deepspeed 0.17.6``, or only the name if the version is unknown."""
     version = run.environment.version("deepspeed")
     return translated("deepspeed") if version is None else Text(f"deepspeed {version}", f"deepspeed {version}")
 
 
 def is_read_as_json(run: Run) -> bool | None:
-    """Who reads the file: Python's json (transformers, accelerate), or DeepSpeed's Hjson; None where not known."""
+    """True if Python's json reads the file (transformers, accelerate), False for DeepSpeed's Hjson, None: unknown."""
     launch = run.launch
     if launch is not None:
         if run.framework or launch.framework or launch.launcher == "accelerate":
@@ -62,12 +62,12 @@ def is_read_as_json(run: Run) -> bool | None:
 
 
 def optimizer_type(config: DeepSpeedConfig) -> str | None:
-    """The optimizer that the config has DeepSpeed build, as written; None where it names none."""
+    """The optimizer type in the config, as written; None if there is none."""
     return config.raw("optimizer", "type").string
 
 
 def has_fused_adam(config: DeepSpeedConfig) -> bool:
-    """Whether the config has DeepSpeed build one of the Adams with its own kernels."""
+    """Whether DeepSpeed builds an Adam with its own kernels for the config."""
     torch_adam = config.raw("optimizer", "params", "torch_adam")
     return (optimizer_type(config) or "").lower() in ("adam", "adamw") and torch_adam.truth is not True
 

@@ -1,4 +1,4 @@
-"""What a model's ``hf_device_map`` says, and the maps that scripts ask for."""
+"""Reads a model's ``hf_device_map``, and the device maps that scripts request."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ AUTO_DEVICE_MAPS = frozenset({"auto", "balanced", "balanced_low_0", "sequential"
 
 
 def local_rank_device_map_edits(script: Script, load: Call) -> tuple[Edit | None, ...]:
-    """The edits that give each process's model the GPU of its local rank, with the import that this needs."""
+    """Edits that put each process's model on the GPU of its local rank, with the necessary import."""
     keyword = script.setting_keyword(load, "device_map", '{"": int(os.environ.get("LOCAL_RANK", 0))}')
     return (keyword,) if script.imports("os") else (script.inserting_import("import os"), keyword)
 
 
 def device_map_accelerators(device_map: Mapping[str, object] | None) -> tuple[str, ...]:
-    """The accelerators that a device map spreads a model over, sorted (``cuda:2`` before ``cuda:10``); no CPU, no disk.
+    """The accelerators over which a device map spreads a model, sorted (``cuda:2`` before ``cuda:10``).
 
-    A map gives devices as ``0``, ``"0"`` or ``"cuda:0"``; a bare index is an accelerator's.
+    A map gives devices as ``0``, ``"0"`` or ``"cuda:0"``; a bare index is an accelerator's. CPU and disk are left
+    out.
     """
     indices: set[tuple[str, int]] = set()
     for device in (device_map or {}).values():
@@ -45,7 +46,7 @@ _DEVICE = lazy_compile(r"device\(type='(\w{1,12})'(?:, index=(\d{1,4}))?\)")
 
 
 def parameter_devices(message: str) -> tuple[str, ...]:
-    """The devices that DistributedDataParallel lists of a module's parameters, sorted; none where it doesn't."""
+    """The devices of a module's parameters that DistributedDataParallel lists, sorted; empty if it lists none."""
     listed = message.partition("module")[2]
     found = {(kind, int(index) if index else None) for kind, index in _DEVICE.findall(listed)}
     return tuple(
@@ -55,5 +56,5 @@ def parameter_devices(message: str) -> tuple[str, ...]:
 
 
 def without_cpu_devices(devices: Sequence[str]) -> tuple[str, ...]:
-    """The devices that are no host's."""
+    """The devices other than the CPU."""
     return tuple(device for device in devices if device not in ("cpu", "meta"))

@@ -1,4 +1,4 @@
-"""How ranks that diverge are brought together again: the rewriting of the program that fits where they diverge."""
+"""Fixes for diverging ranks: rewrites of the program at the point where the ranks diverge."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CREATE_ALL_GROUPS = translated("Create all groups on every rank: new_subgroups_
 
 
 def script_at(run: Run, path: str) -> Script | None:
-    """The user's script at a whole path; None where there is none that can be read."""
+    """The user's script at an absolute path; None if it can't be read."""
     for script in run.scripts:
         if os.path.realpath(script.source.path) == os.path.realpath(path):
             return script
@@ -46,7 +46,7 @@ def script_at(run: Run, path: str) -> Script | None:
 
 
 def fix_rank_conditional_call(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
-    """What one rank alone does becomes what all do."""
+    """Let all ranks make the call that only one makes."""
     if divergence.rank_test is None:
         return
     side, guard = divergence.rank_test
@@ -67,11 +67,11 @@ def fix_rank_conditional_call(divergence: RankDivergence, run: Run) -> Iterator[
 
 
 def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
-    """A branch that not all ranks take: computed on all, or taken by all, or no branch any more."""
+    """Compute a divergent branch on all ranks, let all ranks take it, or remove the condition."""
     gathers = divergence.gathers
     own = any(divergence.own_guards(side) for side, _ in divergence.calls)
     for side, _ in divergence.calls:
-        # In a loop the ranks may part at one and the same test, in different rounds.
+        # In a loop, the ranks may diverge at the same test but in different iterations.
         shared = [guard for guard in reversed(side.guards) if guard.kind in ("if", "else")]
         for guard in divergence.own_guards(side) if own else shared:
             found = _find_if_statement(run, guard)
@@ -91,7 +91,7 @@ def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
 
 
 def fix_divergent_loop(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
-    """A loop that ranks leave, or go on with, by their own data: they decide together, or have as many batches."""
+    """Let ranks agree when to leave or continue a loop, or give them equally many batches."""
     for _, loop in _loops(divergence, run):
         script, node = loop
         for branch in (each for each in ast.walk(node) if isinstance(each, ast.If)):
@@ -106,14 +106,14 @@ def fix_divergent_loop(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
 
 
 def fix_dict_order(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
-    """A loop over a dictionary whose order each rank has of its own."""
+    """Sort a loop over a dictionary whose order differs between ranks."""
     for _, (script, node) in _loops(divergence, run):
         if isinstance(node, ast.For):
             yield from _fix(_ITERATE_SORTED, rewriting.sort_iteration(script, node))
 
 
 def fix_recv_before_send(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
-    """Ranks that all receive before they send."""
+    """Reorder ranks that all receive before they send."""
     for _, call in divergence.calls[:1]:
         frame = call.innermost("user")
         script = script_at(run, frame.path) if frame is not None else None
@@ -128,7 +128,7 @@ def fix_recv_before_send(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
 
 
 def fix_new_group_membership(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
-    """``new_group`` of a rank's own members: all groups are made on every rank."""
+    """Create all groups on every rank, where ``new_group`` is called only for a rank's own members."""
     for _, call in divergence.calls[:1]:
         frame = call.innermost("user")
         script = script_at(run, frame.path) if frame is not None else None
@@ -179,7 +179,7 @@ def _find_if_statement(run: Run, guard: EnclosingCondition) -> tuple[Script, ast
 def _find_reaching_statement(
     script: Script, branch: ast.If, side: Side, guard: EnclosingCondition
 ) -> tuple[ast.stmt | None, ast.Call | None]:
-    """The statement by which a side comes to its call, in the branch's own block; and the call in it."""
+    """The statement in the branch's own block by which a side reaches its call, and the call in it."""
     frames = side.call.frames if side.call is not None else ()
     at = next((n for n, f in enumerate(frames) if f.path == guard.path and f.function == guard.function), None)
     if at is None:
@@ -214,7 +214,7 @@ def _test(script: Script, branch: ast.If) -> str:
 
 
 def _device(script: Script, node: ast.AST) -> str:
-    """The device for a tensor that the ranks exchange: the engine's, where one is at hand."""
+    """The device for a tensor that the ranks exchange: the engine's, if there is one."""
     function = script.enclosing_function(node)
     for call in script.calls("deepspeed.initialize"):
         statement = script.statement(call.node)

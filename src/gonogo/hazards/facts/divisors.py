@@ -1,4 +1,4 @@
-"""The numbers that divide one, for cures that name what would do."""
+"""Divisors of a number, for cures that list valid values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _SHOWN = 16
 
 
 def divisors(number: int, minimum: int = 1) -> str:
-    """The smallest of them from ``minimum`` on, as a sentence lists them: ``1, 2, 4, 8``; ``…`` stands for the rest."""
+    """The smallest divisors from ``minimum`` on, as text: ``1, 2, 4, 8``; ``…`` stands for the rest."""
     found = [one for one in range(minimum, min(number, _MAX_DIVISOR) + 1) if number % one == 0]
     more = len(found) > _SHOWN or number > _MAX_DIVISOR
     return ", ".join([*(str(one) for one in found[:_SHOWN]), *(["…"] if more else [])])

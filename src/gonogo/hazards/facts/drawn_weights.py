@@ -1,4 +1,4 @@
-"""What transformers says of weights that it drew at random while it loaded a model."""
+"""Reads transformers' messages about weights that it initialized at random while loading a model."""
 
 from collections.abc import Iterator, Sequence
 
@@ -29,7 +29,7 @@ def is_lost_in_conversion(loaded_weights: LoadedWeights, rank: RankRecord) -> bo
 
 
 def find_newly_initialized(log: FailureLog) -> Iterator[tuple[LineMatch, list[str]]]:
-    """The names of the weights that were drawn, where transformers 4's sentence or 5's table tells them."""
+    """The names of newly initialized weights, from transformers 4's sentence or transformers 5's table."""
     sentence = log.find(_NEWLY_INITIALIZED_PATTERN)
     if sentence:
         yield sentence, [quoted.group(1) for quoted in _QUOTED.finditer(sentence.match.group(3))]
@@ -39,7 +39,7 @@ def find_newly_initialized(log: FailureLog) -> Iterator[tuple[LineMatch, list[st
 
 
 def find_load_report(log: FailureLog) -> tuple[LineMatch, list[str]] | None:
-    """The head of transformers 5's table, whose group 1 is the model's class, and the names that it calls missing."""
+    """The header of transformers 5's table (group 1: the model's class), and the names listed as missing."""
     report = log.find(_REPORT)
     if report is None:
         return None
@@ -48,7 +48,7 @@ def find_load_report(log: FailureLog) -> tuple[LineMatch, list[str]] | None:
 
 
 def named_instead(log: FailureLog, names: Sequence[str]) -> str | None:
-    """A name in the checkpoint, listed as unused, that ends in one of those: a wrapper's prefix was left on."""
+    """An unused name in the checkpoint that ends in one of those names: a wrapper's prefix was left on."""
     endings = tuple(f".{name}" for name in names)
     for found in log.find_all(_UNUSED):
         row = found.match.group(3)
@@ -59,7 +59,7 @@ def named_instead(log: FailureLog, names: Sequence[str]) -> str | None:
 
 
 def abbreviated_names(names: Sequence[str]) -> Text:
-    """Some of the names, those of many layers as one."""
+    """Some of the names, with those of many layers merged into one."""
     patterns = group_by_module(names)
     first, more = ", ".join(patterns[:_NAMED]), len(patterns) - _NAMED
     return Text(f"{first}, {more} more", f"{first} 等 {len(patterns)} 类") if more > 0 else Text(first, first)

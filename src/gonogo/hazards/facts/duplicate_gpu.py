@@ -1,4 +1,4 @@
-"""NCCL's "Duplicate GPU detected": which ranks, and whether the launch starts more of them than it has GPUs."""
+"""Parses NCCL's "Duplicate GPU detected": which ranks, and whether there are more of them than GPUs."""
 
 import msgspec
 
@@ -27,9 +27,9 @@ class DuplicateGpu(msgspec.Struct, frozen=True):
     evidence: LineMatch
     pairs: tuple[tuple[int, int, str], ...]
     too_many_ranks: bool
-    """True where there are fewer GPUs than processes, or the ranks fold onto several GPUs in turn."""
+    """True if there are fewer GPUs than processes, or if the ranks wrap around over the GPUs."""
     enough_gpus: bool = False
-    """True where as many GPUs are known to be there as processes."""
+    """True if there are certainly as many GPUs as processes."""
 
     @property
     def names(self) -> str:
@@ -38,12 +38,12 @@ class DuplicateGpu(msgspec.Struct, frozen=True):
 
     @property
     def device(self) -> str:
-        """The bus number of the GPU, as NCCL prints it."""
+        """The bus ID of the GPU, as NCCL prints it."""
         return self.pairs[0][2] if self.pairs else ""
 
 
 def duplicate_gpu(log: FailureLog) -> DuplicateGpu | None:
-    """What NCCL says of ranks on one GPU, or None."""
+    """What NCCL reports about ranks on one GPU, or None."""
     evidence = log.find(_ANY)
     if evidence is None:
         return None
@@ -62,7 +62,7 @@ def duplicate_gpu(log: FailureLog) -> DuplicateGpu | None:
 
 
 def _device_index_wraps(log: FailureLog) -> bool:
-    """True where Accelerate's state gives a process another GPU than its local number: so it counts them over."""
+    """True if Accelerate gives a process another GPU than its local rank, so that indices wrap around."""
     for found in log.find_all(_LOCAL_INDEX):
         for line in log.lines_after(found.line, 2):
             if device := _DEVICE_INDEX_PATTERN.search(line.text):
@@ -71,7 +71,7 @@ def _device_index_wraps(log: FailureLog) -> bool:
 
 
 def processes_of(log: FailureLog) -> int | None:
-    """The processes that the launch starts on a node, or the log says it has."""
+    """The number of processes per node, from the launch or from the log."""
     if log.setup.processes is not None:
         return log.setup.processes
     found = log.find(_PROCESSES)
@@ -79,7 +79,7 @@ def processes_of(log: FailureLog) -> int | None:
 
 
 def gpus_of(log: FailureLog) -> int | None:
-    """The GPUs that are visible, where the launch command or the log says it."""
+    """The number of visible GPUs, from the launch command or the log."""
     visible = _VISIBLE.search(log.setup.launch)
     if visible:
         return visible.group(1).count(",") + 1

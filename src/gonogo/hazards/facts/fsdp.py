@@ -1,4 +1,4 @@
-"""Whether a run asks for FSDP, or was given it by a configuration file that it doesn't name."""
+"""Finds whether a run asks for FSDP, or got it from a config file that it doesn't name."""
 
 import re
 
@@ -13,10 +13,10 @@ _FSDP_LOG_WORDS = ("fsdp_config", "--fsdp", "fsdp_auto_wrap_policy", "distribute
 
 
 def fsdp_requested(log: FailureLog) -> bool | None:
-    """True where the launch, the script, the config or a line of the log asks for FSDP; None where nothing tells.
+    """True if the launch, the script, the config or a line of the log asks for FSDP; None if nothing shows it.
 
-    False where a configuration in the log denies it, or ``accelerate launch`` is given neither FSDP nor a file that
-    could ask for it: it then takes what an earlier ``accelerate config`` left in the user's cache.
+    False if a configuration in the log denies it, or if ``accelerate launch`` gets neither FSDP nor a file that could
+    ask for it: it then uses what an earlier ``accelerate config`` left in the user's cache.
     """
     if any(_FSDP_DISABLED_PATTERN.search(line.text) for line in log.lines if "fsdp" in line.text.lower()):
         return False

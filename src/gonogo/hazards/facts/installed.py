@@ -1,4 +1,4 @@
-"""What files and machines tell of versions, as findings print them; and whether two of them are of one place."""
+"""Package versions from files and machines, as findings print them, and whether they belong together."""
 
 from collections.abc import Iterable, Iterator
 
@@ -23,15 +23,15 @@ def describe_package(environment: Environment, name: str) -> str:
 
 
 def span_of(environment: Environment, name: str, label: Text | None = None) -> Span | None:
-    """Where a package's version stands; None where no file tells it."""
+    """The place of a package's version; None if no file has it."""
     place = environment.place(name)
     return place.span(label) if place is not None else None
 
 
 def together(environment: Environment, *names: str) -> bool:
-    """Whether those packages stand in one kind of source: all by files, or all by the Python that runs gonogo.
+    """Whether those packages come from one kind of source: all from files, or all from the Python that runs gonogo.
 
-    What a file pins says nothing of what lies beside it in this Python.
+    A version pinned by a file says nothing about packages installed in this Python.
     """
     packages = [environment.packages.get(canonical(name)) for name in names]
     return (
@@ -41,7 +41,7 @@ def together(environment: Environment, *names: str) -> bool:
 
 
 def from_file(environment: Environment, *names: str) -> bool:
-    """Whether a file tells of all those packages."""
+    """Whether files specify all those packages."""
     packages = [environment.packages.get(canonical(name)) for name in names]
     return all(package is not None and _is_declared_in_file(package) for package in packages)
 
@@ -53,21 +53,21 @@ def _is_declared_in_file(package: Package) -> bool:
 
 
 def listed(environment: Environment) -> bool:
-    """Whether the packages are all of an environment that was made to train: it has torch and something on top."""
+    """Whether the packages are a complete training environment: torch and something built on it."""
     names = ("transformers", "accelerate", "deepspeed", "lightning", "ms-swift", "trl")
     return environment.complete and environment.has("torch") is True and any(map(environment.has, names))
 
 
 def alone(run: Run) -> bool:
-    """Whether an environment is looked at by itself, with no run."""
+    """Whether an environment is checked by itself, without a run."""
     return run.launch is None and run.config is None and not run.scripts
 
 
 def certainty_of_versions(environment: Environment, run: Run, *names: str) -> Certainty:
-    """How surely a run will have what is known of those packages: certain where a file tells it.
+    """How certain it is that a run will have these packages: certain if a file specifies them.
 
-    This Python's packages are certain where it is itself what is asked about (``gonogo env``): elsewhere the run may
-    be started by another.
+    This Python's packages are certain if it is itself being checked (``gonogo env``); otherwise the run may use
+    another Python.
     """
     asked_about = alone(run) and not any(map(_is_declared_in_file, environment.packages.values()))
     return Certainty.CERTAIN if asked_about or from_file(environment, *names) else Certainty.LIKELY
@@ -79,7 +79,7 @@ def pip_install(name: str, specifier: str) -> Text:
 
 
 def version_fix(environment: Environment, name: str, specifier: str) -> tuple[Fix, ...]:
-    """The change of a package's version in the file that pins it; none where it can't be made."""
+    """The fix that changes a package's version in the file that pins it; none if that can't be done."""
     edit = environment.replacing_version(name, specifier)
     if edit is None:
         return ()
@@ -89,7 +89,7 @@ def version_fix(environment: Environment, name: str, specifier: str) -> tuple[Fi
 def known_bad_version_findings(
     hazard: Hazard, rows: Iterable[KnownBad], environment: Environment, run: Run
 ) -> Iterator[Finding]:
-    """A finding of each known fault whose package, and all that has to be beside it, are surely there."""
+    """One finding per known defect whose package, and all packages it depends on, are certainly present."""
     for row in rows:
         names = (row.package, *row.beside)
         if not together(environment, *names) or environment.within(row.package, row.versions) is not True:

@@ -1,4 +1,4 @@
-"""What several hazards of a launch ask: numbers, GPUs that are shown, addresses."""
+"""Facts about a launch that several hazards need: numbers, visible GPUs, addresses."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ TORCHRUN = ("torchrun", "torch.distributed.launch")
 
 
 def names(text: str) -> frozenset[str]:
-    """The words of a text: a long list of names in few lines."""
+    """Split a text into its words, to write long lists of names in few lines."""
     return frozenset(text.split())
 
 
 def slurm_number(launch: Launch, name: str) -> int | None:
-    """That number which the job asks slurm for."""
+    """A number that the job requests from Slurm."""
     return whole_number(launch.slurm.get(name))
 
 
 def is_plain_python(launch: Launch, variables: Iterable[str]) -> bool:
-    """Whether python starts one process, for which nothing that can be seen sets any of a launcher's variables."""
+    """Whether plain python starts one process, without any of the variables that a launcher would set."""
     alone = launch.launcher == "python" and (whole_number(launch.world_size) or 1) <= 1
     return alone and all(launch.variable(name).absent for name in variables)
 
 
 def visible_gpus(launch: Launch) -> list[str] | None:
-    """The entries of CUDA_VISIBLE_DEVICES as the command gets it; None where it is not set, or can't be told."""
+    """The entries of the command's CUDA_VISIBLE_DEVICES; None if it is not set or unknown."""
     value = launch.visible_devices.get()
     if value is None or not str(value).strip():
         return None
@@ -53,7 +53,7 @@ def is_loopback(address: str) -> bool:
 
 
 def name_place(field: Field, name: str) -> Place | None:
-    """Where a variable's name stands, as it is set; None where that can't be told."""
+    """The place of a variable's name where it is set; None if unknown."""
     place = field.place
     if place is None or not place.source.writable or not place.text.startswith(f"{name}="):
         return None
@@ -61,7 +61,7 @@ def name_place(field: Field, name: str) -> Place | None:
 
 
 def is_started_by_srun(launch: Launch) -> bool:
-    """Whether slurm starts the command on each node: ``srun torchrun …`` or ``srun bash -c '…'``."""
+    """Whether Slurm starts the command on each node: ``srun torchrun …`` or ``srun bash -c '…'``."""
     if launch.words and launch.words[0].value == "srun":
         return True
     statement = launch.statement or launch.place
@@ -71,7 +71,7 @@ def is_started_by_srun(launch: Launch) -> bool:
 
 
 def accelerate_setting(launch: Launch, run: Run, name: str) -> Field:
-    """A setting of accelerate's: the option that is given, else the config's; unknown where neither can be told."""
+    """An accelerate setting: from the option, else from the config; unknown if neither can be read."""
     if name in launch.launcher_options:
         return launch.launcher_options.get(name)
     if run.accelerate is not None:
@@ -83,7 +83,7 @@ def accelerate_setting(launch: Launch, run: Run, name: str) -> Field:
 
 
 def accelerate_uses_deepspeed(launch: Launch, run: Run) -> bool | None:
-    """Whether ``accelerate launch`` starts DeepSpeed; None where that can't be told."""
+    """Whether ``accelerate launch`` uses DeepSpeed; None if unknown."""
     if "use_deepspeed" in launch.launcher_options:
         return True
     if any(name in launch.launcher_options for name in ("multi_gpu", "use_fsdp", "cpu", "tpu", "use_megatron_lm")):

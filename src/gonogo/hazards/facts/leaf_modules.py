@@ -1,4 +1,4 @@
-"""A module that calls others a different number of times on each rank, made one unit of ZeRO-3's gathering."""
+"""Fix for modules that call submodules a different number of times on each rank: ZeRO-3 leaf modules."""
 
 import ast
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _LEAVES = translated("Let ZeRO-3 gather each {block} as a unit: set_z3_leaf_modu
 
 
 def fix_with_leaf_modules(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
-    """``set_z3_leaf_modules`` for the class whose forward calls experts, or modules in a loop, before training."""
+    """Add ``set_z3_leaf_modules``, before training, for a class whose forward calls experts or modules in a loop."""
     if not divergence.gathers:
         return
     blocks = [block for _, call in divergence.calls if (block := _block(run, call)) is not None]
@@ -35,7 +35,7 @@ def fix_with_leaf_modules(divergence: RankDivergence, run: Run) -> Iterator[Fix]
 
 
 def _block(run: Run, call: CollectiveCall) -> str | None:
-    """The innermost class on a call's stack that calls modules in a loop of its forward."""
+    """The innermost class on a call's stack whose forward calls modules in a loop."""
     frames = [frame for frame in call.frames if frame.function == "forward" and frame.owner != "torch"]
     return next(
         (name for frame in reversed(frames) if (name := _class_with_looping_forward(run, frame)) is not None), None
@@ -43,7 +43,7 @@ def _block(run: Run, call: CollectiveCall) -> str | None:
 
 
 def _class_with_looping_forward(run: Run, frame: Frame) -> str | None:
-    """The class whose forward stands in a loop at a frame, other than over a list of layers that all ranks run."""
+    """The class whose forward is in a loop at a frame, other than a loop over layers that all ranks run."""
     script: Script | None = script_at(run, frame.path)
     for node in script.nodes(ast.ClassDef) if script is not None else ():
         if script is None or not node.lineno <= frame.line <= (node.end_lineno or 0):

@@ -1,4 +1,4 @@
-"""A device mismatch as a log tells of it: the operator, which operand was where, the module, and whose it likely is."""
+"""A device mismatch as a log shows it: operator, operands and their devices, module, and the likely owner."""
 
 import re
 from collections.abc import Iterator
@@ -19,19 +19,19 @@ from gonogo.finding import Text, translated
 SPEECH_OUTPUT_PATTERN = lazy_compile(
     r"talker|token2wav|code2wav|bigvgan|vocoder|\btts\b|(?:audio|speech)_?decoder", re.IGNORECASE
 )
-"""Parts of an any-to-any model that speak …"""
+"""Parts of any-to-any models that generate speech."""
 MULTIMODAL_ENCODER_PATTERN = lazy_compile(
     r"(?:audio|speech)_?(?:tower|encoder|model)|\bvisual\b|(?:vision|image)_?(?:tower|encoder|transformer|model)",
     re.IGNORECASE,
 )
-"""… and those that hear or see."""
+"""Parts of any-to-any models that process audio or vision."""
 
 _VOCODER_FILTER_FUNCTION = "kaiser_sinc_filter"
 """The vocoder's function that combines both devices under ``zero.Init``."""
 
 
 class Owner(Enum):
-    """Whose the tensor on the wrong device likely is; the value says it in the sentence's language."""
+    """The likely owner of the tensor on the wrong device; the value is its wording for the sentence."""
 
     GRADIENT = translated("an offloaded gradient")
     OPTIMIZER = translated("the optimizer's state")
@@ -80,11 +80,11 @@ _ENGINE_PATH_PATTERN = lazy_compile(
 _MADE = lazy_compile(r"torch\.(?:arange|zeros|ones|tensor|full|rand|randn|randint|linspace|eye|empty)\(")
 _ATTRIBUTE = lazy_compile(r"\bself\.(?!_?\w+\()\w+")
 _ASSIGNMENT_PATTERN = lazy_compile(r"^\s*[\w.,\s]{1,120}[^=!<>]=(?!=)\s*")
-# The innermost frame of a traceback that was shortened before the model's own.
+# The innermost frame of a traceback that was cut before the model's own frames.
 _MODEL_CALL_PATTERN = lazy_compile(r"(?:\w+ = |return )?(?:self\.)?model\(\*\*\w+\)")
 _MODULE_CALL_PATTERN = lazy_compile(r"\bself\.([A-Za-z_][\w.]*(?:\[\w{1,20}\])?)\(")
 
-# What an argument is, by the operator that has it: the ids or labels, an activation, or a weight.
+# The role of an argument, by operator: IDs or labels, an activation, or a weight.
 _IDS, _ACTIVATION, _WEIGHT = "ids", "activation", "weight"
 _ROLES: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = (
     (lazy_compile(r"index_select|embedding"), {"self": _WEIGHT, "weight": _WEIGHT, "index": _IDS, "indices": _IDS}),
@@ -96,7 +96,7 @@ _ROLES: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = (
     (lazy_compile(r"^_?mm(?:_out)?$"), {"self": _ACTIVATION, "mat2": _WEIGHT}),
     (lazy_compile(r"conv|norm"), {"input": _ACTIVATION, "self": _ACTIVATION, "weight": _WEIGHT, "bias": _WEIGHT}),
 )
-# Where the named argument is on the accelerator, the one on the CPU is what is checked before it.
+# If the named argument is on the accelerator, the one on the CPU is the one checked before it.
 _OTHER_OPERAND_ROLES = {"index": _WEIGHT, "indices": _WEIGHT, "mat1": _WEIGHT, "target": _ACTIVATION}
 
 _WORDS = Pattern(
@@ -106,7 +106,7 @@ _WORDS = Pattern(
 
 
 class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
-    """One mismatch of a log. ``devices`` is empty where the log cites the message without them."""
+    """One mismatch of a log. ``devices`` is empty if the log quotes the message without them."""
 
     evidence: LoggedError | LineMatch
     devices: tuple[str, ...]
@@ -114,30 +114,30 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
     argument: str | None = None
     argument_device: str | None = None
     indexing: bool = False
-    """True for an indexing whose message names the indexed tensor's device alone."""
+    """True for indexing whose message gives only the device of the indexed tensor."""
     cut: LoggedError | None = None
-    """The traceback that a reporter pasted beside the message, without its last line."""
+    """The traceback that was pasted with the message, without its last line."""
 
     @property
     def frames(self) -> tuple[LogFrame, ...]:
-        """Outermost first; empty where the log shows none, or only how the training loop called the model."""
+        """Outermost first; empty if the log shows none, or only the training loop's call of the model."""
         shown = self.evidence.frames if isinstance(self.evidence, LoggedError) else ()
         shown = shown or (self.cut.frames if self.cut else ())
         return () if shown and _calls_model(shown[-1]) else shown
 
     @property
     def involves_cpu(self) -> bool:
-        """True where one side is the CPU, or may be."""
+        """True if one side is, or may be, the CPU."""
         return not self.devices or "cpu" in self.devices
 
     @property
     def is_between_accelerators(self) -> bool:
-        """True where two different accelerators met."""
+        """True if the devices are two different accelerators."""
         return len({device for device in self.devices if device != "cpu" and not device.endswith(":?")}) > 1
 
     @property
     def bare(self) -> bool:
-        """True where nothing beside the devices is told: no operator, no frames."""
+        """True if nothing but the devices is known: no operator, no frames."""
         return not self.frames and self.operator is None
 
     @cached_property
@@ -152,13 +152,13 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         return self.near[0] if self.near else None
 
     def passes(self, *fragments: str) -> bool:
-        """True where a frame has one of the fragments in its path, function or code."""
+        """True if a frame contains one of the fragments in its path, function or code."""
         shown = self.evidence if isinstance(self.evidence, LoggedError) else None
         return any(error is not None and error.passes(*fragments) for error in (shown, self.cut))
 
     @property
     def of_engine(self) -> bool:
-        """True where the line that called the operator is a training engine's own."""
+        """True if the line that called the operator belongs to a training engine."""
         caller = self.caller
         return caller is not None and (
             caller.function == "backward" or _ENGINE_PATH_PATTERN.search(_path(caller)) is not None
@@ -174,7 +174,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def on_host(self) -> str | None:
-        """The operand on the CPU: ``ids``, ``activation`` or ``weight``; None where the operator doesn't tell."""
+        """The operand on the CPU: ``ids``, ``activation`` or ``weight``; None if the operator doesn't tell."""
         if self._has_cpu_position_ids:
             return _IDS
         if self.argument is None or "cpu" not in self.devices:
@@ -191,7 +191,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def owner(self) -> Owner:
-        """Whose the tensor out of place likely is, by the frames and the operator."""
+        """The likely owner of the misplaced tensor, by the frames and the operator."""
         innermost = self.frames[-1] if self.frames else None
         near = [_frame_text(frame) for frame in self.near]
         first = near[0] if near else ""
@@ -240,13 +240,13 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def _indexes_cache(self) -> bool:
-        """True where ids on an accelerator pick from a tensor on the CPU: what is picked from so is a cache."""
+        """True if IDs on an accelerator index a tensor on the CPU, which then is a cache."""
         gathers = self.operator == "gather" and self.argument == "index" and self.argument_device != "cpu"
         return (self.indexing or gathers) and self.devices[:1] == ("cpu",)
 
     @property
     def _has_cpu_position_ids(self) -> bool:
-        """True for position ids on the CPU in a rotary embedding's product, whose frequencies are where they belong."""
+        """True for CPU position IDs in a rotary embedding's product, whose frequencies are on the right device."""
         product = (self.operator or "").startswith("bmm") and self.argument == "mat2" and self.argument_device == "cpu"
         return product and self.caller is not None and "position_ids" in self.caller.code
 
@@ -263,7 +263,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def speaks(self) -> bool:
-        """True where a frame stands in a part that speaks."""
+        """True if a frame is in a part that generates speech."""
         return any(
             SPEECH_OUTPUT_PATTERN.search(_frame_text(frame)) or _VOCODER_FILTER_FUNCTION in frame.function
             for frame in self.frames[-12:]
@@ -271,7 +271,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def perceives(self) -> bool:
-        """True where a frame stands in a part that hears or sees."""
+        """True if a frame is in a part that processes audio or vision."""
         return any(MULTIMODAL_ENCODER_PATTERN.search(_frame_text(frame)) for frame in self.frames[-12:])
 
     @property
@@ -319,7 +319,7 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
 
 
 def training_mismatches(log: FailureLog) -> tuple[LoggedMismatch, ...]:
-    """The mismatches of a training run's log: its exceptions', else a line that cites one. None of other programs."""
+    """The mismatches of a training log: from exceptions, else from a quoting line. Empty for other programs."""
     return () if outside_training(log) else all_mismatches(log)
 
 
@@ -338,7 +338,7 @@ def _find_mismatches(log: FailureLog) -> Iterator[LoggedMismatch]:
         raised = True
         yield found if found.frames else replace(found, cut=cut)
     if not raised and (line := log.find(_WORDS)):
-        # A terminal or a thread's page may have broken the message into lines.
+        # A terminal or a forum may have wrapped the message.
         text = " ".join((line.text, *(other.text for other in log.lines_after(line.line, 1))))
         if found := _read(line, text):
             yield replace(found, cut=cut)
@@ -360,7 +360,7 @@ def _read(evidence: LoggedError | LineMatch, message: str) -> LoggedMismatch | N
 
 
 def _calls_model(frame: LogFrame) -> bool:
-    """True for the training loop's line that calls the model: as the innermost frame, the model's own were left out."""
+    """True for the training loop's call of the model; as the innermost frame, the model's own are missing."""
     return frame.function == "compute_loss" or _MODEL_CALL_PATTERN.match(frame.code) is not None
 
 
@@ -369,7 +369,7 @@ def _path(frame: LogFrame) -> str:
 
 
 def right_hand_side(frame: LogFrame) -> str:
-    """What a frame's line uses: its code without the names that it assigns to."""
+    """The code of a frame's line without the names that it assigns to."""
     return _ASSIGNMENT_PATTERN.sub("", frame.code)
 
 
@@ -378,6 +378,6 @@ def _frame_text(frame: LogFrame) -> str:
 
 
 def is_model_code(frame: LogFrame) -> bool:
-    """True for a library's code, and for a model's that came with its weights."""
+    """True for a library's code, and for remote code that came with a model's weights."""
     path = _path(frame)
     return is_library(path) or "transformers_modules" in path or "modeling_" in path

@@ -1,4 +1,4 @@
-"""Whether a log is of a machine with NPUs, where a torch without CUDA is right and code that asks for CUDA is not."""
+"""Detects logs of machines with NPUs, where a torch without CUDA is right and code that asks for CUDA is wrong."""
 
 from gonogo.hazards.rule import Pattern
 

@@ -1,4 +1,4 @@
-"""Names of many parameters said in few words."""
+"""Abbreviates long lists of parameter names."""
 
 from collections.abc import Iterable
 

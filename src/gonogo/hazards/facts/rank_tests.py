@@ -1,4 +1,4 @@
-"""Tests of ranks in a script: code that only one rank runs, and tests that have to do with ranks at all."""
+"""Tests of ranks in a script: code that only one rank runs, and conditions that depend on the rank."""
 
 import ast
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ _PARALLEL_GROUP_WORDS = frozenset(
         *("tensor",),
     }
 )
-"""Words of ranks within a part of the world: others of the world have the same."""
+"""Words for ranks within a subgroup: other ranks of the world may have the same value."""
 _MATRIX_RANK_WORDS = frozenset({"lora", "low", "full", "matrix", "adapter", "galore", "svd", "tucker"})
-"""Words before a rank that is no process's but a matrix's."""
+"""Words before "rank" that show a matrix rank, not that of a process."""
 _MAIN_PROCESS_COMPOUNDS = frozenset(
     {
         "myrank",
@@ -36,17 +36,17 @@ _MAIN_PROCESS_COMPOUNDS = frozenset(
         "procid",
     }
 )
-"""What is written as one word although it is two."""
+"""Compounds written as one word."""
 _SINGLE_PROCESS_PHRASES = (
     *("main_process", "is_main", "is_master", "on_master", "master_process", "master_rank", "process_zero"),
     *("global_zero", "world_zero", "process_index", "is_first", "first_process", "coordinator"),
 )
-"""Names by which one process is told from the others without the word rank."""
+"""Names that distinguish one process from the others without the word rank."""
 _MAIN_PROCESS_DECORATORS = ("rank_zero_only", "main_process_only", "on_main_process", "on_local_main_process")
 
 
 def on_one_rank(script: Script, node: ast.AST) -> ast.expr | None:
-    """The test by which only one rank (of all, or of a machine) runs a node; None where nothing says so."""
+    """The test by which only one rank (globally, or per machine) runs a node; None if there is none."""
     for test in script.guarded_by(node):
         found = next((part for part in _conjuncts(script, test) if _selects_single_rank(script, part)), None)
         if found is not None and not _else_makes_same_call(script, node):
@@ -57,18 +57,18 @@ def on_one_rank(script: Script, node: ast.AST) -> ast.expr | None:
 
 
 def contains_rank_name(node: ast.AST) -> bool:
-    """Whether an identifier in a piece of code is that of a process's rank, or of one process among others."""
+    """Whether code contains an identifier for a process's rank, or for one process among others."""
     return any(map(_is_rank_identifier, identifiers(node))) or any(map(_compares_gpu_index, ast.walk(node)))
 
 
 def mentions_rank(script: Script, test: ast.expr) -> bool:
-    """Whether a test, or what a name in it stands for, has to do with ranks in any way."""
+    """Whether a test, or the value of a name in it, depends on ranks in any way."""
     names = [each for each in ast.walk(test) if isinstance(each, ast.Name)]
     return any(map(contains_rank_name, (test, *map(script.bound_to, names))))
 
 
 def excludes_some_ranks(script: Script, test: ast.expr) -> bool:
-    """Whether a test has to do with ranks and is not passed by all, as ``local_rank != -1`` is in a distributed run."""
+    """Whether a test depends on ranks and fails on some; ``local_rank != -1`` holds on all in a distributed run."""
     return any(mentions_rank(script, part) and not _is_true_on_all_ranks(part) for part in _conjuncts(script, test))
 
 
@@ -85,13 +85,13 @@ def _is_rank_identifier(name: str) -> bool:
 
 
 def _compares_gpu_index(node: ast.AST) -> bool:
-    """``args.gpu == 0``: the number of a process's GPU, taken for its rank."""
+    """Whether a test is like ``args.gpu == 0``, where a process's GPU index is used as its rank."""
     sides = (node.left, *node.comparators) if isinstance(node, ast.Compare) else ()
     return any(words(last_name(side))[-1:] == ("gpu",) for side in sides) and any(map(_is_number, sides))
 
 
 def _is_true_on_all_ranks(test: ast.expr) -> bool:
-    """``rank != -1``, ``rank >= 0``, ``rank is not None``, or the opposite of their opposite."""
+    """Whether a test holds on all ranks: ``rank != -1``, ``rank >= 0``, ``rank is not None``, or equivalents."""
     holds = True
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, holds = test.operand, not holds
@@ -110,7 +110,7 @@ def _is_one(node: ast.expr) -> bool:
 
 
 def _conjuncts(script: Script, test: ast.expr) -> Iterator[ast.expr]:
-    """The parts that must all hold; of a name that was given a test, that test."""
+    """The conditions that must all hold; a name that a test was assigned to is replaced by that test."""
     bound = script.bound_to(test)
     if isinstance(bound, (ast.Compare, ast.BoolOp)):
         test = bound
@@ -137,7 +137,7 @@ def _selects_single_rank(script: Script, test: ast.expr) -> bool:
 
 
 def _compares_rank(script: Script, test: ast.Compare) -> bool:
-    """``rank == 0``, ``0 == rank``, ``rank in (-1, 0)``, ``r == 0`` where r is the rank."""
+    """Whether a comparison is ``rank == 0``, ``0 == rank``, ``rank in (-1, 0)``, or ``r == 0`` for a rank r."""
     sides = [test.left, test.comparators[0]]
     return any(
         (_is_rank(one) or _is_rank(_value(script, one))) and _is_number(other) for one, other in (sides, sides[::-1])
@@ -145,7 +145,7 @@ def _compares_rank(script: Script, test: ast.Compare) -> bool:
 
 
 def _value(script: Script, node: ast.expr) -> ast.expr:
-    """What a name that says nothing of parts of the world stands for; the rank in a group is not the rank."""
+    """The value of a name, unless it refers to a subgroup: the rank in a group is not the global rank."""
     bound = script.bound_to(node)
     of_part = not _PARALLEL_GROUP_WORDS.isdisjoint(words(last_name(node)))
     of_group = isinstance(bound, ast.Call) and says(last_name(bound), "get_rank") and (bound.args or bound.keywords)
@@ -187,7 +187,7 @@ def _else_makes_same_call(script: Script, node: ast.AST) -> bool:
 
 
 def removable_rank_condition(script: Script, node: ast.AST) -> ast.If | None:
-    """The ``if`` that holds nothing but the statement of a node, so that it can go."""
+    """The ``if`` that contains only the statement of a node, so that it can be removed."""
     statement = script.statement(node)
     parent = script.parent(statement) if statement is not None else None
     if isinstance(statement, ast.Expr) and isinstance(parent, ast.If) and parent.body == [statement]:

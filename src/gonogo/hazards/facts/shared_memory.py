@@ -1,4 +1,4 @@
-"""What a container is given of shared memory: by ``docker run``, and by a pod of Kubernetes."""
+"""How much shared memory a container has, by ``docker run`` or in a Kubernetes pod."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _CONTAINER_COMMANDS = ("docker", "nvidia-docker", "podman")
 
 
 class SmallSharedMemory(msgspec.Struct, frozen=True):
-    """A container's /dev/shm that is as small as it is where nobody asks for more."""
+    """A container whose /dev/shm has the small default size."""
 
     place: Place
-    """What leaves it so: the word ``run``, or the pod's container."""
+    """The place that leaves the default: the word ``run``, or the pod's container."""
     text: Text
-    """Who has how much, as the begin of a sentence."""
+    """The beginning of a sentence that says which container has how much."""
     cure: tuple[Text, ...]
     edits: tuple[Edit, ...] = ()
 
 
 def small_shared_memory(launch: Launch) -> SmallSharedMemory | None:
-    """The launch's container, where its /dev/shm has no more than 64 MiB; None where it has more, or is not known."""
+    """The launch's container if its /dev/shm has at most 64 MiB; None if it has more or is unknown."""
     work = workload_at(launch.place)
     if work is None:
         run = _docker_run_with_default_shm(launch)
@@ -56,7 +56,7 @@ def small_shared_memory(launch: Launch) -> SmallSharedMemory | None:
 
 
 def _docker_run_with_default_shm(launch: Launch) -> Place | None:
-    """The word ``run`` of a ``docker run`` that leaves the container with docker's 64 MB."""
+    """The word ``run`` of a ``docker run`` that leaves docker's default of 64 MB."""
     if not launch.in_container:
         return None
     words = [word.value for word in launch.words]

@@ -1,4 +1,4 @@
-"""The lines of a shell script as a person wrote them: what a launch's words no longer show."""
+"""The lines of a shell script as written, for what the parsed launch no longer shows."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -11,14 +11,13 @@ _OTHER_LANGUAGES = (".py", ".yaml", ".yml", ".json", ".toml", ".md", ".ipynb")
 
 
 def is_shell_script(source: SourceFile) -> bool:
-    """Whether a file is read by a shell, line by line: no Dockerfile, no config, no command that was typed."""
+    """Whether a file is a shell script: not a Dockerfile, a config, or a typed command."""
     name = source.path.replace("\\", "/").rsplit("/", 1)[-1]
     return source.writable and not name.startswith("Dockerfile") and not name.lower().endswith(_OTHER_LANGUAGES)
 
 
 class ShellLine(msgspec.Struct, frozen=True):
-    """One line: ``text`` without its line end, from byte ``start`` to before byte ``end``; ``after`` is the next one's
-    start."""
+    """One line: ``text`` without its line end, bytes ``start`` to ``end``, and the next line's start ``after``."""
 
     source: SourceFile
     number: int
@@ -29,7 +28,7 @@ class ShellLine(msgspec.Struct, frozen=True):
 
     @property
     def comment(self) -> int | None:
-        """Where, in characters of ``text``, a comment begins."""
+        """The index in ``text`` at which a comment begins, or None."""
         if "#" not in self.text:
             return None
         quote = ""
@@ -55,19 +54,19 @@ class ShellLine(msgspec.Struct, frozen=True):
 
     @property
     def continues(self) -> bool:
-        """Whether the next line belongs to it: it ends in a lone backslash."""
+        """Whether the next line continues it: it ends in an unescaped backslash."""
         text = self.text
         return self.comment is None and (len(text) - len(text.rstrip("\\"))) % 2 == 1
 
     def place(self, start: int = 0, end: int | None = None) -> Place:
-        """Some of its characters."""
+        """The place of some of its characters."""
         stop = len(self.text) if end is None else end
         first = self.start + len(self.text[:start].encode("utf-8", "surrogateescape"))
         return Place(self.source, first, first + len(self.text[start:stop].encode("utf-8", "surrogateescape")))
 
 
 def line_at(source: SourceFile, number: int) -> ShellLine | None:
-    """The line of that number, from 1; None past the end."""
+    """The line with that number, counted from 1; None past the end."""
     start, after = source.line_start(number), source.line_start(number + 1)
     if number < 1 or start >= len(source.data):
         return None

@@ -1,4 +1,4 @@
-"""How much a full fine-tune trains, by the model's name, and what of it ZeRO-Offload keeps in host memory."""
+"""Estimates what a full fine-tune trains, from the model's name, and what ZeRO-Offload keeps in host memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _MODEL_SIZE_PATTERN = Pattern(r"(?i)(?:^|[-_/])(\d{1,3}(?:\.\d+)?)b(?:$|[-_/.])")
 _ADAM = 12
-"""Bytes a trained parameter: a float32 copy, and Adam's two moments."""
+"""Bytes per trained parameter: an fp32 copy and Adam's two moments."""
 
 
 class OffloadedStates(msgspec.Struct, frozen=True):
@@ -26,12 +26,12 @@ class OffloadedStates(msgspec.Struct, frozen=True):
 
     @property
     def bytes_per_node(self) -> int:
-        """What each node keeps of them."""
+        """The part of the states that each node holds, in bytes."""
         return int(self.billions * 1e9 * _ADAM / self.nodes)
 
 
 def offloaded_states(run: Run) -> OffloadedStates | None:
-    """The states that a run offloads; None where it offloads none, trains adapters, or the size isn't known."""
+    """The states that a run offloads; None if it offloads none, trains adapters, or has a model of unknown size."""
     if run.config is None or run.config.offload("optimizer").get() != "cpu":
         return None
     billions = billions_trained(run)
@@ -41,7 +41,7 @@ def offloaded_states(run: Run) -> OffloadedStates | None:
 
 
 def billions_trained(run: Run) -> float | None:
-    """How many billions of parameters a full fine-tune trains, by the model's name; None where that isn't known."""
+    """Billions of parameters that a full fine-tune trains, by the model's name; None if unknown."""
     if run.launch is None or run.model is None or _trains_adapters(run.launch, run):
         return None
     named = _MODEL_SIZE_PATTERN.search(run.model.name)

@@ -1,4 +1,4 @@
-"""What a run's files say of how it trains: with transformers' Trainer, with accelerate, or in a loop of its own."""
+"""Finds from a run's files how it trains: with transformers' Trainer, with accelerate, or in its own loop."""
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -16,14 +16,14 @@ _ARGUMENTS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArg
 
 
 def trainer_calls(run: Run) -> Iterator[Call]:
-    """Where the run's scripts build a Trainer, or a class of theirs that derives from one."""
+    """The calls in the run's scripts that create a Trainer or an instance of their own subclass of it."""
     for script in run.scripts:
         yield from script.calls(*TRAINER_CLASSES)
 
 
 @lru_cache(maxsize=16)
 def uses_trainer(run: Run) -> bool | None:
-    """Whether transformers' Trainer trains, so that TrainingArguments count; None where no script is at hand."""
+    """Whether transformers' Trainer trains, so that TrainingArguments apply; None if no script can be read."""
     if run.framework or (run.launch is not None and run.launch.framework):
         return True
     if not run.scripts:
@@ -34,8 +34,7 @@ def uses_trainer(run: Run) -> bool | None:
 
 @lru_cache(maxsize=16)
 def uses_stock_training_arguments(run: Run) -> bool:
-    """Whether the arguments are surely transformers' own, with its own defaults: no subclass, no framework, no
-    trl."""
+    """Whether the arguments certainly are transformers' own with its defaults: no subclass, framework or trl."""
     if run.framework or (run.launch is not None and run.launch.framework) or not run.scripts:
         return False
     if any(next(script.subclasses(*_ARGUMENTS), None) is not None for script in run.scripts):
@@ -59,7 +58,7 @@ def _parses_training_arguments(call: Call) -> bool:
 
 @lru_cache(maxsize=16)
 def uses_accelerate(run: Run) -> bool | None:
-    """Whether accelerate prepares the model, by itself or under the Trainer; None where no script is at hand."""
+    """Whether accelerate prepares the model, directly or in the Trainer; None if no script can be read."""
     trainer = uses_trainer(run)
     if trainer or not run.scripts:
         return trainer
@@ -68,25 +67,25 @@ def uses_accelerate(run: Run) -> bool | None:
 
 @lru_cache(maxsize=16)
 def uses_deepspeed_directly(run: Run) -> bool:
-    """Whether the scripts call ``deepspeed.initialize`` themselves, and nothing of transformers' or accelerate's."""
+    """Whether the scripts call ``deepspeed.initialize`` themselves and use neither transformers nor accelerate."""
     if not run.scripts or uses_accelerate(run):
         return False
     return any(next(script.calls("deepspeed.initialize"), None) is not None for script in run.scripts)
 
 
 def is_config_from_accelerate_yaml(run: Run) -> bool:
-    """Whether the DeepSpeed config is the one that accelerate makes of its YAML: no JSON is given."""
+    """Whether accelerate makes the DeepSpeed config from its YAML, since no JSON is given."""
     yaml = run.accelerate
     return yaml is not None and run.config is not None and run.config.name == yaml.source.path
 
 
 def mentions(run: Run, *words: str) -> bool:
-    """Whether one of the run's scripts has any of the words: what it may do with it is not looked into."""
+    """Whether one of the run's scripts contains any of the words, whatever their use."""
     return run.says(*(word.encode() for word in words))
 
 
 def try_edit(make_edit: Callable[[], Edit | None]) -> Edit | None:
-    """The edit, or None where the value stands in no file that can be changed."""
+    """The edit, or None if the value is in no file that can be changed."""
     try:
         edit = make_edit()
     except KeyError:
@@ -95,7 +94,7 @@ def try_edit(make_edit: Callable[[], Edit | None]) -> Edit | None:
 
 
 def fix_with_edits(title: Text, *makers: Callable[[], Edit | None], safe: bool = True) -> tuple[Fix, ...]:
-    """A fix of all the edits, or none where one of them can't be made."""
+    """A fix made of all the edits, or none if one of them can't be made."""
     edits = [try_edit(make) for make in makers]
     if not edits or any(edit is None for edit in edits):
         return ()
@@ -103,7 +102,7 @@ def fix_with_edits(title: Text, *makers: Callable[[], Edit | None], safe: bool =
 
 
 def number_in(config: DeepSpeedConfig, *keys: str) -> Field | None:
-    """A whole number that the config itself gives; None where it gives none."""
+    """An integer given in the config itself, else None."""
     field = config.raw(*keys)
     return field if field.known and isinstance(field.value, int) and not isinstance(field.value, bool) else None
 

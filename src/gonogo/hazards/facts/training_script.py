@@ -1,4 +1,4 @@
-"""What a script trains, and how its objects were made: followed from the Trainer, the engine or the DDP wrapper."""
+"""Finds what a script trains and how its objects were created, starting from the Trainer, engine or DDP wrapper."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DDP = "torch.nn.parallel.DistributedDataParallel"
 _SELF_RETURNING_METHODS = frozenset(
     ("to", "cuda", "cpu", "half", "float", "bfloat16", "train", "eval", "requires_grad_", "merge_and_unload", "compile")
 )
-# What gives back the model that is its first argument, wrapped or changed.
+# Functions that return the model passed as first argument, wrapped or modified.
 _WRAPPERS = (
     *("peft.get_peft_model", "peft.prepare_model_for_kbit_training", "peft.prepare_model_for_int8_training"),
     *("peft.PeftModel.from_pretrained", "torch.compile", "peft.PeftModelForCausalLM"),
@@ -29,10 +29,10 @@ _MAX_DEPTH = 12
 
 
 def makers(script: Script, node: ast.AST | None, depth: int = 0) -> tuple[Call, ...]:
-    """The calls that may have made the object that an expression stands for; none where they can't be told.
+    """The calls that may have created the object of an expression; empty if unknown.
 
-    ``model.to(device)``, ``get_peft_model(model, config)`` and the script's own functions are followed to what they
-    give back.
+    ``model.to(device)``, ``get_peft_model(model, config)`` and the script's own functions are followed to their
+    return values.
     """
     if node is None or depth > _MAX_DEPTH:
         return ()
@@ -80,7 +80,7 @@ def _of_call(script: Script, node: ast.Call, depth: int) -> tuple[Call, ...]:
 
 
 def _returned_calls(script: Script, node: ast.Call, path: tuple[int, ...], depth: int) -> tuple[Call, ...]:
-    """What a function of the script's own gives back."""
+    """The calls that created what one of the script's own functions returns."""
     if not isinstance(node.func, ast.Name):
         return ()
     scope = scope_binding(script.index, node.func.id, node.func)
@@ -110,7 +110,7 @@ def first_argument(call: Call, *names: str, index: int = 0) -> ast.expr | None:
 
 
 def trained(script: Script) -> Iterator[tuple[Call, ast.expr]]:
-    """Where a model is handed over to be trained, with the expression that stands for it.
+    """The places where a model is passed to be trained, with the expression of the model.
 
     The call is a Trainer's, ``accelerator.prepare``, ``deepspeed.initialize`` or DDP's.
     """
@@ -136,12 +136,12 @@ def trained_pretrained_calls(script: Script) -> Iterator[tuple[Call, Call]]:
 
 
 def is_trainer(call: Call) -> bool:
-    """Whether a call builds one of transformers' or trl's trainers, or a class of the script's own like them."""
+    """Whether a call creates one of transformers' or trl's trainers, or a similar class of the script."""
     return any(name in TRAINER_CLASSES for name in call.names)
 
 
 def has_several_processes_per_node(run: Run) -> bool:
-    """Whether the launch surely starts several processes on a node."""
+    """Whether the launch certainly starts several processes on a node."""
     if run.launch is None:
         return False
     number = run.launch.processes_per_node.number
@@ -152,7 +152,7 @@ def has_several_processes_per_node(run: Run) -> bool:
 
 
 def is_certainly_ddp(run: Run) -> bool:
-    """Whether the launch surely trains with DistributedDataParallel: several processes, no DeepSpeed, no FSDP."""
+    """Whether the launch certainly trains with DistributedDataParallel: several processes, no DeepSpeed, no FSDP."""
     launch = run.launch
     if launch is None or run.deepspeed_on is not False or not has_several_processes_per_node(run):
         return False
@@ -167,7 +167,7 @@ def is_certainly_ddp(run: Run) -> bool:
 
 
 def mentions(run: Run, script: Script, *words: bytes) -> bool:
-    """Whether the script, or another of the run's, has any of the words."""
+    """Whether the script, or another one of the run, contains any of the words."""
     return run.says(*words) or any(word in script.source.data for word in words)
 
 
@@ -178,7 +178,7 @@ def gradient_checkpointing(run: Run) -> Field:
 
 
 def attribute_assignments(run: Run, name: str) -> Iterator[Field]:
-    """What a script gives an attribute of that name after parsing.
+    """The values that scripts assign to an attribute after parsing.
 
     ``arguments.gradient_checkpointing = True``, ``setattr(arguments, "gradient_checkpointing", True)``, and
     ``dataclasses.replace(arguments, gradient_checkpointing=True)``.
@@ -202,7 +202,7 @@ def attribute_assignments(run: Run, name: str) -> Iterator[Field]:
 def reentrant(run: Run) -> bool | None:
     """Whether the Trainer's gradient checkpointing is reentrant: the default before transformers 5.
 
-    What code sets is what holds, where it is one value; it may be set on some way of several only.
+    A value set by code wins if there is only one; None if it may be set conditionally.
     """
     given = run.arguments.get("gradient_checkpointing_kwargs")
     if later := list(attribute_assignments(run, "gradient_checkpointing_kwargs")):

@@ -1,4 +1,4 @@
-"""What the files of a run say of ZeRO: the stage with its place, and which code it reaches."""
+"""Finds how a run uses ZeRO: the stage and where it is set, and the code that it affects."""
 
 import ast
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ TRAINERS = (
     *("*.PPOTrainer", "*.RLOOTrainer", "*.KTOTrainer", "*.ORPOTrainer", "*.CPOTrainer", "*.RewardTrainer"),
     *("*.OnlineDPOTrainer", "*.GKDTrainer"),
 )
-"""Trainers that hand the model to DeepSpeed themselves; a project's classes that derive from them count too."""
+"""Trainers that pass the model to DeepSpeed themselves; a project's subclasses count too."""
 
 
 def stage_span(run: Run) -> Span | None:
-    """Where a run sets ZeRO's stage, or names the preset that does, labelled with what that stage partitions."""
+    """The place that sets ZeRO's stage or names a preset for it, labelled with what that stage partitions."""
     if run.config is None:
         return None
     label = _STAGE_LABELS.get(run.zero_stage) if run.zero_stage is not None else None
@@ -33,7 +33,7 @@ def stage_span(run: Run) -> Span | None:
 
 
 def has_peft(run: Run) -> bool:
-    """Whether adapters may be what is trained, so that trained parameters may be too small to be partitioned."""
+    """Whether adapters may be trained, whose parameters may be too small to be partitioned."""
     words = (b"peft", b"LoraConfig", b"lora")
     if run.arguments.has("use_peft") or any("lora" in name for name in run.arguments.names()):
         return True
@@ -41,7 +41,7 @@ def has_peft(run: Run) -> bool:
 
 
 def is_under_zero_condition(script: Script, node: ast.AST) -> bool:
-    """Whether code stands under a test of the stage or of DeepSpeed: its author has thought of it."""
+    """Whether code is under a test of the stage or of DeepSpeed, so that its author has considered ZeRO."""
     return any(map(_mentions_zero, script.guarded_by(node)))
 
 
@@ -50,7 +50,7 @@ def _mentions_zero(test: ast.expr) -> bool:
     texts = [each.value for each in parts if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     if any(says(text, *_ZERO_WORDS) for text in (*identifiers(test), *texts)):
         return True
-    # A stage that is compared with a name (`stage == "sft"`) is one of training.
+    # A stage compared with a string (`stage == "sft"`) is a training stage.
     of_training = {id(inner) for each in parts if _is_called_by_name(each) for inner in ast.walk(each)}
     others = [each for each in parts if id(each) not in of_training]
     names = [last_name(each) for each in others if isinstance(each, (ast.Name, ast.Attribute))]
@@ -66,23 +66,23 @@ def _is_called_by_name(node: ast.AST) -> bool:
 
 
 def is_behind_option(script: Script, node: ast.AST) -> bool:
-    """Whether an option of the run's decides if a node runs, so that it need not."""
+    """Whether an option of the run decides if a node runs, so that it may not run at all."""
     return any(has_option(test) and not contains_rank_name(test) for test in script.guarded_by(node))
 
 
 def gathered(script: Script, node: ast.AST) -> bool:
-    """Whether a node stands inside ``deepspeed.zero.GatheredParameters``, or a context named after it."""
+    """Whether a node is inside ``deepspeed.zero.GatheredParameters``, or a context named after it."""
     return any("gather" in name.rpartition(".")[2].lower() for name in script.with_contexts(node))
 
 
 def engine_calls(run: Run) -> Iterator[Call]:
-    """Where the run's scripts build a DeepSpeed engine themselves."""
+    """The calls by which the run's scripts create a DeepSpeed engine themselves."""
     for script in run.scripts:
         yield from script.calls("deepspeed.initialize")
 
 
 def is_engine(script: Script, node: ast.expr | None) -> bool:
-    """Whether an expression is the engine that ``deepspeed.initialize`` gives."""
+    """Whether an expression is the engine returned by ``deepspeed.initialize``."""
     return node is not None and any(
         kind == "deepspeed.initialize" or kind == "deepspeed.initialize[0]" for kind in script.kinds_of(node)
     )
@@ -92,13 +92,13 @@ _MODULES = ("torch.nn.Module", "*PreTrainedModel", "transformers.*Model", "trans
 
 
 def is_inside_module_class(script: Script, node: ast.AST) -> bool:
-    """Whether a node stands in a class of modules: there DeepSpeed gathers a single weight that is asked for."""
+    """Whether a node is inside a module class: there DeepSpeed gathers a weight when it is accessed."""
     info = script.enclosing_class(node)
     return info is not None and info.is_subclass(*_MODULES)
 
 
 def is_trained(script: Script, name: str) -> bool:
-    """Whether a variable holds the engine, or the model that DeepSpeed or a Trainer is given."""
+    """Whether a variable holds the engine, or the model passed to DeepSpeed or a Trainer."""
     if name in ("trainer.model", "self.model", "self.model_wrapped", "self.engine", "self.model_engine"):
         return True
     for call in script.calls("deepspeed.initialize", "accelerate.Accelerator.prepare", *TRAINERS):
@@ -109,7 +109,7 @@ def is_trained(script: Script, name: str) -> bool:
 
 
 def is_before_deepspeed_initialize(script: Script, node: ast.AST) -> bool:
-    """Whether a script of its own builds the engine only after a node, in the same function."""
+    """Whether the engine is created only after a node, in the same function."""
     function = script.enclosing_function(node)
     if script.enclosing_loop(node) is not None:
         return False
@@ -120,7 +120,7 @@ def is_before_deepspeed_initialize(script: Script, node: ast.AST) -> bool:
 
 
 def root_of(node: ast.expr) -> ast.expr:
-    """``model`` of ``model.lm_head.weight``; ``self.model`` of what begins with it."""
+    """``model`` for ``model.lm_head.weight``; ``self.model`` for expressions that begin with it."""
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
         inner = node.func if isinstance(node, ast.Call) else node.value
         if isinstance(node, ast.Attribute) and isinstance(inner, ast.Name) and inner.id in ("self", "trainer"):
@@ -130,7 +130,7 @@ def root_of(node: ast.expr) -> ast.expr:
 
 
 def parameters_of(script: Script, node: ast.expr) -> ast.expr | None:
-    """The module whose parameters an expression goes through; None where it is something else.
+    """The module whose parameters an expression iterates over; None for anything else.
 
     ``m`` of ``m.parameters()``, of ``list(m.parameters())``, of ``[p for p in m.parameters() if p.requires_grad]``,
     and of a name that holds one of them.
@@ -150,13 +150,13 @@ def parameters_of(script: Script, node: ast.expr) -> ast.expr | None:
 
 
 def text_of(script: Script, node: ast.AST, length: int = 70) -> str:
-    """An expression as written, on one line and not too long."""
+    """The source of an expression on one line, shortened to ``length``."""
     text = " ".join(script.place(node).text.split())
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def mentions_self(node: ast.AST) -> bool:
-    """Whether an expression has to do with the object itself: ``self.layers``."""
+    """Whether an expression uses the object itself: ``self.layers``."""
     return any(isinstance(each, ast.Name) and each.id == "self" for each in ast.walk(node))
 
 

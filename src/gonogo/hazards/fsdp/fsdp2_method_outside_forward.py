@@ -5,12 +5,12 @@ from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 _LOADERS = ("weight_loader", "load_weights", "load_dtensor_weights")
-"""Functions that copy weights into an engine: no method of the model runs."""
+"""Functions that copy weights into an inference engine, without running a method of the model."""
 
 
 class Fsdp2MethodOutsideForward(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """generate() on what fully_shard was given, which nobody registered."""
+        """generate() on a model passed to fully_shard, without register_fsdp_forward_method."""
         if b"fully_shard" not in script.source.data or b"register_fsdp_forward_method" in script.source.data:
             return
         sharded = [

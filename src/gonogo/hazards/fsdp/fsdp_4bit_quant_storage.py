@@ -6,7 +6,7 @@ _FLOATS = ("torch.bfloat16", "torch.float16", "torch.float32")
 
 class Fsdp4bitQuantStorage(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A 4-bit model under FSDP whose weights are stored as bytes, which FSDP can't flatten with the others."""
+        """A 4-bit model under FSDP whose weights are stored as uint8, which FSDP can't flatten with the others."""
         if b"load_in_4bit" not in script.source.data or run.accelerate is None:
             return
         kind = run.accelerate.distributed_type

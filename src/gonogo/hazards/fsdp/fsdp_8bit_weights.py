@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 class Fsdp8bitWeights(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A model in 8 bits, and accelerate's config asks for FSDP."""
+        """An 8-bit model with an accelerate config that asks for FSDP."""
         if b"load_in_8bit" not in script.source.data or run.accelerate is None:
             return
         kind = run.accelerate.distributed_type

@@ -21,7 +21,7 @@ _TENSOR_ASSIGNMENT_PATTERN = Pattern(
     r"|Attempted to set the storage of a tensor on device .{1,12} to a storage on different device .cpu\b"
 )
 _CPU_COLLECTIVE = Pattern(r"No backend type associated with device type cpu")
-# The flat parameter of an inner module is on the CPU already when the root looks (torch before 2.0).
+# The flat parameter of an inner module is already on the CPU when the root checks it (torch before 2.0).
 _DEVICE_ID_PATTERN = Pattern(r"given device_id argument cuda:\d+, but is on cpu")
 _ASSERTED = Pattern(r"(?:_fp32_shard|_local_shard|\bp)\.device == torch\.device\(.cpu.\)")
 _INSIDE = (
@@ -78,7 +78,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                 )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """FSDP's own words; a mismatch raised inside FSDP; a gradient on the GPU for a parameter on the CPU."""
+        """FSDP's own error; a mismatch raised inside FSDP; a GPU gradient for a CPU parameter."""
         if outside_training(log):
             return
         for error in log.errors:
@@ -159,7 +159,7 @@ def _targets_gpu(call: ast.Call) -> bool:
 
 
 def _later_device_moves(script: Script, wrapping_statement: ast.stmt, name: str) -> Iterator[ast.stmt]:
-    """The statements after another one, in its function, that do nothing but move what goes by a name to the GPU."""
+    """Statements after the wrapping one, in its function, that only move the object ``name`` to the GPU."""
     for call in script.index.calls:
         func, statement = call.func, script.statement(call)
         if not isinstance(func, ast.Attribute) or func.attr not in ("cuda", "to") or statement is None:

@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 class FsdpGenerateOnShardedModel(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """generate() on what FSDP wrapped, outside of summon_full_params."""
+        """generate() on a model wrapped by FSDP, outside summon_full_params."""
         if b"FullyShardedDataParallel" not in script.source.data or b"summon_full_params" in script.source.data:
             return
         wrapped = {

@@ -24,7 +24,7 @@ class FsdpMixedDtypeFlatten(Hazard):
     log_words = ("Must flatten tensors", "requires uniform", "FSDP expects uniform", _INTEGER)
 
     def in_log(self, log: FailureLog) -> Findings:
-        """FSDP's check of what it is to flatten, in the words of its versions."""
+        """FSDP's check of the parameters to flatten, in the wording of its versions."""
         cut = (
             None
             if log.errors

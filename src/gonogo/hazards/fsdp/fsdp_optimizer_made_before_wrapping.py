@@ -40,7 +40,7 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
 def _move_after_wrapping(
     hazard: Hazard, script: Script, optimizer_statement: ast.stmt, wrapping_statement: ast.stmt
 ) -> tuple[Fix, ...]:
-    """The optimizer's statement put behind the wrapping one, where nothing in between needs it."""
+    """Move the optimizer's statement after the wrapping one if nothing in between needs it."""
     target = optimizer_statement.targets[0] if isinstance(optimizer_statement, ast.Assign) else None
     if not isinstance(target, ast.Name) or script.parent(optimizer_statement) is not script.parent(wrapping_statement):
         return ()

@@ -6,7 +6,7 @@ _OPTIMIZERS = ("adamw_torch_8bit", "adamw_torch_4bit", "ao_adamw_8bit", "ao_adam
 
 class FsdpOptimizerStateOfTensorSubclass(LoggedHazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """One of torchao's optimizers under accelerate's FSDP1, whose states are to be saved."""
+        """One of torchao's optimizers under accelerate's FSDP1, in a run that saves optimizer states."""
         name = run.arguments.get("optim")
         if run.accelerate is None or run.accelerate.distributed_type.value != "FSDP":
             return

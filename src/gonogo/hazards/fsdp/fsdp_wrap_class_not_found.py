@@ -41,7 +41,7 @@ _CURES = (
 
 class FsdpWrapClassNotFound(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A class that belongs to another architecture than the one that the model's config.json names."""
+        """A class of another architecture than that in the model's config.json."""
         model, name = run.model, "fsdp_transformer_layer_cls_to_wrap"
         if model is None or model.config is None or "auto_map" in model.config or not model.architectures:
             return
@@ -54,7 +54,7 @@ class FsdpWrapClassNotFound(Hazard):
         if given.string is None or owns is None or given.place is None:
             return
         wrong = [one.strip() for one in given.string.split(",") if one.strip() and one.strip() not in owns]
-        # A class that no table has may be one of the model's smaller parts.
+        # A class that is in no table may be one of the model's smaller modules.
         if not wrong or not all(_is_known(one) for one in wrong):
             return
         writable = given.place.source.writable and given.place.text.strip("'\"") == given.string
@@ -69,14 +69,14 @@ class FsdpWrapClassNotFound(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """accelerate's or transformers' refusal; whether FSDP was asked for tells this from a stale default config."""
+        """accelerate's or transformers' error; whether FSDP was requested tells it from a stale default config."""
         evidence = first_match(log, *_WORDS) or (None if log.errors else find_truncated_error(log, *_CUT, max_frames=2))
         if evidence is None:
             return
         named = _CLASS.search(matched_text(log, evidence)) or _WRAP_CLASS_SETTING_PATTERN.search(
             f"{log.setup.launch}\n{log.setup.script}"
         )
-        # Of a cut traceback the last line is missing; in these functions nothing else is refused.
+        # A truncated traceback lacks its last line; these functions raise no other error.
         asked = fsdp_requested(log) if first_match(log, *_WORDS) else None
         yield self.log_finding(
             evidence,
@@ -90,7 +90,7 @@ class FsdpWrapClassNotFound(Hazard):
 
 
 def _layers_of(architecture: str) -> tuple[str, ...] | None:
-    """The layer classes of an architecture; None for one that is not known."""
+    """The layer classes of an architecture; None if it is unknown."""
     for ending in (
         "ForCausalLM",
         "ForSequenceClassification",
@@ -104,5 +104,5 @@ def _layers_of(architecture: str) -> tuple[str, ...] | None:
 
 
 def _is_known(name: str) -> bool:
-    """Whether a class is a known architecture's layer, or was meant to be: LLaMADecoderLayer."""
+    """Whether a class is a known architecture's layer, possibly miscapitalized: LLaMADecoderLayer."""
     return any(name.lower() == layer.lower() for layers in _LAYERS.values() for layer in layers)

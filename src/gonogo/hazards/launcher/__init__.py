@@ -1,1 +1,1 @@
-"""How the ranks are started."""
+"""Hazards of launching: how the ranks are started."""

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, 
 
 class AccelerateMachinesWithoutAddress(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """num_machines against main_process_ip and machine_rank, each from the options or the config."""
+        """Several num_machines without main_process_ip or machine_rank, in the options and the config."""
         if launch.launcher != "accelerate" or not launch.launcher_options.complete:
             return
         machines = accelerate_setting(launch, run, "num_machines")

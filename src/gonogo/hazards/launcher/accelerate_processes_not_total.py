@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severi
 
 class AccelerateProcessesNotTotal(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """num_processes over num_machines against the GPUs that a machine shows, or that slurm gives it."""
+        """num_processes per machine compared with the GPUs visible on a machine or requested from Slurm."""
         if launch.launcher != "accelerate":
             return
         machines, total = (accelerate_setting(launch, run, name) for name in ("num_machines", "num_processes"))

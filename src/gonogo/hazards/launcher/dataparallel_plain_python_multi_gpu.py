@@ -11,7 +11,7 @@ _FINE_TUNING_PATTERN = Pattern(r"(?i)fine-?_?tun|lora|llama|\bsft\b|微调")
 _PARAMETERS_ON_OTHER_DEVICE_PATTERN = Pattern(
     r"module must have its parameters and buffers on device \w+:?\d* \(device_ids\[0\]\) but found one of them on"
 )
-# What DataParallel's copies meet where one process a GPU would not: a dtype, a device, a shape not the model's.
+# Errors of DataParallel's replicas that one process per GPU would not have: in dtype, device or shape.
 _REPLICA_ERROR_PATTERN = Pattern(
     r"expected scalar type \w+ but found \w+|mat1 and mat2 (?:shapes|must have the same dtype)"
     r"|found at least two devices|different from other tensors on|[Ee]xpected .{0,40}same device"
@@ -28,7 +28,7 @@ _USER_ERROR_TYPES = ("OutOfMemoryError", "KeyError", "ValueError", "TypeError", 
 
 class DataparallelPlainPythonMultiGpu(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Plain python with several GPUs visible, and a Trainer that has no device_map to split the model by."""
+        """Plain python with several visible GPUs, and a Trainer whose model has no device_map."""
         visible = visible_gpus(launch) if launch.launcher == "python" else None
         if visible is None or len(visible) < 2 or (whole_number(launch.world_size) or 1) > 1 or run.deepspeed_on:
             return
@@ -67,7 +67,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
             return
 
     def in_log(self, log: FailureLog) -> Findings:
-        """DataParallel's own words; what its copies bring about, where one plain process sees several GPUs."""
+        """DataParallel's own errors, or consequences of its replicas if one plain process sees several GPUs."""
         if outside_training(log):
             return
         found = self._find_explicit_error(log) or self._find_consequential_error(log)
@@ -115,14 +115,14 @@ class DataparallelPlainPythonMultiGpu(Hazard):
         ):
             return line, Certainty.POSSIBLE
         for mismatch in training_mismatches(log):
-            # Its frames would show DataParallel; device_map is told by an operator that names its argument.
+            # Frames would show DataParallel; an operator that names its argument suggests device_map.
             if (
                 mismatch.is_between_accelerators
                 and not mismatch.frames
                 and plain is not False
                 and not _has_split_model(log)
             ):
-                # ms-swift splits the model itself where one process sees several GPUs.
+                # ms-swift splits the model itself if one process sees several GPUs.
                 sure = plain and mismatch.bare and log.setup.launcher != "swift"
                 return mismatch.evidence, Certainty.LIKELY if sure else Certainty.POSSIBLE
         return None
@@ -147,7 +147,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
 
 
 def _replica_error_certainty(log: FailureLog, exception_type: str) -> Certainty:
-    """Certain where the replica's own error is of the copying; possible where it is one of any program's."""
+    """Certain if the replica's own error comes from copying; possible if any program could raise it."""
     if exception_type == "OutOfMemoryError" or log.find(Pattern(r"OutOfMemoryError: |CUDA out of memory")):
         return Certainty.POSSIBLE
     if exception_type == "StopIteration" or log.find(_REPLICA_ERROR_PATTERN) is not None:

@@ -62,7 +62,7 @@ class DeepspeedEnvNotPropagated(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """GPUs, variables or libraries that are missing where the launcher started other nodes."""
+        """GPUs, variables or libraries missing on other nodes that the launcher started."""
         no_gpus, missing = log.find(_NO_GPUS), log.find(_MISSING)
         if no_gpus is None and missing is None:
             return
@@ -105,7 +105,7 @@ class DeepspeedEnvNotPropagated(Hazard):
 
 
 def _node_of(line: LogLine) -> str | None:
-    """The node that pdsh names before the line, also where too few lines bear such a prefix to have been taken off."""
+    """The node in pdsh's prefix of a line, even if too few lines have it for the parser to strip it."""
     if line.node is not None:
         return line.node
     prefix = _NODE.match(line.text)
@@ -117,7 +117,7 @@ def _nodes(log: FailureLog) -> set[str]:
 
 
 def _on_remote_nodes_only(log: FailureLog, line_match: LineMatch) -> bool:
-    """True where the lines name their nodes and the first of them, which launches, does not lack it."""
+    """True if the lines name their nodes and the first node, which launches, does not have the problem."""
     first = next((node for line in log.lines if (node := _node_of(line)) is not None), None)
     own = _node_of(line_match.line)
     return own is not None and own != first

@@ -11,7 +11,7 @@ _STEP = Pattern(r"'DummyOptim' object has no attribute '(?:step|train)'")
 
 class DeepspeedSingleProcessDummyoptim(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Plain ``python`` with a DeepSpeed config whose optimizer block makes the placeholder."""
+        """Plain ``python`` with a DeepSpeed config whose optimizer section leads to the placeholder."""
         config = launch.deepspeed_config
         if launch.launcher != "python" or not config.known or run.framework or run.config is None:
             return
@@ -38,7 +38,7 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The placeholder of an optimizer that was used as one."""
+        """An error from using the placeholder as a real optimizer."""
         found = next(log.errors_of(says=_DUMMY_OPTIM_ERROR_PATTERN), None) or log.find(_DUMMY_OPTIM_ERROR_PATTERN)
         if found is None:
             return

@@ -27,7 +27,7 @@ _LAUNCH_CURE = (
 
 class DeepspeedWithoutLauncherMpi4py(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Plain python, and a script that calls deepspeed itself and sets none of a launcher's variables."""
+        """Plain python, with a script that calls deepspeed directly and sets none of a launcher's variables."""
         if not is_plain_python(launch, ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")):
             return
         if run.environment.has("mpi4py"):
@@ -51,7 +51,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
             return
 
     def in_log(self, log: FailureLog) -> Findings:
-        """mpi4py missing, inside DeepSpeed's discovery of MPI; alone, less surely; never in the user's own import."""
+        """mpi4py missing in DeepSpeed's MPI discovery; less certain without frames; not in the user's own import."""
         error = next(log.errors_of(says=_MPI4PY), None)
         line = log.find(_MPI4PY)
         found = error or line
@@ -68,7 +68,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         yield self._found(found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY, _MISSING)
 
     def _find_without_mpi4py_error(self, log: FailureLog) -> Findings:
-        """MPI that fails itself, or a traceback that is cut at the import."""
+        """An error of MPI itself, or a traceback truncated at the import."""
         cut = next((error for error in log.cut if error.innermost and "from mpi4py" in error.innermost.code), None)
         broken = (
             log.find(_MPI_FAILURE_PATTERN)

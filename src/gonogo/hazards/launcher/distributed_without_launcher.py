@@ -22,7 +22,7 @@ from gonogo.hazards.rule import (
 
 
 class EnvironmentSetting(msgspec.Struct, frozen=True, eq=False):
-    """One variable that a script sets; ``default`` where a value from outside wins (``setdefault``)."""
+    """A variable that a script sets; ``default`` if a value from outside takes precedence (``setdefault``)."""
 
     name: str
     value: Field
@@ -51,7 +51,7 @@ class DistributedWithoutLauncher(Hazard):
     log_words = ("env:// rendezvous", *(f"KeyError: '{name}'" for name in _LAUNCHER_VARIABLES))
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Plain python, and a script that joins the group, or reads a variable of it, whatever the case."""
+        """Plain python, with a script that always joins the process group or reads one of its variables."""
         if not run.scripts or not is_plain_python(launch, _LAUNCHER_VARIABLES):
             return
         if any(word in script.source.data for script in run.scripts for word in _OTHER_LAUNCH_WORDS):
@@ -68,13 +68,13 @@ class DistributedWithoutLauncher(Hazard):
             translated(
                 "python starts {path} without a launcher, so {variable} is not set when the program reads it."
             ).format(path=script.path, variable=variable),
-            certainty=Certainty.LIKELY,  # the shell that it is typed in may have them
+            certainty=Certainty.LIKELY,  # the user's shell may have them
             cure=_CURE,
             spans=(launch.place.span(), script.place(node).span(translated("requested here"))),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """The exception of torch's rendezvous, or of the environment."""
+        """The exception of torch's rendezvous or of ``os.environ``."""
         for failed in failed_ranks(record):
             failure = failed.failure
             missing = _NOT_SET.search(failure.message) if failure.type == "ValueError" else None
@@ -86,7 +86,7 @@ class DistributedWithoutLauncher(Hazard):
                 )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The same exceptions; a KeyError surely where its traceback shows that the environment was asked."""
+        """The same exceptions; a KeyError is certain only if its traceback shows an access to the environment."""
         for error in log.errors_of("ValueError", "KeyError"):
             missing = (_NOT_SET if error.type == "ValueError" else _KEY).search(error.message)
             sure = error.type == "ValueError" or any("environ" in frame.code for frame in error.frames)
@@ -103,7 +103,7 @@ def _cause(variable: str) -> Text:
 
 
 def _needs(script: Script) -> Iterator[tuple[ast.AST, str]]:
-    """The places of a script that end the program without a launcher's variables, and the first that is missing."""
+    """The places in a script that fail without a launcher's variables, and the first missing variable."""
     for node in script.nodes(ast.Subscript):
         if isinstance(node.ctx, ast.Load) and script.qualified(node.value) == "os.environ":
             name = script.field(node.slice).string
@@ -119,7 +119,7 @@ def _needs(script: Script) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _is_reached(script: Script, node: ast.AST, max_depth: int = 3) -> bool:
-    """Whether the program gets there whatever it is told, as far as the script shows: under no condition, in no try."""
+    """Whether the script always gets to a node, as far as it shows: without condition and outside ``try``."""
     if any(isinstance(around, ast.Try) and around.handlers for around in script.ancestors(node)):
         return False
     if not all(_always_holds(test) for test in script.guarded_by(node)):
@@ -137,7 +137,7 @@ def _is_reached(script: Script, node: ast.AST, max_depth: int = 3) -> bool:
 
 
 def _always_holds(test: ast.expr) -> bool:
-    """Whether it only asks if this is the program, or if there is a group yet."""
+    """Whether a test only asks if this is the main module, or if a process group exists yet."""
     if any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test)):
         return True
     calls = [node.func for node in ast.walk(test) if isinstance(node, ast.Call)]
@@ -146,7 +146,7 @@ def _always_holds(test: ast.expr) -> bool:
 
 
 def environment_settings(script: Script) -> tuple[EnvironmentSetting, ...]:
-    """What a script sets, in its order; a variable whose name isn't known is left out."""
+    """The variables that a script sets, in order; those whose names are unknown are left out."""
     found = [*_assigned_variables(script), *_variables_set_by_calls(script)]
     return tuple(sorted(found, key=lambda setting: script.place(setting.node).start))
 

@@ -37,7 +37,7 @@ _SAME = {
 
 class JobEndedByScheduler(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """Slurm's own line about it, or the job's state in what ``sacct`` prints."""
+        """Slurm's own message, or the job's state as ``sacct`` prints it."""
         found = log.find(_CANCELLED)
         if found is None and log.has("JobID"):
             found = log.find(_SACCT_STATE_PATTERN)

@@ -28,7 +28,7 @@ _MEANT = {
 
 class LaunchAllocatorOptionUnknown(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Each option of the variable, against the allocator's names and the release of torch."""
+        """Each option of the variable that the allocator, or the torch release, doesn't know."""
         for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
             field = launch.variables.get(variable)
             value = field.string if field is not None else None
@@ -78,7 +78,7 @@ class LaunchAllocatorOptionUnknown(Hazard):
 
 
 def _place_of(field: Field, part: str) -> Place | None:
-    """Where an option stands on the line of its variable; None where it is put together elsewhere."""
+    """The place of an option on its variable's line; None if the value is composed elsewhere."""
     place = field.place
     at = (
         place.source.data.find(part.encode("utf-8", "surrogateescape"), place.start, place.end)

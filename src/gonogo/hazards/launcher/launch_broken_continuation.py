@@ -17,7 +17,7 @@ _NO_BACKSLASH = translated("it has no backslash at its end")
 
 
 class _Break(msgspec.Struct, frozen=True):
-    """Where the command ends too early: the place, what is wrong there, and the first line that is cut off."""
+    """Where the command ends too early: the place, what is wrong there, and the first line cut off."""
 
     place: Place
     what: Text
@@ -27,7 +27,7 @@ class _Break(msgspec.Struct, frozen=True):
 
 _MAX_SHOWN_BREAKS = 20
 _MAX_EDITS = 500
-"""Lines beyond which it is no command that somebody wrote."""
+"""The most lines; nobody writes a longer command."""
 
 
 class LaunchBrokenContinuation(Hazard):
@@ -71,7 +71,7 @@ class LaunchBrokenContinuation(Hazard):
 
 
 def _breaks(number: int, launch: Launch) -> Iterator[_Break]:
-    """What cuts the command that begins on that line, as if each cut before were mended."""
+    """Everything that cuts off the command beginning on that line, as if each earlier cut were fixed."""
     source = launch.source
     first = line_at(source, number)
     if first is None:
@@ -82,7 +82,7 @@ def _breaks(number: int, launch: Launch) -> Iterator[_Break]:
     for line in lines_from(source, number):
         quotes += line.code.count('"') - line.code.count('\\"')
         if quotes % 2:
-            return  # the command lies in a quoted text, whose lines need no backslash
+            return  # the command is in a quoted string, whose lines need no backslash
         if line.number > number and not line.code.strip():
             continue
         between, following = _next_nonblank_line(line)
@@ -103,7 +103,7 @@ def _breaks(number: int, launch: Launch) -> Iterator[_Break]:
             edits.append(line.place(len(code), len(line.text)).edit(""))
             what = _BLANKS if line.comment is None else _COMMENT_AFTER
         elif between:
-            return  # whether the option below belongs to this command is not sure
+            return  # the option below may not belong to this command
         else:
             edits.append(line.place(len(code), len(line.text)).edit(" \\"))
             what = _NO_BACKSLASH if line.comment is None else _COMMENT_AT_END
@@ -114,7 +114,7 @@ def _breaks(number: int, launch: Launch) -> Iterator[_Break]:
 
 
 def _next_nonblank_line(line: ShellLine) -> tuple[list[ShellLine], ShellLine | None]:
-    """The empty and comment lines after a line, and the first one after them that holds words."""
+    """The empty and comment lines after a line, and the next line with code."""
     between: list[ShellLine] = []
     for following in lines_from(line.source, line.number + 1):
         if following.text.strip() and not following.text.lstrip().startswith("#"):
@@ -124,7 +124,7 @@ def _next_nonblank_line(line: ShellLine) -> tuple[list[ShellLine], ShellLine | N
 
 
 def _merge_edits(edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """The edits, with all that is put in at one place put in at once."""
+    """The edits, with insertions at the same place merged into one."""
     given = list(edits)
     insertions = [edit for edit in given if edit.start == edit.end and edit.after.endswith(b"\n")]
     others = [edit for edit in given if edit not in insertions]

@@ -15,7 +15,7 @@ _GPU_SELECTION_PREFIXES = {"deepspeed": "--include localhost:"}
 
 class LaunchCountNotANumber(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The launcher's options of type int."""
+        """Values of the launcher's integer options that are not numbers."""
         for name in _COUNTS.get(launch.launcher, ()):
             if name not in launch.launcher_options:
                 continue
@@ -55,5 +55,5 @@ def _is_certainly_not_a_number(field: Field) -> bool:
     if field.value is True:
         return True
     value = str(field.value).strip()
-    # Anything else may be a placeholder, or a text that a second shell expands.
+    # Anything else may be a placeholder, or a string that another shell expands.
     return value.endswith(".py") or ("," in value and value.replace(",", "").replace(" ", "").isdigit())

@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, transl
 
 class LaunchCrlfLineEnds(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Carriage returns before the ends of the command's lines."""
+        """Carriage returns at the end of the command's lines."""
         source = launch.source
         if b"\r\n" not in source.data or not is_shell_script(source):
             return
@@ -14,7 +14,7 @@ class LaunchCrlfLineEnds(Hazard):
         if not source.line_bytes(line).endswith(b"\r\n"):
             return
         places = [source.place(found.start(), found.start() + 1) for found in re.finditer(rb"\r\n", source.data)]
-        # The file's first such line, by which all launches in it have one finding.
+        # The first such line of the file, so that all launches in it share one finding.
         first = source.place(source.data.rfind(b"\n", 0, places[0].start) + 1, places[0].end)
         yield self.finding(
             translated(
@@ -32,5 +32,5 @@ class LaunchCrlfLineEnds(Hazard):
 
 
 def _carriage_return_has_effect(launch: Launch, lines: int) -> bool:
-    """Whether a carriage return surely changes the run: at a command's one line, it may end a word that bears it."""
+    """Whether a carriage return certainly changes the run: in a one-line command it may end a harmless word."""
     return lines > 1 or launch.place.text.rstrip("\r\n").endswith(".py")

@@ -19,7 +19,7 @@ _COSTLY = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL", "NCCL_DEBUG": "TRACE"}
 
 class LaunchDebuggingLeftOn(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Those variables, at the values that cost."""
+        """Debugging variables at values that slow the run down."""
         for name, cost in _COSTS.items():
             field = launch.variables.get(name)
             if field is None or field.place is None:

@@ -21,12 +21,12 @@ _REFUSALS = (
         translated("Set NPROC_PER_NODE to the number of visible GPUs for the command, on every node"),
     ),
 )
-"""What LLaMA-Factory and ms-swift say, why, and the cure."""
+"""The errors of LLaMA-Factory and ms-swift, with cause and cure."""
 
 
 class LaunchFrameworkOneProcess(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """The framework's own refusal."""
+        """The framework's own error."""
         for words, cause, cure in _REFUSALS:
             found = next(log.errors_of(says=words), None) or log.find(words)
             if found is not None:
@@ -34,7 +34,7 @@ class LaunchFrameworkOneProcess(Hazard):
                 return
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The framework's own command with a DeepSpeed config, against its variables and the GPUs visible."""
+        """The framework's own command with a DeepSpeed config and variables by which it starts a single process."""
         if not launch.deepspeed_config.known or launch.launcher not in ("swift", "llamafactory"):
             return
         visible = visible_gpus(launch)

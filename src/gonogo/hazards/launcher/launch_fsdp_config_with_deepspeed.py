@@ -3,7 +3,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, transl
 
 class LaunchFsdpConfigWithDeepspeed(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """distributed_type: FSDP, or --use_fsdp, beside the program's --deepspeed."""
+        """distributed_type: FSDP, or --use_fsdp, together with the program's --deepspeed."""
         if launch.launcher != "accelerate" or "deepspeed" not in launch.options:
             return
         options = launch.launcher_options

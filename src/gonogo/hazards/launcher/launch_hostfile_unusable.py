@@ -12,7 +12,7 @@ _ENTRY = Pattern(r"^(\S+)\s+slots=(\d+)")
 
 class LaunchHostfileUnusable(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The file that --hostfile names, where it lies with the script; --num_nodes without one."""
+        """The file in --hostfile if it is in the script's folder; --num_nodes without one."""
         if launch.launcher != "deepspeed":
             return
         options = launch.launcher_options
@@ -30,7 +30,7 @@ class LaunchHostfileUnusable(Hazard):
             program = launch.path_of(launch.program)
             if launch.cwd_known or (program is not None and is_file(program)):
                 yield self._missing(launch, path, nodes)
-            return  # else the script is run from another folder
+            return  # otherwise the script runs in another folder
         try:
             source = SourceFile.read(whole_path, limit=MAX_HOSTFILE_BYTES)
         except UserError:
@@ -133,7 +133,7 @@ class LaunchHostfileUnusable(Hazard):
 
 
 def _parse_hostfile(source: SourceFile) -> tuple[list[tuple[Place, Text]], dict[str, int]]:
-    """What DeepSpeed's reader of hostfiles refuses, and the hosts."""
+    """The errors of DeepSpeed's hostfile parser, and the slots of each host."""
     problems: list[tuple[Place, Text]] = []
     hosts: dict[str, int] = {}
     offset = 0

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated
 
 class LaunchIncludeWithOtherFilters(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """--include, --exclude and the counts, two at a time."""
+        """Any two of --include, --exclude and the counts."""
         if launch.launcher != "deepspeed":
             return
         options = launch.launcher_options

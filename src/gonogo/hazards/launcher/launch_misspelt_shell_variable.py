@@ -17,7 +17,7 @@ _ASSIGNMENT_PREFIX_WORDS = frozenset(
 
 class LaunchMisspeltShellVariable(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Names in the command's lines that the script never sets, one or two letters from one that it sets."""
+        """Names in the command's lines that the script never sets, but that are one typo from one that it sets."""
         source = launch.source
         if not is_shell_script(source):
             return
@@ -53,7 +53,7 @@ class LaunchMisspeltShellVariable(Hazard):
 
 @lru_cache(maxsize=8)
 def _assigned_names(text: str) -> tuple[str, ...]:
-    """The variables that a script surely sets: a word such as ``lr=$LR`` behind a command is its argument."""
+    """The variables that a script certainly sets: ``lr=$LR`` after a command is an argument of it."""
     found = {
         group for match in _SET.finditer(text) for group in match.groups()[1:] if group
     }  # for, read, mapfile, ${NAME:=...}
@@ -68,7 +68,7 @@ def _assigned_names(text: str) -> tuple[str, ...]:
 
 
 def _is_one_edit_apart(name: str, other: str) -> bool:
-    """Whether one letter was left out, put in or changed, or two neighbours swapped; names of 4 letters at least."""
+    """Whether one letter was omitted, inserted or changed, or two neighbours swapped; at least 4 letters."""
     if name == other or min(len(name), len(other)) < 4 or abs(len(name) - len(other)) > 1:
         return False
     if name.isupper() != other.isupper():

@@ -7,7 +7,7 @@ def _invert_spellings(spellings_by_name: dict[str, str]) -> dict[str, str]:
     return {spelling: name for name, spellings in spellings_by_name.items() for spelling in spellings.split()}
 
 
-# Spellings that public scripts hold, by what was meant. A name that some program does read is none of them.
+# Misspellings in public scripts, by the intended name. No program reads any of them.
 _MEANT = _invert_spellings(
     {
         "CUDA_VISIBLE_DEVICES": (
@@ -55,7 +55,7 @@ _FRAMEWORK_VARIABLE_SPELLINGS = _invert_spellings(
 
 class LaunchMisspeltVariable(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The variables that the command gets, by name."""
+        """Misspelt names among the variables of the command."""
         text = launch.source.text if is_shell_script(launch.source) else ""
         for name, field in launch.variables.items():
             meant = _MEANT.get(name)

@@ -9,7 +9,7 @@ _INTERPRETERS = frozenset({"python", "python3"})
 
 class LaunchNestedLaunchers(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A launcher's or an interpreter's name where the program should stand."""
+        """A launcher or an interpreter in the place of the program."""
         if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate"):
             return
         program = launch.program.string

@@ -11,7 +11,7 @@ _USE_C10D_RENDEZVOUS = translated(
 
 class LaunchNodeRankSameEverywhere(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A constant, or slurm's variable of a task in the words that the batch script expands, under srun."""
+        """A constant, or Slurm's per-task variable expanded by the batch script, under srun."""
         if launch.launcher in ("swift", "llamafactory"):
             yield from self._check_framework(launch, run)
         name = "node_rank" if launch.launcher in TORCHRUN else "machine_rank"
@@ -52,7 +52,7 @@ class LaunchNodeRankSameEverywhere(Hazard):
         )
 
     def _check_framework(self, launch: Launch, run: Run) -> Findings:
-        """NNODES without NODE_RANK, which the framework hands to torchrun as it is, else 0."""
+        """NNODES without NODE_RANK, which the framework passes on to torchrun with a default of 0."""
         nodes, field = whole_number(launch.variable("NNODES")), launch.variable("NNODES")
         if nodes is None or nodes < 2 or not launch.variable("NODE_RANK").absent:
             return

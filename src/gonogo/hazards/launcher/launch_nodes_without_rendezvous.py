@@ -7,7 +7,7 @@ _UNDER_SLURM = translated('Under slurm: HOST=$(scontrol show hostnames "$SLURM_J
 
 
 def _common_address_cure(launch: Launch, host: str | Text = _HOST) -> tuple[Text, ...]:
-    """The cure for the launcher at hand: one node's address, the same for all."""
+    """The cure for this launcher: one node's address, the same for all."""
     if launch.launcher in TORCHRUN:
         cure = translated(
             "Give all nodes the address of one of them: --rdzv_backend c10d --rdzv_endpoint {host}:29500, or "
@@ -20,7 +20,7 @@ def _common_address_cure(launch: Launch, host: str | Text = _HOST) -> tuple[Text
 
 class LaunchNodesWithoutRendezvous(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """torchrun, or a framework that calls it, with more than one node and no address, or this machine's."""
+        """torchrun, or a framework that calls it, with several nodes and no address or only the local one."""
         if launch.launcher in TORCHRUN:
             yield from self._check_torchrun(launch)
         elif launch.launcher in ("swift", "llamafactory"):

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severi
 
 class LaunchOneThreadForOffload(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """OMP_NUM_THREADS, as set or as the launcher sets it, beside an optimizer that is offloaded."""
+        """OMP_NUM_THREADS of 1, set by the launch or the launcher, with an offloaded optimizer."""
         if run.config is None:
             return
         device = run.config.offload("optimizer")

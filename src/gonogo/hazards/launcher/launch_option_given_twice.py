@@ -2,7 +2,7 @@ from gonogo.evidence.launch.command_line import CommandOptions
 from gonogo.hazards.facts.launch_facts import names
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text, translated
 
-# Options of TrainingArguments, of trainers and of the frameworks that take one value: the last one counts.
+# Single-valued options of TrainingArguments, trainers and frameworks: the last one counts.
 _SINGLE_VALUE_OPTIONS = names(
     """
     bf16 fp16 tf32 learning_rate lr num_train_epochs max_steps per_device_train_batch_size
@@ -19,7 +19,7 @@ _SINGLE_VALUE_OPTIONS = names(
 
 class LaunchOptionGivenTwice(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The launcher's own options, and the program's that are known to take one value."""
+        """The launcher's own options, and options of the program known to take a single value."""
         own = [name for name in launch.launcher_options.duplicates if name not in ("env", "tee")]
         yield from self._found(launch.launcher_options, own)
         yield from self._found(

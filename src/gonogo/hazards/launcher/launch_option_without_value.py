@@ -1,7 +1,7 @@
 from gonogo.hazards.facts.launch_facts import names
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
 
-# Options of TrainingArguments and of the frameworks that have no meaning without a value.
+# Options of TrainingArguments and frameworks that need a value.
 _OPTIONS_WITH_REQUIRED_VALUE = names(
     """
     learning_rate num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size

@@ -7,7 +7,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, 
 
 class LaunchProgramNotFound(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A path of a Python file that is fully known, in a folder that is at hand and holds such files."""
+        """A fully known path of a missing Python file, in an existing folder with Python files."""
         path = launch.program.string
         if path is None or launch.program_kind != "script" or not path.endswith(".py") or launch.in_container:
             return
@@ -20,7 +20,7 @@ class LaunchProgramNotFound(Hazard):
             return  # it is started from its own folder
         near = _find_similar_file(program.name, launch.cwd)
         if not near and not launch.cwd_known:
-            return  # a script alone, whose project lies elsewhere
+            return  # a single script, whose project is elsewhere
         yield self.finding(
             translated("{path} is not in {folder}{near}.").format(
                 path=path, folder=launch.cwd.name or "/", near=Text(f"; {near} is", f"，但有 {near}") if near else ""
@@ -37,7 +37,7 @@ class LaunchProgramNotFound(Hazard):
 
 
 def _find_similar_file(name: str, folder: os.PathLike[str]) -> str | None:
-    """A Python file of nearly that name in the folder, or of that very name in a folder below."""
+    """A Python file with a similar name in the folder, or with the same name in a subfolder."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:

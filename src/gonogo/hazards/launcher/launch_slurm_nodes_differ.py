@@ -7,7 +7,7 @@ _MULTI_NODE_COMMAND_PATTERN = Pattern(r"\b(?:srun|ssh|pdsh|mpirun|mpiexec|clush|
 
 class LaunchSlurmNodesDiffer(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The job's nodes, the launcher's, and whether srun carries the command to them."""
+        """The job's nodes, the launcher's nodes, and whether srun runs the command on all of them."""
         job_nodes = slurm_number(launch, "nodes")
         field = launch.slurm.get("nodes")
         if job_nodes is None or field is None or field.place is None:
@@ -67,7 +67,7 @@ _SRUN = translated(
 
 
 def _launcher_nodes(launch: Launch, run: Run) -> Field | None:
-    """The nodes that the launcher is told of; one, where it is told of none and meets on its own machine."""
+    """The launcher's number of nodes; 1 if it has none and its rendezvous is on its own machine."""
     if launch.launcher in TORCHRUN:
         return launch.launcher_options.get("nnodes") if "nnodes" in launch.launcher_options else launch.nodes
     if launch.launcher == "accelerate":

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated
 
 class LaunchSlurmTasksMultiply(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Tasks a node times processes a task."""
+        """Tasks per node times processes per task."""
         if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate", "swift") or not is_started_by_srun(launch):
             return
         tasks = slurm_number(launch, "ntasks-per-node")

@@ -3,7 +3,7 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, transla
 
 class LaunchTorchDistributedLaunch(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The old module; its fix where the program gets no --local-rank from it anyway."""
+        """The deprecated module; with a fix if the program gets no --local-rank anyway."""
         if launch.launcher != "torch.distributed.launch":
             return
         words = [word for word in launch.words if word.place.source is launch.source]

@@ -53,7 +53,7 @@ class LaunchTypographicCharacters(Hazard):
 
 
 def _unquoted_positions(line: ShellLine) -> Iterator[int]:
-    """Where such characters stand; a dash only where a word begins with it, as an option does."""
+    """The positions of such characters; a dash only at the beginning of a word, as in an option."""
     quote = ""
     text = line.code
     for index, character in enumerate(text):

@@ -36,7 +36,7 @@ class _Assignments(msgspec.Struct, frozen=True):
 
 class LaunchVariableNotExported(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Assignments before the command of names that only programs read, which the command does not get."""
+        """Assignments before the command, to names that only programs read, that the command does not get."""
         source = launch.source
         if not is_shell_script(source):
             return
@@ -95,7 +95,7 @@ class LaunchVariableNotExported(Hazard):
 
 
 def _unexported_assignments(source: SourceFile, end_offset: int) -> Iterator[_Assignments]:
-    """Such commands before byte ``end_offset``; one that goes on over several lines is one."""
+    """Such commands before byte ``end_offset``; one that continues over several lines counts as one."""
     parts: list[ShellLine] = []
     for line in lines_from(source, 1):
         if line.start >= end_offset:

@@ -8,7 +8,7 @@ _FILTERS = ("include", "exclude", "num_gpus", "num_nodes", "hostfile")
 
 class LaunchVisibleDevicesMalformed(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The variable as the command gets it, read as CUDA reads it."""
+        """The command's value of the variable, parsed as CUDA does."""
         field = launch.visible_devices
         value = str(field.get("")).strip()
         if not value or value in ("-1", "all", "none", "void", "NoDevFiles"):
@@ -42,7 +42,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
         )
 
     def _of_deepspeed(self, launch: Launch, value: str) -> Findings:
-        """The deepspeed launcher makes ``--include localhost:VALUE`` of it, where each part must be a whole number."""
+        """The deepspeed launcher turns it into ``--include localhost:VALUE``, where each part must be an integer."""
         if any(name in launch.launcher_options for name in _FILTERS) or not launch.launcher_options.complete:
             return
         wrong = [part for part in value.split(",") if not part.strip().isdigit()]
@@ -69,7 +69,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
 
 
 def _intended_gpus(value: str) -> list[str] | None:
-    """The GPUs that were meant; None where that is anyone's guess (identifiers, words)."""
+    """The GPUs that were meant; None if that is unclear (UUIDs, words)."""
     found: list[str] = []
     for part in value.strip("[](){}").replace(";", ",").replace("，", ",").replace(" ", ",").split(","):
         given = _INDEX_OR_RANGE_PATTERN.match(part) if part else None
@@ -84,7 +84,7 @@ def _intended_gpus(value: str) -> list[str] | None:
 
 
 def _parse_like_cuda(value: str) -> list[str]:
-    """The list as CUDA's parser takes it: numbers up to what is none; nothing where one comes twice."""
+    """The list as CUDA parses it: up to the first part that is not a number; empty if one is repeated."""
     found: list[str] = []
     for part in value.split(","):
         number = _NUMBER.match(part.strip())
@@ -98,7 +98,7 @@ def _parse_like_cuda(value: str) -> list[str]:
 
 
 def _value_place(field: Field) -> Place | None:
-    """Where the value stands, without its quotes, if it stands there as it is."""
+    """The place of the value without its quotes, if it is written literally."""
     place, value = field.place, str(field.value)
     if place is None or not place.source.writable:
         return None

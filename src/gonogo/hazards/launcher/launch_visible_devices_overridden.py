@@ -3,12 +3,12 @@ from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
 
 _MAX_GPUS = 1024
-"""More is a slip of the pen: a machine has no such number."""
+"""More is a typo: no machine has so many."""
 
 
 class LaunchVisibleDevicesOverridden(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The GPUs of the variable against those that the launcher's options come to."""
+        """The GPUs of the variable compared with those that the launcher's options select."""
         visible = visible_gpus(launch) if launch.launcher == "deepspeed" else None
         if visible is None or launch.visible_devices.place is None or not all(gpu.isdigit() for gpu in visible):
             return

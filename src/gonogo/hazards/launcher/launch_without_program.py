@@ -18,7 +18,7 @@ _CURE = (
 
 class LaunchWithoutProgram(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A launcher all of whose words are known, and none of which is the program."""
+        """A launcher with fully known arguments, none of which is the program."""
         wanted = _LAUNCHERS.get(launch.launcher)
         if (
             wanted is None
@@ -35,7 +35,7 @@ class LaunchWithoutProgram(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A launcher's word for the program that it misses."""
+        """A launcher's error about the missing program."""
         line = log.find(_REQUIRED)
         if line is not None:
             yield self.log_finding(

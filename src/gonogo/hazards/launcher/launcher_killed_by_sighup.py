@@ -15,7 +15,7 @@ _KEPT = Pattern(r"\bsetsid\b|\btmux\b|\bscreen -|\bdisown\b|^[ \t]*wait\b|\bsyst
 
 class LauncherKilledBySighup(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """torchrun, or what calls it, under nohup; a launch in the background of the shell."""
+        """torchrun, or a launcher that calls it, under nohup; or a launch in the background of a shell."""
         if not is_shell_script(launch.source) or launch.launcher in ("python", "srun", "mpirun") or launch.slurm:
             return
         under_nohup = bool(launch.words) and launch.words[0].value == "nohup"
@@ -47,11 +47,11 @@ class LauncherKilledBySighup(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The launcher's own words that it was sent signal 1."""
+        """The launcher's own message that it received signal 1."""
         found = log.find(_SIGHUP)
         if found is None:
             return
-        # Rich and logging fail too when the terminal is gone; what failed before is the workers' own.
+        # Rich and logging fail too when the terminal is gone; an earlier error is the workers' own.
         before = any(
             error.role is Role.ROOT and error.raised.at.number < found.line.number and error.type != "OSError"
             for error in log.errors

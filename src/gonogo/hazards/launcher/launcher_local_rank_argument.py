@@ -20,7 +20,7 @@ _BOTH = translated("Or accept both spellings: parser.add_argument('--local-rank'
 
 class LauncherLocalRankArgument(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """What the launcher passes, against the arguments that the program's parser has."""
+        """The argument that the launcher passes, if the program's parser doesn't have it."""
         options = launch.launcher_options
         if not run.scripts or launch.program_kind != "script":
             return
@@ -34,7 +34,7 @@ class LauncherLocalRankArgument(Hazard):
                 and run.environment.within("torch", ">=2.0") is None
                 and _accepts_argument(run, "--local_rank")
             ):
-                return  # the spelling depends on a release that is not told
+                return  # the spelling depends on an unknown release
         else:
             return
         entry = run.scripts[0]
@@ -65,7 +65,7 @@ class LauncherLocalRankArgument(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The parser's refusal of that argument."""
+        """The parser's error about that argument."""
         found = log.find(_REFUSED)
         if found is None:
             return
@@ -80,7 +80,7 @@ class LauncherLocalRankArgument(Hazard):
 
 
 def _accepts_argument(run: Run, argument: str) -> bool:
-    """Whether some parser of the run's scripts is given the argument."""
+    """Whether a parser in the run's scripts has the argument."""
     for script in run.scripts:
         if b"local" not in script.source.data:
             continue

@@ -40,7 +40,7 @@ _CONFIRM = (
 
 class MoreRanksThanVisibleGpus(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """An invalid ordinal where a process of several sets its own device: not a device that the script names."""
+        """An invalid ordinal when one of several processes sets its own device, not one named in the script."""
         for failed in failed_ranks(record):
             failure = failed.failure
             if "invalid device ordinal" not in failure.message or not _uses_local_rank(failed):
@@ -56,7 +56,7 @@ class MoreRanksThanVisibleGpus(Hazard):
             )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The processes that a launcher starts on a node against CUDA_VISIBLE_DEVICES, or slurm's GPUs of a node."""
+        """More processes per node than GPUs in CUDA_VISIBLE_DEVICES or requested from Slurm."""
         if launch.launcher not in (*TORCHRUN, "deepspeed", "accelerate", "swift", "llamafactory"):
             return
         processes = whole_number(launch.processes_per_node)
@@ -95,7 +95,7 @@ class MoreRanksThanVisibleGpus(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """An ordinal that is not there where a rank sets its device, or ranks that share a GPU for want of another."""
+        """An invalid ordinal when a rank sets its device, or ranks that share a GPU because there are too few."""
         processes, gpus = processes_of(log), gpus_of(log)
         counts = translated(" The launch starts {processes} on this machine, but {gpus} GPU(s) are visible.").format(
             processes=processes, gpus=gpus
@@ -152,7 +152,7 @@ def _certainty_of_ordinal(
 
 
 def _uses_local_rank(failed_group: FailedRanks) -> bool:
-    """True where ``set_device`` was given the local rank: any other index is one that the script names."""
+    """True if ``set_device`` got the local rank: any other index is named in the script."""
     setting = any("set_device" in f"{frame.function} {frame.text}" for frame in failed_group.failure.frames[-3:])
     asked = _ASKED_FOR.search(failed_group.failure.message)
     own = int(asked.group(1)) == failed_group.first.local_rank if asked else failed_group.first.local_rank > 0
@@ -160,7 +160,7 @@ def _uses_local_rank(failed_group: FailedRanks) -> bool:
 
 
 def _has_explicit_gpu_ids(launch: Launch, run: Run) -> bool:
-    """Whether accelerate shows GPUs of its own choice (``gpu_ids``) in place of CUDA_VISIBLE_DEVICES."""
+    """Whether accelerate sets its own choice of GPUs (``gpu_ids``) instead of CUDA_VISIBLE_DEVICES."""
     if launch.launcher != "accelerate":
         return False
     ids = accelerate_setting(launch, run, "gpu_ids")

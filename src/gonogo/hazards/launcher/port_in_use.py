@@ -76,7 +76,7 @@ class PortInUse(Hazard):
             return
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The store's or the launcher's words that it cannot listen, but not a web server's."""
+        """An error of the store or the launcher that it cannot listen on its port, but not a web server's."""
         found = log.find(_IN_USE)
         certainty = Certainty.CERTAIN
         if found is not None and _OTHER_REASON.search(found.text):
@@ -89,7 +89,7 @@ class PortInUse(Hazard):
         elif log.find(_ADDRESS_IN_USE_PATTERN) is None and not log.has("another process") and not log.has("EADDRINUSE"):
             certainty = Certainty.LIKELY
         elif not log_mentions(log, _LAUNCH_PATTERN):
-            certainty = Certainty.POSSIBLE  # an engine that picks its own port loses it in the same words
+            certainty = Certainty.POSSIBLE  # an engine that picks its own port fails with the same message
         if log.find(_SERVER) or outside_training(log):
             certainty = Certainty.POSSIBLE
         port = next(
@@ -134,7 +134,7 @@ def _port_field(launch: Launch) -> Field:
 
 
 def _rendezvous_port(launch: Launch) -> int | None:
-    """The port at which the launch surely meets; None where it picks a free one, or where that can't be told."""
+    """The port of the launch's rendezvous; None if it picks a free one or if that is unknown."""
     options = launch.launcher_options
     if launch.launcher in TORCHRUN:
         if any(name in options for name in ("standalone", "rdzv_endpoint", "rdzv_backend")):
@@ -151,6 +151,6 @@ def _rendezvous_port(launch: Launch) -> int | None:
 
 
 def _runs_in_background(launch: Launch, end: int) -> bool:
-    """Whether the shell goes on without waiting for the command."""
+    """Whether the shell continues without waiting for the command."""
     tail = launch.source.data[end:].partition(b"\n")[0].partition(b"#")[0].strip()
     return tail.endswith(b"&") and not tail.endswith(b"&&")

@@ -20,7 +20,7 @@ class RendezvousPortZeroHang(Hazard):
     log_words = (*STALL_WORDS, "main_process_port", "master_port", "MASTER_PORT")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Port 0 where each process would pick its own: the deepspeed launcher, accelerate on several machines."""
+        """Port 0 where each process would pick its own: the deepspeed launcher, or accelerate on several machines."""
         options = launch.launcher_options
         if launch.launcher == "deepspeed":
             field = options.get("master_port")
@@ -31,7 +31,7 @@ class RendezvousPortZeroHang(Hazard):
             if not several and accelerate_uses_deepspeed(launch, run) is not True:
                 return
             if not several and run.environment.within("accelerate", ">=1.0") is True:
-                return  # it picks a free port itself, and tells it to all
+                return  # it picks a free port itself and passes it to all processes
             certainty = Certainty.LIKELY if several else Certainty.POSSIBLE
         else:
             return
@@ -52,7 +52,7 @@ class RendezvousPortZeroHang(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """Port 0 in the log or the setup, with a stall or with a log that ends where the backend is initialized."""
+        """Port 0 in the log or the setup, with a stall or a log that ends at the backend's initialization."""
         stall = find_stall(log)
         ends = log.find(_DEEPSPEED_INIT_PATTERN)
         port = log.find(_PORT_ZERO_PATTERN)
@@ -100,6 +100,6 @@ class RendezvousPortZeroHang(Hazard):
 
 
 def _nearby_rendezvous_line(log: FailureLog, line: LogLine) -> LogLine | None:
-    """A line about the first meeting of the ranks that stands around the one given."""
+    """A line about the rendezvous close to the given one."""
     around = (*log.lines_before(line, 8), line, *log.lines_after(line, 4))
     return next((one for one in reversed(around) if _RENDEZVOUS_PATTERN.search(one.text)), None)

@@ -9,7 +9,7 @@ _GATHERS = ("reduce", "reduced", "allreduce", "gather", "allgather")
 
 class LoopLossKeptWithItsGraph(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """``total += loss`` in the loop that calls backward on the loss, with a sum that no backward is called on."""
+        """``total += loss`` in the loop that calls backward on the loss, with a sum that never gets a backward."""
         if b"backward(" not in script.source.data or b"+= " not in script.source.data:
             return
         backed = list(script.calls("*.backward"))
@@ -73,7 +73,7 @@ def _within(script: Script, node: ast.AST, loop: ast.AST) -> bool:
 
 
 def _is_reset_or_short(loop: ast.For | ast.AsyncFor | ast.While, total: ast.expr) -> bool:
-    """Whether the sum is set back within the loop, or is one of a few micro-batches: its history stays short."""
+    """Whether the sum is reset within the loop or covers only a few micro-batches, so its graph stays small."""
     if uses_name(loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else loop.test, *_MICRO_BATCH_WORDS):
         return True
     return any(
@@ -82,7 +82,7 @@ def _is_reset_or_short(loop: ast.For | ast.AsyncFor | ast.While, total: ast.expr
 
 
 def _is_assigned_plain_value(script: Script, loop: ast.AST, name: str) -> bool:
-    """Whether the loop gives the name a plain number, or a tensor without history, somewhere."""
+    """Whether the loop ever assigns a plain number, or a tensor without a graph, to the name."""
     return any(
         isinstance(node, ast.Assign)
         and any(isinstance(one, ast.Name) and one.id == name for one in node.targets)
@@ -92,11 +92,11 @@ def _is_assigned_plain_value(script: Script, loop: ast.AST, name: str) -> bool:
 
 
 def _has_no_graph(value: ast.expr) -> bool:
-    """Whether a value has no history: ``.item()``, ``.detach()``, ``float(…)``, and what is computed of such alone."""
+    """Whether a value has no autograd graph: ``.item()``, ``.detach()``, ``float(…)``, and results of these alone."""
     if isinstance(value, ast.Constant):
         return True
     if isinstance(value, ast.BinOp):
-        # What a plain number is divided by, or multiplied with, is mostly a count or a weight.
+        # The divisor or factor of a plain number is usually a count or a weight.
         scaled = isinstance(value.op, (ast.Div, ast.Mult)) and not isinstance(value.left, ast.Constant)
         return _has_no_graph(value.left) and (scaled or _has_no_graph(value.right))
     if isinstance(value, ast.UnaryOp):

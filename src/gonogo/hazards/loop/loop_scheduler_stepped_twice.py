@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severi
 
 class LoopSchedulerSteppedTwice(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """``scheduler.step()`` of what deepspeed.initialize was given, or gave back."""
+        """``scheduler.step()`` on a scheduler that deepspeed.initialize got or returned."""
         if b"deepspeed" not in script.source.data or b".step(" not in script.source.data:
             return
         for made in script.calls("deepspeed.initialize"):

@@ -1,4 +1,4 @@
-"""An accelerator that runs out of memory: what it needed, what filled it, and what each remedy would free."""
+"""An accelerator out of memory: what it needed, what filled it, and what each remedy would free."""
 
 import math
 
@@ -16,7 +16,7 @@ _MODEL_STATE_PHASES = ("load", "init", "step")
 
 
 class GpuShortage(msgspec.Struct, frozen=True):
-    """The worst device of the ranks that ran out of memory for the same reason."""
+    """The worst device among the ranks that ran out of memory for the same reason."""
 
     ranks: tuple[int, ...]
     rank: RankRecord
@@ -26,7 +26,7 @@ class GpuShortage(msgspec.Struct, frozen=True):
 
     @property
     def need(self) -> int:
-        """Bytes of tensors that the program wanted at once: its peak, or what it held and asked for when it stopped."""
+        """Bytes of tensors needed at once: the peak, or what was allocated plus the failed request."""
         return max(self.memory.peak_allocated_bytes, self._requested_at_shortage)
 
     @property
@@ -35,16 +35,16 @@ class GpuShortage(msgspec.Struct, frozen=True):
 
     @property
     def stopped_at_shortage(self) -> bool:
-        """True where the rehearsal stopped when memory ran out, so that no later peak is known."""
+        """True if the rehearsal stopped when memory ran out, so that no later peak is known."""
         return self.memory.peak_allocated_bytes < self._requested_at_shortage
 
     @property
     def by_category(self) -> dict[str, int]:
-        """Bytes by category at the peak where the rehearsal went on to it, else when memory ran out."""
+        """Bytes by category: at the peak if the rehearsal reached it, else when memory ran out."""
         return (self.stopped_at_shortage and self.shortage.by_category) or self.memory.by_category
 
     def _bytes_of(self, categories: tuple[str, ...]) -> int:
-        """Bytes of these categories together; a request that ended it counts for the phase that made it."""
+        """Bytes of these categories together; the failed request counts for the phase that made it."""
         held = sum(self.by_category.get(category, 0) for category in categories)
         for_states = self.shortage.phase in _MODEL_STATE_PHASES
         if self.stopped_at_shortage and for_states == (categories == MODEL_STATES):
@@ -63,19 +63,19 @@ class GpuShortage(msgspec.Struct, frozen=True):
 
     @property
     def is_fragmented(self) -> bool:
-        """True where the tensors would fit, and only the allocator's cut-up blocks do not."""
+        """True if the tensors would fit, and only the allocator's fragmented blocks do not."""
         return self.need <= self.shortage.capacity_bytes
 
     @property
     def is_of_model_states(self) -> bool:
-        """True where the model states alone overfill the device, or are the larger part of what fills it."""
+        """True if the model states alone exceed the device, or are the larger part of what fills it."""
         if self.states == self.activations:
             return self.shortage.phase in _MODEL_STATE_PHASES
         return self.states > self.shortage.capacity_bytes or self.states > self.activations
 
 
 def gpu_shortages(record: RehearsalRecord, *, of_model_states: bool) -> list[GpuShortage]:
-    """The shortage of this kind with all the ranks that have it, told by the neediest of them; or none."""
+    """One shortage of this kind for all the ranks that have it, with the figures of the worst rank; or none."""
     found = []
     for rank in record.ranks:
         devices = [GpuShortage((rank.rank,), rank, m, m.shortage, record) for m in rank.devices if m.shortage]
@@ -90,13 +90,13 @@ def gpu_shortages(record: RehearsalRecord, *, of_model_states: bool) -> list[Gpu
 
 
 def certainty(gpu_shortage: GpuShortage) -> Certainty:
-    """Likely where completions that end earlier than those that were made would fit."""
+    """Only likely if completions shorter than the generated ones would fit."""
     of_length = is_completion_shortage(gpu_shortage.rank, gpu_shortage.shortage, gpu_shortage.by_category)
     return Certainty.LIKELY if of_length else Certainty.CERTAIN
 
 
 def title(gpu_shortage: GpuShortage, bottleneck: Text) -> Text:
-    """``Out of GPU memory (model states): the run needs 155.9 GiB, an H100-80G has 79.6 GiB``."""
+    """A title such as ``Out of GPU memory (model states): the run needs 155.9 GiB, an H100-80G has 79.6 GiB``."""
     if gpu_shortage.is_fragmented:
         return translated("{what}: {need} of tensors do not fit the fragmented {capacity} of an {name}").format(
             what=bottleneck,
@@ -118,7 +118,7 @@ def title(gpu_shortage: GpuShortage, bottleneck: Text) -> Text:
 
 
 def cause(gpu_shortage: GpuShortage) -> Text:
-    """Where the allocation failed, what was to be had, and what filled the device."""
+    """Where the allocation failed, how much was available, and what filled the device."""
     shortage, held = gpu_shortage.shortage, gpu_shortage.by_category
     text = translated(
         "In {phase} (step {step}){where}, {operator} requests {need} on {device}, which has {allocated} allocated and "
@@ -158,14 +158,14 @@ def spans(gpu_shortage: GpuShortage) -> tuple[Span, ...]:
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """One way to free memory; ``frees`` is in bytes a device, or None where it cannot be known beforehand."""
+    """One way to free memory; ``frees`` is in bytes per device, or None if it is not known in advance."""
 
     how: Text
     frees: int | None
 
 
 def in_order(gpu_shortage: GpuShortage, remedies: list[Remedy]) -> tuple[Text, ...]:
-    """Remedies that are enough by themselves first, each with what it would free and what would still be missing."""
+    """Remedies that suffice alone come first, each with what it frees and what is then still missing."""
     missing = gpu_shortage.need - gpu_shortage.shortage.capacity_bytes
 
     def rank_of(remedy: Remedy) -> int:
@@ -186,7 +186,7 @@ def _describe_remedy(remedy: Remedy, missing_bytes: int) -> Text:
 
 
 def fragmentation_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
-    """What helps where only the allocator's blocks do not fit."""
+    """Remedies if only the allocator's blocks do not fit."""
     if not gpu_shortage.is_fragmented:
         return []
     variable = (
@@ -204,7 +204,7 @@ def fragmentation_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
 
 
 def state_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
-    """What makes the model states on one device smaller, from the resolved DeepSpeed config and the categories."""
+    """Remedies that reduce the model states on a device, from the resolved DeepSpeed config and the categories."""
     config, held = gpu_shortage.rank.deepspeed_config, gpu_shortage.by_category
     world = gpu_shortage.record.world_size
     stage = setting(config, "zero_optimization", "stage")
@@ -266,13 +266,13 @@ def state_remedies(gpu_shortage: GpuShortage) -> list[Remedy]:
 
 
 def larger_device(gpu_shortage: GpuShortage) -> Remedy:
-    """The memory that an accelerator needs to have for the run as it is."""
+    """An accelerator with enough memory for the run as it is."""
     needed = size(gpu_shortage.need + gpu_shortage.memory.allowance_bytes)
     return Remedy(Text(f"Use a GPU with at least {needed}", f"换显存至少 {needed} 的 GPU"), None)
 
 
 def _gpus_needed(gpu_shortage: GpuShortage, partitioned_bytes: int) -> int | None:
-    """How many ranks, in whole nodes, make these states fit beside the rest; None where none of up to 64 x do."""
+    """How many ranks, in whole nodes, make these states fit with the rest; None if even 64 times as many don't."""
     room = gpu_shortage.shortage.capacity_bytes - (gpu_shortage.need - partitioned_bytes)
     if room <= 0 or partitioned_bytes <= 0:
         return None

@@ -1,4 +1,4 @@
-"""A node whose host memory does not hold what its ranks keep: how sure that is, and what each remedy frees."""
+"""A node without enough host memory for its ranks: how certain that is, and what each remedy frees."""
 
 from gonogo.evidence.rehearsal.failures import offload_device
 from gonogo.evidence.rehearsal.host_memory import NodeHostMemory
@@ -68,7 +68,7 @@ def cures(record: RehearsalRecord, node: NodeHostMemory, missing_bytes: int) -> 
 
 
 def _room_on_gpu(rank: RankRecord, additional_bytes: int) -> bool:
-    """True where the rank's own device has that much left at its peak."""
+    """True if the rank's own device has that much left at its peak."""
     return any(
         memory.device == rank.device
         and memory.shortage is None

@@ -1,4 +1,4 @@
-"""An accelerator that ran out of memory, as a log tells it: how much, where, and what was most likely in the way."""
+"""An accelerator out of memory, from a log: how much, where, and what most likely filled it."""
 
 import re
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ _OTHER_PROCESS = lazy_compile(rf"Process \d+ has {_SIZE} memory in use")
 _POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _GIB = 1 << 30
 
-# Functions of frames; the innermost frame that has one tells what was allocated.
+# Functions of frames; the innermost such frame shows what was allocated.
 # fmt: off
 _EVALUATION_FUNCTIONS = frozenset((
     "evaluation_loop", "prediction_loop", "prediction_step", "nested_concat", "torch_pad_and_concatenate",
@@ -76,7 +76,7 @@ _FORWARD_BACKWARD_FUNCTIONS = frozenset((
 ))
 # fmt: on
 _MAX_MESSAGE = 8000
-"""Characters that are searched for figures: allocators name theirs in the first few hundred, and list processes."""
+"""Only so much of a message is searched: allocators give their figures in the first few hundred characters."""
 _ACCUMULATED_OUTPUTS_PATTERN = lazy_compile(
     r"\b(?:preds|labels|logits)(?:_host)? = .{0,60}(?:torch\.cat\(|nested_concat\()"
 )
@@ -103,11 +103,11 @@ _ENGINE_SETUP_PATTERN = Pattern(
 
 
 _NEAR = 12
-"""The innermost frames that tell what was being done."""
+"""How many of the innermost frames show the activity."""
 
 
 class _Activity(msgspec.Struct, frozen=True):
-    """What a program does in functions or lines of some names, and what helps just there."""
+    """What a program does in functions or lines with certain names, and cures for just that place."""
 
     said: Text
     shown: re.Pattern[str]
@@ -171,25 +171,28 @@ _ACTIVITIES = (
 
 
 class LoggedShortage(msgspec.Struct, frozen=True):
-    """What a log tells of memory that ran out. Sizes are in bytes, None where they aren't told."""
+    """An out-of-memory error in a log. Sizes are in bytes, None if the log doesn't show them."""
 
     evidence: LoggedError | LineMatch
     kind: str
     certainty: Certainty
     also: tuple[str, ...]
-    """What else may have been in the way."""
+    """Other possible causes."""
     frame: LogFrame | None
     requested: float | None
     capacity: float | None
     allocated: float | None
     unused: float | None
-    """Bytes that PyTorch holds and no tensor uses."""
+    """Bytes reserved by PyTorch but not used by any tensor."""
     others: float | None
-    """Bytes that other processes hold on the device, where the message lists processes."""
+    """Bytes held by other processes on the device, if the message lists processes."""
 
     @property
     def sizes(self) -> Text:
-        """``The GPU has 23.7 GiB, of which tensors took 20.8 GiB, and 2.0 GiB more was asked for.``"""
+        """The sizes in a sentence.
+
+        Such as ``The GPU has 23.7 GiB, of which tensors took 20.8 GiB, and 2.0 GiB more was asked for.``
+        """
         if self.requested is None:
             of_host = isinstance(self.evidence, LoggedError) and _of_host(self.evidence)
             return translated("The host's memory ran out") if of_host else translated("GPU memory ran out")
@@ -204,7 +207,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> Text | str:
-        """``, in forward (modeling_llama.py:412)``, or nothing."""
+        """A text like ``, in forward (modeling_llama.py:412)``, or empty."""
         if self.frame is None:
             return ""
         place = f"{self.frame.function} ({self.frame.path.replace(chr(92), '/').rpartition('/')[2]}:{self.frame.line})"
@@ -212,13 +215,13 @@ class LoggedShortage(msgspec.Struct, frozen=True):
 
     @property
     def phase(self) -> Text | str:
-        """``, the loss``: what the program was doing, by the frames; nothing where they don't tell."""
+        """A text like ``, the loss`` for what the program was doing, by the frames; empty if they don't show it."""
         activity = self._activity
         return Text(f", {activity.said.en}", f"，{activity.said.zh}") if activity is not None else ""
 
     @property
     def activity_cures(self) -> tuple[Text, ...]:
-        """What cures a shortage at just this place, before what cures any."""
+        """Cures for a shortage at just this place, to come before the general ones."""
         activity = self._activity
         return activity.cures if activity is not None else ()
 
@@ -235,7 +238,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
 
     @property
     def sharing_and_fragmentation_cures(self) -> tuple[Text, ...]:
-        """What to do first where another process holds the memory, or the allocator's blocks are in pieces."""
+        """First cures if another process holds the memory or the allocator's blocks are fragmented."""
         cures = []
         if self.others is not None and self.capacity and self.others > 0.1 * self.capacity:
             cures.append(
@@ -257,7 +260,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
 
 
 def find_logged_shortage(log: FailureLog) -> LoggedShortage | None:
-    """The shortage that the log tells of, or None: of a GPU's memory, or of the host's in an evaluation."""
+    """The shortage that the log shows, or None: of GPU memory, or of host memory during an evaluation."""
     if outside_training(log):
         return None
     short = _find_shortage(log)
@@ -279,7 +282,7 @@ def _find_shortage(log: FailureLog) -> LoggedShortage | None:
 
 
 def certainty_for(logged_shortage: LoggedShortage | None, kind: str) -> Certainty | None:
-    """How sure it is that the shortage is of this kind; None where it isn't."""
+    """The certainty that the shortage is of this kind; None if it isn't."""
     if logged_shortage is None:
         return None
     if logged_shortage.kind == kind:
@@ -299,7 +302,7 @@ def _out_of_memory_errors(log: FailureLog) -> Iterator[LoggedError]:
 
 
 def _of_host(error: LoggedError) -> bool:
-    """True where the host's memory ran out over an evaluation's outputs."""
+    """True if host memory ran out while an evaluation's outputs were collected."""
     said = error.type in ("RuntimeError", "MemoryError", "_ArrayMemoryError") and _HOST.search(error.message)
     return bool(said) and any(_keeps_outputs(frame) for frame in error.all_frames)
 
@@ -329,7 +332,7 @@ def _keeps_outputs(frame: LogFrame) -> bool:
 
 
 def _kind_by_frames(error: LoggedError) -> tuple[str | None, LogFrame | None]:
-    """What the innermost telling frame was at; an evaluation's frame tells wherever it stands."""
+    """The kind of shortage, and the innermost frame that shows it; an evaluation's frame counts at any depth."""
     for frame in error.all_frames:
         function = _function(frame)
         in_trainer = "trainer" in frame.path.lower() and function in ("evaluate", "_evaluate")
@@ -349,7 +352,7 @@ def _kind_by_frames(error: LoggedError) -> tuple[str | None, LogFrame | None]:
 
 
 def _function(frame: LogFrame) -> str:
-    """The function's name, without the class that newer tracebacks put before it."""
+    """The function's name, without the class that newer tracebacks prefix."""
     return frame.function.rpartition(".")[2]
 
 
@@ -358,7 +361,7 @@ def _steps(frame: LogFrame) -> bool:
 
 
 def _shortage_from_line(log: FailureLog, evidence: LoggedError | LineMatch, message: str) -> LoggedShortage:
-    """A shortage of which no frame tells: by what the log shows before it, else by the sizes."""
+    """A shortage without telling frames, judged by the preceding lines, else by the sizes."""
     at = evidence.raised.at if isinstance(evidence, LoggedError) else evidence.line
     kind = _kind_by_surroundings(log, at)
     certainty = Certainty.LIKELY
@@ -378,19 +381,19 @@ def _shortage_from_line(log: FailureLog, evidence: LoggedError | LineMatch, mess
 
 
 def _kind_by_cut(log: FailureLog) -> str | None:
-    """What another rank was at, whose traceback stands there without its last line."""
+    """The kind by another rank's traceback, which lacks its last line."""
     return next((kind for error in log.cut if (kind := _kind_by_frames(error)[0])), None)
 
 
 def _is_full_fp32_copy(requested: float | None, allocated: float | None) -> bool:
-    """True where one allocation is as large as all that is there, or twice: the fp32 copy of all weights."""
+    """True if one request is as large as everything allocated, or twice that: the fp32 copy of all weights."""
     if requested is None or not allocated or requested < 2 * _GIB:
         return False
     return any(abs(requested - times * allocated) < 0.03 * allocated for times in (1, 2))
 
 
 def _kind_by_surroundings(log: FailureLog, log_line: LogLine) -> str | None:
-    """What the last progress before the line was of; that an engine is set up, if that stands around it."""
+    """The kind by the last progress before the line, or else by an engine's setup close to it."""
     for line in reversed(log.lines_before(log_line, 60)):
         for pattern, kind in ((_EVALUATING, EVALUATION), (_STEPS_DONE, ACTIVATIONS), (_LOADING, STATES)):
             if pattern.search(line.text):
@@ -418,7 +421,7 @@ def _make_shortage(
 
 
 def _held_by_others(message: str, own_usage: float) -> float | None:
-    """What the listed processes hold, less this one's: in a container its number is not known, and it is listed too."""
+    """Memory of the listed processes without this one, which a container lists under an unknown PID."""
     listed = sorted(_bytes(found.groups()) for found in _OTHER_PROCESS.finditer(message))
     if listed and "this process has" not in message:
         mine = next((one for one in listed if one >= own_usage), listed[-1])

@@ -7,7 +7,7 @@ _KERNELS_BY_IMPLEMENTATION = {"flash_attention_2": "flash", "flash_attention_3":
 
 class AttentionImplementationNotUsed(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """By the operators that attention ended in, on every rank that stepped; silent where none was recognised."""
+        """The attention operators that actually ran, on every rank that made a step; silent if none is recognized."""
         runs = ranks_with_completed_steps(record)
         if not runs:
             return

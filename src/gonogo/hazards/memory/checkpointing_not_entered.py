@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Se
 
 class CheckpointingNotEntered(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Asked for by the model's flags or the Trainer's argument, and not seen on any rank that stepped."""
+        """Checkpointing requested by the model's flags or the Trainer's argument, but seen on no rank with a step."""
         runs = ranks_with_completed_steps(record)
         if not runs or not all(run.asked.checkpointing and not run.recomputed for _, run in runs):
             return

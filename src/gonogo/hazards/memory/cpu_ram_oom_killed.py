@@ -27,7 +27,7 @@ from gonogo.hazards.rule import (
 )
 
 _USABLE_FRACTION = 0.9
-"""A node that tensors fill beyond this share leaves little for Python, the CUDA context, page cache and workers."""
+"""A node filled beyond this share has too little left for Python, CUDA contexts, page cache and workers."""
 
 _OOM_KILLER_PATTERN = Pattern(
     r"Out of memory: Kill(?:ed)? process|oom-kill(?:er|:)|oom_reaper|oom-kill event|OOM[- ]?Killed|OOM [Kk]illed"
@@ -53,7 +53,7 @@ _ASK_FOR_MORE = translated("Request all of the node's memory (--mem=0) or more n
 
 class CpuRamOomKilled(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Findings:
-        """A rank that SIGKILL ended first, where the kernel counts such a killing or hardly any memory was left."""
+        """A rank that SIGKILL ended first, if the kernel counted an OOM kill or hardly any memory was left."""
         death = next(iter(roots(run)), None)
         rank = run.rank(death.rank) if death is not None and death.signal == 9 else None
         if rank is None:
@@ -91,7 +91,7 @@ class CpuRamOomKilled(Hazard):
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """The fullest node, estimated from the ranks of it that were run, against its memory."""
+        """The fullest node's memory, estimated from those of its ranks that were run."""
         limit = record.host_memory_bytes
         nodes = host_memory_by_node(record)
         if limit is None or not nodes:
@@ -131,7 +131,7 @@ class CpuRamOomKilled(Hazard):
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """The machine's memory against the optimizer states that are offloaded to it."""
+        """Optimizer states offloaded to a machine with too little memory."""
         limit, states = environment.host_memory.number, offloaded_states(run)
         if limit is not None and states is not None and states.bytes_per_node > limit:
             has = translated("The machine has {has:.0f} GiB of memory").format(has=limit / 2**30)
@@ -142,7 +142,7 @@ class CpuRamOomKilled(Hazard):
             )
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """slurm's memory for the job against the optimizer states that are offloaded to the host."""
+        """Optimizer states offloaded to the host that exceed the job's memory in Slurm."""
         field, states = launch.slurm.get("mem"), offloaded_states(run)
         asked = _slurm_bytes(str(field.get(""))) if field is not None else 0
         if field is not None and states is not None and 0 < asked < states.bytes_per_node:
@@ -174,7 +174,7 @@ class CpuRamOomKilled(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The kernel's own word that it killed for memory, or a process killed (-9) without an error of its own."""
+        """The kernel's OOM kill message, or a process killed (-9) without an error of its own."""
         evidence, certainty = _find_kill_in_log(log)
         if evidence is None:
             if (
@@ -248,7 +248,7 @@ def _find_kill_in_log(log: FailureLog) -> tuple[LoggedError | LineMatch | None, 
         _ALLOCATION_FAILED_PATTERN
     )
     if short is not None:
-        # A wrong size asks for too much as well; loading and offloading are what fills a host.
+        # A wrong size also leads to a huge request; loading and offloading are what really fills a host.
         fills = log.passes("from_pretrained", "load_state_dict", "deepspeed/") or log.setup.offloads("optimizer")
         return short, Certainty.LIKELY if fills else Certainty.POSSIBLE
     if ended := log.find(_POD):
@@ -257,7 +257,7 @@ def _find_kill_in_log(log: FailureLog) -> tuple[LoggedError | LineMatch | None, 
     killed: LineMatch | None = next((found for found, code in exits(log) if code == -9), None) or _find_kill_line(log)
     if killed is None:
         return None, Certainty.POSSIBLE
-    # Launchers kill those that outlive a failure; then another rank has the error.
+    # Launchers kill the survivors of a failure; then another rank has the error.
     other = first is not None and first.exit_code not in (None, -9)
     own = any(error.role is Role.ROOT and not _KILLED.search(error.message) for error in log.errors)
     stall = find_stall(log)
@@ -266,13 +266,13 @@ def _find_kill_in_log(log: FailureLog) -> tuple[LoggedError | LineMatch | None, 
 
 
 def _find_kill_line(log: FailureLog) -> LineMatch | None:
-    """The first line that tells of a kill, but for those of exceptions that Python ignored while it cleared up."""
+    """The first line about a kill, except in exceptions that Python ignored during cleanup."""
     ignored = {(error.raised.at.path, error.raised.at.number) for error in log.errors if error.raised.ignored}
     return next((one for one in log.find_all(_KILLED) if (one.line.path, one.line.number) not in ignored), None)
 
 
 def _describe_last_memory(run: GuardedRun, rank: GuardedRank, total: int) -> Text:
-    """What the ranks of its machine held, and what was left of it, when that was last looked at."""
+    """The last memory sample: what the rank and all ranks of its machine held, and what was left."""
     last = rank.steps[-1] if rank.steps else None
     if last is None or not last.host_bytes:
         return Text("", "")

@@ -59,7 +59,7 @@ class DevShmBusError(Hazard):
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """The machine's /dev/shm, where it is as small as docker makes it, and data loader workers."""
+        """A /dev/shm of the machine as small as docker's default, with data loader workers."""
         size = environment.dev_shm.number
         if size is None or size > _SMALL:
             return
@@ -79,7 +79,7 @@ class DevShmBusError(Hazard):
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """The batches that the workers of a node's ranks keep ready are more than the /dev/shm that it is given."""
+        """More data prefetched by the workers of a node's ranks than its /dev/shm can hold."""
         seen = [rank for rank in record.ranks if rank.loading is not None]
         fullest = max(seen, key=lambda rank: rank.loading.held_bytes if rank.loading else 0, default=None)
         loading = fullest.loading if fullest is not None else None
@@ -112,7 +112,7 @@ class DevShmBusError(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A worker's bus error, no room where a lock or a shared tensor is made, or exit code -7 without an error."""
+        """A worker's bus error, no space for a lock or a shared tensor, or exit code -7 without an error."""
         evidence, certainty = _evidence(log)
         if evidence is None:
             return
@@ -140,7 +140,7 @@ class DevShmBusError(Hazard):
 
 
 def _has_default_shm_size(log: FailureLog) -> bool:
-    """True where the launch command starts a container with Docker's default /dev/shm of 64 MiB."""
+    """True if the launch command starts a container with Docker's default /dev/shm of 64 MiB."""
     return log.setup.mentions(r"\bdocker run\b") and not log.setup.mentions(r"--shm-size|--ipc[= ]host|/dev/shm")
 
 
@@ -165,4 +165,4 @@ def _evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certaint
 
 
 _SMALL = 128 << 20
-"""Twice what docker gives a container unless told otherwise."""
+"""Twice docker's default for a container."""

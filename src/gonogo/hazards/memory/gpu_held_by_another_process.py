@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, translated
 
 class GpuHeldByAnotherProcess(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """An out-of-memory error whose list of processes shows another with a large part."""
+        """An out-of-memory error whose process list shows another process with a large part."""
         short = find_logged_shortage(log)
         if short is None or not short.others or not short.capacity or short.others < 0.4 * short.capacity:
             return

@@ -61,11 +61,11 @@ class GpuOomActivations(Hazard):
             ),
             confirm=translated("With micro-batch 1 and short samples the same step passes"),
         )
-        yield finding if short.kind == ACTIVATIONS else replace(finding, spans=())  # the place tells of the other
+        yield finding if short.kind == ACTIVATIONS else replace(finding, spans=())  # the place is about another kind
 
 
 def _log_cures(logged_shortage: LoggedShortage) -> tuple[Text, ...]:
-    """What cures any; without what the place itself has named, which stands before it."""
+    """General cures, without those already given for the place."""
     return _LOG_CURES[:-1] if logged_shortage.activity_cures and logged_shortage.kind == ACTIVATIONS else _LOG_CURES
 
 

@@ -19,7 +19,7 @@ _CURES = (
 
 class GpuOomEvalLogits(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A language model that is evaluated with compute_metrics, and nothing that shrinks or moves its logits."""
+        """A language model evaluated with compute_metrics, without anything that shrinks or moves its logits."""
         if b"compute_metrics" not in script.source.data:
             return
         only_loss = run.arguments.get("prediction_loss_only")
@@ -40,7 +40,7 @@ class GpuOomEvalLogits(Hazard):
             if "CausalLM" not in load.name or trainer.has_star or trainer.passed("eval_dataset") is None:
                 continue
             if isinstance(metrics.value, (ast.Constant, ast.IfExp)):
-                continue  # None, or only under a condition
+                continue  # None, or set only under a condition
             vocabulary = run.model.value("vocab_size") if run.model is not None else None
             place = trainer.keyword_place("compute_metrics")
             yield self.finding(
@@ -65,7 +65,7 @@ class GpuOomEvalLogits(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """An out-of-memory error in the evaluation's frames, or one that comes with the evaluation."""
+        """An out-of-memory error in the evaluation's frames, or during an evaluation."""
         short = find_logged_shortage(log)
         certainty = certainty_for(short, EVALUATION)
         if short is None or certainty is None:

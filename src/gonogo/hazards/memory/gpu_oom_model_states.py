@@ -21,7 +21,7 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-# What trains less than all of the model, holds it in fewer bytes, or spreads it.
+# Code that trains less than the whole model, stores it in fewer bytes, or shards it.
 _MEMORY_SAVING_WORDS = (
     *(b"peft", b"lora", b"LoRA", b"requires_grad", b"device_map", b"load_in_", b"quantization", b"freeze", b"galore"),
     *(b"fsdp", b"FSDP", b"deepspeed", b"offload", b"Adafactor", b"8bit", b"tensor_parallel", b"tp_plan"),
@@ -31,7 +31,7 @@ _DENSE_MODEL_TYPES = ("llama", "qwen2", "qwen3", "mistral")
 
 class GpuOomModelStates(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """All parameters trained with Adam on one GPU each, where even 16-bit states are more than the GPU has."""
+        """All parameters trained with Adam on one GPU each, where even 16-bit states exceed the GPU's memory."""
         sizes = [one.memory for one in environment.gpus if one.memory]
         if not sizes or run.launch is None or run.model is None or not uses_trainer(run) or not run.scripts:
             return
@@ -64,7 +64,7 @@ class GpuOomModelStates(Hazard):
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """A shortage in which model states outweigh activations, or are too much alone."""
+        """A shortage in which model states outweigh activations, or exceed the device alone."""
         for short in gpu.gpu_shortages(record, of_model_states=True):
             remedies = [*gpu.fragmentation_remedies(short), *gpu.state_remedies(short)]
             yield self.finding(
@@ -79,7 +79,7 @@ class GpuOomModelStates(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """An out-of-memory error while loading, in an engine's set-up or in an optimizer's step."""
+        """An out-of-memory error while loading, in an engine's setup or in an optimizer step."""
         short = find_logged_shortage(log)
         certainty = certainty_for(short, STATES)
         if short is None or certainty is None:
@@ -103,7 +103,7 @@ class GpuOomModelStates(Hazard):
                 "It fails the same way with micro-batch 1 and short samples; gonogo rehearse shows what fills the GPU"
             ),
         )
-        yield finding if short.kind == STATES else replace(finding, spans=())  # the place tells of the other
+        yield finding if short.kind == STATES else replace(finding, spans=())  # the place is about the other kind
 
 
 def _cures(log: FailureLog) -> Iterator[Text]:
@@ -137,13 +137,13 @@ _FULL_FINE_TUNING_PATTERN = r"(?i)finetuning_type[:= ]+full|train_type[ =:]+full
 
 
 def _trains_adapters(log: FailureLog) -> bool:
-    """True where the log or the setup speaks of adapters, and none of training all weights."""
+    """True if the log or the setup mentions adapters but not training all weights."""
     spoken = log.find(_ADAPTERS) is not None or log.setup.mentions(r"(?i)\bq?lora|peft|--use_peft|adapter")
     return spoken and not log.setup.mentions(_FULL_FINE_TUNING_PATTERN)
 
 
 def _count_parameters(model: ModelConfig) -> int | None:
-    """The parameters of a dense decoder, by its config.json; None for other architectures."""
+    """The parameter count of a dense decoder, from its config.json; None for other architectures."""
     if model.model_type not in _DENSE_MODEL_TYPES:
         return None
     names = ("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size", "num_attention_heads")

@@ -29,7 +29,7 @@ _HOST = (
 
 class MemoryGrowsWithSteps(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Findings:
-        """The trends that ranks have warned of, each kind of memory once; it explains an end for want of memory."""
+        """Trends that ranks have warned of, one per kind of memory; they explain a later out-of-memory error."""
         for what in ("gpu-memory", "host-memory"):
             warned = [(rank, one) for rank in run.ranks for one in rank.warnings if one.what == what]
             if not warned:
@@ -78,7 +78,7 @@ def _growth_text(rank: GuardedRank, warning: WarningRecord, place: Text, ranks: 
 
 
 def _ranks_out_of_memory(run: GuardedRun, memory_kind: str) -> tuple[int, ...]:
-    """The ranks that ended first, where that was for want of this memory."""
+    """The ranks that ended first, if they ran out of this memory."""
     found = []
     for death in roots(run)[:1]:
         raised = death.raised

@@ -28,7 +28,7 @@ _CURE = (
 
 class OffloadWithoutEffect(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """States that were seen on the GPU after a step, where the resolved config offloads them."""
+        """States seen on the GPU after a step, although the resolved config offloads them."""
         for rank, run in ranks_with_completed_steps(record):
             section = (rank.deepspeed_config or {}).get("zero_optimization")
             for what, where in _offloaded_but_on_gpu(section if isinstance(section, dict) else {}, run):
@@ -45,7 +45,7 @@ class OffloadWithoutEffect(Hazard):
                 return
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
-        """Places of the census where the host was expected and a GPU was found."""
+        """Placements recorded on a GPU where the host was expected."""
         for rank in run.ranks:
             for census in rank.placements:
                 wrong = [place for place in census.misplaced if (place.expected or "").startswith("cpu")]
@@ -73,7 +73,7 @@ class OffloadWithoutEffect(Hazard):
 
 
 def _offloaded_but_on_gpu(zero: dict[str, object], run: AsRun) -> Iterator[tuple[Text, str]]:
-    """What the section offloads whole, and where most of it was seen instead."""
+    """What the section offloads entirely, and the device on which most of it was seen instead."""
     for key, where, stages, what in (
         ("offload_optimizer", run.states_on, (1, 2, 3), _WHAT["optimizer-state"]),
         ("offload_param", run.weights_on, (3,), _WHAT["zero-partition"]),

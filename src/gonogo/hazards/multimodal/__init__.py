@@ -1,1 +1,1 @@
-"""Hazards of models that see and hear: placeholders and features."""
+"""Hazards of multimodal models: image and audio placeholders and their features."""

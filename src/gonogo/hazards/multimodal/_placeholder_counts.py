@@ -1,4 +1,4 @@
-"""Placeholders against features: what the message counts, and the limits that cut placeholders off."""
+"""Compares placeholders with features: the counts in the message, and limits that truncate placeholders."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ MISMATCH = Pattern(
     r"(?:[:,]? (?:image )?tokens: ?(?P<tokens>\d+),? (?:image )?features:? ?(?P<features>\d+))?"
     r"|Attempted to assign (?P<given>[\d +=]+?) multimodal tokens to (?P<places>\d+) placeholders"
 )
-"""transformers' and vLLM's refusals."""
+"""The errors of transformers and vLLM."""
 POSITIONS_MISMATCH_PATTERN = Pattern(
     r"shape mismatch: value tensor of shape \[3, (?P<needed>\d+)\] cannot be broadcast to indexing result of shape "
     r"\[3, (?P<kept>\d+)\]"
 )
-"""Qwen-VL's three rows of positions, counted from the sizes of the images, and the tokens that there are."""
+"""Qwen-VL's three rows of position IDs, computed from the image sizes, do not match the number of tokens."""
 CUTOFF_ROUNDING = 64
-"""What length limits are multiples of, and lengths of sequences that nothing cut rarely."""
+"""Length limits are multiples of this; the lengths of sequences that were not truncated rarely are."""
 LIMIT = Pattern(
     r"(?:cutoff_len|max_length|max_prompt_length|max_seq_len(?:gth)?|model_max_length)[\"']?[=: ]+[\"']?\d+"
 )
 """A length limit, as launches and configs write it."""
 FEW = 16
-"""Tokens by which a stray placeholder puts the counts apart; truncation takes more."""
+"""A stray placeholder changes the count by up to this many tokens; truncation by more."""
 PIXELS_PER_TOKEN = 32 * 32
-"""The most pixels that one token of the common vision towers stands for (Qwen3-VL; Qwen2-VL: 28 x 28)."""
+"""The most pixels per token in common vision towers (Qwen3-VL; Qwen2-VL: 28 x 28)."""
 
 
 def token_and_feature_counts(evidence: LineMatch | LoggedError) -> tuple[int, int] | None:
-    """The tokens in the text and the features of the images; None where the message doesn't count them."""
+    """The tokens in the text and the features of the images; None if the message doesn't have both."""
     text = evidence.text if isinstance(evidence, LineMatch) else evidence.message
     match = MISMATCH.search(text)
     if match is None:
@@ -43,5 +43,5 @@ def token_and_feature_counts(evidence: LineMatch | LoggedError) -> tuple[int, in
 
 
 def first_known_argument(run: Run, *names: str) -> tuple[str, Field] | None:
-    """The first of these arguments that the run gives, with its name."""
+    """The first of these arguments that the run sets, with its name."""
     return next(((name, field) for name in names if (field := run.arguments.get(name)).known), None)

@@ -5,7 +5,7 @@ from gonogo.hazards.multimodal._placeholder_counts import FEW, MISMATCH, token_a
 from gonogo.hazards.rule import Certainty, Pattern, Text, translated
 
 _COMPLETION_CODE_PATHS = ("dp_actor.py", "/verl/workers/", "grpo_trainer.py", "rloo_trainer.py", "openrlhf/")
-"""Where a trainer runs the model over what it generated."""
+"""Code in which a trainer runs the model on its own completions."""
 
 
 class ImagePlaceholdersMalformed(LoggedHazard):
@@ -21,7 +21,7 @@ class ImagePlaceholdersMalformed(LoggedHazard):
             )
         ),
         Sign(types=("IndexError", "StopIteration"), frames=(("get_rope_index",),)),
-        # vLLM itself names a second cause: a processor whose files are not the model's.
+        # vLLM itself names a second cause: a processor of another model.
         Sign(
             Pattern(
                 r"Expected there to be \d+ prompt (?:updates|placeholders|replacements) corresponding to \d+ (?:image"
@@ -35,9 +35,9 @@ class ImagePlaceholdersMalformed(LoggedHazard):
     )
 
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
-        """A few tokens too many are stray placeholders; fewer tokens than features were more likely cut off."""
+        """A few extra tokens are stray placeholders; fewer tokens than features are more likely due to truncation."""
         if isinstance(evidence, LoggedError) and "too many indices" in evidence.message:
-            return None  # a mask of another form, which says nothing of the placeholders
+            return None  # a mask of another shape, which is not about placeholders
         if sign.says is not MISMATCH:
             return sign.certainty
         counts = token_and_feature_counts(evidence)
@@ -47,11 +47,11 @@ class ImagePlaceholdersMalformed(LoggedHazard):
         if _counts_unmerged_patches(tokens, features):
             return Certainty.LIKELY
         if tokens > features and isinstance(evidence, LoggedError) and evidence.passes(*_COMPLETION_CODE_PATHS):
-            return Certainty.POSSIBLE  # the model may have written the token itself: the data can be right
+            return Certainty.POSSIBLE  # the model may have generated the token itself, and the data may be correct
         return Certainty.LIKELY if 0 < tokens - features <= FEW or not features else Certainty.POSSIBLE
 
     def format_cause(self, match: Match | None) -> Text:
-        """Placeholders for each patch, where patches are merged, are told as that."""
+        """The cause, with a special text if there is one placeholder for each unmerged patch."""
         groups = match.groupdict() if match is not None else {}
         tokens, features = (int(groups.get(name) or 0) for name in ("tokens", "features"))
         if not _counts_unmerged_patches(tokens, features):
@@ -63,5 +63,5 @@ class ImagePlaceholdersMalformed(LoggedHazard):
 
 
 def _counts_unmerged_patches(tokens: int, features: int) -> bool:
-    """Whether each feature has as many placeholders as patches that a vision tower merges: 2 x 2, 3 x 3, 4 x 4."""
+    """Whether there are as many placeholders per feature as a vision tower merges patches: 2 x 2, 3 x 3, 4 x 4."""
     return features > 0 and tokens in (4 * features, 9 * features, 16 * features)

@@ -32,7 +32,7 @@ class ImageTokensTruncated(LoggedHazard):
     )
 
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
-        """Fewer tokens than features were cut; more of them only where a limit is known to be small."""
+        """Fewer tokens than features were truncated; more tokens count only if a limit is known to be small."""
         if sign.says is POSITIONS_MISMATCH_PATTERN:
             match = match_of(POSITIONS_MISMATCH_PATTERN, evidence)
             needed, kept = (int(match.group(name)) for name in ("needed", "kept")) if match is not None else (0, 0)
@@ -53,7 +53,7 @@ class ImageTokensTruncated(LoggedHazard):
         return None if features and tokens % features == 0 else Certainty.POSSIBLE  # each twice
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """One image of the largest size that is let through against the length limit."""
+        """One image of the largest allowed size that exceeds the length limit."""
         limit = first_known_argument(run, "cutoff_len", "max_prompt_length", "data.max_prompt_length", "max_seq_length")
         pixels = first_known_argument(run, "image_max_pixels", "max_pixels", "data.max_pixels")
         if limit is None or pixels is None:

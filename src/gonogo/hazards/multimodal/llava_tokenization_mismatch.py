@@ -8,7 +8,7 @@ _NO_LOSS = Pattern(r"'loss': (?:0\.0,|nan)")
 
 class LlavaTokenizationMismatch(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """The warning, and how often it stands there."""
+        """The warning, and how often it occurs."""
         lines = tuple(log.find_all(_SAID))
         if not lines:
             return

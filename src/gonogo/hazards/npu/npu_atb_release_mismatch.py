@@ -17,7 +17,7 @@ class NpuAtbReleaseMismatch(LoggedHazard):
     cures = _CURE
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """set_env.sh of ATB before the environment that has torch is activated."""
+        """set_env.sh of ATB sourced before the environment with torch is activated."""
         if "nnal/atb/set_env.sh" not in launch.source.text or not is_shell_script(launch.source):
             return
         lines = tuple(lines_from(launch.source, 1))

@@ -53,7 +53,7 @@ class NpuCannEnvNotSourced(Hazard):
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A machine with CANN and torch_npu, in whose environment set_env.sh has not run."""
+        """A machine with CANN and torch_npu, in an environment without the variables of set_env.sh."""
         if not environment.cann.known or environment.has("torch-npu") is not True:
             return
         names = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_OPP_PATH")
@@ -78,11 +78,11 @@ class NpuCannEnvNotSourced(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A library or a variable of CANN that is missing; a Python package of its own, less surely."""
+        """A missing library or variable of CANN; less certain: a missing Python package of CANN."""
         found = log.find(_SAID) or log.find(_LIBRARY)
         certainty = Certainty.CERTAIN
         if found is not None and _GENERIC_CANN_LIBRARY.search(found.text) and log.find(_NPU) is None:
-            certainty = Certainty.POSSIBLE  # other software has libraries of such names
+            certainty = Certainty.POSSIBLE  # other software has libraries of the same names
         if found is None:
             found = log.find(_PYTHON_PATH) if log.find(_NPU) else None
             certainty = Certainty.LIKELY

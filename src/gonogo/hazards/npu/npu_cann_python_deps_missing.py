@@ -34,7 +34,7 @@ _CURE = (
 
 class NpuCannPythonDepsMissing(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """torch_npu in a complete listing that is without packages that CANN's compiler imports."""
+        """torch_npu in a complete listing of packages that lacks some imported by CANN's compiler."""
         if environment.has("torch-npu") is not True or not environment.complete:
             return
         missing = [name for name in _REQUIRED_PACKAGES if environment.has(name) is False]
@@ -52,7 +52,7 @@ class NpuCannPythonDepsMissing(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A package that CANN imports in vain, or its compiler's failure to begin."""
+        """A package that CANN failed to import, or its compiler's failure to start."""
         on_npu = log.find(_NPU) is not None
         found = log.find(_COMPILER_SAYS)
         if found is not None:
@@ -79,4 +79,4 @@ _MODULE_NAME = Pattern(r"No module named '?([\w.]+)")
 
 
 _REQUIRED_PACKAGES = ("decorator", "attrs", "psutil", "scipy", "cloudpickle", "ml-dtypes", "tornado", "absl-py")
-"""What CANN's guide lists beside what torch and transformers bring anyway."""
+"""The packages in CANN's guide that torch and transformers don't install anyway."""

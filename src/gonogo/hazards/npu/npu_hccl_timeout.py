@@ -18,7 +18,7 @@ _COMPLETING = translated("A collective was not completed in time (HCCL_EXEC_TIME
 
 class NpuHcclTimeout(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A connect time-out of HCCL's that is short, or its default of 120 s with several nodes."""
+        """A short connect timeout of HCCL, or its default of 120 s with several nodes."""
         field = launch.variable("HCCL_CONNECT_TIMEOUT")
         seconds = whole_number(field)
         nodes = whole_number(launch.nodes) or 1

@@ -16,12 +16,12 @@ class NpuIntDeviceGoesToCuda(LoggedHazard):
     )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The refusal, where there are NPUs."""
+        """The error, if the log is of a machine with NPUs."""
         if log_mentions(log, NPU_PATTERN):
             yield from super().in_log(log)
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """torch_npu before 2.5.1 beside a transformers that passes numbers."""
+        """torch_npu before 2.5.1 with a transformers that passes device numbers."""
         if not together(environment, "torch-npu", "transformers") or not from_file(environment, "transformers"):
             return
         if not environment.within("torch-npu", "<2.5.1") or not environment.within("transformers", ">4.49.0"):

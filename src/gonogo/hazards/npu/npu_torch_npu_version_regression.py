@@ -33,7 +33,7 @@ class NpuTorchNpuVersionRegression(Hazard):
                 return
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A mismatch between NPUs in ``npu_dtype_cast``; less sure where a model is loaded and no operator is named."""
+        """A mismatch between NPUs in ``npu_dtype_cast``; less certain while loading a model, without an operator."""
         for mismatch in training_mismatches(log):
             certainty = _certainty(mismatch, log)
             if certainty is None:

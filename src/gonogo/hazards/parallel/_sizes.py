@@ -1,15 +1,15 @@
-"""The sizes of Megatron's parallelism, as a launch gives them: Megatron-LM, ms-swift, Pai-Megatron-Patch."""
+"""Reads the sizes of Megatron's parallelism from a launch: Megatron-LM, ms-swift, Pai-Megatron-Patch."""
 
 from gonogo.hazards.rule import Field, Launch
 
 
 def size_of(launch: Launch, *names: str) -> Field:
-    """The first of the options that is given; its value is a number, or text of one."""
+    """The first of the options that is given; its value is a number or a numeric string."""
     return next((field for name in names if not (field := launch.options.get(name)).absent), Field.missing())
 
 
 def number_of(field: Field, default: int | None = 1) -> int | None:
-    """A size as a whole number; ``default`` where it is not given, None where it can't be told."""
+    """A size as an integer; ``default`` if it is not given, None if it is unknown."""
     if field.absent:
         return default
     number = field.number
@@ -19,7 +19,7 @@ def number_of(field: Field, default: int | None = 1) -> int | None:
 
 
 def is_megatron(launch: Launch) -> bool:
-    """Whether the options are Megatron's: nothing else has the first of these names."""
+    """Whether the options are Megatron's: no other program has any of these names."""
     return any(
         not launch.options.get(name).absent
         for name in ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size")

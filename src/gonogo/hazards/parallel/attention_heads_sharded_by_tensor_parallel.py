@@ -16,7 +16,7 @@ _CURE = (
 
 class AttentionHeadsShardedByTensorParallel(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """A view into heads that fails where parameters are sharded as DTensors and nothing else divides the model."""
+        """A failed view into heads, if parameters are sharded as DTensors by tensor parallelism alone."""
         for failed in failed_ranks(record):
             as_run = failed.first.as_run
             if failed.failure.phase == "forward" and as_run is not None and as_run.strategy.startswith("TP"):

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Run, trans
 
 class AutotpDataNotSameInGroup(LoggedHazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """AutoTP for training, and an accelerate that doesn't know it."""
+        """AutoTP for training with an accelerate version that doesn't support it."""
         size = config.raw("tensor_parallel", "autotp_size")
         if size.number is None or size.number < 2 or not run.environment.within("accelerate", "<1.6"):
             return

@@ -13,7 +13,7 @@ class MegatronCudaDeviceMaxConnections(LoggedHazard):
         ):
             return  # frameworks set it themselves
         if run.deepspeed_on:
-            return  # Megatron-DeepSpeed asks for it with sequence parallelism alone
+            return  # Megatron-DeepSpeed needs it only with sequence parallelism
         if not str(launch.program.get("")).rpartition("/")[2].startswith("pretrain_"):
             return
         sizes = (size_of(launch, "tensor_model_parallel_size"), size_of(launch, "context_parallel_size"))

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run, transla
 
 class MegatronHeadsNotDivisibleByTp(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Megatron-LM's numbers, or those of the model that is loaded."""
+        """Heads or query groups, from options or the loaded model, not divisible by the tensor-parallel size."""
         tensor = size_of(launch, "tensor_model_parallel_size")
         size = number_of(tensor)
         if not is_megatron(launch) or size is None or size < 2:
@@ -19,7 +19,7 @@ class MegatronHeadsNotDivisibleByTp(LoggedHazard):
             heads = number_of(given, None) or number_of(Field.of(config.get(key), None), None)
             if heads is None or not heads % size:
                 continue
-            # Query groups are copied since core 0.16; heads are refused by every release of Megatron's own program.
+            # Query groups are replicated since core 0.16; every release of Megatron's own program rejects such heads.
             own = given.known and launch.framework is None
             yield self.finding(
                 translated("{heads} ({key}) is not divisible by the tensor-parallel size {size}.").format(

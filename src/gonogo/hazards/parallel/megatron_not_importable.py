@@ -5,6 +5,6 @@ from gonogo.hazards.rule import Text
 
 class MegatronNotImportable(LoggedHazard):
     def format_cause(self, match: Match | None) -> Text:
-        """The cause, with the module that is missing."""
+        """The cause, with the missing module."""
         named = match.groupdict().get("module") if match is not None else None
         return self.cause.format(module=named or "megatron.training")

@@ -13,12 +13,12 @@ class MegatronWorldSizeNotDivisible(LoggedHazard):
         return self.cause.format(told=Text(f" (world size {world})", f"（world size 为 {world}）") if world else "")
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The products of the sizes that the command gives, against the number of processes."""
+        """Products of the parallel sizes in the command that do not divide the number of processes."""
         world = run.world_size
         if world is None or not is_megatron(launch):
             return
         if launch.launcher == "python" and not launch.variable("WORLD_SIZE").absent:
-            return  # a tool of one process that makes the parts of many
+            return  # a single-process tool that writes the shards of many ranks
         tensor = size_of(launch, "tensor_model_parallel_size")
         pipeline = size_of(launch, "pipeline_model_parallel_size")
         context, expert = size_of(launch, "context_parallel_size"), size_of(launch, "expert_model_parallel_size")
@@ -30,7 +30,7 @@ class MegatronWorldSizeNotDivisible(LoggedHazard):
             if len(known) < len(sizes) or not world % (product := prod(known)):
                 continue
             if fields[0] is expert and expert_tensor.absent:
-                continue  # what stands in its place differs between releases
+                continue  # its default differs between releases
             yield self.finding(
                 translated(
                     "{product} model-parallel ranks ({sizes}) do not divide {world} processes: Megatron refuses to "

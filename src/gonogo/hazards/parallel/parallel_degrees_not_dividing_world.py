@@ -15,14 +15,14 @@ _DEGREES = (
 
 class ParallelDegreesNotDividingWorld(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """torchtitan's degrees, where all of them are given, against the number of processes."""
+        """torchtitan's degrees, if all are given, whose product is not the number of processes."""
         world = run.world_size
         given = [launch.options.get(f"parallelism.{name}") for name in _DEGREES]
         if world is None or all(field.absent for field in given):
             return
         degrees = [number_of(field) for field in given]
         if None in degrees or any(degree is not None and degree < 1 for degree in degrees) or given[0].absent:
-            return  # the one that is left out is computed
+            return  # a missing degree is computed
         product = prod(degree for degree in degrees if degree)
         if product == world:
             return

@@ -15,7 +15,7 @@ _UNEVEN = (
 
 class PipelineLayersNotDivisible(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Megatron-LM's numbers, or those of the model that is loaded."""
+        """Layers, from Megatron-LM's options or the loaded model, that the pipeline stages do not divide evenly."""
         if not is_megatron(launch) or any(not launch.options.get(name).absent for name in _UNEVEN):
             return
         stages = size_of(launch, "pipeline_model_parallel_size")

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Findings, Launch, Run, translated
 
 class SequenceNotDivisibleByTp(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Megatron-LM's fixed sequence length against its tensor and context sizes."""
+        """Megatron-LM's fixed sequence length, not divisible by its tensor or context sizes."""
         length = size_of(launch, "seq_length")
         tensor, context = size_of(launch, "tensor_model_parallel_size"), size_of(launch, "context_parallel_size")
         count, tp, cp = number_of(length, None), number_of(tensor), number_of(context)

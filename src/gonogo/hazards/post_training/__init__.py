@@ -1,1 +1,1 @@
-"""Hazards of preference and RL training: generations, rewards, teachers, and libraries that only it uses."""
+"""Hazards of preference and RL training: generations, rewards, teachers, and libraries used only there."""

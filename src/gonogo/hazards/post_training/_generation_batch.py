@@ -1,4 +1,4 @@
-"""How many completions a GRPO run generates at a time, by the numbers of its launch, config and script."""
+"""Computes how many completions a GRPO run generates at a time, from its launch, config and script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COMMANDS = ("grpo", "rloo", "trl.scripts.grpo", "trl.scripts.rloo")
 
 
 class GenerationBatch(msgspec.Struct, frozen=True):
-    """A batch of completions, and the generations per prompt that have to divide it."""
+    """A batch of completions, and the generations per prompt that must divide it."""
 
     completions: int
     generations: int
@@ -24,7 +24,7 @@ class GenerationBatch(msgspec.Struct, frozen=True):
 
 
 def generation_batch(launch: Launch, run: Run) -> GenerationBatch | None:
-    """The batch of a GRPO or RLOO run; None for other runs, and where a number can't be told."""
+    """The batch of a GRPO or RLOO run; None for other runs, or if a number is unknown."""
     known = is_grpo(launch, run)
     world = run.world_size
     if not known or world is None:

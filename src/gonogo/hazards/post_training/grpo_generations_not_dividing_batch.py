@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 class GrpoGenerationsNotDividingBatch(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The numbers of the launch, its config file and its script."""
+        """Numbers from the launch, its config file and its script that don't divide."""
         batch = generation_batch(launch, run)
         if batch is None or batch.completions % batch.generations == 0:
             return

@@ -9,7 +9,7 @@ _ALWAYS_PASSED = ("prompts", "completions", "completion_ids")
 
 class RewardFunctionSignature(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """Functions given as reward_funcs that cannot take what TRL passes always."""
+        """Functions passed as reward_funcs that don't accept the arguments TRL always passes."""
         if b"reward_funcs" not in script.source.data and b"GRPOTrainer" not in script.source.data:
             return
         for call in script.calls("trl.GRPOTrainer", "trl.RLOOTrainer"):
@@ -35,7 +35,7 @@ class RewardFunctionSignature(LoggedHazard):
 
 
 def _functions(script: Script, node: ast.AST | None) -> Iterator[ast.FunctionDef]:
-    """The functions of this file that an expression names, alone or in a list."""
+    """The functions of this file named by an expression, alone or in a list."""
     names = node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node]
     wanted = {one.id for one in names if isinstance(one, ast.Name)}
     for statement in script.tree.body if script.tree is not None else ():
@@ -44,7 +44,7 @@ def _functions(script: Script, node: ast.AST | None) -> Iterator[ast.FunctionDef
 
 
 def _lacking(function: ast.FunctionDef) -> list[str]:
-    """What the function is passed always and doesn't take."""
+    """Arguments that are always passed and that the function doesn't accept."""
     arguments = function.args
     if arguments.kwarg is not None:
         return []

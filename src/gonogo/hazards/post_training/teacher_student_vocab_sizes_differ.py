@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 class TeacherStudentVocabSizesDiffer(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The vocabularies of both config.json, where both lie at hand."""
+        """The vocabulary sizes in both config.json files, if both are available locally."""
         field = run.arguments.get("teacher_model_name_or_path")
         field = field if field.known else run.arguments.get("teacher_model")
         name = field.string

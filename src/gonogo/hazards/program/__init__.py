@@ -1,1 +1,1 @@
-"""Failures that are the program's own."""
+"""Failures of the user's program itself."""

@@ -7,7 +7,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, 
 
 class ModuleOffPythonPath(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """An import of a module of the project, from a program that lies in another folder."""
+        """An import of one of the project's modules, from a program in another folder."""
         for each in run.off_path:
             if each.optional:
                 continue

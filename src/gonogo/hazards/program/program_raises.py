@@ -16,7 +16,7 @@ from gonogo.evidence.rehearsal.record import Failure
 from gonogo.finding.words import PHASES
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Text, translated
 
-# What to look at next, by the exception's type and words; the first that fits.
+# What to check next, by the exception's type and message; the first match counts.
 _NEXT = (
     (
         Pattern(r"^(?:ModuleNotFoundError|ImportError)\b"),
@@ -55,7 +55,7 @@ _NEXT = (
 
 class ProgramRaises(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Any exception, but for one that only says that memory ran out, which the shortage explains."""
+        """Any exception, except a pure out-of-memory error, which the shortage explains."""
         for failed in failed_ranks(record):
             failure = failed.failure
             if is_shortage(failed.first, failure):
@@ -95,7 +95,7 @@ class ProgramRaises(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The earliest exception that is no consequence of another's; those are ``failure-elsewhere``."""
+        """The earliest exception that is not a consequence of another; those are ``failure-elsewhere``."""
         error = first_error(log)
         if error is None:
             return
@@ -123,7 +123,7 @@ _MAX_MESSAGE = 400
 
 
 def _said(error: LoggedError) -> str:
-    """The whole message in one line; of an assertion without one, the line that checks."""
+    """The whole message on one line; for an assertion without one, the asserting line."""
     said = " ".join(error.message.split())
     if not said and error.innermost is not None and error.innermost.code:
         return f"{error.type} at `{error.innermost.code}`"
@@ -132,7 +132,7 @@ def _said(error: LoggedError) -> str:
 
 
 _OTHER_RANK_ASSUMPTIONS = ("every rank sends", "the objects received")
-"""How assumptions begin that hold where other ranks are rehearsed too."""
+"""The beginnings of assumptions that are unnecessary if other ranks are rehearsed too."""
 _REHEARSE_ALL_RANKS = translated(
     "Rehearse with --ranks all: each rank then sends its own data, and no assumption is needed"
 )

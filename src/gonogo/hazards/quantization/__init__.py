@@ -1,1 +1,1 @@
-"""Models whose weights are quantised."""
+"""Models with quantized weights."""

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Run, Script, Severity, tran
 
 class Mxfp4WeightsNotTrainable(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """gpt-oss loaded as it is, in a program that trains."""
+        """gpt-oss loaded without dequantization, in a program that trains."""
         if b"gpt-oss" not in script.source.data or b"train" not in script.source.data.lower():
             return
         for call in script.calls("*.from_pretrained"):

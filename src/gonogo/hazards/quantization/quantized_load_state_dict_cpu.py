@@ -30,7 +30,7 @@ _PROGRESS_COMPLETE_PATTERN = Pattern(r"100%\|")
 
 class QuantizedLoadStateDictCpu(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """The best model, or a checkpoint, loaded into an 8-bit model by a Trainer that loads all of it."""
+        """The best model, or a checkpoint, loaded into an 8-bit model by a Trainer that loads all weights."""
         if b"load_in_8bit" not in script.source.data or run.environment.within("transformers", "<4.31") is not True:
             return
         best, resumed = run.arguments.get("load_best_model_at_end"), run.arguments.get("resume_from_checkpoint")
@@ -54,7 +54,7 @@ class QuantizedLoadStateDictCpu(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The refusal of a CPU device, while a state dict is loaded, or where nothing shows that the model ran."""
+        """The error about a CPU device while a state dict is loaded, or if nothing shows that the model ran."""
         if outside_training(log):
             return
         evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_SAID), None) or log.find(_SAID)

@@ -2,12 +2,12 @@ from gonogo.hazards.facts.as_run import ranks_with_completed_steps
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 _MIN_UNQUANTIZED_FRACTION = 0.2
-"""Of all parameters: less than that stays whole in every quantized model (heads, projectors, routers)."""
+"""A share of all parameters: every quantized model keeps less than that unquantized (heads, projectors, routers)."""
 
 
 class QuantizedModelKeepsExperts(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Weights that are neither quantized, nor trained, nor embeddings, where they are a large part."""
+        """Weights that are not quantized, not trained and not embeddings, if they are a large part of the model."""
         for rank, run in ranks_with_completed_steps(record):
             left = sum(each.parameters for each in run.unquantized)
             if not run.asked.quantization or left < _MIN_UNQUANTIZED_FRACTION * run.parameters:

@@ -13,7 +13,7 @@ _ADAPTS = (b"peft", b"lora", b"LoRA", b"Lora", b"adapter", b"unsloth")
 
 class QuantizedModelWithoutAdapter(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """4 or 8 bits, one of transformers' trainers, and nothing in the run's files that speaks of an adapter."""
+        """A 4-bit or 8-bit model, one of transformers' trainers, and no adapter anywhere in the run's files."""
         if not any(word in script.source.data for word in (b"load_in_4bit", b"load_in_8bit")):
             return
         files = (*run.scripts, script, *script.imported)

@@ -10,7 +10,7 @@ _SAID = Pattern(
     r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit|quantized) ?(?:precision)? "
     r"(?:on a different device|on multiple devices|with CPU or disk offload)"
 )
-# Wrapped by a terminal, the message goes on in the next line.
+# A terminal may have wrapped the message onto the next line.
 _CUT = Pattern(r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit)(?: precision)?\s*$")
 _ON_CPU = Pattern(r"Expected a cuda device, but got: cpu")
 
@@ -19,7 +19,7 @@ _QUANTIZED = ("quantization_config", "load_in_4bit", "load_in_8bit")
 
 class QuantizedModelWrongDeviceMap(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A quantized model that every process of a node loads onto the same GPU, and then trains."""
+        """A quantized model that is trained, but that every process of a node loads onto the same GPU."""
         if b"device_map" not in script.source.data or not has_several_processes_per_node(run):
             return
         for trainer, load in trained_pretrained_calls(script):
@@ -50,7 +50,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """accelerate's refusal; less sure, a quantized layer that runs on the CPU in training."""
+        """accelerate's error; less certain: a quantized layer that runs on the CPU during training."""
         evidence: LoggedError | LineMatch | None = (
             next(log.errors_of(says=_SAID), None) or log.find(_SAID) or log.find(_CUT)
         )
@@ -101,7 +101,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
 
 
 def _one_gpu(script: Script, node: ast.expr) -> int | None:
-    """The GPU that a map names for all of the model, in every process alike; None where it names none, or several."""
+    """The GPU onto which a ``device_map`` puts the whole model in every process; None if not exactly one."""
     if isinstance(node, ast.Dict):
         if len(node.values) != 1:
             return None

@@ -16,10 +16,10 @@ _QUANTIZED = Pattern(r"(?i)nvfp4|mxfp4|\bawq\b|gptq|[-_]int[48]\b|bnb-4bit|[-_]4
 
 class QuantizedWeightsGivenToConverter(LoggedHazard):
     def in_log(self, log: FailureLog) -> Findings:
-        """A shape of which one dimension is a part, and something that says that the checkpoint is quantized."""
+        """A shape mismatch that looks like packed weights; likelier if the log mentions a quantized checkpoint."""
         quantized = log_mentions(log, _QUANTIZED)
         for error in log.errors:
-            # Only its first line may carry a rank's prefix, or lack it.
+            # Only the first line of a message may carry a rank's prefix (or lack it).
             text = "\n".join([error.message, *(line.text for line in log.lines_after(error.raised.at, 4))])
             match = _MISMATCH.search(text) or (_SIZES.search(error.message) if quantized else None)
             if match is None or not _looks_packed(str(match.group("expected")), str(match.group("got"))):
@@ -40,7 +40,7 @@ class QuantizedWeightsGivenToConverter(LoggedHazard):
 
 
 def _looks_packed(expected: str, got: str) -> bool:
-    """Whether all dimensions are the same but one, which is a half, a quarter or an eighth."""
+    """Whether exactly one dimension differs, being a half, a quarter or an eighth of the expected one."""
     wanted, found = ([int(part) for part in sizes.split(",") if part.strip()] for sizes in (expected, got))
     if len(wanted) != len(found):
         return False

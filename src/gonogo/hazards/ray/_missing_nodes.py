@@ -1,4 +1,4 @@
-"""Whether the GPUs that Ray lacks are those of whole nodes: then a node has not joined."""
+"""Tells whether the GPUs that Ray lacks are those of whole nodes, which means that a node has not joined."""
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Pattern
@@ -11,7 +11,7 @@ _GPUS_PER_FULL_NODE = (4, 8, 16)
 
 
 def are_whole_nodes_missing(log: FailureLog) -> bool:
-    """True where the free GPUs are those of one full node and several such nodes are asked for."""
+    """True if the free GPUs match exactly one full node while a multiple of them is requested."""
     found = log.find(TOO_FEW_GPUS_PATTERN)
     if found is None:
         return False

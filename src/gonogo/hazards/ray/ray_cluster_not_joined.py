@@ -25,7 +25,7 @@ class RayClusterNotJoined(LoggedHazard):
     )
 
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
-        """Numbers of GPUs count where it is whole nodes that are missing; else they make it possible."""
+        """A lack of GPUs is likely to have this cause if whole nodes are missing, and possible otherwise."""
         if sign.says is not TOO_FEW_GPUS_PATTERN:
             return sign.certainty
         return Certainty.LIKELY if are_whole_nodes_missing(log) else Certainty.POSSIBLE

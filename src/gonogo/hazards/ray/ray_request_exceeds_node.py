@@ -6,5 +6,5 @@ from gonogo.hazards.rule import Certainty
 
 class RayRequestExceedsNode(LoggedHazard):
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
-        """Possible where the numbers speak for a node that never joined."""
+        """Only possible if whole nodes are missing: then a node has probably never joined."""
         return Certainty.POSSIBLE if are_whole_nodes_missing(log) else sign.certainty

@@ -1,4 +1,4 @@
-"""How a run generates, as its launch says: TRL's and ms-swift's options, verl's overrides."""
+"""How a run generates, according to its launch: options of TRL and ms-swift, overrides of verl."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _DEFAULTS = {
     "actor_rollout_ref.rollout.max_num_batched_tokens": 8192,
     "actor_rollout_ref.actor.ppo_mini_batch_size": 256,
 }
-"""verl's trainer/config/ppo_trainer.yaml and what it includes."""
+"""Defaults of verl's trainer/config/ppo_trainer.yaml and the files that it includes."""
 
 
 def uses_server(launch: Launch, run: Run) -> bool:
-    """Whether the trainer surely talks to a rollout server."""
+    """Whether the trainer certainly uses a rollout server."""
     mode = run.arguments.get("vllm_mode")
     hosts = (run.arguments.get(name) for name in ("vllm_server_host", "vllm_server_base_url"))
     if mode.known:
@@ -32,25 +32,25 @@ def uses_server(launch: Launch, run: Run) -> bool:
 
 
 def colocated(run: Run) -> Field | None:
-    """Where the launch says that the engine runs in the trainer's processes; None where it doesn't say so."""
+    """The option by which the launch runs the engine in the trainer's processes, or None if it doesn't say so."""
     mode = run.arguments.get("vllm_mode")
     return mode if mode.known and str(mode.value) == "colocate" else None
 
 
 class VerlNumber(msgspec.Struct, frozen=True):
-    """A whole number of verl's config: as the command overrides it, or its default."""
+    """An integer of verl's config: the command's override, or the default."""
 
     value: int
     field: Field
 
     @property
     def given(self) -> bool:
-        """Whether the command says it."""
+        """Whether the command sets it."""
         return self.field.known
 
     @property
     def span(self) -> Span | None:
-        """Where it stands; None for a default."""
+        """Where the command sets it; None for a default."""
         return self.field.span() if self.field.known else None
 
 
@@ -63,11 +63,11 @@ class VerlLaunch:
         """Whether what the command doesn't name surely has its default."""
 
     def field(self, key: str) -> Field:
-        """The override of a key; absent where there is none."""
+        """The override of a key; absent if there is none."""
         return self._run.arguments.get(key)
 
     def number(self, key: str) -> VerlNumber | None:
-        """A whole number; None where it can't be told."""
+        """The value of an integer key; None if it is unknown."""
         field = self.field(key)
         if field.known:
             value = whole_number(field)
@@ -77,13 +77,13 @@ class VerlLaunch:
 
     @property
     def gpus(self) -> VerlNumber | None:
-        """GPUs of all nodes; the field is that of a node's."""
+        """The number of GPUs on all nodes; its ``field`` is that of ``trainer.n_gpus_per_node``."""
         nodes, each = self.number("trainer.nnodes"), self.number("trainer.n_gpus_per_node")
         return VerlNumber(nodes.value * each.value, each.field) if nodes and each else None
 
     @property
     def on_megatron(self) -> bool:
-        """Whether the actor runs on Megatron, whose data-parallel size is less than the GPUs."""
+        """Whether the actor runs on Megatron, whose data-parallel size is smaller than the number of GPUs."""
         strategy = self.field("actor_rollout_ref.actor.strategy")
         config = self._run.launch.options.get("config_name", "config_path") if self._run.launch else Field.missing()
         engine = self.field("model_engine")
@@ -91,7 +91,7 @@ class VerlLaunch:
 
 
 def verl(launch: Launch, run: Run) -> VerlLaunch | None:
-    """The launch as one of verl's PPO trainer; None where it is none."""
+    """The launch if it starts verl's PPO trainer, else None."""
     program = launch.program.string
     if program is None or not program.endswith(_VERL_PROGRAMS) or launch.options.get("config_name").known:
         return None

@@ -8,7 +8,7 @@ _CONFIRM = translated("vLLM is older than 0.20")
 
 class ExpandableSegmentsMemoryPool(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The variable of the trainer's processes, beside a colocated engine that is to sleep."""
+        """``expandable_segments:True`` for a trainer with a colocated engine that uses sleep mode."""
         name = next(
             (one for one in _VARIABLES if "expandable_segments:True" in str(launch.variable(one).get(""))), None
         )

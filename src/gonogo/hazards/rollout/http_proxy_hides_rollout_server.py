@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 class HttpProxyHidesRolloutServer(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A proxy that the script exports, a server on this machine, and no exception for it."""
+        """A proxy without ``no_proxy``, in a run whose trainer uses a rollout server."""
         if (
             not uses_server(launch, run)
             or not launch.variable("no_proxy").absent

@@ -15,7 +15,7 @@ _WEIGHT_SYNC_FRAMES = (
     "update_named_param",
 )
 _STARTS = ("init_model", "load_model", "get_model")
-"""An engine that is started from a folder: an adapter's, where its names are met there, and nothing is sent."""
+"""Functions that load an engine from a folder: an adapter's names are unknown there too, without any weight sync."""
 _ADAPTER_PATTERN = Pattern(r"base_sync_done|enable_lora=True|TensorLoRARequest|LoraConfig\(|lora_rank\s*[=:]\s*[1-9]")
 
 
@@ -49,9 +49,9 @@ class LoraWeightSyncNamesDiffer(LoggedHazard):
     )
 
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
-        """Less where the engine was only started: it was given an adapter in place of a model.
+        """Only possible if the engine was just being started: it may have been given an adapter instead of a model.
 
-        None where the frames alone speak for it and the message is about shapes: no name is unknown then.
+        None if only the frames match and the message is about shapes: then no name is unknown.
         """
         of_shapes = isinstance(evidence, LoggedError) and _SHAPE_PATTERN.search(evidence.message) is not None
         if sign.says is None and of_shapes and not (log.says(_ADAPTERS) or log.says(_ADAPTER_PATTERN)):

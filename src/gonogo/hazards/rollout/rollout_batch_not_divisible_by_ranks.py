@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 class RolloutBatchNotDivisibleByRanks(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """verl's batch and generations against the GPUs of all nodes."""
+        """verl's ``train_batch_size`` × ``rollout.n``, if the GPUs of all nodes don't divide it."""
         command = verl(launch, run)
         if command is None or command.on_megatron:
             return
@@ -38,9 +38,9 @@ _CHECK_VERL_VERSION = translated("pip show verl: from 0.9 on, with use_dynamic_b
 
 
 def _is_batch_padded(command: VerlLaunch, run: Run) -> bool | None:
-    """Whether verl makes the batch a multiple with samples that count for nothing; None where that can't be told.
+    """Whether verl pads the batch to a multiple with samples that don't count; None if unknown.
 
-    It does from 0.9 on, in its new trainer; but with batches of a fixed size it compares the numbers first.
+    Its new trainer does so from 0.9 on, but checks divisibility first if the batch size is fixed.
     """
     dynamic = command.field("actor_rollout_ref.actor.use_dynamic_bsz")
     trainer = command.field("trainer.use_v1")

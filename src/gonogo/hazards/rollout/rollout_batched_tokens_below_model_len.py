@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 class RolloutBatchedTokensBelowModelLen(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """verl's lengths against its batch of tokens, where the command turns chunked prefill off."""
+        """verl's prompt and response lengths above ``max_num_batched_tokens``, with chunked prefill off."""
         command = verl(launch, run)
         if command is None or command.field("actor_rollout_ref.rollout.enable_chunked_prefill").truth is not False:
             return

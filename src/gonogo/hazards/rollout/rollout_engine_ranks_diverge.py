@@ -20,7 +20,7 @@ _ONE_ENGINE_PER_GPU = translated(
 
 class RolloutEngineRanksDiverge(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that diverge where an engine in their processes waits for the others."""
+        """Ranks that diverge inside a colocated engine that waits for the other ranks."""
         divergence = rank_divergence(record)
         if divergence is None or not divergence.of_engine:
             return

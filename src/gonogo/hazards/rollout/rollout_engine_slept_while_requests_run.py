@@ -27,7 +27,7 @@ class RolloutEngineSleptWhileRequestsRun(LoggedHazard):
     )
 
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
-        """Only where the engine slept before the failure, and was not woken in between."""
+        """None unless the engine was put to sleep before the failure and not woken up in between."""
         if sign.beside is None:
             return sign.certainty
         asleep, awake = log.find(_ASLEEP), log.find(_AWAKE)

@@ -37,7 +37,7 @@ _ENGINE_STARTUP_FUNCTIONS = (
     "self.llm = LLM(",
 )
 _SLACK_BYTES = 3 << 29
-"""Bytes by which CUDA graphs and the context of a real engine may differ from those of a rehearsal."""
+"""The memory of CUDA graphs and the context of a real engine may differ from a rehearsal's by this many bytes."""
 _SHORT = ("OutOfMemoryError", "RuntimeError", "ValueError")
 _OOM = Pattern(r"out of memory")
 _FREE_MEMORY_PATTERN = Pattern(
@@ -63,7 +63,7 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
     )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """The engine does not start, or memory runs out later and would not without the engine."""
+        """An engine that does not start, or an out-of-memory error that would not occur without the engine."""
         for failed in failed_ranks(record):
             refused = _FREE_MEMORY_PATTERN.search(failed.failure.message)
             if refused is not None:
@@ -111,7 +111,7 @@ def _missing(device: DeviceMemory) -> int:
 
 
 def _is_caused_by_engine(device: DeviceMemory) -> bool:
-    """Whether what is missing is less than what the engine holds."""
+    """Whether the missing memory is less than what the engine holds."""
     return device.shortage is not None and 0 < _missing(device) < _engine(device)
 
 

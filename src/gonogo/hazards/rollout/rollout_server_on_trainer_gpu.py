@@ -13,7 +13,7 @@ _OTHER_HOST = lazy_compile(r"^\s*(?:srun|ssh|docker|kubectl)\b")
 
 class RolloutServerOnTrainerGpu(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A server that the same script starts on a GPU that the trainer sees too."""
+        """A server, started by the same script, on a GPU that is also visible to the trainer."""
         trainers = visible_gpus(launch)
         for line, server in rollout_server_gpus(launch):
             both = sorted(set(server) & set(trainers), key=server.index) if server and trainers else []
@@ -44,7 +44,7 @@ def rollout_server_lines(launch: Launch) -> Iterator[ShellLine]:
 
 
 def rollout_server_gpus(launch: Launch) -> Iterator[tuple[ShellLine, list[str] | None]]:
-    """Each server's line and its GPUs; None where the line sets none, and so nothing hides any from it."""
+    """The line that starts each server, with its GPUs; None if nothing restricts ``CUDA_VISIBLE_DEVICES`` for it."""
     lines = list(rollout_server_lines(launch))
     exported = lines and b"export CUDA_VISIBLE_DEVICES" in launch.source.data
     for line in lines:

@@ -8,7 +8,7 @@ from gonogo.hazards.rule import Findings, Launch, Run, translated
 
 class RolloutTpNotDividingHeads(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """The engine's size in the command against the heads in the model's config.json."""
+        """A tensor-parallel size of the engine that doesn't divide the attention heads in the model's config.json."""
         command = verl(launch, run)
         if command is not None:
             field = command.field("actor_rollout_ref.rollout.tensor_model_parallel_size")

@@ -7,7 +7,7 @@ from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 class RolloutTpNotDividingWorld(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """verl's GPUs, or the processes of a trainer with a colocated engine, against the engine's size."""
+        """An engine's tensor-parallel size that doesn't divide verl's GPUs, or a colocated trainer's processes."""
         command = verl(launch, run)
         if command is not None:
             size, gpus = command.number("actor_rollout_ref.rollout.tensor_model_parallel_size"), command.gpus

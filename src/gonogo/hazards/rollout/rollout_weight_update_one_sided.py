@@ -2,12 +2,12 @@ from gonogo.evidence.rehearsal.failures import class_of, failed_ranks, failure_p
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Text, translated
 
 _RAISED = "RolloutServerNeverMet"
-"""How ``virtual/rollout/meeting.py`` ends a trainer that would wait for ever."""
+"""The error with which ``virtual/rollout/meeting.py`` ends a trainer that would wait forever."""
 
 
 class RolloutWeightUpdateOneSided(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """A rank whose rehearsal ended where it would have waited for its server, or the server for it."""
+        """A rank whose rehearsal ended because it or its server would have waited forever for the other."""
         for failed in failed_ranks(record):
             if class_of(failed.failure) != _RAISED:
                 continue
@@ -24,7 +24,7 @@ class RolloutWeightUpdateOneSided(Hazard):
 
 
 def _read(message: str) -> tuple[Text, str]:
-    """What a message of ``virtual/rollout/meeting.py`` says, and the request that it names."""
+    """The cause that a message of ``virtual/rollout/meeting.py`` states, and the path of the request."""
     for pattern, cause in _CAUSES:
         found = pattern.search(message)
         if found is not None:

@@ -7,7 +7,7 @@ _MINI_BATCH_SIZE_KEY = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
 class VerlMiniBatchRefused(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """verl's mini-batch against its batch and the GPUs, where the command says them."""
+        """verl's mini-batch against its batch size and GPUs, if the command sets them."""
         command = verl(launch, run)
         if command is None or command.on_megatron:
             return

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translate
 
 class VllmV1EngineUnsupported(LoggedHazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """A TRL from before the V1 engine beside a vLLM that runs it, where the run is to generate with vLLM."""
+        """A TRL older than vLLM's V1 engine with a vLLM that uses it, in a run that generates with vLLM."""
         if not environment.within("trl", ">=0.14,<0.16") or not environment.within("vllm", ">=0.8"):
             return
         if run.arguments.get("use_vllm").truth is not True or run.launch is None:

@@ -10,12 +10,12 @@ _WRAPPERS = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.DataParallel
 
 class AttributeOfWrappedModel(LoggedHazard):
     def format_cause(self, match: Match | None) -> Text:
-        """The cause, with the wrapper and the attribute."""
+        """The page's cause with the wrapper and the attribute filled in."""
         words = match.groupdict() if match is not None else {}
         return self.cause.format(wrapper=words.get("wrapper") or "?", attribute=words.get("attribute") or "?")
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """What only a Hugging Face model has, asked of a name that was bound to the wrapper alone."""
+        """Attributes that only Hugging Face models have, read from a variable that only ever holds the wrapper."""
         if b"DataParallel(" not in script.source.data and b"DDP(" not in script.source.data:
             return
         made = {}

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 class MsSwiftReadsOptimizerPlaceholder(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """ms-swift's training with an optimizer in the DeepSpeed config."""
+        """An ms-swift training run whose DeepSpeed config has an optimizer."""
         if run.framework != "ms-swift" or run.config is None:
             return
         block = run.config.raw("optimizer")

@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Edit, Findings, Hazard, Run, Script, translated
 
 class TrainerOverrideWithoutNumItems(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """Overrides without the argument, under a transformers that gives it."""
+        """Overrides without ``num_items_in_batch``, under a transformers that passes it."""
         data = script.source.data
         if b"def compute_loss" not in data and b"def training_step" not in data:
             return
@@ -33,7 +33,7 @@ _Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _accepts_num_items(method: _Method, positional: bool) -> bool:
-    """Whether a method takes the number, by its name, by ``**kwargs``, or at its place."""
+    """Whether a method accepts ``num_items_in_batch``: by name, through ``**kwargs``, or by position."""
     arguments = method.args
     names = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     if "num_items_in_batch" in names or (arguments.kwarg is not None and not positional):
@@ -42,7 +42,7 @@ def _accepts_num_items(method: _Method, positional: bool) -> bool:
 
 
 def _add_parameter_edit(script: Script, method: _Method) -> Edit | None:
-    """The parameter added after the last one; None where the signature has more than plain parameters."""
+    """Adds the parameter at the end of the signature; None if that has other than plain parameters."""
     arguments = method.args
     if arguments.vararg or arguments.kwonlyargs or arguments.kwarg or not arguments.args or not script.editable:
         return None

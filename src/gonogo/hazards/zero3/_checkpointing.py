@@ -20,19 +20,19 @@ _OPTION = "gradient_checkpointing_kwargs"
 
 
 class Checkpointing(msgspec.Struct, frozen=True, eq=False):
-    """Gradient checkpointing that is surely on. ``reentrant`` is None where neither files nor versions tell."""
+    """Gradient checkpointing that is certainly on. ``reentrant`` is None if neither files nor versions tell."""
 
     reentrant: bool | None
     on: Span | None
     """Where it is switched on."""
     set_at: Span | None
-    """Where the files say how, or the version whose default it is."""
+    """Where the files set ``use_reentrant``, or the version of transformers whose default applies."""
     call: Call | None = None
     """The script's own call of ``gradient_checkpointing_enable``."""
 
 
 def checkpointing(run: Run) -> Checkpointing | None:
-    """How a run recomputes activations; None where it does not, or where that can't be told."""
+    """The run's gradient checkpointing; None if it is off or unknown."""
     argument = run.arguments.get("gradient_checkpointing")
     call = next((call for script in run.scripts for call in script.calls(_ENABLE_METHOD)), None)
     if argument.truth is not True and call is None:
@@ -62,7 +62,7 @@ _BY_DEFAULT = translated("checkpoints reentrantly by default")
 
 
 def _kwargs_field(call: Call) -> Field:
-    """What the script's own call passes; a dict written there counts also where parts of it can't be told."""
+    """The kwargs that the call passes; of a dict literal, only ``use_reentrant`` has to be constant."""
     node = call.keyword_node(_OPTION) or (call.node.args[0] if call.node.args else None)
     if isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
@@ -83,7 +83,7 @@ def _reentrant_in(settings: Field) -> bool | None:
 
 
 def repeated_forward_calls(script: Script) -> Iterator[tuple[Call, Call]]:
-    """The model run twice for one loss: in a Trainer's ``compute_loss``, or in one turn of a loop on an engine."""
+    """Two calls of the model for one loss: in a Trainer's ``compute_loss``, or in a loop that trains an engine."""
     for info in script.subclasses(*_TRAINERS):
         method = info.methods.get("compute_loss")
         if method is None or len(method.args.args) < 2:
@@ -114,7 +114,7 @@ def _calls_of_name(script: Script, name: str) -> Iterator[Call]:
 
 
 def _pairs(script: Script, calls: list[Call]) -> Iterator[tuple[Call, Call]]:
-    """The first two calls that run together and through which gradients flow."""
+    """The first two calls that run under the same conditions and outside of ``no_grad``."""
     flowing = [call for call in calls if not any("no_grad" in name for name in script.with_contexts(call.node))]
     for index, first in enumerate(flowing):
         tests = {ast.dump(test) for test in script.guarded_by(first.node)}

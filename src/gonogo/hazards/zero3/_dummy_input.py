@@ -1,4 +1,4 @@
-"""A tower that only some ranks have input for: it runs on all, on zeros and for nothing where there is none."""
+"""Fixes for a tower that only some ranks have input for: all ranks run it, on zeros if there is no input."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ _SIZE = re.compile(r"\[(\d+(?:, \d+)*)\]$")
 
 
 def dummy_input_fixes(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
-    """``if pixels is not None: x = … self.tower(pixels) …`` gets an ``else`` that runs the tower too."""
+    """Adds an ``else`` that runs the tower too to ``if pixels is not None: x = … self.tower(pixels) …``."""
     for side, _ in divergence.calls:
         sizes = {name: match[1] for name, kind in side.batch if (match := _SIZE.search(kind))}
         for guard in divergence.own_guards(side):
@@ -52,14 +52,14 @@ def _add_else_fix(script: Script, branch: ast.If, sizes: dict[str, str]) -> Iter
 
 
 def _tested_name(test: ast.expr) -> str:
-    """The name of which ``name is not None`` asks, or ``name`` alone; else empty."""
+    """The name in the test ``name is not None`` or ``name``; empty for any other test."""
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot) and isinstance(test.left, ast.Name):
         return test.left.id
     return test.id if isinstance(test, ast.Name) else ""
 
 
 def _is_submodule_call_with(call: ast.Call, name: str) -> bool:
-    """Whether it is ``self.module(name)``."""
+    """Whether a call is ``self.module(name)``."""
     func = call.func
     of_self = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self"
     return of_self and len(call.args) == 1 and isinstance(call.args[0], ast.Name) and call.args[0].id == name

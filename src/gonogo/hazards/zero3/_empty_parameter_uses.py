@@ -1,4 +1,4 @@
-"""What tells, in a log, which use of an empty (partitioned) parameter failed: the same last line has several causes."""
+"""Tells in a log which use of an empty (partitioned) parameter failed: the same last line has several causes."""
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -17,7 +17,7 @@ _EMBEDDING = Pattern(
     r"'weight' must be 2-?D|Padding_idx must be within num_embeddings"
     r"|Embeddings parameter is expected to be 2-dimensional"
 )
-# Shapes that only an empty parameter (or the [1] that DeepSpeed of 2021 left in its place) gives.
+# Shapes that only an empty parameter has (or the [1] that DeepSpeed left in its place in 2021).
 _EMPTY_WEIGHT_PATTERN = Pattern(
     r"vec \([01]\)|got weight of shape \[[01]\]|weight of size \[[01]\]|\b1-dimensional weight \[[01]\]"
     r"|existing size \(0\)|weight should have at least three dimensions|mat2 must be a matrix, got 1-D tensor"
@@ -63,7 +63,7 @@ _FUNCTIONAL_PATHS = (
     "torch/nn/functional.py", "torch/_ops", "torch/_higher", "zero/linear.py", "torch/autograd/function.py",
     "autocast_mode.py", "einops",
 )  # fmt: skip
-# A child's weight, or one that was handed over; `self.weight` in a layer's own forward is gathered.
+# The weight of a child module or of an argument; `self.weight` in a layer's own forward is gathered.
 _DIRECT_USE_PATTERN = Pattern(
     r"\bF\.(?:linear|embedding|conv\w*|layer_norm|normalize)\(|functional\.(?:linear|embedding)\(|\w\.\w+\.weight\b"
     r"|(?:^|[^\w.])[a-rt-zA-Z_]\w*\.weight\b|lm_head_weight|delta_weight|(?:matmul|einsum)\(.{0,80}weight|merge\w*\("
@@ -73,7 +73,7 @@ _LOOKS_UP = Pattern(r"\btorch\.embedding\(|\bF\.embedding\(|padding_idx < weight
 
 
 class UseOfEmptyParameter(Enum):
-    """How an empty parameter came to be used; each is a hazard's."""
+    """How an empty parameter came to be used; each member belongs to one hazard."""
 
     OUTSIDE_ENGINE = "another model, which the engine does not know"
     AUXILIARY = "a metric's model, made during training"
@@ -82,20 +82,20 @@ class UseOfEmptyParameter(Enum):
 
 
 class EmptyParameterUse(msgspec.Struct, frozen=True):
-    """Where an empty parameter was used, and how sure each explanation is."""
+    """Where an empty parameter was used, and how certain each cause is."""
 
     evidence: LoggedError | LineMatch
     causes: Mapping[UseOfEmptyParameter, Certainty]
 
     @property
     def user_code_location(self) -> str:
-        """The line outside of libraries that is nearest to the failure, or nothing."""
+        """``path:line`` of the frame outside of libraries that is nearest to the failure; empty if there is none."""
         frame = self.evidence.last_user_frame if isinstance(self.evidence, LoggedError) else None
         return f"{frame.path}:{frame.line}" if frame else ""
 
 
 def find_empty_parameter_uses(log: FailureLog) -> Iterator[EmptyParameterUse]:
-    """The places where an operator was handed an empty parameter under ZeRO-3, each with its explanations."""
+    """The places at which an operator got an empty parameter under ZeRO-3, each with its possible causes."""
     on = zero3(log)
     if on is False:
         return
@@ -138,7 +138,7 @@ def find_empty_parameter_uses(log: FailureLog) -> Iterator[EmptyParameterUse]:
 def _causes_from_cut_traceback(
     log: FailureLog, cut_error: LoggedError, zero3_is_on: bool
 ) -> Mapping[UseOfEmptyParameter, Certainty]:
-    """Of a traceback without its last line: it tells where, not what; so ZeRO-3 has to be known to be sure."""
+    """The causes of a traceback without its last line: it shows where it failed, not how, so at most likely."""
     last = cut_error.frames[-1]
     sure = Certainty.LIKELY if zero3_is_on else Certainty.POSSIBLE
     if _LOOKS_UP.search(last.code) or last.function == "embedding":
@@ -219,7 +219,7 @@ def _causes_without_frames(
 
 
 class Caller(Enum):
-    """Who handed the empty parameter to the operator."""
+    """The code that passed the empty parameter to the operator."""
 
     LAYER = "a layer of torch, in its forward"
     USER = "code that reads a parameter of another module"

@@ -1,4 +1,4 @@
-"""What a log says of parameters that were still in flight when ZeRO-3 expected none."""
+"""Log evidence of parameters that were still in flight when ZeRO-3 expected none."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -21,14 +21,14 @@ _EVALUATION_PATTERN = Pattern(
 
 
 class Cause(Enum):
-    """Why parameters are in flight; each is a hazard's."""
+    """Why parameters are in flight; each member belongs to one hazard."""
 
     DYNAMIC = "modules run in another order than the recorded one"
     COORDINATORS = "a pass in evaluation mode left its prefetches to the other coordinator"
 
 
 def find_inflight_error(log: FailureLog) -> tuple[LoggedError | LineMatch, Mapping[Cause, Certainty]] | None:
-    """The error of parameters in flight and how sure each cause of it is, or None."""
+    """The error of parameters in flight and how certain each cause is, or None."""
     evidence = first_match(log, _INFLIGHT, "RuntimeError") or find_cut_traceback(
         log, "partitioned_param_coordinator.py", "reset_step", code=_RAISING_LINE_PATTERN
     )

@@ -1,4 +1,4 @@
-"""Where scripts load models, and whether transformers knows of ZeRO-3 by then."""
+"""Where scripts load models, and whether transformers knows about ZeRO-3 at that point."""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from gonogo.hazards.facts.zero_usage import name_of
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _NON_MODEL_CLASS_WORDS = ("Tokenizer", "Processor", "Config", "Extractor", "Scheduler", "Adapter", "Dataset")
-# Each of these makes the HfDeepSpeedConfig that from_pretrained looks for, or is handed one that was made.
+# Each of these creates the HfDeepSpeedConfig that from_pretrained looks for, or gets one.
 _ZERO3_CONFIGURING_CALLS = (
     *("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "*.HfDeepSpeedConfig"),
     *("*.SFTConfig", "*.DPOConfig", "*.GRPOConfig", "*.PPOConfig", "*.KTOConfig", "*.ORPOConfig", "*.CPOConfig"),
@@ -21,7 +21,7 @@ _MAX_DEPTH = 3
 
 
 def model_loads(script: Script, *methods: str) -> Iterator[Call]:
-    """The calls of ``from_pretrained`` (or the methods given) of transformers' models, in the order of the file."""
+    """The calls of ``from_pretrained`` (or of ``methods``) of transformers' and TRL's models, in file order."""
     for call in script.calls(*(f"*.{method}" for method in methods or ("from_pretrained",))):
         owner = next((name for name in call.names if name.startswith(("transformers.", "trl."))), "")
         words = owner.split(".")
@@ -32,12 +32,12 @@ def model_loads(script: Script, *methods: str) -> Iterator[Call]:
 
 @lru_cache(maxsize=64)
 def zero3_configuring_calls(script: Script) -> tuple[Call, ...]:
-    """Where a script makes the objects by which transformers learns of ZeRO-3."""
+    """The calls that create the objects from which transformers learns about ZeRO-3."""
     return tuple(script.calls(*_ZERO3_CONFIGURING_CALLS))
 
 
 def is_zero3_configured_at(script: Script, node: ast.AST) -> bool | None:
-    """Whether transformers knows of ZeRO-3 where a node runs: surely, surely not yet, or not known."""
+    """Whether transformers knows about ZeRO-3 when a node runs: True, False (certainly not yet), None (unknown)."""
     return _is_configured_at(script, node, _MAX_DEPTH)
 
 
@@ -65,7 +65,7 @@ def _is_configured_at(script: Script, node: ast.AST, depth: int) -> bool | None:
 
 
 def _has_additional_condition(script: Script, node: ast.AST, other: ast.AST) -> bool:
-    """Whether a node stands under a condition that the other does not stand under."""
+    """Whether a node is under a condition that the other node is not under."""
     tests = {ast.dump(test) for test in script.guarded_by(other)}
     return any(ast.dump(test) not in tests for test in script.guarded_by(node))
 
@@ -80,7 +80,7 @@ def _calls_of_function(script: Script, function: _Function) -> Iterator[Call]:
 
 
 def assigned_variable(script: Script, node: ast.AST) -> str | None:
-    """The name, or ``self.name``, that holds what a call gives; None where it is no plain assignment."""
+    """The variable (``name`` or ``self.name``) to which a call is assigned; None if it isn't a plain assignment."""
     statement = script.statement(node)
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and statement.value is node:
         return name_of(statement.targets[0]) or None
@@ -88,7 +88,7 @@ def assigned_variable(script: Script, node: ast.AST) -> str | None:
 
 
 def is_passed_to(script: Script, name: str, *patterns: str) -> bool:
-    """Whether a call of what the patterns name gets a variable as an argument."""
+    """Whether a call that matches the patterns gets a variable as an argument."""
     for call in script.calls(*patterns):
         values = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
         if any(name_of(value) == name for value in values):

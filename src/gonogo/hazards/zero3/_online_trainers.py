@@ -1,4 +1,4 @@
-"""Trainers of TRL that generate while they train, under ZeRO-3."""
+"""TRL's trainers that generate during training, under ZeRO-3."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _ONLINE_TRAINERS = (
 
 
 def gathering_trainers(script: Script, run: Run) -> Iterator[Call]:
-    """The trainers of a script that gather the weights and take ZeRO-3's hooks off to generate."""
+    """The script's TRL trainers that gather the weights and remove ZeRO-3's hooks to generate."""
     if run.zero_stage != 3 or b"trl" not in script.source.data:
         return
     if run.arguments.get("ds3_gather_for_generation").truth is False:

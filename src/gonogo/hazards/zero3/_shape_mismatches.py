@@ -1,4 +1,4 @@
-"""The mismatches of shapes that loading a checkpoint tells of."""
+"""Shape mismatches that were reported when a checkpoint was loaded."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ _MISMATCH_LINE = Pattern(r"copying a param|found shape|Trying to set a tensor of
 
 
 class ShapeMismatch(msgspec.Struct, frozen=True):
-    """A parameter whose shape in the checkpoint is not the model's."""
+    """A parameter whose shape in the checkpoint differs from its shape in the model."""
 
     evidence: LoggedError | LineMatch
     saved: str
@@ -29,7 +29,7 @@ class ShapeMismatch(msgspec.Struct, frozen=True):
 
 
 def shape_mismatches(log: FailureLog) -> Iterator[ShapeMismatch]:
-    """All mismatches of shapes that loading a checkpoint told of, in the order of the log."""
+    """All shape mismatches that loading a checkpoint reported, in the order of the log."""
     raised = [one for error in log.errors for one in _mismatches_in(error, " ".join(error.message.split()))]
     if raised:
         yield from raised

@@ -1,4 +1,4 @@
-"""What a log says of ZeRO-3, and of how its processes were started."""
+"""What a log tells about ZeRO-3 and about how its processes were started."""
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
@@ -17,7 +17,7 @@ _ONE_PROCESS = Pattern(
 
 
 def zero3(log: FailureLog) -> bool | None:
-    """True where the log or what is beside it says that ZeRO-3 is on, False where it names a lower stage, or None."""
+    """True if the log or the files given with it show ZeRO-3, False if they show a lower stage, else None."""
     stage = log.setup.zero_stage
     if stage == 3 or (stage is None and log.setup.mentions(r"(?i)zero[-_]?(?:stage)?[-_]?3(?:\D|$)|\bds_z3")):
         return True
@@ -27,7 +27,7 @@ def zero3(log: FailureLog) -> bool | None:
 
 
 def is_single_process(log: FailureLog) -> bool | None:
-    """True where one process was started without a distributed launcher, False where there was one, None if untold."""
+    """True if a single process was started without a distributed launcher, False if one was used, None if unknown."""
     setup = log.setup
     if any(line.rank for line in log.lines) or log.passes("elastic/multiprocessing", "torch/distributed/run.py"):
         return False
@@ -46,12 +46,12 @@ def is_single_process(log: FailureLog) -> bool | None:
 
 
 def first_match(log: FailureLog, says: Pattern, *types: str) -> LoggedError | LineMatch | None:
-    """The first exception (of any of the types) that says it, or else the first line that does."""
+    """The first exception (of one of the types) whose message matches, or else the first line that does."""
     return next(log.errors_of(*types, says=says), None) or log.find(says)
 
 
 def find_cut_traceback(log: FailureLog, path: str, *functions: str, code: Pattern | None = None) -> LoggedError | None:
-    """A traceback that lost its last line and whose innermost frame is in a file, in a function, and says ``code``."""
+    """A traceback without its last line whose innermost frame is in that file and function and matches ``code``."""
     for error in log.cut:
         last = error.innermost
         if last is None or path not in last.path or (functions and last.function.strip("_") not in functions):

@@ -34,7 +34,7 @@ class DsBackwardPastEngine(Hazard):
             )
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A plain backward in the loop in which an engine steps."""
+        """``loss.backward()`` in the loop in which an engine steps."""
         older = run.environment.within("deepspeed", "<0.18.3")
         data = script.source.data
         if older is False or b".backward(" not in data or b"deepspeed" not in data:
@@ -45,7 +45,7 @@ class DsBackwardPastEngine(Hazard):
         for call in calls:
             loop = script.enclosing_loop(call.node)
             if id(loop) in kept:
-                continue  # the engine has its own backward there, and this is another model's
+                continue  # the engine has its own backward in this loop: this one is another model's
             step = next((one for one in steps if script.enclosing_loop(one.node) is loop), None)
             receiver = call.receiver
             if loop is None or step is None or receiver is None or is_engine(script, receiver):

@@ -27,7 +27,7 @@ _REHEARSED = translated("save_checkpoint is a collective call: each rank writes 
 
 class DsCheckpointSavedOnOneRank(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that diverge where one saved a checkpoint."""
+        """Ranks that diverge because only one saves a checkpoint."""
         divergence = rank_divergence(record)
         if divergence is None or divergence.rank_test is None:
             return
@@ -36,7 +36,7 @@ class DsCheckpointSavedOnOneRank(Hazard):
             yield self.divergence_finding(divergence, side, cure=_CALL_ON_ALL_RANKS, reason=_REHEARSED)
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """What one rank does, all do."""
+        """Run on all ranks what only one does."""
         divergence = rank_divergence(record)
         if divergence is not None:
             yield from fix_rank_conditional_call(divergence, run)

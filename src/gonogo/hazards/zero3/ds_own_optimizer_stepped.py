@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severi
 
 class DsOwnOptimizerStepped(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A step of the very optimizer that ``deepspeed.initialize`` was given, where the engine never steps."""
+        """A step of the optimizer that ``deepspeed.initialize`` was given, in a loop where the engine never steps."""
         if run.zero_stage not in (1, 2, 3) or b".step(" not in script.source.data:
             return
         for built in script.calls("deepspeed.initialize"):
@@ -19,7 +19,7 @@ class DsOwnOptimizerStepped(Hazard):
                     continue
                 kinds = script.kinds_of(receiver)
                 if not any(kind.startswith(("torch.optim.", "deepspeed.ops.")) for kind in kinds):
-                    continue  # the name holds what deepspeed.initialize gave back
+                    continue  # the name now holds the optimizer that deepspeed.initialize returned
                 loop = script.enclosing_loop(call.node)
                 if loop is None or _engine_steps(script, loop):
                     continue

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 class OptimizerStateKeyedByReplacedParameter(LoggedHazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """ms-swift's Muon, which is the toy one, with a ZeRO config."""
+        """ms-swift's ``--optimizer muon`` together with a DeepSpeed config."""
         name = launch.options.get("optimizer")
         if launch.framework != "ms-swift" or name.string != "muon" or launch.options.get("deepspeed").absent:
             return

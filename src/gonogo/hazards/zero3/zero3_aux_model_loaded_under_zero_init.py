@@ -29,7 +29,7 @@ _METRICS = ("bertscore", "perplexity")
 
 class Zero3AuxModelLoadedUnderZeroInit(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A metric that loads a model of its own, while a Trainer's arguments keep ZeRO-3 alive."""
+        """A metric that loads a model of its own while a Trainer's arguments keep ZeRO-3's config active."""
         if run.zero_stage != 3 or not zero3_configuring_calls(script):
             return
         for call, what in _metric_model_loads(script):
@@ -49,7 +49,7 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """An empty weight, or a failed load, in what computes the metrics."""
+        """An empty weight or a failed load in code that computes metrics."""
         found: list[tuple[LoggedError | LineMatch, Certainty]] = [
             (use.evidence, use.causes[UseOfEmptyParameter.AUXILIARY])
             for use in find_empty_parameter_uses(log)
@@ -81,7 +81,7 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
 
 
 def _metric_model_loads(script: Script) -> Iterator[tuple[Call, str]]:
-    """The calls by which a metric loads a model, and what it is called."""
+    """The calls with which a metric loads a model, each with the name of the metric or class."""
     for call in script.calls("evaluate.load", "datasets.load_metric"):
         name = call.argument(0).string
         if name in _METRICS:
@@ -97,7 +97,7 @@ def _metric_model_loads(script: Script) -> Iterator[tuple[Call, str]]:
 
 
 def _is_metric(script: Script, name: str) -> bool:
-    """Whether a function is what a Trainer computes its metrics with."""
+    """Whether a function computes the metrics of a Trainer."""
     if name == "compute_metrics":
         return True
     for call in script.calls(*TRAINERS):

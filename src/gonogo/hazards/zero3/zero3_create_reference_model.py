@@ -5,7 +5,7 @@ from gonogo.hazards.zero3._loading import is_zero3_configured_at
 
 class Zero3CreateReferenceModel(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """Calls of it, once transformers knows of ZeRO-3."""
+        """Calls of ``create_reference_model`` when transformers already knows about ZeRO-3."""
         if run.zero_stage != 3 or b"create_reference_model" not in script.source.data:
             return
         for call in script.calls("trl.create_reference_model"):

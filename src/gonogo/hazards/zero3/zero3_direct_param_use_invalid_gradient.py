@@ -49,7 +49,7 @@ _CURE = (
 
 class Zero3DirectParamUseInvalidGradient(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """Terms of a loss that are computed from parameters, as ``sum(p.sum() for p in m.parameters()) * 0.0``."""
+        """Loss terms that are computed from parameters, such as ``sum(p.sum() for p in m.parameters()) * 0.0``."""
         if run.zero_stage != 3:
             return
         for use in script.once(parameter_uses):
@@ -152,7 +152,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
 
 
 def _find_loss_statement(script: Script, use: ParameterUse) -> ast.stmt | None:
-    """The statement by which a use becomes part of a loss; None where it is but shown or not used for one."""
+    """The statement in which a use becomes part of a loss; None if it is detached, only logged, or not in a loss."""
     if use.zero is not None:
         return use.zero.statements[-1] if use.zero.statements else use.statement
     if _is_detached(script, use.node):
@@ -203,7 +203,7 @@ def _loss_of(script: Script, statement: ast.stmt, depth: int) -> ast.stmt | None
 
 
 def _find_loss_from_calls(script: Script, name: str, depth: int) -> ast.stmt | None:
-    """The loss that the answer of one of the script's functions becomes part of."""
+    """The statement in which the result of one of the script's functions becomes part of a loss."""
     for call in script.calls(name, f"*.{name}") if depth else ():
         where = script.statement(call.node)
         if where is None or _is_detached(script, call.node):
@@ -215,7 +215,7 @@ def _find_loss_from_calls(script: Script, name: str, depth: int) -> ast.stmt | N
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
-    """The names that a statement gives values, the last part of each."""
+    """The names that a statement assigns; of attributes the last part."""
     targets: list[ast.expr] = []
     if isinstance(statement, ast.Assign):
         targets = statement.targets

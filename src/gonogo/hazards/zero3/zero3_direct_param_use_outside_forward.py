@@ -27,7 +27,7 @@ _COMPUTES = (*_MATMUL_FUNCTIONS, "normalize", "cosine_similarity", "mse_loss", "
 
 class Zero3DirectParamUseOutsideForward(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A weight that is given to an operator of torch, outside of every module's forward."""
+        """A weight that is passed to an operator of torch outside of every module's forward."""
         if run.zero_stage != 3:
             return
         for use in script.once(parameter_uses):
@@ -65,7 +65,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A shape of an empty parameter, surest where the frame that reads it is no layer of torch."""
+        """An error about an empty parameter, most certain if the frame that reads it isn't one of torch's layers."""
         for use in find_empty_parameter_uses(log):
             certainty = use.causes.get(UseOfEmptyParameter.DIRECT)
             if certainty is None:
@@ -90,7 +90,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
 
 
 def _operator(script: Script, node: ast.expr) -> str | None:
-    """What torch computes with the weight; None where it does not compute."""
+    """The torch operator that computes with the weight; None if there is none."""
     if isinstance(node, ast.BinOp):
         return "@" if isinstance(node.op, ast.MatMult) else None
     if isinstance(node, ast.Call):

@@ -7,7 +7,7 @@ from gonogo.hazards.zero3._loading import is_zero3_configured_at
 
 class Zero3EmbeddingSizeOfPartitionedWeight(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A size that decides about a resize, read from the weight itself."""
+        """An embedding size that is read from the shape of the partitioned weight."""
         if run.zero_stage != 3 or b"put_embeddings()" not in script.source.data:
             return
         for node in script.nodes(ast.Subscript):
@@ -34,7 +34,7 @@ class Zero3EmbeddingSizeOfPartitionedWeight(Hazard):
 
 
 def _layer(script: Script, node: ast.Subscript) -> tuple[ast.expr, str] | None:
-    """The layer of ``…get_input_embeddings().weight.shape[0]``, and the method that gives it."""
+    """The layer in ``….weight.shape[0]`` and the method that returns it, such as ``get_input_embeddings``."""
     shape = node.value
     if not isinstance(shape, ast.Attribute) or shape.attr != "shape" or not isinstance(node.slice, ast.Constant):
         return None

@@ -15,7 +15,7 @@ _IN_PLACE_METHODS = frozenset(
 
 class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """Changes of what a ``GatheredParameters`` without ``modifier_rank`` has gathered."""
+        """Writes to parameters that a ``GatheredParameters`` without ``modifier_rank`` has gathered."""
         if run.zero_stage != 3 or b"GatheredParameters" not in script.source.data:
             return
         for call in script.calls("*.GatheredParameters"):
@@ -43,7 +43,7 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
 
 
 def _find_writes(script: Script, block: ast.With | ast.AsyncWith, gathered_expr: ast.expr) -> Iterator[ast.AST]:
-    """The statements and calls of a block that write into what it has gathered."""
+    """The statements and calls in a ``with`` block that write to the parameters it has gathered."""
     names = {each.id for each in ast.walk(gathered_expr) if isinstance(each, ast.Name)}
     names.discard("self")
     paths = [each for each in ast.walk(gathered_expr) if isinstance(each, ast.Attribute)]
@@ -62,7 +62,7 @@ def _find_writes(script: Script, block: ast.With | ast.AsyncWith, gathered_expr:
 
 
 def _written_target(script: Script, node: ast.AST) -> ast.expr | None:
-    """What a statement or call writes into."""
+    """The expression that a statement or call writes to in place; None if it doesn't."""
     if isinstance(node, ast.Call):
         if script.call_at(node).name.startswith("torch.nn.init."):
             return node.args[0] if node.args else None

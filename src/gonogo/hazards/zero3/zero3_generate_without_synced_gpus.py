@@ -53,7 +53,7 @@ _EQUAL_GENERATE_CALLS_CURES = (
 
 class Zero3GenerateWithoutSyncedGpus(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that diverge while one of them generated."""
+        """Ranks that diverge while one of them generates."""
         divergence = rank_divergence(record)
         if divergence is None:
             return
@@ -66,7 +66,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         yield self.divergence_finding(divergence, side, cure=cure, reason=because)
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """``generate`` with ``synced_gpus=False``, or without it where transformers can't see ZeRO-3."""
+        """``generate`` with ``synced_gpus=False``, or without it if transformers doesn't know about ZeRO-3."""
         if run.zero_stage != 3 or b".generate(" not in script.source.data or run.world_size == 1:
             return
         seen = any(zero3_configuring_calls(one) for one in run.scripts)
@@ -131,8 +131,8 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
 def _is_first_generate_call(side: Side) -> bool:
     """Whether a side's call is the first of its ``generate``.
 
-    Within one there are gathers alone; with ``synced_gpus`` the ranks also ask each other, at its end too, whether any
-    has to go on.
+    Inside ``generate`` there are only gathers, unless ``synced_gpus`` is on: then the ranks also exchange, up to the
+    end, whether any of them has to continue.
     """
     return bool(side.before) and not side.before[-1].operator.startswith("allgather")
 

@@ -48,7 +48,7 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
             and bare
             and (cut := find_cut_traceback(log, "deepspeed/runtime/engine.py", code=_BACKWARD))
         ):
-            evidence, certainty = cut, Certainty.POSSIBLE  # another rank's last line, and this one's frames
+            evidence, certainty = cut, Certainty.POSSIBLE  # the last line may be one rank's, and the frames another's
         if evidence is None:
             return
         yield self.log_finding(

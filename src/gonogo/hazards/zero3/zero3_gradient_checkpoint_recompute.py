@@ -23,7 +23,7 @@ _CONFIRM = (translated("The message's recomputed metadata show torch.Size([0])")
 
 class Zero3GradientCheckpointRecompute(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Adapters, ZeRO-3 and checkpointing that is told not to be reentrant, under an older DeepSpeed."""
+        """Adapters, ZeRO-3 and checkpointing with ``use_reentrant=False``, under an older DeepSpeed."""
         if config.zero_stage != 3 or run.environment.within("deepspeed", "<0.19") is not True or not has_peft(run):
             return
         how = checkpointing(run)
@@ -43,7 +43,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A recomputed shape of [0]; where no shape is told, ZeRO-3 and LoRA speak for it."""
+        """A recomputed shape of [0]; if the message states no shape, ZeRO-3 or LoRA makes it likely."""
         evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_DIFFERS), None) or log.find(_DIFFERS)
         empty = log.find(_EMPTY)
         evidence = evidence or empty
@@ -74,7 +74,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
 
 
 def _find_without_shapes(log: FailureLog, zero3_is_on: bool | None) -> tuple[LoggedError, Certainty] | None:
-    """A message that names no shapes, or a traceback that was cut."""
+    """An error that states no shapes, or a traceback without its last line."""
     if zero3_is_on and (error := next(log.errors_of("CheckpointError", says=_NUMBER), None)):
         return error, Certainty.POSSIBLE
     if zero3_is_on is False or log.passes(*_FSDP):

@@ -24,7 +24,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
         """A trainer that generates, with a TRL that looks for the hooks in the wrong place."""
         environment = run.environment
         if not environment.within("trl", ">=0.8,<0.15") or environment.within("deepspeed", ">=0.16.4"):
-            return  # with that DeepSpeed another attribute is missing first: trl-too-old-for-deepspeed-hooks
+            return  # that DeepSpeed fails at another missing attribute first: trl-too-old-for-deepspeed-hooks
         trl = environment.field("trl")
         for call in gathering_trainers(script, run):
             yield self.finding(
@@ -40,7 +40,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A model without ``optimizer``; sure where the frames are those of TRL's generation helper."""
+        """A model without an attribute ``optimizer``; certain if the frames are those of TRL's generation helper."""
         cause = translated(
             "TRL's helper for generation under ZeRO-3 was given the bare model, but ZeRO-3's hooks are attached "
             "to the DeepSpeed engine's optimizer."

@@ -46,7 +46,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """Parameters in flight, where no pass in evaluation mode explains them."""
+        """Parameters in flight that a pass in evaluation mode doesn't explain."""
         found = find_inflight_error(log)
         if found is None or Cause.DYNAMIC not in found[1]:
             return

@@ -14,7 +14,7 @@ _CURE = (
 
 class Zero3InflightParamsTrainEvalCoordinator(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Evaluation in a ZeRO-3 run with a DeepSpeed that has two coordinators."""
+        """Evaluation during ZeRO-3 training, with a DeepSpeed that has a coordinator for each mode."""
         if config.zero_stage != 3 or run.environment.within("deepspeed", "<0.15.4") is not True:
             return
         strategy = next(

@@ -42,7 +42,7 @@ _CURE = (
 
 class Zero3InitNotActiveLoadOom(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A model loaded before the arguments exist, or an ``HfDeepSpeedConfig`` that nothing keeps."""
+        """A model that is loaded before the training arguments exist, or an ``HfDeepSpeedConfig`` that isn't kept."""
         if run.zero_stage != 3:
             return
         for call in script.calls("*.HfDeepSpeedConfig"):
@@ -87,7 +87,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """transformers' refusal, or a kill while loading under ZeRO-3 where something shows that zero.Init was off."""
+        """transformers' error, or a process that was killed while it loaded the model without zero.Init."""
         if evidence := first_match(log, _REFUSED, "ValueError"):
             yield self._found(evidence, Certainty.LIKELY)
             return
@@ -118,7 +118,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
 
 
 def _was_loading(log: FailureLog, kill_line: LineMatch) -> bool:
-    """True where the last that the run did before it was killed was to load a model."""
+    """Whether loading a model was the last thing that the run did before it was killed."""
     for line in reversed(log.lines_before(kill_line.line, 200)):
         if _STEPPED.search(line.text):
             return False

@@ -21,7 +21,7 @@ _REFUSED = Pattern(
     r"|expected to be in range of \[-1, 0\]|size of tensor [ab] \(0\)|existing size \(0\)|\[0\]"
 )
 _WRAPPER_PATHS = ("torch/utils/_device.py", "torch/overrides.py", "torch/_dynamo/")
-"""What torch puts between a call and its operator while a model is made: it says nothing of who called."""
+"""Wrappers that torch puts between a caller and an operator: their frames don't tell who called it."""
 _ZEROES_ROW = Pattern(r"\[[\w.]*padding_idx\]")
 _WEIGHT_INIT_PATTERN = Pattern(r"padding_idx|_init_weights|initialize_weights|init_weights")
 
@@ -64,7 +64,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """An empty weight in what initializes weights; without frames, the missing row under ZeRO-3."""
+        """An empty weight in code that initializes weights; without frames, an index error under ZeRO-3."""
         on = zero3(log)
         if on is False:
             return
@@ -72,7 +72,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             if not error.passes(*INIT_FUNCTIONS) or error.passes(*RESIZE_FUNCTIONS, *AUXILIARY):
                 continue
             if _REFUSED.search(error.message):
-                # torch's own constructor refuses a vocabulary of 0 in the same words, whatever made it 0
+                # torch's own constructors reject a vocabulary of 0 with the same message, whatever made it 0
                 of_torch = error.innermost is not None and "torch/nn/modules/" in error.innermost.path
                 likely = Certainty.LIKELY if _INDEX_OUT_OF_BOUNDS_PATTERN.search(error.message) else Certainty.POSSIBLE
                 if on or not of_torch:
@@ -109,12 +109,12 @@ class Zero3InitWeightsOnPartitioned(Hazard):
 
 
 def _is_not_wrapper_frame(frame: LogFrame) -> bool:
-    """Whether a frame tells where the row was asked for."""
+    """Whether a frame shows who called the operator."""
     return not any(part in frame.path for part in _WRAPPER_PATHS)
 
 
 def _find_partitioning_node(script: Script, run: Run, weight: ast.expr) -> ast.AST | None:
-    """What has partitioned a layer's weight before it is initialized; None where it is whole, or that can't be told."""
+    """What partitioned a layer's weight before its initialization; None if it isn't partitioned or unknown."""
     if not isinstance(weight, ast.Attribute) or not isinstance(weight.value, ast.Attribute):
         return None
     function, info = script.enclosing_function(weight), script.enclosing_class(weight)
@@ -138,7 +138,7 @@ def _find_partitioning_node(script: Script, run: Run, weight: ast.expr) -> ast.A
 
 
 def _find_cut_initialization(log: FailureLog) -> LoggedError | None:
-    """A traceback that ends while transformers initializes weights; what it then indexes was cut off."""
+    """A traceback that ends where transformers initializes weights: the frames below that are missing."""
     return find_truncated_error(
         log, ("modeling_utils.py", "initialize_weights"), ("modeling_utils.py", "_initialize_missing")
     )

@@ -4,7 +4,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severi
 
 class Zero3LeafModulesAfterInitialize(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A call of it below the one that builds the engine, in the same function."""
+        """A call of ``set_z3_leaf_modules`` below the one that builds the engine, in the same function."""
         if run.zero_stage != 3 or b"set_z3_leaf_module" not in script.source.data:
             return
         built = list(script.calls("deepspeed.initialize", "accelerate.Accelerator.prepare"))

@@ -48,7 +48,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A mismatch whose empty side is the model; a shape of [1] only where several parameters have it."""
+        """A shape mismatch in which the model's side is empty; [1] counts only if several parameters have it."""
         mismatches = list(shape_mismatches(log))
         ones = [m for m in mismatches if m.current == "1" and m.saved not in ("0", "1")]
         found = [(m, Certainty.CERTAIN) for m in mismatches if m.current == "0" and m.saved != "0"][:1]
@@ -72,7 +72,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
 
 
 def _is_partitioned(script: Script, node: ast.expr) -> bool:
-    """Whether a model's parameters are surely partitioned: an engine's, or what was made under ``zero.Init``."""
+    """Whether a model is certainly partitioned: it belongs to an engine or was created under ``zero.Init``."""
     inner = node.value if isinstance(node, ast.Attribute) and node.attr == "module" else node
     made = makers(script, node)
     return is_engine(script, inner) or (bool(made) and all(_is_created_partitioned(script, one) for one in made))

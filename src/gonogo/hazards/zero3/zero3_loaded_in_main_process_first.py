@@ -9,7 +9,7 @@ from gonogo.hazards.zero3._loading import model_loads
 
 class Zero3LoadedInMainProcessFirst(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """Models loaded in a block that lets one rank in first."""
+        """Models that are loaded in a block that one rank enters before the others."""
         if run.zero_stage != 3 or run.world_size == 1:
             return
         for call in model_loads(script, "from_pretrained", "from_config"):

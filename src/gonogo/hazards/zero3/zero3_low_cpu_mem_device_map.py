@@ -18,7 +18,7 @@ _CURE = (
 
 class Zero3LowCpuMemDeviceMap(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """``from_pretrained(device_map=…)``, in older transformers also ``low_cpu_mem_usage=True``."""
+        """``from_pretrained(device_map=…)``, and ``low_cpu_mem_usage=True`` in older versions of transformers."""
         if run.zero_stage != 3 or not any(word in script.source.data for word in (b"device_map", b"low_cpu_mem")):
             return
         for call in model_loads(script):
@@ -60,7 +60,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """transformers' refusal, in its old words and its new ones."""
+        """transformers' error, in both wordings."""
         for failed in failed_ranks(record):
             message = failed.failure.message
             if "DeepSpeed Zero-3 is not compatible with" not in message:
@@ -78,7 +78,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """transformers' refusal, which only this brings about."""
+        """transformers' error, which has no other cause."""
         if evidence := first_match(log, _REFUSED, "ValueError"):
             yield self.log_finding(
                 evidence,
@@ -92,7 +92,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
 
 
 def _is_certainly_mapping(node: ast.expr | None) -> bool:
-    """Whether an expression whose value can't be told is a map all the same."""
+    """Whether an expression is certainly a map, even though its value is unknown."""
     return isinstance(node, ast.Dict) or (
         isinstance(node, ast.IfExp)
         and not any(isinstance(one, ast.Constant) and one.value is None for one in (node.body, node.orelse))

@@ -50,7 +50,7 @@ _REHEARSED = translated(
 
 class Zero3MixedModalityHang(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that diverge where one ran a tower that the other's batch had nothing for."""
+        """Ranks that diverge because one ran a tower for which the other's batch has no input."""
         divergence = rank_divergence(record)
         if divergence is None:
             return
@@ -62,14 +62,14 @@ class Zero3MixedModalityHang(Hazard):
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """All ranks run the tower."""
+        """Run the tower on all ranks."""
         divergence = rank_divergence(record)
         if divergence is not None:
             yield from fix_divergent_branch(divergence, run)
             yield from dummy_input_fixes(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A tower that a model of the script's own calls only where a batch brings something for it."""
+        """A tower that a model in the script calls only if the batch has input for it."""
         if run.zero_stage != 3 or run.world_size == 1 or b"nn.Module" not in script.source.data:
             return
         if b"dummy" in script.source.data or b"zeros" in script.source.data:
@@ -108,7 +108,7 @@ class Zero3MixedModalityHang(Hazard):
     log_words = STALL_WORDS
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A stall under ZeRO-3 of a multimodal model, surest after an invalid trace cache."""
+        """A stall of a multimodal model under ZeRO-3, most certain after an invalidated trace cache."""
         stall = find_stall(log)
         if stall is None or not stall.gathers_parameters:
             return
@@ -130,7 +130,7 @@ class Zero3MixedModalityHang(Hazard):
 
 
 def _depends_on_batch(test: ast.expr) -> bool:
-    """``images is not None``, ``len(images) > 0``, ``mask.any()``, ``"pixel_values" in batch``."""
+    """Whether a test depends on the batch: ``images is not None``, ``mask.any()``, ``"pixel_values" in batch``."""
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.IsNot, ast.In)):
         return not mentions_self(test.left)
     called = (name_of(each.func) for each in ast.walk(test) if isinstance(each, ast.Call))
@@ -138,7 +138,7 @@ def _depends_on_batch(test: ast.expr) -> bool:
 
 
 def _is_called_elsewhere(script: Script, node: ast.Call, function: ast.AST) -> bool:
-    """Whether the same function calls the tower also at another place."""
+    """Whether the same function also calls the tower elsewhere."""
     name = name_of(node.func)
     return any(
         other is not node and name_of(other.func) == name and script.enclosing_function(other) is function

@@ -34,7 +34,7 @@ _REHEARSED = translated("Each layer gathers its weights from all ranks when it i
 
 class Zero3ModelRunOnOneRank(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that diverge where one ran the model."""
+        """Ranks that diverge because only one runs the model."""
         divergence = rank_divergence(record)
         if divergence is None or divergence.rank_test is None:
             return
@@ -45,13 +45,13 @@ class Zero3ModelRunOnOneRank(Hazard):
             yield self.divergence_finding(divergence, side, cure=_CURE, reason=_REHEARSED)
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """What one rank does, all do."""
+        """Run on all ranks what only one does."""
         divergence = rank_divergence(record)
         if divergence is not None:
             yield from fix_rank_conditional_call(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """Runs of the trained model that only one rank makes."""
+        """Calls of the trained model that only one rank makes."""
         if run.zero_stage != 3 or run.world_size == 1:
             return
         for node in script.nodes(ast.Call):
@@ -77,14 +77,14 @@ class Zero3ModelRunOnOneRank(Hazard):
 
 
 def _in_forward(call: CollectiveCall, guard: EnclosingCondition) -> bool:
-    """Whether the condition stands in a module's forward: one of the model's layers, not the whole model."""
+    """Whether the condition is inside a module's forward, so that it skips a layer and not the whole model."""
     return any(
         frame.function == "forward" and frame.path == guard.path and frame.line >= guard.line for frame in call.frames
     )
 
 
 def _runs_the_model(script: Script, node: ast.Call) -> bool:
-    """``engine(…)``, ``engine.generate(…)``, ``trainer.evaluate()``, ``trainer.predict(…)``."""
+    """Whether a call is ``engine(…)``, ``engine.generate(…)``, ``trainer.evaluate()`` or ``trainer.predict(…)``."""
     func = node.func
     if isinstance(func, ast.Name):
         return is_engine(script, func)

@@ -30,12 +30,12 @@ _CURE = (
     translated("Or use ZeRO-2, with offload if memory is short"),
 )
 _VARIABLE = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
-# Newer DeepSpeed treats these models' blocks as leaves by itself (zero/leaf_module_config.py).
+# Newer versions of DeepSpeed treat the blocks of these models as leaves (zero/leaf_module_config.py).
 _LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
 
 
 _MAX_COLLECTIVES_PER_STEP = 100_000
-"""More gathers than the forward and backward of any model make: a run that counts so many has long trained."""
+"""More gathers than any model's first step makes: a run that has counted this many is long past it."""
 _EXPERT = Pattern(r"(?i)expert|\bmoe\b")
 _REHEARSED = translated(
     "ZeRO-3 gathers each expert separately, and a rank that routes no tokens to an expert does not call it."
@@ -44,7 +44,7 @@ _REHEARSED = translated(
 
 class Zero3MoeHang(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that diverge in a block of experts."""
+        """Ranks that diverge in a block of experts under ZeRO-3."""
         divergence = rank_divergence(record)
         if divergence is None:
             return
@@ -55,14 +55,14 @@ class Zero3MoeHang(Hazard):
             )
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """All ranks run all experts, or gather their block as one."""
+        """Run all experts on all ranks, or gather their block as a whole."""
         divergence = rank_divergence(record)
         if divergence is not None:
             yield from fix_divergent_branch(divergence, run)
             yield from fix_with_leaf_modules(divergence, run)
 
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """A model with experts under ZeRO-3, and no leaf modules."""
+        """A mixture of experts under ZeRO-3 without leaf modules."""
         model = run.model
         if config.zero_stage != 3 or run.launch is None or model is None or not model.has_experts:
             return
@@ -76,7 +76,7 @@ class Zero3MoeHang(Hazard):
             return
         older = run.environment.within("transformers", "<5")
         if older is False:
-            return  # its experts are one fused parameter, which every rank gathers
+            return  # transformers 5 fuses the experts into one parameter, which every rank gathers
         if model.model_type in _LEAVES_BY_DEFAULT and run.environment.within("deepspeed", "<0.18") is not True:
             return
         named = run.arguments.model.span()
@@ -98,7 +98,7 @@ class Zero3MoeHang(Hazard):
     log_words = STALL_WORDS
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A stall under ZeRO-3 of a model with experts, surest where ranks gather different sizes."""
+        """A stall of a mixture of experts under ZeRO-3, most certain if the ranks gather different sizes."""
         stall = find_stall(log)
         experts = find_moe_mention(log)
         if stall is None or not stall.gathers_parameters or not (experts or _gathers_different_modules(log, stall)):
@@ -119,16 +119,16 @@ class Zero3MoeHang(Hazard):
 
 
 def _certainty(log: FailureLog, stall: Stall) -> Certainty:
-    """How sure it is of a model with experts: surest where the ranks gather different sizes, and not of a tower."""
+    """How certain it is if the model has experts: certain only if ranks diverge in a gather without a tower."""
     if stall.diverged and stall.is_in_gather and not stall.disagreed and not find_multimodal_mention(log):
         return Certainty.CERTAIN
     return Certainty.LIKELY if stall.zero3 or stall.trace_cache or stall.diverged else Certainty.POSSIBLE
 
 
 def _gathers_different_modules(log: FailureLog, stall: Stall) -> bool:
-    """Whether some module that not all ranks call is gathered, where nothing names the model's kind."""
+    """Whether ranks gather different modules, in a log that doesn't tell what kind of model it is."""
     if not stall.is_in_gather or find_multimodal_mention(log):
         return False
-    # Before the first step is done, only ZeRO-3 has gathered that often.
+    # Before the end of the first step only ZeRO-3 runs this many collectives.
     early = FEW < (stall.first_sequence or 0) < _MAX_COLLECTIVES_PER_STEP and before_first_step(log)
     return bool(stall.zero3 or stall.diverged or early)

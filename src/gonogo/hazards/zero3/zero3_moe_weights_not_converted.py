@@ -25,7 +25,7 @@ _CURE = (
 
 class Zero3MoeWeightsNotConverted(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
-        """Those releases, ZeRO-3, and a model with experts."""
+        """The affected releases of transformers, ZeRO-3 and a mixture of experts."""
         model = run.model
         if run.zero_stage != 3 or model is None or not model.has_experts:
             return
@@ -47,7 +47,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Weights that the loading of transformers 5.0 lost; the error of 5.1's."""
+        """Weights that transformers 5.0 fails to load; the error that 5.1 raises."""
         for failed in failed_ranks(record):
             failure = failed.failure
             inside = any(path_ends_with(frame, _LOADING) for frame in failure.frames)
@@ -74,7 +74,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """5.1's error; 5.0's report of a model with experts from which much more than a head is missing."""
+        """The error of 5.1; the load report of 5.0 for a mixture of experts that lacks much more than a head."""
         on = zero3(log)
         if on is False:
             return
@@ -92,7 +92,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
         report, rows = reported
         if "Moe" not in report.match.group(1) and not any(".experts" in row for row in rows):
             return
-        # Where the checkpoint has them under longer names, those are at fault.
+        # If the checkpoint has the weights under longer names, the names are the cause.
         lost = any("embed_tokens" in row or ".experts" in row for row in rows)
         if lost and named_instead(log, rows) is None:
             yield self.log_finding(

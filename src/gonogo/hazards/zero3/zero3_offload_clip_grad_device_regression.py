@@ -63,7 +63,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """The mismatch of an accelerator and the CPU, inside ``unscale_and_clip_grads``."""
+        """A device mismatch between accelerator and CPU inside ``unscale_and_clip_grads``."""
         for failed in failed_ranks(record):
             failure = failed.failure
             clipping = next((f for f in reversed(failure.frames) if f.function == "unscale_and_clip_grads"), None)
@@ -93,7 +93,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A mismatch with the CPU in ``unscale_and_clip_grads``; a bare one, where version or config speak for it."""
+        """A mismatch with the CPU in ``unscale_and_clip_grads``; elsewhere only if version or config suggest it."""
         release = log.setup.release("deepspeed")
         for mismatch in training_mismatches(log):
             certainty = _certainty(mismatch, log, release)
@@ -103,7 +103,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
             faulty = release is None or release[:3] in _FAULTY
             yield self._log_finding(cut, log, Certainty.LIKELY if faulty else Certainty.POSSIBLE)
         elif not log.errors and (cut := _find_cut_step_traceback(log, release)):
-            yield self._log_finding(cut, log, Certainty.POSSIBLE)  # of what ends a step, the most common
+            yield self._log_finding(cut, log, Certainty.POSSIBLE)  # the most common error at the end of a step
 
     def _log_finding(self, evidence: LoggedError | LineMatch, log: FailureLog, certainty: Certainty) -> Finding:
         version = log.setup.version_texts.get("deepspeed")
@@ -139,7 +139,7 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ..
         "unscale_and_clip_grads" in frame.function and ("deepspeed" in frame.path or "stage" in frame.path)
         for frame in mismatch.frames
     )
-    # Ranks that write into one log without a prefix tear each other's frames apart.
+    # Ranks that write to the same log without a prefix interleave their frames.
     if clips or mismatch.passes("combined_scale") or (mismatch.passes("zero/stage3.py") and log.find(_CLIPS)):
         return Certainty.CERTAIN if faulty or release is None else Certainty.LIKELY
     if mismatch.operator is not None or (mismatch.frames and not mismatch.passes(*_STEPS)):
@@ -153,14 +153,14 @@ def _certainty(mismatch: LoggedMismatch, log: FailureLog, release: tuple[int, ..
         return Certainty.LIKELY
     if release is not None and not faulty:
         return None
-    # TensorIterator's words, which name no operator, are what the multiplication says.
+    # TensorIterator's message, which names no operator, is the one that the multiplication raises.
     if zero3 and (offloads or mismatch.frames):
         return Certainty.LIKELY
     return Certainty.POSSIBLE if zero3 or offloads or faulty else None
 
 
 def _find_cut_step_traceback(log: FailureLog, release: tuple[int, ...] | None) -> LoggedError | None:
-    """A traceback that ends in the engine's step, where neither version nor stage speaks against it."""
+    """A traceback that ends in the engine's step; None if version or stage rule this hazard out."""
     if under_zero3(log) is False or (release is not None and release[:3] not in _FAULTY):
         return None
     return find_truncated_error(log, ("deepspeed/runtime/engine.py", "_take_model_step"), max_frames=1)

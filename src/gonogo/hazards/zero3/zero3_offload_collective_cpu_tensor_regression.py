@@ -37,7 +37,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """NCCL's refusal of a CPU tensor, by version, frames and setup."""
+        """NCCL's error about a CPU tensor; version, frames and setup tell how certain it is."""
         if outside_training(log):
             return
         evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_NOT_CUDA), None) or log.find(_NOT_CUDA)
@@ -67,7 +67,7 @@ def _certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Certainty 
     if zero3 is False:
         return None
     if frames and not passes:
-        # NCCL's refusal comes from torch.distributed: where the frames end before it, the traceback was shortened.
+        # NCCL's error is raised in torch.distributed: if the frames end before it, the traceback was shortened.
         return Certainty.POSSIBLE if _IN_A_TRAINER.search(frames[-1].path) else None
     if release is not None:
         if release[:3] in ((0, 5, 5), (0, 5)) and not elsewhere:

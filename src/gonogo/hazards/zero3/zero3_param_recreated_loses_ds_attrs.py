@@ -12,7 +12,7 @@ _LOST = Pattern(
 _MISSING_DS_ATTRIBUTE_PATTERN = Pattern(
     r"'(\w{1,60})' object has no attribute '(ds_grads_remaining|ds_id|applied_pre_backward_ref_cnt)'"
 )
-# Reading one of DeepSpeed's attributes can fail in one way only; an assertion of it in two.
+# Code that reads one of DeepSpeed's attributes can fail in only one way; an assertion can fail in two.
 _DS_ATTRIBUTE_ACCESS_PATTERN = Pattern(
     r"^(?:if|for|return|while|elif)\b.*\.(ds_(?:status|id|persist|active_sub_modules|secondary\w+))\b"
 )
@@ -21,7 +21,7 @@ _QUANTIZED_TYPES = ("Params4bit", "Int8Params")
 
 class Zero3ParamRecreatedLosesDsAttrs(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A new ``nn.Parameter`` in a forward, or put into the engine's model."""
+        """A new ``nn.Parameter`` that is created in a forward, or assigned after ``deepspeed.initialize``."""
         if run.zero_stage != 3 or b"Parameter(" not in script.source.data:
             return
         for call in script.calls("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
@@ -65,7 +65,7 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A parameter (or a module) without the attributes that DeepSpeed gave it."""
+        """A parameter (or module) that lacks the attributes that DeepSpeed sets."""
         on_module = False
         evidence = first_match(log, _LOST, "AttributeError")
         if evidence is None:
@@ -82,7 +82,7 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
         found = (_MISSING_DS_ATTRIBUTE_PATTERN if on_module else _LOST).search(text)
         holder, attribute = (found.group(1), found.group(2)) if found else ("Parameter", "ds_id")
         if attribute == "ds_numel":
-            certainty = Certainty.POSSIBLE  # as much a parameter that zero.Init never saw
+            certainty = Certainty.POSSIBLE  # just as likely a parameter that zero.Init never saw
         elif holder in _QUANTIZED_TYPES:
             certainty = Certainty.POSSIBLE
         else:

@@ -42,7 +42,7 @@ class Zero3ParamTraceEmptyDeque(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The empty deque; sure where the frames are those of the coordinator."""
+        """An empty deque; certain if the frames are those of the coordinator."""
         evidence = first_match(log, _EMPTY, "IndexError") or find_cut_traceback(
             log, "partitioned_param_coordinator.py", code=_POPS
         )

@@ -38,7 +38,7 @@ _WRAP = (
 
 class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A second model, loaded while ZeRO-3 is known, that is called without an engine of its own."""
+        """A second model, loaded when transformers knows about ZeRO-3, that is called without its own engine."""
         if run.zero_stage != 3:
             return
         for call in model_loads(script):
@@ -73,7 +73,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """An empty weight in a model that is not the trained one, or nothing that tells which it was."""
+        """An empty weight in a model other than the trained one, or in one that the log doesn't identify."""
         for use in find_empty_parameter_uses(log):
             certainty = use.causes.get(UseOfEmptyParameter.OUTSIDE_ENGINE)
             if certainty is None:
@@ -95,7 +95,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
 
 
 def _find_model_call(script: Script, name: str, after: int) -> ast.Call | None:
-    """Where a model is run: ``name(…)`` or ``name.generate(…)``."""
+    """The first call of the model after a line: ``name(…)``, ``name.generate(…)`` or ``name.forward(…)``."""
     for node in script.nodes(ast.Call):
         func = node.func
         if isinstance(func, ast.Attribute) and func.attr in ("generate", "forward"):

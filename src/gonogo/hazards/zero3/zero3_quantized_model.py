@@ -50,7 +50,7 @@ _CURE = (
 
 class Zero3QuantizedModel(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """LLaMA-Factory's refusals; elsewhere a model whose config.json or name says that it is quantized."""
+        """LLaMA-Factory's own checks; otherwise a model that its config.json or name shows to be quantized."""
         if config.zero_stage != 3 or run.launch is None:
             return
         named = run.arguments.model
@@ -82,13 +82,13 @@ class Zero3QuantizedModel(Hazard):
             )
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """bitsandbytes in 8 bits, or in 4 bits whose storage has no dtype that ZeRO-3 can partition."""
+        """bitsandbytes in 8 bits, or in 4 bits without ``bnb_4bit_quant_storage``."""
         if run.zero_stage != 3 or not any(word in script.source.data for word in (b"load_in_8bit", b"load_in_4bit")):
             return
         for call in script.calls("transformers.BitsAndBytesConfig", "*.from_pretrained"):
             bits = 8 if call.keyword("load_in_8bit").truth else 4 if call.keyword("load_in_4bit").truth else 0
             if script.guarded_by(call.node):
-                continue  # an option may leave it out
+                continue  # the condition may exclude it
             if not bits or (bits == 4 and (call.has_star or call.has("bnb_4bit_quant_storage"))):
                 continue
             yield self._file_finding(
@@ -115,7 +115,7 @@ class Zero3QuantizedModel(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A framework's refusal, or a collective and a load that only quantized weights break."""
+        """A framework's error, or a collective or a load that fails only with quantized weights."""
         on = zero3(log)
         quantized = log.passes(*_FRAMES) or bool(log.find(_QUANTIZED)) or log.setup.mentions(_QUANTIZED.text)
         if evidence := first_match(log, _REFUSED):

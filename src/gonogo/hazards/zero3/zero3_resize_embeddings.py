@@ -16,7 +16,7 @@ _EMPTY = Pattern(
 _EMPTY_VOCABULARY_PATTERN = Pattern(r"shape '\[-1, 0\]' is invalid for input of size [1-9]")
 _RESIZES = Pattern(r"resize_token_embeddings|resize_embedding")
 
-# Releases that read the size of a partitioned weight, and the first one after them that does not.
+# Releases that read the size from the partitioned weight, and the first fixed one after each.
 _FAULTY_RELEASES = ((">=4.32,<4.34", "4.34.0"), (">=4.43,<4.43.3", "4.43.3"))
 _LAYERS = ("get_input_embeddings", "get_output_embeddings")
 _GATHER_CURE = translated(
@@ -27,7 +27,7 @@ _GATHER_CURE = translated(
 
 class Zero3ResizeEmbeddings(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """A resize under a faulty transformers, and new rows written into the partitioned embedding."""
+        """A resize under an affected transformers, or new rows that are written into the partitioned embedding."""
         if run.zero_stage != 3 or b"resize_token_embeddings" not in script.source.data:
             return
         for faulty, fixed in _FAULTY_RELEASES:
@@ -88,7 +88,7 @@ class Zero3ResizeEmbeddings(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """An empty weight in what resizes embeddings, or a vocabulary of 0."""
+        """An empty weight in code that resizes embeddings, or a vocabulary of 0."""
         on = zero3(log)
         if on is False:
             return
@@ -121,9 +121,9 @@ class Zero3ResizeEmbeddings(Hazard):
 
 
 def _surely_called(script: Script, statement: ast.stmt) -> bool:
-    """False where the function that the statement is in is called in some cases only.
+    """False if the function that contains the statement is called only under some condition.
 
-    That a tokenizer has no pad token is the usual case.
+    A missing pad token does not count as a condition: it is the usual case.
     """
     function = script.enclosing_function(statement)
     calls = [
@@ -135,7 +135,7 @@ def _surely_called(script: Script, statement: ast.stmt) -> bool:
 
 
 def _is_usually_true(test: ast.expr) -> bool:
-    """Whether a test is of a tokenizer's pad token, or of a main program: an option that has its name is neither."""
+    """Whether a test is about a pad token (not a command-line option named so) or is ``__name__ == "__main__"``."""
     own = any(
         last_name(each) in ("pad_token", "pad_token_id")
         for each in ast.walk(test)
@@ -145,7 +145,7 @@ def _is_usually_true(test: ast.expr) -> bool:
 
 
 def _resolve_embedding(script: Script, node: ast.expr) -> ast.expr | None:
-    """The model's embedding or head weight that an expression is, also through variables."""
+    """The model's embedding or head weight to which an expression refers, also through variables; else None."""
     weight = each = script.bound_to(node)
     names: list[str] = []
     while isinstance(each, ast.Attribute):

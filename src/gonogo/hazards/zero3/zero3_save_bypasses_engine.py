@@ -21,7 +21,7 @@ class Zero3SaveBypassesEngine(LoggedHazard):
     cures = (_GIVE_ENGINE, *_PPO)
 
     def in_script(self, script: Script, run: Run) -> Findings:
-        """An unwrapped model given to ``get_state_dict``, or a PPOTrainer of TRL, under ZeRO-3."""
+        """An unwrapped model passed to ``get_state_dict``, or TRL's PPOTrainer, under ZeRO-3."""
         if run.zero_stage != 3:
             return
         for call in script.calls("accelerate.Accelerator.get_state_dict"):

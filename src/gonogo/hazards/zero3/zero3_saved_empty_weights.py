@@ -63,7 +63,7 @@ class Zero3SavedEmptyWeights(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """A mismatch whose empty side is the checkpoint, a refusal to gather, or a listing of empty weights."""
+        """A mismatch whose empty side is the checkpoint, an error about gathering, or a list of empty weights."""
         found = self._evidence(log)
         if found is None:
             return
@@ -112,7 +112,7 @@ def _elements(shape: str) -> int:
 
 
 def _is_partitioned(script: Script, node: ast.expr) -> bool:
-    """Whether an expression is the trained model: the engine's module, or what accelerate unwraps."""
+    """Whether an expression is the trained model: the engine's module, or the result of ``unwrap_model``."""
     if isinstance(node, ast.Call):
         return script.call_at(node).method == "unwrap_model"
     if isinstance(node, ast.Attribute) and node.attr == "module":
@@ -127,7 +127,7 @@ def _is_partitioned(script: Script, node: ast.expr) -> bool:
 
 
 def _is_saved(script: Script, node: ast.Call) -> bool:
-    """Whether a state dict goes to ``torch.save`` or ``save_file``, by itself or through a variable."""
+    """Whether a state dict is passed to ``torch.save`` or ``save_file``, directly or through a variable."""
     return any(
         script.bound_to(each) is node
         for call in script.calls("torch.save", "*.save_file")

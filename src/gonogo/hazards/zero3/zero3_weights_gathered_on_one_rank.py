@@ -35,7 +35,7 @@ _REHEARSED = translated("ZeRO-3 has partitioned the weights across all ranks; ga
 
 class Zero3WeightsGatheredOnOneRank(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """Ranks that diverge where one gathered weights."""
+        """Ranks that diverge because only one gathers weights."""
         divergence = rank_divergence(record)
         if divergence is None or divergence.rank_test is None:
             return
@@ -44,7 +44,7 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
             yield self.divergence_finding(divergence, side, cure=_CALL_ON_ALL_RANKS, reason=_REHEARSED)
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
-        """What one rank does, all do."""
+        """Run on all ranks what only one does."""
         divergence = rank_divergence(record)
         if divergence is not None:
             yield from fix_rank_conditional_call(divergence, run)
@@ -79,7 +79,7 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
 
 
 def _gathers_full_weights(side: Side) -> bool:
-    """Whether the side's call gathers whole weights, by hand or to save them."""
+    """Whether the side's call gathers full weights, explicitly or to save them."""
     by_hand = side.call is not None and any(
         frame.function == "__enter__" and frame.path.endswith("partition_parameters.py") for frame in side.call.frames
     )
@@ -87,7 +87,7 @@ def _gathers_full_weights(side: Side) -> bool:
 
 
 def _is_gathering_save(script: Script, node: ast.Call) -> bool:
-    """Whether a method that saves is the engine's, the accelerator's or a Trainer's."""
+    """Whether a save method belongs to an engine, an Accelerator or a Trainer."""
     receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
     if receiver is None:
         return False

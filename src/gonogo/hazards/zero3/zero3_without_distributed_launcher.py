@@ -27,7 +27,7 @@ _CONFIRM = (
 
 class Zero3WithoutDistributedLauncher(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """A ZeRO-3 config given to Trainer by a command that starts one plain process."""
+        """A ZeRO-3 config passed to Trainer by a command that starts a single process without a launcher."""
         if run.config is None or run.zero_stage != 3 or launch.launcher not in ("python", "swift", "llamafactory"):
             return
         given = ("LOCAL_RANK", "RANK", "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN", "WORLD_SIZE")
@@ -42,7 +42,7 @@ class Zero3WithoutDistributedLauncher(Hazard):
             if not any(next(one.calls(*TRAINER_CLASSES), None) for one in run.scripts):
                 return
         elif launch.launcher == "llamafactory" or shown is None or len(shown) != 1:
-            return  # llamafactory-cli refuses by itself; with several GPUs ms-swift does
+            return  # llamafactory-cli has its own check; so does ms-swift with several GPUs
         fixes: tuple[Fix, ...] = ()
         if launch.launcher == "swift" and launch.source.writable:
             title = translated("Set NPROC_PER_NODE=1")
@@ -56,7 +56,7 @@ class Zero3WithoutDistributedLauncher(Hazard):
         )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """An empty weight in the trained model, which no engine wraps; surer where the launch line tells."""
+        """An empty weight in the trained model, which no engine wraps; likelier if a single process was started."""
         for use in find_empty_parameter_uses(log):
             certainty = use.causes.get(UseOfEmptyParameter.NO_LAUNCHER)
             if certainty is not None:

@@ -17,7 +17,7 @@ from gonogo.hazards.rule import Call, Certainty, Field, Findings, Fix, Hazard, R
 
 class ZeroClipGradNormOfTorch(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """torch's clipping of the parameters that an engine trains."""
+        """torch's gradient clipping, applied to parameters that an engine trains."""
         stage = run.zero_stage
         if stage not in (1, 2, 3) or b"clip_grad_" not in script.source.data or run.config is None:
             return
@@ -65,14 +65,14 @@ class ZeroClipGradNormOfTorch(Hazard):
 
 
 def _limit(call: Call) -> float | None:
-    """The norm that a call of ``clip_grad_norm_`` limits gradients to."""
+    """The ``max_norm`` of a call of ``clip_grad_norm_``; None if unknown."""
     if call.method != "clip_grad_norm_":
         return None
     return (call.argument(1) if len(call.node.args) > 1 else call.keyword("max_norm")).number
 
 
 def _describe_replacement(clipping: Field) -> Text:
-    """What clips in the call's stead."""
+    """A sentence that says what clips the gradients instead of the call."""
     if clipping.number:
         return Text(
             f"The config's gradient_clipping ({clipping.value}) does.",
@@ -84,7 +84,7 @@ def _describe_replacement(clipping: Field) -> Text:
 
 
 def _cure(clipping: Field, limit: float | None) -> Text:
-    """Where the config clips the call can go; where it does not, it takes over the call's limit."""
+    """If the config clips, drop the call; otherwise set the call's limit in the config."""
     if not clipping.number:
         return translated('Set "gradient_clipping": {limit} in the DeepSpeed config, and drop the call').format(
             limit=1.0 if limit is None else limit

@@ -55,7 +55,7 @@ class ZeroGradientReadFromParameter(Hazard):
 
 
 def _iterable_of(script: Script, name: ast.Name) -> ast.expr | None:
-    """What the loop or comprehension goes over that a name is the variable of."""
+    """The iterable of the loop or comprehension whose variable ``name`` is; None if there is none."""
     for each in script.ancestors(name):
         loops = each.generators if isinstance(each, (ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)) else []
         for loop in [each] if isinstance(each, ast.For) else loops:

@@ -12,7 +12,7 @@ _GRADIENT_PARTITIONING_FUNCTION = "initialize_gradient_partitioning_data_structu
 
 class ZeroInitBelowStage3(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
-        """``zero.Init`` that no argument or test switches off, beside a config of a lower stage."""
+        """``zero.Init`` that no argument or test disables, together with a config of a lower stage."""
         if run.zero_stage not in (0, 1, 2) or next(script.calls("deepspeed.initialize"), None) is None:
             return
         for call in script.calls("deepspeed.zero.Init", "deepspeed.runtime.zero.partition_parameters.Init"):
@@ -50,7 +50,7 @@ class ZeroInitBelowStage3(Hazard):
     log_words = (_GRADIENT_PARTITIONING_FUNCTION,)
 
     def in_log(self, log: FailureLog) -> Findings:
-        """The optimizer of stages 1 and 2 finds no parameter to partition."""
+        """The optimizer of stages 1 and 2 that finds no parameters to partition."""
         for error in log.errors_of("KeyError"):
             if not any(_GRADIENT_PARTITIONING_FUNCTION in frame.function for frame in error.all_frames):
                 continue

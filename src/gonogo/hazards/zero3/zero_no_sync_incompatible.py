@@ -15,7 +15,7 @@ _NO_SYNC_CALLERS = ("accelerate/accelerator.py", "deepspeed/runtime/engine.py", 
 
 class ZeroNoSyncIncompatible(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
-        """Accumulation under ZeRO-2/3 with a DeepSpeed that refuses no_sync and a Trainer that enters it."""
+        """Accumulation under ZeRO-2/3, with a DeepSpeed that rejects no_sync and a Trainer that enters it."""
         if config.zero_stage not in (2, 3) or not uses_trainer(run):
             return
         environment = run.environment
@@ -71,7 +71,7 @@ class ZeroNoSyncIncompatible(Hazard):
         for call in script.calls("*.no_sync", "accelerate.Accelerator.accumulate"):
             of_engine = is_engine(script, call.receiver)
             if not of_engine:
-                # Newer accelerate does nothing there; nor is it an alarm where its version is not told.
+                # Newer versions of accelerate do nothing here; an unknown version raises no alarm either.
                 if not call.name.startswith("accelerate.") or environment.within("accelerate", ">=1.9") is not False:
                     continue
                 if call.method == "accumulate" and _accumulates(run) is not True:
@@ -98,7 +98,7 @@ class ZeroNoSyncIncompatible(Hazard):
             )
 
     def in_log(self, log: FailureLog) -> Findings:
-        """DeepSpeed's refusal, which only this brings about; or a traceback that was cut where no_sync is entered."""
+        """DeepSpeed's error, which has no other cause; or a traceback that was cut where no_sync is entered."""
         evidence: LoggedError | LineMatch | None = first_match(log, _REFUSED, "AssertionError")
         certainty = Certainty.CERTAIN
         if evidence is None:
@@ -123,7 +123,7 @@ class ZeroNoSyncIncompatible(Hazard):
 
 
 def _find_cut_traceback(log: FailureLog) -> LoggedError | None:
-    """A traceback that ends within the entering of no_sync, which torch's own never fails at."""
+    """A traceback that was cut where no_sync is entered, which never fails in torch's own version."""
     for error in log.cut:
         frames = [frame for frame in error.frames if "contextlib" not in frame.path]
         last = frames[-1] if frames else None
@@ -133,7 +133,7 @@ def _find_cut_traceback(log: FailureLog) -> LoggedError | None:
 
 
 def _accumulates(run: Run) -> bool | None:
-    """Whether more than one micro-batch is accumulated; None where that can't be told."""
+    """Whether more than one micro-batch is accumulated; None if unknown."""
     if run.config is None:
         return None
     steps = run.config.get("gradient_accumulation_steps").number

@@ -1,1 +1,1 @@
-"""Public threads that look like a log whose cause is not certain."""
+"""Finds public threads that look like a log without a certain cause."""

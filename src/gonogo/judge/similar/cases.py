@@ -1,8 +1,8 @@
-"""The tracebacks of the hazards' own cases: what a log is held against that was cut before the line with the error.
+"""The tracebacks of the hazards' test cases, for comparison with logs that were cut before the line with the error.
 
-Of each bad log in ``tests/hazards`` the frames are kept, as hashed features, beside the names of the case and its
-hazard. Logs of fallbacks, which name no cause, are left out. A wheel has the index as ``cases.msgpack``; a checkout
-builds it when it is first asked for after a change (``hazards/build_cache.py``).
+For each bad log in ``tests/hazards`` the index has its frames, as hashed features, and the names of the case and its
+hazard. Logs of fallbacks, which name no cause, are left out. A wheel contains the index as ``cases.msgpack``; a
+checkout rebuilds it on first use after a change (``hazards/build_cache.py``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from gonogo.judge.similar.index import IssueThread, ThreadIndex, packed
 SHIPPED = Path(__file__).with_name("cases.msgpack")
 CASES = CHECKOUT / "tests" / "hazards"
 LINES = "lines.log"
-"""A file of cases of one line each: ``bad_only_the_error: RuntimeError: …``."""
+"""A file with one case per line: ``bad_only_the_error: RuntimeError: …``."""
 
 
 def case_index() -> ThreadIndex:
-    """The index: a case is a thread, its name the address. It is empty in a copy of the source without the cases."""
+    """The index of cases, each as a thread whose address is the case's name; empty if the source has no cases."""
     try:
         return ThreadIndex(SHIPPED.read_bytes())
     except FileNotFoundError:
@@ -38,7 +38,7 @@ def case_index() -> ThreadIndex:
 
 
 def build() -> bytes:
-    """The index of the cases as they are now."""
+    """Build the index from the current cases."""
     names = [hazard.name for hazard in all_hazards() if not hazard.fallback]
     found = [
         (IssueThread(f"{name}/{case}", hazard=name), _frame_features(text))
@@ -50,7 +50,7 @@ def build() -> bytes:
 
 
 def case_logs(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """A hazard's logs by the names of their cases. Raises ValueError where a line of ``lines.log`` has no name."""
+    """The name and the log of each case of a hazard. Raises ValueError if a line of ``lines.log`` has no name."""
     for path in sorted(folder.glob("*.log")):
         if path.name != LINES:
             yield path.stem, path.read_bytes()
@@ -63,7 +63,7 @@ def case_logs(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _frame_features(text: bytes) -> Features:
-    """The frames on the way to what a log fails with."""
+    """The features of the frames of a log's root errors and truncated tracebacks."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.log")
         path.write_bytes(text)

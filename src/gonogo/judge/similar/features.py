@@ -1,7 +1,7 @@
-"""What two logs of one failure have in common, as numbers: exceptions, functions, files, the words of messages.
+"""Features by which two logs of the same failure are alike: exceptions, functions, files, words of messages.
 
-What differs from run to run (figures, folders, addresses, users' files) is left out. A feature is the hash of its text,
-so that an index of them holds nothing of what was written in a log.
+Whatever differs between runs (numbers, folders, addresses, users' files) is left out. A feature is stored as the hash
+of its text, so that an index contains nothing that was written in a log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.traceback import LogFrame
 
 Features = dict[int, float]
-"""The weight of each feature that a log has, by the feature's hash."""
+"""The weights of a log's features, by the hash of each feature."""
 
 _MAX_ERRORS = 6
 _MAX_FRAMES = 12
@@ -26,7 +26,7 @@ _MAX_LINES = 40
 _MAX_LINE_LENGTH = 400
 _MAX_WORDS = 60
 
-# How much each kind says, beside how rare it is.
+# The weight of each kind of feature, which is multiplied by its rarity.
 _TYPE, _WORD, _PAIR, _MESSAGE, _FRAME, _RAISED_IN = 0.5, 0.6, 1.0, 1.5, 0.7, 0.8
 
 _ADDRESS = re.compile(r"https?://\S+|0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b")
@@ -39,14 +39,14 @@ _FAILURE_WORDS_PATTERN = re.compile(
     r"|invalid|illegal|unsupported|not (?:found|supported|implemented|available)|no such|undefined|unexpected|overflow"
     r"|out of memory|missing|refused|core dumped"
 )
-# Lines of a healthy run that name such words: options, counts of failures, advice of a library.
+# Lines of a healthy run that contain such words: options, failure counts, advice from a library.
 _ROUTINE_LINE_PATTERN = re.compile(
     r"(?i)^\W*(?:warning|info|debug)\b|Warning:|\[(?:INFO|WARNING|DEBUG)\]|NCCL INFO| INFO "
 )
 
 
 def features_of(log: FailureLog) -> Features:
-    """The features of a run's logs; none where they tell of no failure."""
+    """The features of a run's logs; empty if they show no failure."""
     found: Features = {}
     roots = [error for error in log.errors if error.role is Role.ROOT]
     for error in [*roots, *log.cut][:_MAX_ERRORS]:
@@ -58,7 +58,7 @@ def features_of(log: FailureLog) -> Features:
 
 
 def traceback_features(errors: Iterable[LoggedError]) -> Features:
-    """The features of tracebacks without what was raised: all that is left where a log was cut before that."""
+    """The features of tracebacks without their exceptions, for logs that were cut before the exception."""
     found: Features = {}
     for error in errors:
         _add(found, _features_of_error_frames(error))
@@ -68,7 +68,7 @@ def traceback_features(errors: Iterable[LoggedError]) -> Features:
 
 
 def _distinctive_lines(log: FailureLog) -> Iterator[str]:
-    """Lines that may tell of a failure where there is no exception: what training went past was none."""
+    """Lines that may show a failure if there is no exception; not those that training went on after."""
     stepped = last_steps(log)
     for line in log.lines:
         if (
@@ -80,7 +80,7 @@ def _distinctive_lines(log: FailureLog) -> Iterator[str]:
 
 
 def message_features(text: str) -> Iterator[tuple[str, float]]:
-    """The features of what an exception, or a line, or a thread's title says."""
+    """The features of the message of an exception, a line, or the title of a thread."""
     said = normalized(text)
     words = _WORDS.findall(said)[:_MAX_WORDS]
     for word in words:
@@ -92,13 +92,13 @@ def message_features(text: str) -> Iterator[tuple[str, float]]:
 
 
 def normalized(text: str) -> str:
-    """A message as it would read in another run: without addresses, folders and figures, in small letters."""
+    """A message without what differs between runs: addresses, folders and numbers; in lower case."""
     text = _ADDRESS.sub(" ", text[:_MAX_LINE_LENGTH])
     return _NUMBER.sub("#", _FOLDERS.sub("", text)).lower()
 
 
 def hashed(features: Iterable[tuple[str, float]]) -> Features:
-    """Features by their hashes."""
+    """The highest weight of each feature, by the hash of its text."""
     found: Features = {}
     _add(found, features)
     return found
@@ -128,7 +128,7 @@ def _features_of_error_frames(error: LoggedError) -> Iterator[tuple[str, float]]
 
 
 def _frame_feature(frame: LogFrame) -> str:
-    """Where a frame is, as in any installation: the file in its package and the function; empty where unknown."""
+    """A frame independent of the installation: ``file within its package:function``; empty if unknown."""
     path = frame.path.replace("\\", "/")
     if not frame.function or frame.function.startswith("<"):
         return ""

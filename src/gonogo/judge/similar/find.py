@@ -1,4 +1,4 @@
-"""What looks most like a failure, public threads and hazards' own cases; none, where none looks like it enough."""
+"""Finds the public threads and the hazards' test cases that look most like a failure, if any are similar enough."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from gonogo.judge.similar.index import IssueThread, ThreadIndex
 
 MAX_SIMILAR = 3
 MIN_SIMILARITY = 0.3
-"""The likeness below which a thread is not shown: benchmarks/similar.py measures what comes of it."""
+"""Threads below this cosine similarity are not shown; benchmarks/similar.py measures the effect."""
 MIN_TRACEBACK_SHARE = 0.3
-"""The part of a cut traceback that a hazard's case has at least, where the hazard is named for it."""
+"""The minimum share of a truncated traceback that a hazard's case must have for the hazard to be named."""
 _MAX_PER_HAZARD = 2
-"""Threads of one hazard among those shown: one message may have several causes."""
+"""The most threads of one hazard that are shown: one message may have several causes."""
 _UNEXPLAINED_THREAD_FACTOR = 0.85
-"""What the likeness of a thread counts for, of several alike, that does not tell what settled it."""
+"""Factor on the similarity of a thread for which it isn't known what solved it."""
 
 
 def similar_threads(log: FailureLog, excluded_addresses: Collection[str] = ()) -> tuple[SimilarThread, ...]:
-    """The threads that look like the log's failure, most alike first, without the addresses that are shown anyhow."""
+    """The threads most similar to the log's failure, best first, except those that are shown anyway."""
     features = features_of(log)
     if not features:
         return ()
@@ -41,9 +41,9 @@ def similar_threads(log: FailureLog, excluded_addresses: Collection[str] = ()) -
 def chosen(
     index: ThreadIndex, features: Features, excluded: Collection[int] = (), min_similarity: float = MIN_SIMILARITY
 ) -> list[tuple[float, int]]:
-    """The likeness and the number of the threads of an index that are worth to be shown for a log's features.
+    """The similarity and the index of the threads that are worth showing for a log's features, best first.
 
-    The best first: those most alike, and among them those of which it is known what settled them.
+    Threads for which it is known what solved them are preferred.
     """
     found: list[tuple[float, int]] = []
     of_hazard: Counter[str] = Counter()
@@ -62,9 +62,10 @@ def chosen(
 
 
 def hazards_with_similar_cases(log: FailureLog) -> list[str]:
-    """The hazards whose own cases have most frames of a traceback that was cut, if enough; the likeliest first.
+    """The hazards whose test cases have most frames of a truncated traceback, if enough; the likeliest first.
 
-    A program's own frames are called alike in any program (``main`` in ``train.py``): alone they tell nothing.
+    A program's own frames have the same names everywhere (``main`` in ``train.py``), so they mean nothing on their
+    own.
     """
     cut = [error for error in log.cut if any(is_library(frame.path) for frame in error.frames)]
     index = _cases()
@@ -73,7 +74,7 @@ def hazards_with_similar_cases(log: FailureLog) -> list[str]:
         if part >= MIN_TRACEBACK_SHARE:
             parts.setdefault(index.threads[number].hazard, part)
     met = thread_counts_by_hazard()
-    # Of those that have about as many of them, the one that is met most often.
+    # Of those with about the same share, the most frequent one.
     return sorted(parts, key=lambda hazard: (-round(parts[hazard], 1), -met[hazard]))[:MAX_SIMILAR]
 
 
@@ -82,7 +83,7 @@ def _weighted_likeness(thread: IssueThread, similarity: float) -> float:
 
 
 def thread_counts_by_hazard() -> Counter[str]:
-    """How many threads of the index are of each hazard: which of several is met most often."""
+    """How many threads of the index belong to each hazard, which tells how frequent it is."""
     return Counter(thread.hazard for thread in _index().threads if thread.hazard and not thread.cited)
 
 

@@ -1,7 +1,8 @@
-"""The indexes that are shipped: hashed features, and which public threads, or logs of hazards' cases, have them.
+"""The shipped indexes: hashed features, and the public threads or the hazards' test cases that have them.
 
-``scripts/similar_threads.py`` makes ``threads.msgpack``. It holds nothing of a thread but its address, its title and
-features. That of the cases (``cases.py``) has a case as the thread, its name as the address, its frames as features.
+``scripts/similar_threads.py`` builds ``threads.msgpack``, which has only the address, the title and the features of
+each thread. The index of cases (``cases.py``) stores each case as a thread, with the case's name as the address and
+the features of its frames.
 """
 
 from __future__ import annotations
@@ -22,14 +23,13 @@ PATH = Path(__file__).with_name("threads.msgpack")
 _WEIGHT_SCALE = 100
 """Weights are stored as hundredths, in a byte."""
 _MIN_SHARED = 1.4
-"""What a log and a thread must have in common to be alike at all, in features that no other thread has: more than the
-name of an exception."""
+"""What a log and a thread must share at least, in units of unique features: more than an exception's name."""
 _MIN_SHARED_OF_CUT = 0.8
-"""The same, of a log of which only a part is left: more than the frames that many trainings share."""
+"""The same for a truncated log: more than the frames that many training runs share."""
 
 
 class IssueThread(msgspec.Struct, frozen=True, array_like=True):
-    """A thread. ``hazard`` and what it shows, in both languages, are empty where that is not known."""
+    """A public thread. ``hazard`` and ``shows`` (what it shows, also in Chinese) are empty if unknown."""
 
     address: str
     title: str = ""
@@ -37,22 +37,22 @@ class IssueThread(msgspec.Struct, frozen=True, array_like=True):
     shows: str = ""
     shows_zh: str = ""
     cited: bool = False
-    """True where it stands in the index because a hazard's page cites it."""
+    """True if the thread is in the index because a hazard's page cites it."""
 
 
 class _IndexFile(msgspec.Struct, frozen=True):
-    """The file. Numbers are arrays in little-endian order; those of feature n begin at ``starts[n]``."""
+    """The file format. Arrays of numbers are little-endian; the entries of feature n start at ``starts[n]``."""
 
     threads: tuple[IssueThread, ...]
     hashes: bytes  # 32 bits each, ascending
     starts: bytes  # 32 bits each, one more than hashes
-    having: bytes  # 16 bits each: the number of a thread that has the feature
-    weights: bytes  # 8 bits each: how much it says there
-    lengths: bytes  # floats of 32 bits: of each thread's features as a vector
+    having: bytes  # 16 bits each: indices of the threads that have the feature
+    weights: bytes  # 8 bits each: the feature's weight in that thread
+    lengths: bytes  # 32-bit floats: the norm of each thread's feature vector
 
 
 class ThreadIndex:
-    """Threads by their features. Raises OSError and msgspec.MsgspecError where the file can't be read."""
+    """An inverted index from features to threads. Raises OSError or msgspec.MsgspecError if it can't be read."""
 
     def __init__(self, data: bytes) -> None:
         stored = msgspec.msgpack.decode(data, type=_IndexFile)
@@ -65,13 +65,13 @@ class ThreadIndex:
 
     @classmethod
     def shipped(cls) -> ThreadIndex:
-        """That of the public threads."""
+        """The index of the public threads."""
         return cls(PATH.read_bytes())
 
     def alike(self, features: Features, excluded: Collection[int] = ()) -> list[tuple[float, int]]:
-        """The threads that share features with a log, most alike first: the cosine (0 to 1) and the thread's number.
+        """Threads that share features with a log, as (cosine similarity from 0 to 1, index), the most similar first.
 
-        A feature counts the more the fewer threads have it. The numbers in ``excluded`` are passed over.
+        Features that fewer threads have weigh more. The threads in ``excluded`` are skipped.
         """
         square, shared = self._shared(features, excluded, _MIN_SHARED, lambda weight, other: weight * other)
         length = math.sqrt(square) or 1.0
@@ -79,7 +79,7 @@ class ThreadIndex:
         return sorted(found, key=lambda one: (-one[0], one[1]))
 
     def containing(self, features: Features, excluded: Collection[int] = ()) -> list[tuple[float, int]]:
-        """The threads that have most of what is left of a log: the part of it (0 to 1), and the thread's number."""
+        """Threads that have most of a truncated log's features, as (share from 0 to 1, index), best first."""
         square, shared = self._shared(
             features, excluded, _MIN_SHARED_OF_CUT, lambda weight, other: weight * min(weight, other)
         )
@@ -92,7 +92,7 @@ class ThreadIndex:
         min_similarity: float,
         combine: Callable[[float, float], float],
     ) -> tuple[float, dict[int, float]]:
-        """The square of what a log has, and what each thread has in common with it, where that is no less than that."""
+        """The squared norm of a log's features, and the product with each thread that reaches the minimum."""
         shared: dict[int, float] = {}
         square = 0.0
         for key, weight in features.items():
@@ -118,7 +118,7 @@ class ThreadIndex:
 
 
 def packed(threads: Sequence[tuple[IssueThread, Features]]) -> bytes:
-    """The index of these threads as a file's bytes. Raises ValueError for more than 65535 of them."""
+    """Serialize an index of these threads. Raises ValueError for more than 65535 of them."""
     if len(threads) > 0xFFFF:
         raise ValueError(f"{len(threads)} threads: an index holds 65535")
     by_key: dict[int, list[tuple[int, float]]] = {}
@@ -141,7 +141,7 @@ def packed(threads: Sequence[tuple[IssueThread, Features]]) -> bytes:
 
 
 def _rarity(threads: int, thread_count: int) -> float:
-    """How much a feature says that so many of the threads have."""
+    """The weight of a feature that ``thread_count`` of all threads have."""
     return math.log(1 + threads / thread_count)
 
 

@@ -1,4 +1,4 @@
-"""Made rows as files: JSON, JSON lines, CSV, text or Parquet; a data set of the hub as a folder with its card."""
+"""Writes generated rows as JSON, JSON lines, CSV, text or Parquet, or as a Hub dataset with its card."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NO_PYARROW = translated("{path} is a Parquet file, and generating one needs pya
 
 
 def encode_rows(path: str, rows: Sequence[dict[str, Any]], separator: str = "") -> bytes:
-    """Rows in the form that a file's name says, JSON where it says nothing. Raises UserError where it can't be made.
+    """Rows in the format of the path's suffix, JSON by default. Raises UserError if it can't be generated.
 
-    ``separator`` is what the program takes to stand between columns, where that is told.
+    ``separator`` is the one that the program expects between columns, if known.
     """
     suffix = os.path.splitext(path)[1].lower()
     if suffix == ".jsonl":
@@ -31,7 +31,7 @@ def encode_rows(path: str, rows: Sequence[dict[str, Any]], separator: str = "") 
     if suffix in (".csv", ".tsv"):
         return _csv(rows, separator or ("\t" if suffix == ".tsv" else ","))
     if suffix == ".txt":
-        letters = f"{string.ascii_letters} {string.digits} {string.punctuation}\n"  # a model of letters asks for any
+        letters = f"{string.ascii_letters} {string.digits} {string.punctuation}\n"  # for character-level models
         return (letters + "".join(f"{_longest(row)}\n" for row in rows)).encode()
     if suffix == ".bin":
         return _numbers(rows)
@@ -43,7 +43,7 @@ def encode_rows(path: str, rows: Sequence[dict[str, Any]], separator: str = "") 
 def hub_dataset_files(
     columns: dict[str, str], rows: Sequence[dict[str, Any]], splits: Sequence[str], subsets: Sequence[str]
 ) -> dict[str, bytes]:
-    """A data set of the hub as files: each split, and the card that says which columns are pictures or sounds."""
+    """The files of a Hub dataset: a file for each split, and the card, which declares image and audio columns."""
     names = list(dict.fromkeys(splits)) or ["train", "test"]
     files = {f"data/{split}.jsonl": _lines(rows) for split in names}
     card = ["---", "configs:"]
@@ -61,7 +61,7 @@ def hub_dataset_files(
 
 
 def _features(columns: dict[str, str]) -> list[str]:
-    """The columns' types, where one of them is not what JSON says."""
+    """The card's ``features``; empty if JSON types are right for all columns."""
     if not any(kind.rstrip("s") in ("image", "audio") for kind in columns.values()):
         return []
     lines: list[str] = []
@@ -105,9 +105,9 @@ def _csv(rows: Sequence[dict[str, Any]], separator: str) -> bytes:
 
 
 def _numbers(rows: Sequence[dict[str, Any]]) -> bytes:
-    """Tokens' numbers of two bytes each, as many as there are words: small ones, which any vocabulary has.
+    """Token ids as 16-bit integers, as many as there are words; small ones, which are in any vocabulary.
 
-    Every other one is 0, so that they are small ones too where four bytes are read as one.
+    Every other id is 0, so that they are still small if the file is read as 32-bit integers.
     """
     count = sum(len(_longest(row).split()) for row in rows)
     return struct.pack(f"<{count}H", *(number % 50 if number % 2 == 0 else 0 for number in range(count)))
@@ -129,7 +129,7 @@ def _parquet(path: str, rows: Sequence[dict[str, Any]]) -> bytes:
 
 
 def picture(width: int = 640, height: int = 480) -> bytes:
-    """A PNG of three bytes a point: a plain ramp."""
+    """A PNG in RGB: a plain gradient."""
     lines = b"".join(b"\0" + bytes(x * 255 // width for x in range(width) for _ in range(3)) for _ in range(height))
 
     def chunk(kind: bytes, content: bytes) -> bytes:
@@ -140,7 +140,7 @@ def picture(width: int = 640, height: int = 480) -> bytes:
 
 
 def sound(seconds: float = 5.0, sample_rate: int = 16_000) -> bytes:
-    """A WAV of one channel: a tone."""
+    """A mono WAV file: a tone."""
     buffer = io.BytesIO()
     with wave.open(buffer, "wb") as file:
         file.setnchannels(1)

@@ -1,4 +1,4 @@
-"""A model's folder without weights: the published configuration, a made tokenizer, the processor's files."""
+"""A model's folder without weights: the published config, a generated tokenizer, the processor's files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo.prepare.generated.tokenizer import tokenizer_files
 
 
 def model_files(model: PublishedModel) -> dict[str, bytes]:
-    """The folder's files by name."""
+    """The files of the folder, by name."""
     files = {"config.json": _json(full_config(model))}
     processors = _processors(model)
     whole = next((one["processor_class"] for one in processors.values() if "processor_class" in one), None)
@@ -35,7 +35,7 @@ def _architectures(model: PublishedModel) -> list[str]:
 
 
 def _processors(model: PublishedModel) -> dict[str, dict[str, Any]]:
-    """With the sizes that differ between models of one architecture."""
+    """The processor's files, adapted to the sizes in the model's config."""
     files = processor_files(model.model_type)
     for content in files.values():
         if "num_mel_bins" in model.config and "feature_size" in content:

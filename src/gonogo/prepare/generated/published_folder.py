@@ -1,4 +1,4 @@
-"""The folder of a published model that is named and isn't here: made without weights, kept in gonogo's cache."""
+"""The folder of a published model that isn't here, generated without weights and kept in gonogo's cache."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gonogo.prepare.packages.places import cache_folder
 
 
 def find_published_folder(name: str) -> Path | None:
-    """A folder with the published configuration and a made tokenizer; None for a name that no table has.
+    """A folder with the published config and a generated tokenizer; None if the name isn't in the tables.
 
-    Raises UserError where the cache can't be written.
+    Raises UserError if the cache can't be written.
     """
     model = published_model(name)
     return None if model is None else _write_folder(model)
 
 
 def source_of(name: str) -> Text:
-    """What a report says of a model that was taken from the table."""
+    """The sentence of a report about a model that was taken from the tables."""
     model = published_model(name)
     return translated("{name} is not on this machine: its published config was used instead, from {source}").format(
         name=name, source=model.source if model is not None else "?"
@@ -41,7 +41,7 @@ def _write_folder(model: PublishedModel) -> Path:
         return place
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent) as scratch:  # so that it appears whole, or not at all
+        with tempfile.TemporaryDirectory(dir=place.parent) as scratch:  # so that it appears atomically
             made = Path(scratch, "model")
             made.mkdir()
             for name, data in files.items():

@@ -1,7 +1,7 @@
-"""Rows of a data set, made: of the columns and format that a program reads, of about so many tokens.
+"""Generates rows of a dataset, with the columns and the format that a program reads and about the wanted length.
 
-The words have two letters, so that each is one token in nearly every tokenizer, published or made: a text's length in
-words is its length in tokens.
+All words have two letters, so that each is one token in nearly every tokenizer, published or generated: the number of
+words in a text is its length in tokens.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 _WORDS = tuple("of to in it is be as at so we he by or on do if me my up an go no us am".split())  # noqa: SIM905
 
-# What the columns of a format hold. A kind is text; several texts; int; float; flag; several flags; label; chat
-# (messages by role and content), message (one of them, an answer), parts (chat, its content in parts), asked, answered
+# The columns of each format and their kinds: text(s), int(s), float, flag(s), label, image(s) and so on; chat
+# (messages with role and content), message (one of them, an answer), parts (chat with content parts), asked, answered
 # (a chat of one message), turns (ShareGPT's from and value), exchanges (FineVision's user and assistant), tools and
-# calls (JSON of functions, and of calls of them), image, images, and so on.
+# calls (JSON of functions and of function calls).
 TEMPLATE = "apply_chat_template"
-"""Stands among the columns that a program reads where it lays a chat template over them."""
+"""Is one of the columns that a program reads if it applies a chat template to them."""
 FORMATS: dict[str, dict[str, str]] = {
     "alpaca": {"instruction": "text", "input": "text", "output": "text"},
     "messages": {"messages": "chat"},
@@ -43,7 +43,7 @@ FORMATS: dict[str, dict[str, str]] = {
     "token-numbers": {"text": "text"},
 }
 
-# How a row's tokens are shared out, by the column's name; what is not named here gets a fifth.
+# The share of a row's tokens by column name; any other column gets a fifth.
 _SHARES = {
     "text": 0.97, "messages": 0.97, "conversations": 0.97, "output": 0.6, "completion": 0.6, "response": 0.6,
     "answer": 0.6, "chosen": 0.6, "rejected": 0.55, "rejected_response": 0.36,
@@ -51,7 +51,7 @@ _SHARES = {
     "solution": 0.3, "article": 0.8, "document": 0.8, "code": 0.8,
 }  # fmt: skip
 
-# The first that a program's columns have all of is taken; more telling ones stand first.
+# The first entry whose columns a program all reads is used; more specific ones come first.
 _FORMAT_BY_KEYS = (
     ("sharegpt", {"conversations", "value"}),
     ("sharegpt", {"conversations", "from"}),
@@ -73,13 +73,13 @@ _FORMAT_BY_KEYS = (
 
 
 def format_from_columns(columns: tuple[str, ...]) -> str | None:
-    """The format of rows by the columns that a program reads; None where they tell none."""
+    """The format that fits the columns that a program reads; None if none does."""
     names = set(columns)
     return next((name for name, wanted in _FORMAT_BY_KEYS if wanted <= names), None)
 
 
 def kind_by_name(column: str) -> str:
-    """What a column holds, where its name is all that is known."""
+    """The kind of a column, guessed from its name."""
     name = column.lower()
     if name in ("messages", "conversation"):
         return "chat"
@@ -96,12 +96,12 @@ def kind_by_name(column: str) -> str:
 
 
 def text(tokens: int, number: int) -> str:
-    """So many words; another text for each number."""
+    """A text of that many words, different for each ``number``."""
     return " ".join(random.Random(number).choices(_WORDS, k=max(1, tokens)))
 
 
 class Maker:
-    """Makes rows of given columns. ``media`` are paths of an image, a sound and a video that stand for all."""
+    """Generates rows with given columns. ``media`` maps image, audio and video to the path that all rows use."""
 
     def __init__(self, columns: dict[str, str], tokens: int, media: dict[str, str]) -> None:
         self.columns = columns
@@ -110,7 +110,7 @@ class Maker:
         self._shares = {name: _SHARES.get(name, 0.2) for name, kind in columns.items() if _is_long_text_kind(kind)}
 
     def row(self, number: int) -> dict[str, Any]:
-        """One row. Rows are in turn somewhat longer than asked for, and a fifth shorter."""
+        """One row: alternately somewhat longer than ``tokens`` and a fifth shorter."""
         length = int(self.tokens * (1.05 if number % 2 == 0 else 0.8))
         whole = sum(self._shares.values()) or 1.0
         scale = length / whole
@@ -159,10 +159,10 @@ class Maker:
     def _conversation(
         self, kind: str, shared_tokens: int, number: int, tokens: int, last_number: int
     ) -> list[dict[str, Any]]:
-        """Two turns each; an image is asked about in the first.
+        """Two exchanges, with the image in the first question.
 
-        A row's conversations, chosen and rejected, are the same up to the last answer: of ``shared_tokens`` tokens and
-        ``number``; that answer is of ``tokens`` and ``last_number``.
+        The conversations of a row, chosen and rejected, differ only in the last answer: ``shared_tokens`` and
+        ``number`` determine the rest, ``tokens`` and ``last_number`` that answer.
         """
         sees = [tag for tag in ("image", "video", "audio") if {tag, f"{tag}s"} & set(self.columns)]
         opening = "".join(f"<{tag}>\n" for tag in sees[:1] if kind != "parts")
@@ -182,13 +182,13 @@ class Maker:
 
 
 def _message_with_content_parts(message: dict[str, str], media_types: list[str]) -> dict[str, Any]:
-    """The message with its content in parts: a text, and what is seen in it."""
+    """The message with a list of content parts: the text, then one part for each media type."""
     seen = [{"index": 0, "text": None, "type": tag} for tag in media_types]
     return {**message, "content": [{"index": None, "text": message["content"], "type": "text"}, *seen]}
 
 
 def _function_call_json(kind: str, number: int) -> str:
-    """JSON of one function, or of a call of it, as a text."""
+    """A JSON string with one function, or with one call of it."""
     name, asked = f"look_up_{number % 5}", text(1, number)
     if kind == "calls":
         return json.dumps([{"name": name, "arguments": {"word": asked}}])

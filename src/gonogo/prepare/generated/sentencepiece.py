@@ -1,6 +1,7 @@
-"""A model file of sentencepiece, which slow tokenizers read: its protocol buffer, written by hand.
+"""Writes a sentencepiece model file, which slow tokenizers read, as a hand-encoded protocol buffer.
 
-Fields are those of sentencepiece_model.proto: a ModelProto of pieces (1), TrainerSpec (2) and NormalizerSpec (3).
+Field numbers are those of sentencepiece_model.proto: a ModelProto has pieces (1), TrainerSpec (2) and NormalizerSpec
+(3).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _kind(layout: TokenizerLayout, token: str) -> int:
 def sentencepiece_model(layout: TokenizerLayout, tokens: list[str]) -> bytes:
     """The model with these tokens in the order of their ids; earlier ones are merged first."""
     tokens = tokens[: _own(layout)]
-    if layout.class_name == "XLMRobertaTokenizer":  # has its own first four, and takes the file's numbers one further
+    if layout.class_name == "XLMRobertaTokenizer":  # has its own first four tokens; shifts ids by one
         tokens = ["<unk>", "<s>", "</s>", *tokens[4:]]
     numbers = {token: number for number, token in enumerate(tokens)}
     special = set(layout.special_tokens().values())
@@ -62,7 +63,7 @@ def sentencepiece_model(layout: TokenizerLayout, tokens: list[str]) -> bytes:
 
 
 def _own(layout: TokenizerLayout) -> int:
-    """How many tokens stand in the model file; those behind them are added by the class (``<extra_id_0>``)."""
+    """How many tokens are in the model file; the class itself adds those after them (``<extra_id_0>``)."""
     last, special = layout.size, layout.special_tokens()
     while last - 1 in special:
         last -= 1

@@ -1,4 +1,4 @@
-"""The files of a tokenizer: of the published kind and size, its special tokens in their places, trained on nothing."""
+"""Files of an untrained tokenizer with the published type, vocabulary size and ids of special tokens."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from gonogo.evidence.published.models import TokenizerLayout
 from gonogo.prepare.generated.sentencepiece import sentencepiece_model
 from gonogo.prepare.generated.vocabulary import merges_for_layout, tokens_by_id, words_of
 
-# What the slow classes call their file of sentencepiece.
+# The names under which the slow classes look for their sentencepiece file.
 _MODEL_FILES = {
     "T5Tokenizer": "spiece.model", "MT5Tokenizer": "spiece.model", "XLMRobertaTokenizer": "sentencepiece.bpe.model",
     "DebertaV2Tokenizer": "spm.model",
 }  # fmt: skip
-# What GPT-2's and Qwen's regular expressions split text by, in the words of Rust's regex.
+# The pre-tokenization regex of GPT-2 and Qwen, in the syntax of Rust's regex crate.
 _SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
 
 def tokenizer_files(layout: TokenizerLayout, processor: str | None = None) -> dict[str, bytes]:
-    """The tokenizer's files by name, for the fast and the slow class. ``processor``: the whole processor's class."""
+    """The tokenizer's files by name, for the fast and the slow class. ``processor`` is the processor's class."""
     singles, merges = (
         merges_for_layout(layout) if layout.kind in ("bytes", "pieces", "clip") else (words_of(layout), [])
     )
@@ -53,7 +53,7 @@ def _json(value: Any) -> bytes:
 def _whole(
     layout: TokenizerLayout, tokens: list[str], vocabulary: dict[str, int], merges: list[tuple[str, str]]
 ) -> dict[str, Any]:
-    """The tokenizer as the ``tokenizers`` library reads it."""
+    """The content of ``tokenizer.json``."""
     added = [
         {"id": number, "content": token, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
          "special": token not in layout.plain}
@@ -85,7 +85,7 @@ def _score(token: str) -> float:
 
 
 def _around(layout: TokenizerLayout, vocabulary: dict[str, int]) -> dict[str, Any] | None:
-    """What puts tokens before and after a text; None where there are none to put."""
+    """The post-processor that adds special tokens before and after a text; None if there are none."""
     before, after = (layout.bos if layout.add_bos else None), (layout.eos if layout.add_eos else None)
     if layout.cls is not None:
         before, after = layout.cls, layout.sep

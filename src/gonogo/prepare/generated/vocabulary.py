@@ -1,7 +1,7 @@
-"""A vocabulary trained on nothing: all short strings of letters, and what fills it up to the published size.
+"""An untrained vocabulary: all short strings of letters, padded with fillers to the published size.
 
-One letter and two, with or without the blank before them, are one token, and up to three where there is room: English
-text has some three characters a token so, and four with published tokenizers. What is said of lengths leans on that.
+One or two letters, with or without a preceding space, are one token; three are if there is room. English text then
+has about three characters per token, against four with published tokenizers; statements about lengths rely on that.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Merge = tuple[str, str]
 
 @cache
 def byte_characters() -> tuple[str, ...]:
-    """The character by which a byte-level vocabulary writes each byte (GPT-2's)."""
+    """GPT-2's byte-to-unicode table, as the character for each byte."""
     printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     others = iter(range(256, 512))
     return tuple(chr(byte) if byte in printable else chr(next(others)) for byte in range(256))
 
 
 def _letter_merges(space: str, size: int) -> Iterator[Merge]:
-    """Merges to two letters, with the blank before them, and to three."""
+    """Merges to two letters, with a preceding space and without, and to three."""
     pairs = ["".join(pair) for pair in itertools.product(ascii_lowercase, repeat=2)]
     yield from ((pair[0], pair[1]) for pair in pairs)
     yield from ((space, pair) for pair in pairs)
-    yield from ((space, letter) for letter in ascii_letters)  # an answer of one letter is one token, as published
+    yield from ((space, letter) for letter in ascii_letters)  # an answer of one letter is one token
     yield from ((pair, letter) for pair in pairs for letter in ascii_lowercase)
     if size > _MIN_SIZE_FOR_ALL_TRIPLES:
         yield from ((space + pair, letter) for pair in pairs for letter in ascii_lowercase)
@@ -52,7 +52,7 @@ def _ideograph_merges() -> Iterator[Merge]:
 
 
 def merges_for_layout(layout: TokenizerLayout) -> tuple[list[str], list[Merge]]:
-    """The single tokens that merges begin with, and the merges, as far as the layout has room for both."""
+    """The initial tokens and the merges, as many as the layout's size allows."""
     if layout.kind == "pieces":
         singles = [f"<0x{byte:02X}>" for byte in range(256)]
         singles += ["▁", *(chr(code) for code in range(0x21, 0x7F))]
@@ -74,18 +74,18 @@ def merges_for_layout(layout: TokenizerLayout) -> tuple[list[str], list[Merge]]:
 
 
 def words_of(layout: TokenizerLayout) -> list[str]:
-    """The pieces of a vocabulary without merges (WordPiece, Unigram): letters and pairs, at a word's start or not."""
+    """The tokens of a WordPiece or Unigram vocabulary: letters and pairs, at the start of a word and inside."""
     pairs = ["".join(pair) for pair in itertools.product(ascii_lowercase, repeat=2)]
     if layout.kind == "words":
         single = [chr(code) for code in range(0x21, 0x7F)]
         pieces = [*single, *(f"##{one}" for one in single), *pairs, *(f"##{pair}" for pair in pairs)]
-        return [*pieces, *(chr(code) for code in _IDEOGRAPHS)]  # as many as there is room for
+        return [*pieces, *(chr(code) for code in _IDEOGRAPHS)]  # the caller takes as many as fit
     single = ["▁", *(chr(code) for code in range(0x21, 0x7F))]
     return [*single, *pairs, *(f"▁{pair}" for pair in pairs), *(f"▁{letter}" for letter in ascii_letters)]
 
 
 def tokens_by_id(layout: TokenizerLayout, regular_tokens: list[str]) -> list[str]:
-    """All tokens in the order of their ids: special ones at their published places, fillers where nothing is left."""
+    """All tokens in the order of their ids: special ones at their published ids, fillers if there are too few."""
     special = layout.special_tokens()
     taken = set(special.values())
     rest = (token for token in dict.fromkeys(regular_tokens) if token not in taken)

@@ -1,7 +1,7 @@
-"""Other packages than this Python's, from a cache: one or two laid over it, or a whole environment beside it.
+"""Packages from a cache for rehearsals: some laid over this Python's own, or a whole environment beside it.
 
-What is laid over stands first on ``PYTHONPATH``. torch, CUDA and what is compiled against them can't be laid over: the
-rehearsal runs with those installed, and says so. The user's environment stays as it is.
+Overlaid packages come first on ``PYTHONPATH``. torch, CUDA and whatever is compiled against them can't be overlaid:
+the rehearsal uses the installed ones and says so. The user's environment is never changed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def packages_for(
     yes: bool = False,
     unconfined: bool = False,
 ) -> PackageOverlay:
-    """The packages that a rehearsal is to have: a file's whole environment, or this Python's with some laid over.
+    """The packages of a rehearsal: the whole environment of a file, or this Python's with some laid over.
 
-    ``yes``: what the file asks for may be installed; else the user is asked, once for a project. ``unconfined``: builds
-    of packages that have no wheel are not confined. Raises UserError for what can't be read, found or installed, and
-    where the user doesn't agree.
+    ``yes`` allows the installation of what the file requires; otherwise the user is asked once for each project.
+    ``unconfined`` builds packages that have no wheel without confinement. Raises UserError for what can't be read,
+    found or installed, and if the user doesn't agree.
     """
     if file is None:
         return build_overlay(with_packages, report_progress, unconfined=unconfined)

@@ -1,6 +1,7 @@
-"""Packages that a project has from an address (a repository, an archive): fetched as what they are, or missing.
+"""Packages that a project takes from a URL (a repository, an archive): fetched from there, or missing.
 
-A package of the index that is called like the last part of an address is another package: it is never taken instead.
+A package of the index that has the same name as the last part of a URL is a different package, and is never used
+instead.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ def describe_package_url(name: str, address: str) -> Text:
 
 @dataclass
 class FetchedPackages:
-    """What came of a project's addresses."""
+    """The result of fetching a project's URLs."""
 
     lines: dict[str, str] = field(default_factory=dict)
-    """Requirements for uv, by canonical name: wheels that lie on this machine."""
+    """Requirements for uv, by canonical name: local wheels."""
     missing: dict[str, str] = field(default_factory=dict)
-    """Why not, by the name that the project's file has."""
+    """The reason for each missing package, by its name in the project's file."""
     built: dict[str, str] = field(default_factory=dict)
-    """Versions of those that were built here."""
+    """The versions of packages that were built here."""
 
 
 def fetch(
     addresses: Mapping[str, str], extras: Mapping[str, str], folder: Path, report_progress: Say, *, unconfined: bool
 ) -> FetchedPackages:
-    """Fetch what is behind each address, into a new folder; build what is no wheel."""
+    """Fetch each URL into a new folder, and build what isn't a wheel."""
     folder.mkdir()
     found = FetchedPackages()
     for number, (name, address) in enumerate(addresses.items()):
@@ -102,7 +103,7 @@ def installed_from(name: str, address: str) -> bool:
 
 
 def _place(address: str) -> str:
-    """An address without its revision and what may be left out of it."""
+    """A URL without its revision and optional parts, for comparison."""
     bare = shown(address).removeprefix("git+").partition("#")[0]
     scheme, _, rest = bare.partition("://")
     host, slash, path = rest.partition("/")

@@ -1,8 +1,8 @@
-"""``STEP SOURCE SUBFOLDER WORK BACKEND BACKEND_PATH RESULT``: one step of a build, run by its environment's Python.
+"""``STEP SOURCE SUBFOLDER WORK BACKEND BACKEND_PATH RESULT``: one step of a build, in the build environment's Python.
 
-STEP is ``system`` (its pyproject.toml, copied to RESULT), ``requires`` (what the build asks for beside that, as a list
-in JSON, to RESULT) or ``wheel`` (a wheel, into the folder RESULT).
-It runs confined, and imports nothing of gonogo: it runs where the sources are, which are a stranger's.
+STEP is ``system`` (copy pyproject.toml to RESULT), ``requires`` (write the backend's further requirements to RESULT,
+as a JSON list) or ``wheel`` (build a wheel into the folder RESULT). It runs confined and imports nothing of gonogo,
+because it runs the code of untrusted sources.
 """
 
 import importlib
@@ -37,7 +37,7 @@ def main(*arguments: str) -> None:
 
 
 def _unpack_source(source: str, work_dir: str) -> str:
-    """The folder of the sources: an archive has one folder in it."""
+    """The folder of the sources; an archive is unpacked, and contains a single folder."""
     if os.path.isdir(source):
         shutil.copytree(source, work_dir, symlinks=True)
         return work_dir

@@ -1,7 +1,7 @@
-"""Wheels built here of sources that have none: confined, without network, kept in the cache.
+"""Builds wheels from sources that have none: confined, without network, kept in the cache.
 
-What the build requires is fetched before, as wheels. The sources' own code (``setup.py``, a build backend's hooks) runs
-in a world of :mod:`gonogo.confinement` alone; of what it does, nothing is taken but the wheel.
+Build requirements are fetched beforehand, as wheels. The sources' own code (``setup.py``, hooks of a build backend)
+runs only in a world of :mod:`gonogo.confinement`, and only the wheel is taken from its output.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ _MAX_OUTPUT_BYTES = 1 << 16
 _BUILD_PROGRAM_PATH = str(Path(__file__).with_name("build_program.py"))
 _LEGACY = "setuptools.build_meta:__legacy__"
 BUILD_REQUIRES_TORCH = ("deepspeed",)
-"""What imports torch while it is built, and gets this Python's."""
+"""Packages whose build imports torch, and therefore gets this Python's."""
 BUILD_PACKAGES = (SETUPTOOLS_WITH_PKG_RESOURCES, "wheel", "packaging", "py-cpuinfo", "psutil", "ninja")
-"""What such a build, and other old ones, import without saying so."""
+"""What such builds, and other old ones, import without declaring it."""
 _NOT_THERE = re.compile(r"No module named '[\w.]+'")
 _WHEEL = re.compile(r"[\w.!+]+-[\w.!+]+(?:-\w+)?-[\w.]+-[\w.]+-[\w.]+\.whl")
 _VARIABLES = {"DS_BUILD_OPS": "0"}
-"""DeepSpeed compiles its operators only where it is told to."""
+"""By default DeepSpeed then doesn't compile its operators."""
 
 
 class BuildFailed(Exception):
-    """No wheel came of it; the message is the last line that says why."""
+    """The build made no wheel; the message is the line of its output that says why."""
 
 
 @dataclass(frozen=True)
 class BuiltWheel:
-    """A wheel that was built here, now or before."""
+    """A wheel that was built on this machine, now or earlier."""
 
     wheel: Path
     name: str
@@ -76,9 +76,9 @@ class BuiltWheel:
 
 
 def built(source: PackageSource, name: str, report_progress: Say, *, unconfined: bool = False) -> BuiltWheel:
-    """The wheel of some sources. ``name``: what they are called, for messages.
+    """The wheel of these sources, built unless the cache has it. ``name`` is used in messages.
 
-    Raises BuildFailed, and UserError where this machine has no means to confine the build.
+    Raises BuildFailed, and UserError if this machine has no means to confine the build.
     """
     kept = cache_folder().parent / "built" / _key(source, name)
     if (found := _find_wheel(kept)) is not None:
@@ -90,7 +90,7 @@ def built(source: PackageSource, name: str, report_progress: Say, *, unconfined:
         filled = building / "kept"
         filled.mkdir()
         shutil.copyfile(result, filled / result.name)
-        with contextlib.suppress(OSError):  # another one may have built it meanwhile
+        with contextlib.suppress(OSError):  # another process may have built it
             os.rename(filled, kept)
     found = _find_wheel(kept)
     if found is None:
@@ -123,13 +123,13 @@ def _folder(prefix: str, parent: Path) -> Iterator[Path]:
 
 
 def _find_wheel(folder: Path) -> BuiltWheel | None:
-    """The wheel in a folder, with what its metadata say; None where there is none, or one that can't be read."""
+    """The wheel in a folder, with the name and version in its metadata; None if there is no readable one."""
     for file in sorted(folder.glob("*.whl")):
         try:
             with zipfile.ZipFile(file) as content:
                 metadata = next(one for one in content.infolist() if _is_metadata(one))
                 told = HeaderParser().parsestr(content.read(metadata).decode("utf-8", "replace"))
-        except Exception:  # zipfile raises whatever its parts do; the file is a stranger's
+        except Exception:  # zipfile may raise anything: the file is untrusted
             continue
         name, version = told.get("Name", ""), told.get("Version", "")
         if name and version:
@@ -142,7 +142,7 @@ def _is_metadata(entry: zipfile.ZipInfo) -> bool:
 
 
 class _WheelBuild:
-    """One build: its environment, which it sees and can't change, and its steps, each in a world of its own."""
+    """One build: its environment, which is read-only for its steps, and the steps, each in its own confined world."""
 
     def __init__(
         self, source: PackageSource, name: str, folder: Path, report_progress: Say, *, unconfined: bool
@@ -161,7 +161,7 @@ class _WheelBuild:
         self._wheel_name = ""
 
     def run(self) -> Path:
-        """The wheel, in the folder of the build. Raises BuildFailed."""
+        """Build the wheel, in the build's folder. Raises BuildFailed."""
         self._make_environment()
         table = self._step("system", "", [])
         system = _build_system(table)
@@ -175,8 +175,8 @@ class _WheelBuild:
         except BuildFailed as error:
             if with_own or not _NOT_THERE.search(str(error)):
                 raise
-        # It imports what it doesn't say it requires: as with `pip install --no-build-isolation`, which such a package
-        # tells its users to say.
+        # The build imports packages that it doesn't declare, as packages do whose installation instructions say
+        # `pip install --no-build-isolation`.
         self._expose_own_packages()
         self._require(list(BUILD_PACKAGES))
         return self._steps(backend, backend_path)
@@ -207,13 +207,13 @@ class _WheelBuild:
         return next((self._environment / "lib").glob("python3.*/site-packages"))
 
     def _expose_own_packages(self) -> None:
-        """Have this Python's packages be found after the environment's."""
-        self._own_shown = True  # as without build isolation, where the build isn't asked what it requires
+        """Make this Python's packages importable, after those of the environment."""
+        self._own_shown = True  # as without build isolation, where the backend isn't asked for requirements
         own = [place for place in sys.path if place.endswith("-packages")]
         (self._packages() / "own.pth").write_text("\n".join([*own, ""]), encoding="utf-8")
 
     def _require(self, lines: Sequence[str]) -> None:
-        """Install wheels. uv runs with this Python, never with the environment's, which runs what lies in it."""
+        """Install wheels. uv uses this Python, never the environment's, which would run code installed there."""
         wanted = []
         for line in lines:
             try:
@@ -241,7 +241,7 @@ class _WheelBuild:
     # -- its steps
 
     def _step(self, step: str, backend: str, backend_path: list[str]) -> bytes | None:
-        """Run one step in a world; what it wrote. Raises BuildFailed where it failed."""
+        """Run one step in a confined world, and return what it wrote. Raises BuildFailed if it fails."""
         with _folder("gonogo-build-", Path(os.environ.get("TMPDIR") or tempfile.gettempdir())) as scratch:
             confinement = Confinement(scratch, unconfined=self._unconfined)
             shared = confinement.shared
@@ -254,7 +254,7 @@ class _WheelBuild:
                 shutil.copyfile(self._source.path, source)
             result = shared / "out" if step == "wheel" else shared / "told"
             with confinement.world() as world:
-                # Where a world has a layer it is limited, and gone with the world.
+                # With an overlay, writes are limited and vanish with the world.
                 work = (self._folder if world.has_overlay else shared) / "work"
                 python = str(self._environment / "bin" / "python")
                 words = [
@@ -278,7 +278,7 @@ class _WheelBuild:
             return self._read_wheel(result)
 
     def _read_wheel(self, folder: Path) -> bytes | None:
-        with contextlib.suppress(OSError):  # the build may have taken the folder away
+        with contextlib.suppress(OSError):  # the build may have deleted the folder
             for name in sorted(os.listdir(folder)):
                 if _WHEEL.fullmatch(name):
                     self._wheel_name = name
@@ -317,7 +317,7 @@ class _WheelBuild:
 
 
 class _OutputTail:
-    """The end of what a program prints, read as it comes: it may print without end, and leave the pipe to others."""
+    """The end of a program's output, read continuously: it may be endless, and others may keep the pipe open."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -336,7 +336,7 @@ class _OutputTail:
 
 
 def _build_system(table: bytes | None) -> dict[str, Any]:
-    """The sources' ``[build-system]``; setuptools where they have none."""
+    """The ``[build-system]`` of the sources, which defaults to setuptools."""
     try:
         told = tomllib.loads((table or b"").decode("utf-8")).get("build-system")
     except (ValueError, RecursionError):

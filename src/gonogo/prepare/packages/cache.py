@@ -1,7 +1,7 @@
-"""The cache of packages that are laid over: a folder for each package, version and Python, filled by pip.
+"""The cache of overlaid packages: a folder for each package, version and Python, filled by pip.
 
-A folder appears whole or not at all: it is filled under another name and then renamed. Two rehearsals that fill the
-same one don't disturb each other; the second's is dropped.
+A folder is filled under a temporary name and then renamed, so it is complete or absent. Two rehearsals may fill the
+same one at once: the second result is discarded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REPORT_AFTER_SECONDS = 2.0
 _INSTALL_TIMEOUT = 900.0
 _ABANDONED_AFTER_SECONDS = 24 * 3600.0
 _BUILT_LOCALLY_MARKER = "gonogo-built-here"
-"""A file beside a package that says that its wheel was built on this machine."""
+"""A file that marks a package whose wheel was built on this machine."""
 
 
 class PackageNotInstallable(Exception):
@@ -50,10 +50,10 @@ class PackageNotInstallable(Exception):
 def cached_or_installed_folder(
     name: str, specifier: SpecifierSet, report_progress: Say, *, unconfined: bool = False
 ) -> Path:
-    """The folder of a version that the specifier takes: from the cache, else installed into it.
+    """The folder of a version that matches the specifier: from the cache, or installed into it.
 
-    ``name`` is canonical. Raises NotInstalled where there is none, or its build fails, and UserError where the cache
-    can't be written.
+    ``name`` is canonical. Raises PackageNotInstallable if there is none or its build fails, and UserError if the
+    cache can't be written.
     """
     cache = cache_folder()
     found = _find_cached_wheel(name, specifier)
@@ -61,7 +61,7 @@ def cached_or_installed_folder(
 
 
 def is_locally_built(folder: Path) -> bool:
-    """Whether the wheel of what is in a folder of the cache was built on this machine."""
+    """Whether the package in a cache folder comes from a wheel that was built on this machine."""
     return (folder / _BUILT_LOCALLY_MARKER).exists()
 
 
@@ -71,7 +71,7 @@ def cached_package_version(folder: Path, name: str) -> Version:
 
 
 def cached_package_requirements(folder: Path, name: str) -> list[Requirement]:
-    """What the package in a folder of the cache requires on this machine, without extras."""
+    """The requirements of a cached package on this machine, without extras."""
     found = []
     for text in _distribution(folder, name).requires or []:
         requirement = Requirement(text)
@@ -89,7 +89,7 @@ def _python_version_suffix() -> str:
 
 
 def cached_versions(name: str) -> dict[Version, Path]:
-    """The versions of a package (canonical name) that the cache has for this Python, each with its folder."""
+    """The cached versions of a package (canonical name) for this Python, each with its folder."""
     found: dict[Version, Path] = {}
     cache = cache_folder()
     if not cache.is_dir():
@@ -152,9 +152,9 @@ def _build_and_install(
     *,
     unconfined: bool,
 ) -> None:
-    """Install a version of which there are only sources, by way of a wheel that is built of them, confined.
+    """Build a wheel, confined, from a version that is available only as sources, and install it.
 
-    Raises NotInstalled: as pip did, where there are no sources either.
+    Raises PackageNotInstallable; pip's own error if there are no sources either.
     """
     if name in WHEEL_REQUIRED_PACKAGES:
         raise install_error
@@ -176,7 +176,7 @@ def _build_and_install(
 
 
 def _run_pip(display_name: str, pip_target: str, target: Path, report_progress: Say) -> None:
-    """Have pip install a wheel: of the index, or a file. Nothing of the package runs."""
+    """Have pip install a wheel, from the index or from a file. No code of the package runs."""
     options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--compile", "--target", str(target)]
     command = pip_command("install", *options, "--only-binary", ":all:", pip_target)
     with tempfile.TemporaryFile() as output:
@@ -215,7 +215,7 @@ def _failure_reason(text: str) -> str:
 
 
 def _versions(text: str) -> tuple[Version, ...]:
-    """The versions that pip lists where it finds none that fits."""
+    """The versions that pip lists if none of them matches."""
     match = re.search(r"\(from versions: ([^)]*)\)", text)
     found = []
     for part in match[1].split(",") if match else []:

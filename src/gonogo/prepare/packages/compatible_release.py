@@ -1,6 +1,6 @@
-"""Another release of an installed package, where the installed one does not go with what was laid over.
+"""Another release of an installed package, for when the installed one is incompatible with an overlaid package.
 
-transformers 4.51 takes an older huggingface-hub than the installed datasets needs: a run that had that transformers had
+transformers 4.51 requires an older huggingface-hub than the installed datasets does: a run with that transformers had
 an older datasets too.
 """
 
@@ -29,7 +29,7 @@ _LOWER_BOUND_OPERATORS = (">=", ">", "~=", "==", "===")
 def unmet_requirements(
     requirements: Iterable[Requirement], overlay_versions: Mapping[str, Version]
 ) -> list[Requirement]:
-    """The requirements that a version that was laid over does not meet."""
+    """The requirements that the version of an overlaid package does not satisfy."""
     return [
         requirement
         for requirement in requirements
@@ -45,10 +45,10 @@ def find_compatible_release(
     overlay_versions: Mapping[str, Version],
     report_progress: Say,
 ) -> Version | None:
-    """The release nearest to the installed one that goes with what was laid over; None where none is found.
+    """The release nearest to the installed one that is compatible with the overlay; None if none is found.
 
-    ``wrong`` are the installed one's requirements that are not met. From the cache where one is there; else releases
-    are fetched, half of those that are left put out by each.
+    ``wrong`` are the installed release's unmet requirements. Releases in the cache are preferred; others are fetched
+    in a binary search.
     """
     older = _requires_newer(wrong[0], overlay_versions)
 
@@ -81,7 +81,7 @@ def find_compatible_release(
 
 
 def _requires_newer(requirement: Requirement, overlay_versions: Mapping[str, Version]) -> bool:
-    """Whether a requirement that is not met asks for something newer than was laid over."""
+    """Whether an unmet requirement asks for a newer version than the overlaid one."""
     have = overlay_versions[canonical(requirement.name)]
     return any(
         part.operator in _LOWER_BOUND_OPERATORS and Version(part.version.removesuffix(".*")) >= have
@@ -91,7 +91,7 @@ def _requires_newer(requirement: Requirement, overlay_versions: Mapping[str, Ver
 
 
 def _first(candidates: list[Version], predicate: Callable[[Version], bool]) -> Version | None:
-    """The first version on the way that ``predicate``, where it holds for all behind that one."""
+    """The first candidate for which ``predicate`` holds, by binary search: it must then hold for all later ones."""
     low, high = 0, len(candidates)
     while low < high:
         middle = (low + high) // 2

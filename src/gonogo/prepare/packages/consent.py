@@ -1,7 +1,7 @@
-"""The user's word before a project's packages are installed: what they are is listed, and the answer remembered.
+"""Asks the user before a project's packages are installed: lists them and remembers the answer.
 
-It is asked for once for a project and what its files list, where there is a terminal; ``--yes`` gives it. Packages that
-the user names by ``--with`` alone are not asked for: they were named.
+It asks once for each project and list of packages, if there is a terminal; ``--yes`` answers it. Packages that only
+``--with`` names need no confirmation.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _MAX_SHOWN = 400
 
 
 class InstallNotConfirmed(UserError):
-    """The user did not want the packages installed, or could not be asked."""
+    """The user declined the installation of packages, or could not be asked."""
 
 
 @dataclass(frozen=True)
 class PlannedInstall:
-    """What is about to be installed, and why it is not all that the file lists."""
+    """What is about to be installed, and which of the listed packages are not."""
 
     file: Path
     folder: Path
     """Where it is installed."""
     listed: tuple[str, ...]
-    """What the project's files ask for: what the answer is remembered for."""
+    """The requirements in the project's files, for which the answer is remembered."""
     packages: tuple[ResolvedPackage, ...]
     built: dict[str, str] = field(default_factory=dict)
     missing: tuple[Text, ...] = ()
@@ -68,7 +68,7 @@ _DECLINED = translated(
 
 
 def agree(install_plan: PlannedInstall, *, yes: bool) -> None:
-    """Return where the packages may be installed. Raises NotAgreed."""
+    """Return if the packages may be installed. Raises InstallNotConfirmed otherwise."""
     project = _project_folder(install_plan.file)
     lines = _describe_packages(install_plan)
     if yes or project in _CONFIRMED_PROJECTS or set(install_plan.listed) <= _read_consent(project):
@@ -91,11 +91,11 @@ def agree(install_plan: PlannedInstall, *, yes: bool) -> None:
 
 
 _CONFIRMED_PROJECTS: set[str] = set()
-"""Projects that the user has agreed to while this process runs: prepare adds what a first worker turns out to lack."""
+"""Projects that the user has confirmed in this process: prepare installs more if a first worker lacks something."""
 
 
 def has_consent_or_terminal(folder: Path) -> bool:
-    """Whether the user has agreed to packages of the project before, or sits at a terminal to be asked."""
+    """Whether the user has confirmed packages of the project before, or there is a terminal to ask at."""
     project = str(folder.absolute().resolve())
     return project in _CONFIRMED_PROJECTS or bool(_read_consent(project)) or can_ask()
 
@@ -125,11 +125,11 @@ def _describe_packages(install_plan: PlannedInstall) -> list[Text]:
     return lines
 
 
-# -- what is remembered
+# -- remembered answers
 
 
 def _project_folder(file: Path) -> str:
-    """The folder of a project's file; of one that ``gonogo prepare`` made, the folder that it was made for."""
+    """The folder of a project's file; for a file that ``gonogo prepare`` wrote, the folder of its project."""
     folder = file.absolute().resolve().parent
     if folder.name != FOLDER:
         return str(folder)
@@ -138,7 +138,7 @@ def _project_folder(file: Path) -> str:
 
 
 def _read_kept_project(folder: Path) -> list[str]:
-    """Of a folder that a rehearsal keeps: the project's folder, and the names of its files. Empty for another."""
+    """The project's folder and the names of its files, from a folder that a rehearsal keeps; empty for any other."""
     try:
         return (folder.parent / OF).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeError):
@@ -146,7 +146,7 @@ def _read_kept_project(folder: Path) -> list[str]:
 
 
 def _said(file: Path) -> str:
-    """The file as the user knows it: of one that a rehearsal keeps, those of the project that it was made of."""
+    """The file as the user knows it: for one that a rehearsal keeps, the names of the project's own files."""
     folder = file.absolute().resolve().parent
     kept = _read_kept_project(folder) if folder.name == FOLDER else []
     return kept[1] if len(kept) == 2 and kept[1] else str(file)
@@ -157,7 +157,7 @@ def _place(project: str) -> Path:
 
 
 def _read_consent(project: str) -> set[str]:
-    """What of the project's lists the user has agreed to."""
+    """The requirements of the project that the user has confirmed."""
     try:
         told = msgspec.json.decode(_place(project).read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeError):
@@ -167,7 +167,7 @@ def _read_consent(project: str) -> set[str]:
 
 
 def _save_consent(project: str, packages: Sequence[str]) -> None:
-    """Where the folder can't be written, it is asked again the next time."""
+    """Remember the confirmation; if it can't be written, the user is asked again next time."""
     place = _place(project)
     together = sorted({*_read_consent(project), *packages})
     content = json.dumps({"project": project, "listed": together}, indent=1, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""An environment being made: its packages found, agreed to, installed. It is there whole or not at all."""
+"""Creates an environment: resolves its packages, asks for consent and installs them, all or nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from gonogo.prepare.packages.torch_family import (
 )
 from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, into, run_uv
 
-# As uv writes them into a relocatable environment: found from where the command lies.
+# The shebang that uv writes into a relocatable environment, which finds Python beside the command.
 _RELOCATABLE_SHEBANG = b"""#!/bin/sh
 '''exec' "$(dirname -- "$(realpath -- "$0")")"/'python' "$0" "$@"
 ' '''
@@ -47,13 +47,13 @@ _RELOCATABLE_SHEBANG = b"""#!/bin/sh
 _MAX_BYTES = 1 << 20
 
 _ENVIRONMENT_FORMAT_VERSION = 13
-"""Changes when environments are made in another way, so that older ones are not used."""
+"""Increased if environments are created differently, so that older ones are not used."""
 _SETUPTOOLS = BUILD_PACKAGES[0]
-# What gonogo's own part of a rehearsal needs beside torch: records, and checkpoints made of a config alone.
+# What gonogo's own code in a rehearsal needs besides torch: for records, and to write checkpoints from a config.
 GONOGO_DEPENDENCIES = ("msgspec", "safetensors")
 
 Consent = Callable[[PlannedInstall], None]
-"""Told what is about to be installed; raises where the user does not agree."""
+"""Gets what is about to be installed; raises if the user does not agree."""
 _NOT_FOLLOWED = translated(
     "ignored: {line} (packages are installed only from the indexes in your own pip and uv configuration)"
 )
@@ -62,32 +62,32 @@ _CUDA_ONLY_PACKAGES = (
     *("flashinfer-python", "sgl-kernel", "mamba-ssm", "causal-conv1d", "vllm", "sglang", "transformer-engine-torch"),
     *("transformer-engine-cu11", "transformer-engine-cu12", "transformer-engine-cu13", "transformer-engine-jax"),
 )
-"""Left out also where another package requires them: their builds on PyPI want CUDA's libraries, or nvcc."""
+"""Excluded even if another package requires them: their builds on PyPI need CUDA's libraries or nvcc."""
 
 
 @dataclass(frozen=True)
 class EnvironmentRequest:
-    """What an environment is made of."""
+    """The specification of an environment."""
 
     requirements: tuple[str, ...]
     pins: tuple[str, ...]
-    """Of ``--with``: they win over what the file says."""
+    """Requirements from ``--with``, which override those of the file."""
     python: str
     as_of: str | None
     built_for_cuda: tuple[str, ...]
-    """Packages that gonogo has stand-ins for, or that can't be had."""
+    """Requested packages that aren't installed because they need CUDA; gonogo has stand-ins for some."""
     addresses: tuple[tuple[str, str], ...]
-    """Packages that come from elsewhere than an index, each with its address."""
+    """Packages that don't come from an index, each with its URL."""
     extras: tuple[tuple[str, str], ...]
-    """Of those."""
+    """The extras of those packages."""
     beside_torch: tuple[tuple[str, str], ...]
-    """Which releases of torchvision and torchaudio are asked for."""
+    """The requested releases of torchvision and torchaudio."""
     torch: str | None
-    """The torch that is pinned, where it isn't this Python's own: a CPU build of it is looked for."""
+    """The pinned torch if it isn't this Python's own: a CPU build of it is installed if possible."""
 
     @property
     def key(self) -> str:
-        """What tells its folder from those of others."""
+        """Identifies the environment's folder."""
         here = [str(installed_version("torch")), str(Path(gonogo.__file__).parent), _ENVIRONMENT_FORMAT_VERSION]
         beside = [
             f"{name}{dict(self.beside_torch).get(name, '')}"
@@ -109,7 +109,7 @@ def make_environment(
     *,
     unconfined: bool,
 ) -> None:
-    """Make the environment under another name, then give it its own: it is there whole or not at all."""
+    """Create the environment in a temporary folder and then rename it, so that it is complete or absent."""
     what = translated("creating the environment of {file}").format(file=file.name)
     filling = Path(tempfile.mkdtemp(prefix=".filling-", dir=folder.parent))
     try:
@@ -166,7 +166,7 @@ def make_environment(
             "torch": torch,
         }
         (venv / "gonogo.json").write_text(json.dumps(made), encoding="utf-8")
-        shutil.rmtree(folder, ignore_errors=True)  # one that is not whole
+        shutil.rmtree(folder, ignore_errors=True)  # an incomplete one
         os.rename(venv, folder)
     except UvFailed as error:
         raise UserError(
@@ -190,7 +190,7 @@ def _make_resolver(
     of_setuptools = (Requirement(line) for line in (*requested.requirements, *pins))
     if not any(one.name == "setuptools" and one.specifier for one in of_setuptools):
         pins.append(_SETUPTOOLS)
-    # A package that is missing is not taken from the index either, whoever else requires one of that name.
+    # A missing package is not taken from the index either, even if another package requires one of that name.
     never = ["torch", *requested.built_for_cuda, *_CUDA_ONLY_PACKAGES, *missing_packages]
     folder = staging_folder / "resolving"
     folder.mkdir()
@@ -222,10 +222,10 @@ def _install(
     activity: Text,
     report_progress: Say,
 ) -> None:
-    """Install what was found.
+    """Install the resolved packages.
 
-    ``of_today`` is had whatever the day: this Python's torch requires it; ``of_python`` and ``also`` go with what is
-    asked for.
+    ``of_today`` are requirements of this Python's torch, which ignore the date; ``of_python`` and ``also`` are
+    resolved together with the requested packages.
     """
     base = ["pip", "install", *into(venv), *WHEELS_ONLY_OPTIONS]
     run_uv([*base, *BUILD_PACKAGES, *GONOGO_DEPENDENCIES], cwd=staging_folder, what=activity, say=report_progress)
@@ -250,7 +250,7 @@ def _missing(name: str, address: str, reason: str) -> Text:
 
 
 def ignored_index_lines(requested_versions: RequestedVersions) -> tuple[Text, ...]:
-    """What a file says of indexes, which is said and not done."""
+    """A note for each index line in a file: it is not followed."""
     return tuple(_NOT_FOLLOWED.format(line=line) for line in requested_versions.index_lines)
 
 
@@ -261,7 +261,7 @@ def rewrite_shebangs(folder: Path) -> None:
             continue
         content = file.read_bytes()
         head, newline, rest = content.partition(b"\n")
-        if head.startswith(b"#!/bin/sh") and rest.startswith(b"'''exec' "):  # too long a path for a first line
+        if head.startswith(b"#!/bin/sh") and rest.startswith(b"'''exec' "):  # the path was too long for a shebang
             head, newline, rest = b"#!" + rest.split(b" ", 2)[1].strip(b"'\""), b"\n", rest.partition(b"' '''\n")[2]
         if newline and head[2:].strip() in _names():
             file.write_bytes(_RELOCATABLE_SHEBANG + rest)

@@ -1,13 +1,13 @@
-"""A whole environment, out of a file that tells versions: its own Python packages, made by uv, kept for the next time.
+"""A whole environment from a file with versions: its own Python packages, created by uv and kept for the next time.
 
-Where a training's packages are of another time than this Python's, laying a few of them over does not do: old
-``datasets`` breaks on a new ``pyarrow``. So all that the file lists, and what that requires, is installed beside, as of
-the day that the project is from. Two things are different from the user's machine, and are said: torch is a CPU build
-(the pinned one where it can be had, else this Python's own), and packages that are compiled for CUDA are left to their
-stand-ins.
+If a training run's packages are much older than this Python's, overlaying a few of them is not enough: old
+``datasets`` breaks with a new ``pyarrow``. So everything that the file lists is installed separately with its
+dependencies, as of the project's date. Two differences from the user's machine remain and are reported: torch is a
+CPU build (the pinned one if available, else this Python's own), and packages that are compiled for CUDA are replaced
+by stand-ins.
 
-Wheels alone are installed; what has none is built confined (``resolving.py``, ``building.py``). What a project has from
-a repository or an archive is that, or missing (``addresses.py``).
+Only wheels are installed; a package without one is built confined (``resolving.py``, ``building.py``). A package that
+the project takes from a repository or an archive comes from there, or is missing (``addresses.py``).
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ from gonogo.prepare.packages.torch_family import TORCH_COMPANION_PACKAGES
 from gonogo.prepare.packages.uv import python_of
 
 _MAX_ENVIRONMENTS = 12
-"""Environments that are kept; the one that was not used for longest goes first."""
+"""The most environments that are kept; the least recently used one is deleted first."""
 _RETRY_AFTER_SECONDS = 3600.0
-"""Seconds after which an address that could not be reached is tried again."""
+"""How long to wait before a URL that could not be reached is tried again."""
 
 
 @dataclass
 class _Made:
-    """An environment's interpreter, and what of it is not as its file says: (what, what is there instead)."""
+    """An environment's Python, and how it differs from its file, as (what, explanation)."""
 
     python: Path
     differing: list[tuple[Text, Text]] = field(default_factory=list)
     notes: list[Text] = field(default_factory=list)
     names_differing: list[str] = field(default_factory=list)
-    """Canonical names of packages of which another version is there, or none."""
+    """Canonical names of packages that are missing or have another version."""
 
     def differ(self, name: str, specifier: str, explanation: Text) -> None:
-        """Note that a package is there otherwise than its file says, or not at all."""
+        """Note that a package is missing or differs from what its file says."""
         self.names_differing.append(name)
         self.differing.append((Text(f"{name}{specifier}", f"{name}{specifier}"), explanation))
 
@@ -81,12 +81,12 @@ def build_full_environment(
     consent: Consent = lambda _intended: None,
     unconfined: bool = False,
 ) -> PackageOverlay:
-    """The environment that the file tells of, made now or before; this Python's own where that has all of it.
+    """The environment that the file describes, created now or earlier; this Python's own if it has everything.
 
-    ``with_packages`` (``NAME[==VERSION]``) win over the file. ``as_of`` is the day (``2023-11-02``) whose releases
-    count where versions are loose; None: the last commit's. ``consent`` is told before anything is installed;
-    ``unconfined``: builds are not confined. Raises UserError for a file or options that can't be read, where nothing
-    can be made of them, or where the cache can't be written.
+    ``with_packages`` (``NAME[==VERSION]``) override the file. ``as_of`` is the date (``2023-11-02``) whose releases
+    are used for versions that aren't pinned; None means the date of the last commit. ``consent`` is called before
+    anything is installed; ``unconfined`` builds packages without confinement. Raises UserError for a file or options
+    that can't be read, if the environment can't be created, or if the cache can't be written.
     """
     pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
     if (own := _own(wanted, pins)) is not None:
@@ -114,7 +114,7 @@ def build_full_environment(
 
 
 def existing_environment(file: Path, with_packages: tuple[str, ...], as_of: str | None) -> PackageOverlay | None:
-    """What :func:`build_full_environment` answers where that environment is there; nothing is made."""
+    """What :func:`build_full_environment` would return, if the environment already exists; creates nothing."""
     pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
     if (own := _own(wanted, pins)) is not None:
         return own
@@ -126,7 +126,7 @@ def existing_environment(file: Path, with_packages: tuple[str, ...], as_of: str 
 
 
 def _own(requested_versions: RequestedVersions, pins: dict[str, SpecifierSet]) -> PackageOverlay | None:
-    """This Python's packages, where it has all that is needed."""
+    """This Python's packages if they satisfy all requirements, else None."""
     addresses = {name: address for name, address in requested_versions.addresses.items() if name not in pins}
     any_version = dict.fromkeys((*requested_versions.without_version, *addresses), SpecifierSet())
     needed = {**requested_versions.specifiers, **any_version, **pins}
@@ -150,7 +150,7 @@ def _folder_of(requested: EnvironmentRequest, file: Path) -> Path:
 
 
 def _is_missing_source_reachable(folder: Path, manifest: dict[str, Any]) -> bool:
-    """Whether something that could not be fetched when the environment was made answers by now."""
+    """Whether a source that was unreachable when the environment was created can be reached now."""
     stamp = folder / "gonogo.json"
     if not manifest["missing"] or time.time() - stamp.stat().st_mtime < _RETRY_AFTER_SECONDS:
         return False
@@ -253,8 +253,8 @@ def _allows_python(python_requirement: str, python: str) -> bool:
 
 
 def last_commit_date(file: Path) -> str | None:
-    """The day of the last commit of the repository in which a file lies; None without one."""
-    # The repository's own settings may name programs: for signatures, for monitors, for what it lacks of itself.
+    """The date of the last commit in the file's repository; None without a commit."""
+    # The repository's own settings may name programs to run: for signatures, file monitors, missing objects.
     settings = ("log.showSignature=false", "core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never")
     options = [word for setting in settings for word in ("-c", setting)]
     command = ["git", *options, "-C", str(file.absolute().parent), "log", "-1", "--format=%cs"]
@@ -270,7 +270,7 @@ def last_commit_date(file: Path) -> str | None:
 
 @contextlib.contextmanager
 def _alone(folder: Path, report_progress: Say) -> Iterator[None]:
-    """No other process makes this environment meanwhile."""
+    """Lock the environment's folder against other processes that create it."""
     with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
         started = time.monotonic()
         while True:
@@ -288,7 +288,7 @@ def _alone(folder: Path, report_progress: Say) -> Iterator[None]:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any] | None:
-    """What was left out of an environment that is there whole, and its torch; None where there is none."""
+    """The manifest of a complete environment: packages left out, versions, torch; None if there is none."""
     try:
         found: dict[str, Any] = json.loads((folder / "gonogo.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -297,7 +297,7 @@ def _read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def _drop_oldest(folder: Path) -> None:
-    """Let only so many environments be; who else uses one holds no lock, so that only old ones go."""
+    """Delete all but the newest environments; those in use aren't locked, so only old ones are deleted."""
     others = sorted(
         (one for one in folder.parent.iterdir() if one.is_dir() and not one.name.startswith(".")),
         key=lambda one: one.stat().st_mtime,
@@ -316,12 +316,12 @@ def _report(
     *,
     has_explicit_date: bool,
 ) -> None:
-    """What stands in the report of it."""
+    """Add the differences and notes that are reported about the environment."""
     versions, torch = manifest["versions"], manifest.get("torch")
     if torch is not None and not SpecifierSet(torch).contains(Version(versions["torch"]).public):
         outcome.differ("torch", torch, _OTHER.format(name="torch", version=versions["torch"]))
     for name in requested.built_for_cuda:
-        if name in versions:  # torchvision or torchaudio, beside a torch without CUDA
+        if name in versions:  # torchvision or torchaudio, with a CPU build of torch
             outcome.differ(name, "", _WITHOUT_COMPILED_OPS.format(name=name, version=versions[name]))
         else:
             outcome.differ(name, "", _BUILT_FOR_CUDA)

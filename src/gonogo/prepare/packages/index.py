@@ -18,8 +18,8 @@ _LISTING_TIMEOUT = 180.0
 def available_releases(name: str) -> list[Version]:
     """The releases of a package (canonical name), oldest first, without pre-releases and yanked ones.
 
-    Whatever index, proxy and certificates pip is configured with count. Raises UserError where pip finds none, or
-    doesn't answer.
+    Uses the index, proxy and certificates that pip is configured with. Raises UserError if pip finds none or doesn't
+    respond in time.
     """
     command = pip_command("index", "versions", "--disable-pip-version-check", "--no-input", name)
     try:
@@ -43,9 +43,9 @@ def available_releases(name: str) -> list[Version]:
 
 
 def parse_releases(listing: str) -> list[Version]:
-    """The releases in what ``pip index versions`` prints, oldest first.
+    """The releases in the output of ``pip index versions``, oldest first.
 
-    A build's own label (``+cpu``) makes no release of its own.
+    Local versions (``+cpu``) are not distinguished.
     """
     match = re.search(r"^Available versions: (.*)$", listing, re.MULTILINE)
     found = set()

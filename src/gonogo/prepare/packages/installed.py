@@ -1,4 +1,4 @@
-"""Packages of the Python that gonogo runs in: their versions, and its torch lent to other environments."""
+"""Packages of the Python that runs gonogo: their versions, and links to its torch for other environments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 
 def installed_version(name: str) -> Version | None:
-    """The version of a package in the running Python; None where it isn't installed, or has no proper version."""
+    """The version of a package in the running Python; None if it isn't installed or its version is invalid."""
     try:
         return Version(metadata.version(name))
     except (metadata.PackageNotFoundError, InvalidVersion):
@@ -19,7 +19,7 @@ def installed_version(name: str) -> Version | None:
 
 
 def satisfies_specifier(version: Version | None, specifier: SpecifierSet) -> bool:
-    """Whether a version will do; a build's own label (``+cpu``, ``+cu121``) makes no difference on either side."""
+    """Whether a version satisfies a specifier; local version labels (``+cpu``, ``+cu121``) are ignored."""
     if version is None:
         return False
     public = SpecifierSet(",".join(str(part).partition("+")[0] for part in specifier))
@@ -27,9 +27,9 @@ def satisfies_specifier(version: Version | None, specifier: SpecifierSet) -> boo
 
 
 def link_torch(packages: Path) -> list[str]:
-    """Put links to this Python's torch into another environment's ``site-packages``; what torch requires in turn.
+    """Symlink this Python's torch into another environment's ``site-packages``; returns torch's requirements.
 
-    The environment's Python has to be of the same minor version.
+    The environment's Python must have the same minor version.
     """
     torch = metadata.distribution("torch")
     tops = {file.parts[0] for file in torch.files or [] if file.parts and file.parts[0] != ".."}

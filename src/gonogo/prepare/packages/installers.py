@@ -1,4 +1,4 @@
-"""pip and uv as they are called: where, with which variables, and what they are set to by the user."""
+"""How pip and uv are called: working directory, environment variables, and the user's configuration."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 FOLDER = "/"
-"""Where pip is started: ``python -m pip`` imports from the folder that it is started in, which may be a stranger's."""
+"""The working directory of pip: ``python -m pip`` imports from there, so it must not be an untrusted folder."""
 
-# What installers need of the user's variables: programs, home folder, network, certificates, their own settings.
-# Nothing else is handed on: they talk to servers that a project's files may name.
+# The variables that installers need: programs, home folder, network, certificates, their own settings.
+# No others are passed on, because a project's files may name the servers that they talk to.
 _PASSED_VARIABLES_PATTERN = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TERM|TZ|LANG|LANGUAGE|LC_\w+|TMPDIR|TMP|TEMP|LD_LIBRARY_PATH|XDG_\w+"
     r"|(?:https?|all|no|ftp)_proxy|(?:HTTPS?|ALL|NO|FTP)_PROXY"
     r"|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NETRC|DBUS_SESSION_BUS_ADDRESS"
     r"|PIP_\w+|UV_\w+"
 )
-# Settings of pip and uv that would have them install elsewhere, build, or publish.
+# Settings that would make pip or uv install elsewhere, build or publish.
 _UNSAFE_SETTINGS_PATTERN = re.compile(
     r"PIP_(?:USER|TARGET|PREFIX|ROOT|NO_BINARY|ONLY_BINARY|REQUIREMENT|EDITABLE|SRC|DRY_RUN|NO_DEPS|REPORT|PYTHON"
     r"|NO_BUILD_ISOLATION|REQUIRE_VIRTUALENV|IGNORE_INSTALLED|UPGRADE)"
@@ -31,13 +31,13 @@ _FIND_LINKS_VARIABLES = ("PIP_FIND_LINKS", "UV_FIND_LINKS")
 
 
 def surroundings() -> dict[str, str]:
-    """The variables that installers get: no tokens but those that are settings of pip and uv themselves."""
+    """The environment variables for installers: no secrets except in pip's and uv's own settings."""
     found = {
         name: value
         for name, value in os.environ.items()
         if _PASSED_VARIABLES_PATTERN.fullmatch(name) and not _UNSAFE_SETTINGS_PATTERN.fullmatch(name)
     }
-    for name in _FIND_LINKS_VARIABLES:  # they may be told from the folder in which gonogo was started
+    for name in _FIND_LINKS_VARIABLES:  # they may be relative to the folder in which gonogo was started
         if name in found:
             separator = "," if name.startswith("UV") else " "
             places = [_absolute(place) for place in found[name].split(separator)]
@@ -50,12 +50,12 @@ def _absolute(place: str) -> str:
 
 
 def pip_command(*words: str) -> list[str]:
-    """A call of this Python's pip, to be started in :data:`FOLDER`."""
+    """The command that runs this Python's pip; run it in :data:`FOLDER`."""
     return [sys.executable, "-m", "pip", *words]
 
 
 def settings_of_pip() -> Mapping[str, str]:
-    """What pip is set to, by its files and variables: a mirror, a certificate, a folder of wheels."""
+    """pip's configuration from files and variables: a mirror, a certificate, a folder of wheels."""
     return _settings_of_pip(tuple(sorted(surroundings().items())))
 
 

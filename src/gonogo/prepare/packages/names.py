@@ -1,4 +1,4 @@
-"""Which packages can be laid over a Python environment, and which cannot."""
+"""Which packages can be overlaid on a Python environment and which can't."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ STACK = (
     *("datasets", "diffusers", "evaluate", "ms-swift", "llamafactory", "sentence-transformers", "timm", "einops"),
     *("qwen-vl-utils", "liger-kernel", "torchao", "optimum", "lightning", "pytorch-lightning"),
 )
-"""Packages whose version decides whether a fine-tune runs: those of a file are laid over where they differ."""
+"""Packages whose version decides whether a fine-tune runs: overlaid if a file asks for another version."""
 
-# Bound to the torch, CUDA or numpy that they were built against, or to what is compiled for it.
+# Packages that work only with the torch, CUDA or numpy that they were built against.
 _COMPILED_PACKAGES_PATTERN = re.compile(
     r"(torch|torch-npu|torchvision|torchaudio|triton|triton-.*|pytorch-triton.*|nvidia-(?!ml-py).*|cuda-.*|cupy.*|"
     r"flash-attn.*|flash-linear-attention|bitsandbytes.*|xformers|vllm.*|sglang.*|apex|transformer-engine-.*|megatron.*|"
@@ -24,7 +24,7 @@ _COMPILED_PACKAGES_PATTERN = re.compile(
     r"numpy|scipy|pandas|pyarrow|pydantic|pydantic-core|mpi4py)"
 )
 
-# Of those, what can be installed for a CPU, or without torch, all the same.
+# Those of them that can be installed for a CPU or without torch.
 _CPU_INSTALLABLE_PATTERN = re.compile(
     r"(torch|torch-npu|triton|nvidia-ml-py|bitsandbytes|flash-linear-attention|numpy|scipy|pandas|pyarrow|pydantic|"
     r"pydantic-core|mpi4py|cuda-python)"
@@ -35,18 +35,20 @@ PURE_PYTHON_REQUIREMENTS = {
         *("einops", "importlib-metadata", "nvdlfw-inspect", "onnx", "onnxscript", "packaging", "pydantic", "triton"),
     )
 }
-"""Packages whose Python is a wheel of its own, with what that Python imports: the compiled part comes by an extra, and
-has a stand-in here. Read in build_tools/pytorch.py and setup.py of Transformer Engine 2.17.1; Triton comes with a torch
-for CUDA."""
+"""Packages whose Python code is a separate wheel, and what it imports; their compiled part has a stand-in.
+
+The list is from build_tools/pytorch.py and setup.py of Transformer Engine 2.17.1; Triton comes with CUDA builds of
+torch.
+"""
 
 WHEEL_REQUIRED_PACKAGES = frozenset(
     {"tokenizers", "safetensors", "hf-xet", "sentencepiece", "regex", "xxhash", "pyyaml"}
 )
-"""Compiled, but for no torch in particular: laid over where there is a wheel for this Python, never built."""
+"""Compiled packages that don't depend on torch: overlaid if there is a wheel for this Python, never built."""
 
 
 def can_overlay(name: str) -> bool:
-    """Whether another version of a package (canonical name) works beside what is installed."""
+    """Whether another version of a package (canonical name) can be overlaid on the installed packages."""
     return _COMPILED_PACKAGES_PATTERN.fullmatch(name) is None
 
 
@@ -59,7 +61,7 @@ NEVER_BUILT_FROM_SOURCE = (
     *("numpy", "pandas", "scipy", "scikit-learn", "pyarrow", "matplotlib", "h5py", "opencv-python", "grpcio", "mpi4py"),
     *("tokenizers", "safetensors", "numba", "llvmlite", "av"),
 )
-"""Compiled for many minutes, and of another Python's time where there is no wheel: another release stands for it."""
+"""Packages that take minutes to compile, and without a wheel are too old for this Python: another release is used."""
 
 SETUPTOOLS_WITH_PKG_RESOURCES = "setuptools<81"
-"""Of those with pkg_resources, which old packages import: taken where nobody asks for others."""
+"""The last versions with pkg_resources, which old packages import: used unless the project requires others."""

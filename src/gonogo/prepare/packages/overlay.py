@@ -1,4 +1,4 @@
-"""What ``--with`` asks for, laid over with what it requires in turn; and what could not be, with the reason."""
+"""Overlays the packages of ``--with`` and their dependencies, and reports those that can't be, with the reason."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ BUILT_FROM_SOURCE_NOTE = translated("no wheel available, built from source on th
 
 @dataclass(frozen=True)
 class PackageOverlay:
-    """Packages of a rehearsal that are not this Python's: folders to put first on ``PYTHONPATH``, or another Python.
+    """A rehearsal's packages beyond this Python's: folders to put first on ``PYTHONPATH``, or another Python.
 
-    ``skipped``: what is not as it was asked for (what, why); ``differing``: the canonical names of those packages.
+    ``skipped`` lists what differs from the request, as (what, why); ``differing`` has the canonical names of those
+    packages.
     """
 
     folders: tuple[Path, ...] = ()
@@ -48,9 +49,9 @@ class PackageOverlay:
 def build_overlay(
     with_packages: tuple[str, ...], report_progress: Say = lambda _text: None, *, unconfined: bool = False
 ) -> PackageOverlay:
-    """Lay over the packages of ``--with`` that the running Python doesn't have, with what they require in turn.
+    """Overlay the packages of ``--with`` that the running Python lacks, and their dependencies.
 
-    Raises UserError for options that can't be read and for a version that doesn't exist or can't be installed.
+    Raises UserError for options that can't be parsed and for versions that don't exist or can't be installed.
     """
     overlay = _OverlayBuilder(report_progress, unconfined=unconfined)
     for name, specifier in requested_by_options(with_packages).items():
@@ -64,7 +65,7 @@ def build_overlay(
 
 
 class _OverlayBuilder:
-    """Packages being laid over, with the dependencies that they need in other versions than are installed."""
+    """Overlays packages, and those of their dependencies for which the installed version doesn't satisfy them."""
 
     def __init__(self, report_progress: Say, *, unconfined: bool) -> None:
         self._say = report_progress
@@ -76,7 +77,7 @@ class _OverlayBuilder:
         self._skipped: list[tuple[Text, Text]] = []
 
     def lay(self, name: str, specifier: SpecifierSet, *, is_requested: bool) -> None:
-        """Lay over a package, then what it requires. ``is_requested``: by the user, who then hears of a failure."""
+        """Overlay a package and its dependencies. A failure is an error only if the user requested the package."""
         if is_requested:
             self._asked.add(name)
         self._specifiers[name] = self._specifiers.get(name, SpecifierSet()) & specifier
@@ -126,7 +127,7 @@ class _OverlayBuilder:
         )
 
     def leave(self, name: str, specifier: SpecifierSet) -> None:
-        """Take down a package that can't be laid over."""
+        """Report that a package can't be overlaid."""
         have = installed_version(name)
         why = (
             translated("it is not installed here, and can't be overlaid because it is a compiled package")
@@ -138,7 +139,7 @@ class _OverlayBuilder:
         self._skipped.append((Text(f"{name}{specifier}", f"{name}{specifier}"), why))
 
     def finished(self) -> PackageOverlay:
-        """All of it, and what was asked for that was not done."""
+        """The overlay, with notes on what was installed, built and skipped."""
         self._overlay_compatible_releases()
         for name in STACK:
             self._check_installed(name)
@@ -152,7 +153,7 @@ class _OverlayBuilder:
         )
 
     def _overlay_compatible_releases(self) -> None:
-        """Lay over other releases of installed packages of the stack that don't go with what was laid over."""
+        """Overlay other releases of installed stack packages that are incompatible with the overlay."""
         for name in STACK:
             version = installed_version(name)
             if version is None or name in self._versions or not self._versions:
@@ -163,7 +164,7 @@ class _OverlayBuilder:
                 self.lay(name, SpecifierSet(f"=={found}"), is_requested=False)
 
     def _check_installed(self, name: str) -> None:
-        """Say where an installed package of the stack asks for another version than was laid over."""
+        """Report requirements of an installed stack package that the overlay doesn't satisfy."""
         version = installed_version(name)
         if version is None or name in self._versions:
             return
@@ -180,12 +181,12 @@ class _OverlayBuilder:
 
 
 def _can_add(name: str) -> bool:
-    """Whether a compiled package that isn't installed can be: what it is bound to can't differ then."""
+    """Whether a compiled package can be added: it isn't installed, so nothing installed can conflict with it."""
     return name != "torch" and not needs_cuda(name) and installed_version(name) is None
 
 
 def _installed_requirements(name: str) -> list[Requirement]:
-    """What an installed package requires on this machine, without extras."""
+    """The requirements of an installed package on this machine, without extras."""
     found = [Requirement(text) for text in metadata.requires(name) or []]
     return [entry for entry in found if entry.marker is None or entry.marker.evaluate({"extra": ""})]
 
@@ -207,7 +208,7 @@ def _not_installable_error(name: str, specifier: SpecifierSet, error: PackageNot
 
 
 def _nearest(releases: list[Version], specifier: SpecifierSet) -> list[Version]:
-    """Two releases before and two after the version that a specifier names."""
+    """Two releases below and two above the version in a specifier."""
     if not specifier:
         return releases[-2:]
     wanted = Version(next(iter(specifier)).version.rstrip(".*"))

@@ -1,4 +1,4 @@
-"""Where gonogo keeps packages, and how it says what it does meanwhile."""
+"""Where gonogo keeps packages, and how it reports progress meanwhile."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def cache_folder() -> Path:
 
 
 def state_folder() -> Path:
-    """``$XDG_STATE_HOME/gonogo``, or the same below ``~/.local/state``: what the user has decided."""
+    """``$XDG_STATE_HOME/gonogo``, or ``~/.local/state/gonogo``: the user's decisions."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return Path(base) / "gonogo"

@@ -23,23 +23,23 @@ from gonogo.prepare.packages.names import PURE_PYTHON_REQUIREMENTS, needs_cuda
 
 @dataclass(frozen=True)
 class RequestedVersions:
-    """Specifiers by canonical name. ``without_version`` are packages whose version the file doesn't tell."""
+    """Specifiers by canonical name. ``without_version`` has the packages for which the file gives no version."""
 
     specifiers: dict[str, SpecifierSet]
     without_version: tuple[str, ...] = ()
     extras: dict[str, str] = field(default_factory=dict)
-    """``[deepspeed,qlora]``, of packages that are asked for with extras."""
+    """The extras of packages that are requested with some, such as ``[deepspeed,qlora]``."""
     python: str | None = None
     addresses: dict[str, str] = field(default_factory=dict)
-    """Packages that come from a repository, an archive or a path, and not from an index."""
+    """Packages that come from a repository, an archive or a path instead of an index."""
     index_lines: tuple[str, ...] = ()
-    """Lines of the file that say from where packages are to be had, each with its place: they are not followed."""
+    """The lines of the file that name an index, each with its location; they are not followed."""
 
 
 def requested_by_options(
     options: tuple[str, ...], listed_versions: Mapping[str, SpecifierSet] = MappingProxyType({})
 ) -> dict[str, SpecifierSet]:
-    """The versions of ``--with``; of a bare NAME those that are listed, else any. Raises UserError for other words."""
+    """The versions in ``--with``; for a bare NAME the listed one, else any. Raises UserError for anything else."""
     found: dict[str, SpecifierSet] = {}
     for option in options:
         try:
@@ -60,9 +60,9 @@ def requested_by_options(
 
 
 def requested_by_file(path: Path) -> RequestedVersions:
-    """The versions in a file of any kind that tells some: requirements, a lock file, JSON, what ``gonogo env`` printed.
+    """The versions in a requirements file, a lock file, a JSON file or the output of ``gonogo env``.
 
-    Raises UserError for a file that can't be read, and for the first line that can't be understood.
+    Raises UserError for a file that can't be read, and for the first line that can't be parsed.
     """
     try:
         source = SourceFile.read(path)
@@ -83,7 +83,7 @@ def requested_by_file(path: Path) -> RequestedVersions:
         except InvalidSpecifier:
             specifier = None
         if specifier is None or (not package.specifier and not package.written):
-            without.append(name)  # a folder, a repository: which version that is isn't told
+            without.append(name)  # a folder or a repository, of unknown version
         else:
             specifiers[name] = specifier
     extras = {name: f"[{package.extras}]" for name, package in environment.packages.items() if package.extras}
@@ -103,7 +103,7 @@ def index_lines_of(environment: Environment) -> tuple[str, ...]:
 
 
 def _name_environment_option(text: Text) -> Text:
-    """The sentence about a file, with the option that named it."""
+    """The error message about a file, with ``--environment`` inserted before its name."""
     return Text(
         re.sub(r"can't read (?!--)", "can't read --environment ", text.en, count=1),
         re.sub(r"无法读取 (?!--)", "无法读取 --environment ", text.zh, count=1),

@@ -1,7 +1,7 @@
-"""Which packages an environment comes to: found by uv before anything is installed, as wheels alone.
+"""Resolves the packages of an environment with uv before anything is installed, using wheels only.
 
-Of a package that there are only sources of a wheel is built here, confined, and uv asked again. What can't be had in
-the version that is asked for is taken in another one, or left out.
+If a package is available only as sources, a wheel is built here, confined, and uv is run again. A package whose
+requested version isn't available is used in another version, or left out.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ else:
     import tomli as tomllib
 
 _MAX_ATTEMPTS = 60
-"""Times that uv is asked: once for each package that has to be built, or is to be had in another version."""
+"""The most runs of uv: one for each package that has to be built, or needed in another version."""
 _MAX_NEWER_RELEASES = 4
-"""Asked packages of which a release later than the one found is tried by itself."""
+"""The most requested packages for which a newer release than the resolved one is tried."""
 LOCK_FILE_NAME = "pylock.toml"
 
 
@@ -43,13 +43,13 @@ class ResolvedPackage(msgspec.Struct, frozen=True):
     name: str
     version: str
     host: str
-    """Of the server that it comes from; empty for a file of this machine."""
+    """The server that it comes from; empty for a local file."""
     size: int = 0
-    """Bytes of its wheel; 0 where that isn't told."""
+    """The size of its wheel in bytes; 0 if unknown."""
 
 
 class PackageResolver:
-    """The packages of one environment; what was learned of them stays for the next time that uv is asked."""
+    """Resolves the packages of one environment; what is learned in one run of uv is kept for the next."""
 
     def __init__(
         self,
@@ -84,12 +84,12 @@ class PackageResolver:
 
     @property
     def refused(self) -> dict[str, str]:
-        """What was asked for and can't be had so, with the reason."""
+        """Requested packages that aren't available as requested, with the reason."""
         all_refused = {**self._loose, **self._left_out}
         return {name: why for name, why in all_refused.items() if name in self._asked or name in self._addresses}
 
     def resolve(self, extra_requirements: Sequence[str] = ()) -> list[ResolvedPackage]:
-        """Have uv find the packages, and write them as a lock, :data:`LOCK_FILE_NAME`. Raises UvFailed."""
+        """Resolve the packages with uv, which writes the lock file :data:`LOCK_FILE_NAME`. Raises UvFailed."""
         newest = self._as_of
         for _ in range(_MAX_ATTEMPTS):
             lines = self._lines(extra_requirements)
@@ -109,9 +109,9 @@ class PackageResolver:
                 if refused is not None:
                     self._refuse(refused, self._not_built.get(refused) or error.reason)
                 elif not exact <= set(self._forced):
-                    self._forced = sorted({*exact, *self._forced})  # they contradict each other, and were installed
+                    self._forced = sorted({*exact, *self._forced})  # pins conflict but were installed together
                 elif newest is not None:
-                    newest = None  # of that day there is nothing for a Python of today
+                    newest = None  # nothing from that date supports this Python
                     self._left_out.clear()
                 elif (pinned := self._find_conflicting_pin(error)) is not None:
                     self._refuse(pinned, error.reason)
@@ -132,10 +132,10 @@ class PackageResolver:
     def _build_for_newer(
         self, lines: Sequence[str], exclude_newer: str | None, chosen: Sequence[ResolvedPackage]
     ) -> bool:
-        """Build what a newer release of an asked package requires and there are only sources of; whether one was.
+        """Build a dependency of a newer release that is available only as sources; True if one was built.
 
-        Of wheels alone uv takes an older release instead, which requires less: omegaconf 2.0 for want of a wheel of
-        antlr4-python3-runtime. pip builds the wheel, and takes the newer one.
+        With wheels only, uv would use an older release with fewer dependencies: omegaconf 2.0, because
+        antlr4-python3-runtime has no wheel. pip builds that wheel and uses the newer release.
         """
         there = {one.name: one.version for one in chosen}
         fixed = {Requirement(line).name for line in self._forced} | set(self._addresses)
@@ -151,9 +151,9 @@ class PackageResolver:
         for one in later[:_MAX_NEWER_RELEASES]:
             error = self._try_resolve([*lines, f"{one.name}=={one.version}"], exclude_newer)
             if error is not None and self._build_one(error):
-                self._tried_newer.discard(one.name)  # it may require more that has no wheel
+                self._tried_newer.discard(one.name)  # it may have more dependencies without a wheel
                 return True
-        self._ask(lines, exclude_newer)  # for the lock
+        self._ask(lines, exclude_newer)  # to write the lock file
         return False
 
     def _try_resolve(self, lines: Sequence[str], exclude_newer: str | None) -> UvFailed | None:
@@ -173,7 +173,7 @@ class PackageResolver:
             (self._folder / name).write_text("\n".join([*content, ""]), encoding="utf-8")
         (self._folder / LOCK_FILE_NAME).unlink(missing_ok=True)
         words = ["pip", "compile", "requirements.in", "--overrides", "overrides.txt", "--excludes", "excludes.txt"]
-        # Else a development release of long ago is taken, of a package whose releases are sources alone: deepspeed's.
+        # Otherwise uv takes an old pre-release of a package whose releases are all sources, such as deepspeed.
         words += ["--python", sys.executable, *WHEELS_ONLY_OPTIONS, "--prerelease", "explicit"]
         words += ["--exclude-newer", exclude_newer] if exclude_newer else []
         words += ["--format", LOCK_FILE_NAME, "-o", LOCK_FILE_NAME, *options]
@@ -187,16 +187,16 @@ class PackageResolver:
         self._forced = [line for line in self._forced if Requirement(line).name != name]
 
     def _allow_pre_releases(self, error: UvFailed) -> bool:
-        """Have what there is nothing else of as a development release: a nightly build, mostly."""
+        """Allow pre-releases of packages that have nothing else, mostly nightly builds; True if there are any."""
         alone = [name for name in error.only_pre_releases if name in self._asked and "dev" not in self._asked[name]]
         for name in alone:
             requirement = Requirement(self._asked[name])
-            requirement.specifier &= SpecifierSet(">=0.dev0")  # which has uv take them
+            requirement.specifier &= SpecifierSet(">=0.dev0")  # which makes uv accept pre-releases
             self._asked[name] = str(requirement)
         return bool(alone)
 
     def _find_conflicting_pin(self, error: UvFailed) -> str | None:
-        """A package of one release, of which uv says that it can't be had with the others, in whatever words."""
+        """A requested package with a pinned version that uv's error mentions; None if there is none."""
         return next(
             (
                 name
@@ -207,7 +207,7 @@ class PackageResolver:
         )
 
     def _build_one(self, error: UvFailed) -> bool:
-        """Build a wheel of a package that uv finds none of; False where there is none that can be built."""
+        """Build a wheel of a package for which uv finds none; False if none can be built."""
         for name, versions in error.without_wheels.items():
             if name in (*NEVER_BUILT_FROM_SOURCE, *self.built, *self._not_built, *self._addresses):
                 continue
@@ -232,7 +232,7 @@ class PackageResolver:
 
 
 def _drop_version(line: str) -> str:
-    """A requirement of any version."""
+    """The requirement without its version."""
     requirement = Requirement(line)
     return f"{requirement.name}[{','.join(sorted(requirement.extras))}]" if requirement.extras else requirement.name
 

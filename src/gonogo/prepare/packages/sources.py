@@ -1,4 +1,4 @@
-"""Sources of packages, fetched without running any of them: a release of the index, an archive, a repository."""
+"""Fetches sources of packages without running their code: a release of the index, an archive, a repository."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DOWNLOAD_TIMEOUT = 900.0
 _CLONE_TIMEOUT = 600.0
 _MAX_BYTES = 4 << 30
 _BLOCK = 1 << 20
-# What a repository may be reached by; git knows others, of which some run commands.
+# The protocols that are allowed for repositories: git knows others, some of which run commands.
 _ALLOWED_GIT_PROTOCOLS = ("https", "http", "ssh", "git")
 _GIT_URL_PATTERN = re.compile(r"git\+((?:https?|ssh|git)://[^\s'\"\\]+)")
 _REVISION = re.compile(r"(?!-)[\w][\w./+-]{0,200}")
@@ -42,12 +42,12 @@ _INDEX_VARIABLE_PATTERN = re.compile(r"(?:PIP|UV)_\w*INDEX\w*")
 
 
 class SourceUnavailable(Exception):
-    """The sources can't be had; the message says why."""
+    """The sources can't be fetched; the message says why."""
 
 
 @dataclass(frozen=True)
 class PackageSource:
-    """Sources that lie on this machine: an archive's file, or a folder. ``identity`` tells them from all others."""
+    """Sources on this machine: an archive or a folder. ``identity`` is unique for their content."""
 
     path: Path
     identity: str
@@ -55,17 +55,17 @@ class PackageSource:
 
 
 def shown(address: str) -> str:
-    """An address as it may be printed: without what it has of passwords."""
+    """A URL without credentials, for output."""
     return re.sub(r"(?<=://)[^/@\s]*@", "", address)
 
 
 def release_of(
     name: str, specifier: str, cutoff_date: str | None, folder: Path, activity: Text, report_progress: Say
 ) -> PackageSource:
-    """The sources of the newest release that a specifier takes, into a new folder ``folder``.
+    """The sources of the newest release that matches a specifier, in a new folder ``folder``.
 
-    uv finds it, as it finds wheels; it is told what the package requires, since it would build it to know. Raises
-    SourceUnavailable.
+    uv finds the release. It is told that the package has no dependencies, because it would build the package to find
+    out. Raises SourceUnavailable.
     """
     folder.mkdir()
     told = f'\n[[dependency-metadata]]\nname = "{name}"\nrequires-dist = []\n'
@@ -92,7 +92,7 @@ def release_of(
 
 
 def _uv_settings(folder: Path, settings_text: str) -> dict[str, str]:
-    """Have uv read ``settings_text`` as its settings, beside the user's own."""
+    """Environment variables with which uv reads ``settings_text`` in addition to the user's own settings."""
     own = os.environ.get("UV_CONFIG_FILE")
     if own is None and os.environ.get("UV_NO_CONFIG") is None:
         (folder / "uv.toml").write_text(settings_text, encoding="utf-8")
@@ -112,7 +112,7 @@ def _file_name(url: str) -> str:
 
 
 def download_archive(address: str, folder: Path) -> PackageSource:
-    """A ``.tar.gz`` or ``.zip`` of the web, into a new folder. Raises SourceUnavailable."""
+    """Download a ``.tar.gz`` or ``.zip`` into a new folder. Raises SourceUnavailable."""
     folder.mkdir()
     url, _, fragment = address.partition("#")
     file = folder / _file_name(url)
@@ -136,9 +136,9 @@ def _subfolder(fragment: str) -> str:
 
 
 def download(url: str, file: Path, *, is_index_url: bool, most: int = _MAX_BYTES, accept: str = "*/*") -> None:
-    """Write what an address holds. ``is_index_url``: it is of the user's index, whose credentials it may have.
+    """Download a URL to a file. With ``is_index_url`` it belongs to the user's index and may get its credentials.
 
-    ``most`` is how many bytes it may be, ``accept`` which kinds of content are asked for. Raises SourceUnavailable.
+    ``most`` is the maximum size in bytes, ``accept`` the Accept header. Raises SourceUnavailable.
     """
     parts = urllib.parse.urlsplit(url)
     if parts.scheme == "file" and is_index_url:
@@ -179,7 +179,7 @@ def _credentials_in_url(url: str) -> tuple[str, str] | None:
 
 
 def _credentials(host: str) -> tuple[str, str] | None:
-    """The user's for a host: those in the address of an index there, else netrc's."""
+    """The user's credentials for a host: those in the URL of an index on that host, else those in netrc."""
     values = [value for name, value in os.environ.items() if _INDEX_VARIABLE_PATTERN.fullmatch(name)]
     values += [settings_of_pip().get(name, "") for name in ("index-url", "extra-index-url")]
     for address in re.findall(r"https?://\S+", " ".join(values)):
@@ -194,7 +194,7 @@ def _credentials(host: str) -> tuple[str, str] | None:
 
 
 def _context(host: str) -> ssl.SSLContext:
-    """Certificates as pip and uv are set to take them."""
+    """An SSL context with the certificates that pip and uv are configured with."""
     context = ssl.create_default_context()
     settings = settings_of_pip()
     for file in (os.environ.get("SSL_CERT_FILE"), os.environ.get("REQUESTS_CA_BUNDLE"), settings.get("cert")):
@@ -211,9 +211,9 @@ def _context(host: str) -> ssl.SSLContext:
 
 
 def clone_repository(address: str, folder: Path, report_progress: Say) -> PackageSource:
-    """A git repository's files at the revision that its address names, into a new folder.
+    """Clone a git repository into a new folder, at the revision in its URL.
 
-    git is started without hooks, without submodules, and asks for no password. Raises SourceUnavailable.
+    git runs without hooks and submodules, and never asks for a password. Raises SourceUnavailable.
     """
     url, revision, fragment = parsed(address)
     subfolder = _subfolder(fragment)
@@ -229,7 +229,7 @@ def clone_repository(address: str, folder: Path, report_progress: Say) -> Packag
                 break
             except SourceUnavailable:
                 continue
-        else:  # a commit of no branch
+        else:  # a commit that is on no branch
             _git(["fetch", "--quiet", "origin", revision], folder, report_progress, what)
             wanted = "FETCH_HEAD"
     commit = _git(["rev-parse", "--verify", f"{wanted}^{{commit}}"], folder, report_progress, what).strip()
@@ -238,7 +238,7 @@ def clone_repository(address: str, folder: Path, report_progress: Say) -> Packag
 
 
 def is_reachable(address: str) -> bool:
-    """Whether what an address names answers at all, asked for no more than some seconds."""
+    """Whether a URL responds within ten seconds."""
     say: Say = lambda _text: None  # noqa: E731
     try:
         if address.startswith("git+"):

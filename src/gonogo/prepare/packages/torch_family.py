@@ -1,4 +1,4 @@
-"""The torch of an environment, and what is built against it: as near to the run's as can be had for a CPU."""
+"""The torch of an environment and the packages built against it: as close to the run's as CPU builds allow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gonogo.prepare.packages.names import OLDEST_TORCH, SETUPTOOLS_WITH_PKG_RESO
 from gonogo.prepare.packages.places import Say
 from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, into, run_uv
 
-# Releases of torch that can be rehearsed with, oldest first.
+# Releases of torch that rehearsals support, oldest first.
 _TORCH_RELEASES = tuple(
     Version(f"{OLDEST_TORCH.major}.{minor}.{patch}") for minor in range(OLDEST_TORCH.minor, 40) for patch in range(3)
 )
@@ -29,19 +29,19 @@ _OLDER_RELEASES = tuple(
 _TORCHVISION_MINOR_OFFSET = 15
 """torchvision 0.15 goes with torch 2.0, 0.16 with 2.1, and so on."""
 _LAST_TORCHAUDIO_MINOR = 11
-"""torchaudio's minor is torch's; its last release, 2.11, goes with later ones as well."""
+"""torchaudio's minor version is torch's; its last release, 2.11, works with later ones too."""
 TORCH_COMPANION_PACKAGES = ("torchvision", "torchaudio")
 
 
 def torch_release_on_date(cutoff_date: str | None, filling: Path, what: Text, say: Say) -> str | None:
-    """The release of torch that a loose requirement came to on a day; None where that is this Python's own."""
+    """The torch release that an unpinned requirement resolved to on a date; None if it is this Python's own."""
     own = installed_version("torch")
     if cutoff_date is None or own is None:
         return None
     (filling / "torch.in").write_text("torch\n", encoding="utf-8")
     arguments = ["pip", "compile", "--quiet", "--no-deps", "--no-header", "--no-annotate", "torch.in"]
     try:
-        # Wheels in a folder bear no date: they would be of any day.
+        # Wheels in a folder have no upload date, so they would be used for any date.
         dated = {"UV_FIND_LINKS": ""}
         found = run_uv([*arguments, "--exclude-newer", cutoff_date], cwd=filling, what=what, say=say, environment=dated)
         release = Version(found.strip().rpartition("==")[2])
@@ -51,10 +51,10 @@ def torch_release_on_date(cutoff_date: str | None, filling: Path, what: Text, sa
 
 
 def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say: Say) -> list[str] | None:
-    """Install a CPU build of the torch that was used, not this Python's, or of the nearest that can be rehearsed with.
+    """Install a CPU build of the run's torch, if it isn't this Python's, or of the nearest that rehearsals support.
 
-    What it requires in turn, which is to be had as of the environment's day; None where none can be had, and this
-    Python's own does.
+    Returns its requirements, to be installed as of the environment's date; None if none is available, and this
+    Python's own has to do.
     """
 
     def does(*arguments: str) -> bool:
@@ -69,7 +69,7 @@ def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say:
         return True
 
     def lies_here(requirement: str) -> bool:
-        """From a folder of wheels that pip is set to look in, where PyTorch's own index can't be reached."""
+        """Install it from a folder of wheels that pip is configured with, in case PyTorch's index is unreachable."""
         if not does("install", "--no-index", "--no-deps", requirement):
             return False
         if any((venv / "lib").glob("python3.*/site-packages/torch-*+cpu.dist-info")):
@@ -94,10 +94,10 @@ def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say:
 def install_for_torch(
     base: list[str], requirements: list[str], exclude_newer_args: list[str], filling: Path, what: Text, say: Say
 ) -> None:
-    """Install what a torch of today requires, each of the environment's day where that will do.
+    """Install the requirements of this Python's torch, each as of the environment's date if possible.
 
-    What is there is not made older when the project's own packages come to it. setuptools keeps ``pkg_resources``,
-    which releases of an earlier day import, where torch is content with that.
+    Installing the project's own packages later must not downgrade them. setuptools keeps ``pkg_resources``, which
+    older releases import, if torch allows such a version.
     """
     for one in requirements:
         kept = [SETUPTOOLS_WITH_PKG_RESOURCES] if Requirement(one).name == "setuptools" else []
@@ -111,7 +111,7 @@ def install_for_torch(
 
 
 def _nearest(torch: SpecifierSet) -> list[SpecifierSet]:
-    """What can be rehearsed with: that torch, another of its minor release; of older ones the oldest that can."""
+    """The specifiers to try: that torch, then another patch release; for unsupported old ones the oldest known."""
     if any(map(torch.contains, _OLDER_RELEASES)) and not any(map(torch.contains, _TORCH_RELEASES)):
         return [SpecifierSet(f"=={OLDEST_TORCH}.*")]
     minors = dict.fromkeys(one.release[:2] for one in reversed(_TORCH_RELEASES) if torch.contains(one))
@@ -119,7 +119,7 @@ def _nearest(torch: SpecifierSet) -> list[SpecifierSet]:
 
 
 def is_required_by_installed(name: str, packages: Path) -> bool:
-    """Whether a package that is installed in a folder requires one of that name, without an extra being asked for."""
+    """Whether a package installed in a folder requires that package without an extra."""
     for one in metadata.distributions(path=[str(packages)]):
         for line in one.requires or ():
             try:
@@ -132,7 +132,7 @@ def is_required_by_installed(name: str, packages: Path) -> bool:
 
 
 def release_for_torch(name: str, torch: Version) -> str:
-    """The releases of torchvision or torchaudio that PyTorch publishes for a torch, as a specifier."""
+    """The specifier of the torchvision or torchaudio releases that PyTorch publishes for a torch."""
     minor = torch.minor
     return (
         f"==0.{minor + _TORCHVISION_MINOR_OFFSET}.*"
@@ -142,9 +142,9 @@ def release_for_torch(name: str, torch: Version) -> str:
 
 
 def companion_releases(name: str, requested_version: str, requested_specifier: str | None, torch: str) -> list[str]:
-    """Which releases of torchvision or torchaudio to try: the one asked for, those of the torch asked for and of ours.
+    """The torchvision or torchaudio releases to try: the requested one, then those for the requested and our torch.
 
-    Which names such a package has is its release's own; its torch is another where that one can't be had.
+    The requested one goes first, even with another torch, because the names in such a package depend on its release.
     """
     exact = [one for one in SpecifierSet(requested_specifier or "") if one.operator in ("==", "~=")]
     of_asked = [release_for_torch(name, Version(one.version.removesuffix(".*"))) for one in exact[:1]]
@@ -156,9 +156,9 @@ def companion_releases(name: str, requested_version: str, requested_specifier: s
 
 
 def install_torch_companion(venv: Path, name: str, releases: list[str], filling: Path, what: Text, say: Say) -> None:
-    """Install torchvision or torchaudio of the first release that can be had, without what it requires.
+    """Install the first available of these releases of torchvision or torchaudio, without dependencies.
 
-    Their compiled operators want CUDA's libraries; all else of them is Python (see virtual/kernels/torchvision.py).
+    Their compiled operators need CUDA's libraries; everything else is Python (see virtual/kernels/torchvision.py).
     """
     install = ["pip", "install", *into(venv), *WHEELS_ONLY_OPTIONS]
     for release in releases:
@@ -170,4 +170,4 @@ def install_torch_companion(venv: Path, name: str, releases: list[str], filling:
     with contextlib.suppress(UvFailed):
         run_uv([*install, "pillow", "numpy"], cwd=filling, what=what, say=say)
     for library in venv.glob("lib/python3.*/site-packages/torchaudio/lib/*.so"):
-        library.unlink()  # which it insists on loading where it is there, and does without where not
+        library.unlink()  # torchaudio fails to load it if it exists, and works without it

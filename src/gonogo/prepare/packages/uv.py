@@ -1,4 +1,4 @@
-"""uv, which resolves and installs whole environments: how it is called, and what it says it can't have."""
+"""Runs uv, which resolves and installs whole environments, and parses its errors."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from gonogo.prepare.packages.places import Say
 
 _REPORT_AFTER_SECONDS = 2.0
 _TIMEOUT = 1200.0
-# pip's settings that uv has under other names, and does not read by itself.
+# Options of pip that uv doesn't read, with the variables that uv has for them.
 _UV_VARIABLE_OF_PIP_OPTION = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
     "find-links": "UV_FIND_LINKS",
     "cert": "SSL_CERT_FILE",
 }
-# What uv says of a package that it can neither find nor build; the name is the first group.
+# uv's messages about a package that it can neither find nor build; the first group is its name.
 _UNAVAILABLE = tuple(
     re.compile(pattern)
     for pattern in (
@@ -41,7 +41,7 @@ _UNAVAILABLE = tuple(
     )
 )
 
-# What uv says of a package of which it takes none, since there are only sources; name and versions are the groups.
+# uv's message about a package that has only sources; the groups are its name and versions.
 _NO_WHEELS = re.compile(
     r"(?:[Bb]ecause|and|that) (?:only )?(?:all versions of )?([A-Za-z0-9][\w.-]*?)(?:\[[^\]]*\])?"
     r"((?:[<>=!~]=?[^\s,]+,?)*) ha(?:s|ve) no usable wheels"
@@ -63,7 +63,7 @@ class UvFailed(Exception):
 
     @property
     def reason(self) -> str:
-        """The line that says most."""
+        """The most informative line of the output."""
         lines = [line.strip() for line in self.text.splitlines() if line.strip()]
         told = [
             re.sub(r"^(error|cause): *|^[×╰├─▶ ]+|,? and only the following versions of .*$", "", line)
@@ -79,12 +79,12 @@ class UvFailed(Exception):
         first = errors[-1 if len(errors) < 2 else 1] if errors else len(told) - 1
         last = (
             first + 1 if not told[first].endswith(":") else first + 1 + _MAX_LISTED_LINES
-        )  # what it lists stands below
+        )  # the lines that it announces
         return " ".join(told[first:last])[:300]
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Canonical names of the packages that can't be had; none where something else is wrong."""
+        """Canonical names of the packages that aren't available; empty if the error is of another kind."""
         return tuple(dict.fromkeys(canonicalize_name(m[1]) for p in _UNAVAILABLE for m in p.finditer(self.text)))
 
     @property
@@ -96,13 +96,13 @@ class UvFailed(Exception):
         )
 
     def names(self, package: str) -> bool:
-        """Whether it says anything of a package."""
+        """Whether the output mentions a package."""
         text = self.text.lower().replace("_", "-")
         return re.search(rf"(?<![\w.-]){re.escape(canonicalize_name(package))}(?![\w-])", text) is not None
 
     @property
     def without_wheels(self) -> dict[str, str]:
-        """By canonical name, packages that there are only sources of, and which versions uv would have taken."""
+        """Packages that are available only as sources, by canonical name, and the versions that uv would use."""
         text = re.sub(r"\s+", " ", self.text)
         found: dict[str, str] = {canonicalize_name(match[1]): "" for match in _WHEELS_REQUIRED_PATTERN.finditer(text)}
         found |= {canonicalize_name(match[1]): match[2].rstrip(",") for match in _NO_WHEELS.finditer(text)}
@@ -118,10 +118,10 @@ def run_uv(
     environment: Mapping[str, str] | None = None,
     find_links: Path | None = None,
 ) -> str:
-    """What uv prints, run in ``cwd``, where no project's settings are. ``say`` hears of its progress, as ``what``.
+    """Run uv in ``cwd``, which must have no project settings, and return its output.
 
-    ``find_links`` is a folder in which it looks too.
-    Raises UvFailed where uv does, and UserError where it isn't installed.
+    ``say`` gets its progress, with ``what`` as the activity. ``find_links`` is an additional folder of wheels. Raises
+    UvFailed if uv fails, and UserError if it isn't installed.
     """
     command = [_uv(), *arguments]
     if settings_of_pip().get("no-index") in ("1", "true", "True") and arguments[0] == "pip":
@@ -157,14 +157,14 @@ def _uv() -> str:
 
 
 def _uv_environment(find_links: Path | None) -> dict[str, str]:
-    """What uv gets of the user's variables; where pip looks for packages, uv does."""
+    """The environment variables for uv, including pip's package sources."""
     environment = surroundings()
     for setting, name in _UV_VARIABLE_OF_PIP_OPTION.items():
         if value := settings_of_pip().get(setting):
             environment.setdefault(name, ",".join(value.split()) if name == "UV_FIND_LINKS" else value)
     if find_links is not None:
         environment["UV_FIND_LINKS"] = ",".join(filter(None, (environment.get("UV_FIND_LINKS"), str(find_links))))
-    # As with pip: the best version of all indexes that are named.
+    # As pip does: use the best version from all configured indexes.
     environment.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
     return {**environment, "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
 
@@ -190,9 +190,9 @@ def _last_line(descriptor: int) -> str:
 
 
 def into(folder: Path) -> tuple[str, ...]:
-    """Words for uv to install into a virtual environment with this Python.
+    """The options with which uv installs into a virtual environment by means of this Python.
 
-    The environment's own is never run by uv: it imports what lies there, such as a package's ``.pth``.
+    uv must never run the environment's own Python, which executes installed code such as a ``.pth`` file.
     """
     return ("--python", sys.executable, "--prefix", str(folder))
 

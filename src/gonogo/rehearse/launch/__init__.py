@@ -1,1 +1,1 @@
-"""What a launch command comes to, by the launcher's own code."""
+"""Determines what a launch command starts, by means of the launcher's own code."""

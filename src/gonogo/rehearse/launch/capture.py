@@ -1,7 +1,7 @@
-"""A launcher's own code is run in a process of its own, under the user's Python: what would it start?
+"""Runs a launcher's own code in a separate process, under the user's Python, to see what it would start.
 
-The parent calls :func:`capture_launch`. The process runs :func:`main`: it takes a :class:`LaunchQuery` on its standard
-input and writes a :class:`CapturedLaunch` to the file that is named there, since launchers print as they like.
+The parent calls :func:`capture_launch`. The process runs :func:`main`: it reads a :class:`LaunchQuery` from stdin and
+writes a :class:`CapturedLaunch` to the file named in it, because launchers print to stdout.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gonogo.virtual.lookups import probe_reporting
 
 
 class LaunchQuery(msgspec.Struct, frozen=True):
-    """Which launcher is called how, on what machine."""
+    """Which launcher to call, with which arguments, on which machine."""
 
     launcher: str
     arguments: list[str]
@@ -39,7 +39,7 @@ class LaunchQuery(msgspec.Struct, frozen=True):
 
 
 class CapturedLaunch(msgspec.Struct, frozen=True):
-    """What it starts; or its own word on why it does not; or the package that is missing."""
+    """What the launcher starts, or its own error message, or the package that is missing."""
 
     started: StartedProgram | None = None
     refusal: str = ""
@@ -57,9 +57,9 @@ def capture_launch(
     world: World,
     timeout: float,
 ) -> StartedProgram:
-    """What ``words``, a call of the launcher, start. Raises UserError where it refuses, or isn't installed.
+    """What ``words``, a call of the launcher, start. Raises UserError if the launcher fails or isn't installed.
 
-    Its code runs in the world.
+    The launcher's code runs in the confined ``world``.
     """
     shared = Path(tempfile.mkdtemp(prefix="launch-", dir=world.spec.shared[0]))
     answer_path = shared / "answer.json"
@@ -119,9 +119,9 @@ def capture_launch(
 
 
 def run_launcher(request: LaunchQuery) -> CapturedLaunch:
-    """Run the launcher's own code. Called in a process of its own.
+    """Run the launcher's own code. Called in a separate process.
 
-    accelerate's imports DeepSpeed: names that an older one imports are put back here as they are for the ranks.
+    accelerate's imports DeepSpeed; names that an older DeepSpeed imports are restored, as they are for the ranks.
     """
     from gonogo.virtual.hooks import older_deepspeed
 
@@ -146,7 +146,7 @@ def run_launcher(request: LaunchQuery) -> CapturedLaunch:
 
 
 def _import_failure(error: BaseException) -> CapturedLaunch:
-    """Names the package that is missing, or else the first cause: transformers hides both behind a nameless error."""
+    """The missing package, or else the first cause: transformers hides both behind an error without a name."""
     while True:
         if isinstance(error, ModuleNotFoundError) and error.name:
             return CapturedLaunch(missing=error.name)
@@ -156,7 +156,7 @@ def _import_failure(error: BaseException) -> CapturedLaunch:
 
 
 def main() -> None:
-    """Read the question, run the launcher, write the answer."""
+    """Read the query, run the launcher, write the answer."""
     probe_reporting.install()
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=LaunchQuery)
     answer = run_launcher(question)

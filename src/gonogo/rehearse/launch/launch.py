@@ -1,4 +1,4 @@
-"""What a launch command comes to: one program, started as so many processes, each with its place in the world."""
+"""The result of resolving a launch command: one program and its processes, with their ranks."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gonogo.finding import Text
 ProgramKind = Literal["script", "module"]
 
 UNSPECIFIED_GPU_COUNT = 4096
-"""The count of accelerators that a launcher is told where nobody has said one; see :func:`is_unspecified_count`."""
+"""The number of accelerators that a launcher is told if none is specified; see :func:`is_unspecified_count`."""
 
 
 _MAX_RANKS_PER_NODE = 256
 
 
 def is_unspecified_count(count: int) -> bool:
-    """Whether a count came out of :data:`UNSPECIFIED_GPU_COUNT`: as it is, halved, or less what a command excludes."""
+    """Whether a count derives from :data:`UNSPECIFIED_GPU_COUNT`: the same, halved, or without excluded devices."""
     return count > _MAX_RANKS_PER_NODE
 
 
 class LaunchMachine(msgspec.Struct, frozen=True):
-    """What a launcher sees of the machine: the accelerators of each node, and how many nodes were asked for."""
+    """The machine that a launcher sees: the accelerators of each node and the requested number of nodes."""
 
     device_type: str
     product: str
@@ -37,7 +37,7 @@ class LaunchMachine(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, machine: Machine, nodes: int | None) -> LaunchMachine:
-        """The surroundings on that machine."""
+        """What a launcher sees of that machine."""
         accelerator = machine.accelerator
         return cls(
             device_type=accelerator.device_type,
@@ -56,7 +56,8 @@ class LaunchMachine(msgspec.Struct, frozen=True):
     def visible_count(self, environment: Mapping[str, str]) -> int:
         """How many accelerators a process with that environment sees.
 
-        As in CUDA, the list ends at the first entry that names no device of the machine; an empty value hides all.
+        As in CUDA, the list ends at the first entry that names no device of the machine; an empty value hides all
+        devices.
         """
         value = environment.get(self.visible_devices_variable)
         if value is None:
@@ -73,7 +74,7 @@ class LaunchMachine(msgspec.Struct, frozen=True):
 
 
 class LaunchedProcess(msgspec.Struct, frozen=True):
-    """One process that a launcher starts: its place, its arguments, and how its environment differs."""
+    """One process that a launcher starts: its rank, its arguments, and how its environment differs."""
 
     rank: int
     local_rank: int
@@ -84,20 +85,20 @@ class LaunchedProcess(msgspec.Struct, frozen=True):
     environment: dict[str, str] = {}
     """Variables that the launcher sets or changes."""
     removed: tuple[str, ...] = ()
-    """Variables that the launcher takes away."""
+    """Variables that the launcher removes."""
 
 
 class ResolvedLaunch(msgspec.Struct, frozen=True):
-    """A program and the processes that it is started as."""
+    """A program and the processes in which it runs."""
 
     launcher: str
     program_kind: ProgramKind
     program: str
     nodes: int
     processes: tuple[LaunchedProcess, ...]
-    """By rank."""
+    """In the order of their ranks."""
     environment: dict[str, str]
-    """What every process starts from."""
+    """The environment common to all processes."""
     cwd: str
     interpreter: str | None = None
     """The Python that the command names by its path, or None."""
@@ -105,10 +106,10 @@ class ResolvedLaunch(msgspec.Struct, frozen=True):
 
     @property
     def world_size(self) -> int:
-        """Processes of all nodes."""
+        """The number of processes on all nodes."""
         return len(self.processes)
 
     @property
     def processes_per_node(self) -> int:
-        """Processes of the fullest node."""
+        """The largest number of processes on a node."""
         return max(process.local_world_size for process in self.processes)

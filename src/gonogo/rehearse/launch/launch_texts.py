@@ -1,6 +1,7 @@
-"""What a launch's own files say: the command, the scripts and configs that it names, the program and its modules.
+"""The texts of a launch's files: the command, its scripts and configs, the program and its modules.
 
-Nothing is run, and what only a run would tell isn't found: this is for asking which words a launch's files have.
+Nothing is run, so files that only a run would determine are not found: this is for searching the launch's files for
+words.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _VARIABLE = re.compile(r"\$(?:\{[^}]*\}?|\w+)")
 
 
 def launch_source_texts(command: Sequence[str], cwd: str) -> Iterator[str]:
-    """The texts of a launch typed in a folder, the command's own words first; as many as are quickly read."""
+    """The texts of a launch from a folder, the command's own words first, within limits on number and size."""
     yield "\n".join(command)
     walk = _FileWalk(cwd)
     for word in command:
@@ -94,7 +95,7 @@ class _FileWalk:
                 self._add_submodule(module, roots)
 
     def add_path(self, word: str, folder: str) -> None:
-        """A file that a word names, from there or from where the launch is typed; ``$VARIABLE/`` may be either."""
+        """Add the file that a word names, relative to the launch's folder or this one; also after ``$VARIABLE/``."""
         if "\0" in word or len(word) > 4096:
             return
         bare = _VARIABLE.sub("", word)
@@ -105,7 +106,7 @@ class _FileWalk:
                 return
 
     def add_module(self, name: str, folder: str) -> None:
-        """A module that is started with ``-m``."""
+        """Add a module that is run with ``-m``."""
         self._add_submodule(name, [*self._roots, folder])
         self._add_submodule(f"{name}.__main__", [*self._roots, folder])
 
@@ -131,12 +132,12 @@ class _FileWalk:
 
 
 def _imported_names(import_list: str) -> list[str]:
-    """``a, b.c as d`` as names."""
+    """The names in ``a, b.c as d``."""
     return [word for part in import_list.strip("() \t\r").split(",") for word in part.split()[:1]]
 
 
 def _read(path: str, max_bytes: int) -> str | None:
-    """The start of a text; None for what can't be read, or is no text."""
+    """The beginning of a text file; None if it can't be read or isn't text."""
     try:
         with opened(path) as file:
             data = file.read(max_bytes)

@@ -1,4 +1,4 @@
-"""How a Python process of gonogo's own is started, so that nothing in the user's folder is taken for a module."""
+"""How gonogo starts its own Python processes, so that nothing in the user's folder shadows a module."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 import gonogo
 
-# `python -m` puts the current folder first on sys.path, where a user's `datasets/` or `types.py` would be imported in
-# place of the real one; `-P` is new in Python 3.11. The folder of gonogo comes last, and only for the Python that
-# gonogo runs in: in that folder may lie all that is installed there, which another environment does not have.
+# `python -m` puts the current folder first on sys.path, so that a user's `datasets/` or `types.py` would shadow the
+# real module; `-P` needs Python 3.11. gonogo's own folder comes last, and only for the Python that runs gonogo:
+# it may be a site-packages folder, whose packages another environment must not see.
 _RUN = (
     "import sys; sys.path[0:1] = []; import runpy; {first}runpy.run_module({module!r}, run_name='__main__', "
     "alter_sys=True)"
 )
 
 
-# The kernel then kills the process when the thread that started it is gone, however that came (PR_SET_PDEATHSIG).
+# The kernel then kills the process when the thread that started it ends, for whatever reason (PR_SET_PDEATHSIG).
 _DIE_WITH_PARENT = "sys.platform == 'linux' and __import__('ctypes').CDLL(None).prctl(1, 9); "
 
 

@@ -1,4 +1,4 @@
-"""A job's file, or a notebook, as a command to rehearse: the queue's manifest becomes the machine and the launch."""
+"""Turns a job file or a notebook into a command to rehearse: the manifest determines the machine and the launch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NAMES = {
     "a100": "A100-40G",
     "v100": "V100-16G",
 }
-"""What Google's labels and SkyPilot call accelerators that have another name here."""
+"""Accelerator names in Google's labels and SkyPilot that differ from those used here."""
 _SHOWN = 4
 _NOT_EXACTLY_ONE_JOB = translated(
     "{path}: not exactly one job with a command (PyTorchJob, TrainJob, JobSet, Job, MPIJob, RayJob, Pod, "
@@ -51,9 +51,9 @@ _MULTI_NODE_RAY_CLUSTER = translated(
 
 
 def unpacked(request: RehearsalRequest) -> RehearsalRequest:
-    """The request of a job that a file describes; any other as it is. Options that are given win. Raises UserError.
+    """The request for the job in a file, or an unchanged request; given options take precedence. Raises UserError.
 
-    Whatever takes a launch and rehearses it passes it through here, once, before anything else looks at its command.
+    Every caller that rehearses a launch must pass it through here once, before anything else reads its command.
     """
     notebook = notebook_of_command(request.command) if request.command else None
     if notebook is not None:
@@ -78,12 +78,12 @@ def unpacked(request: RehearsalRequest) -> RehearsalRequest:
 
 
 def _is_not_a_job_file(command: list[str]) -> bool:
-    """A file that is named as a job's is, and is none: which is said better here than by a launcher."""
+    """Whether the command is a YAML file but no job, for which the error here is clearer than a launcher's."""
     return len(command) == 1 and command[0].endswith(YAML) and is_file(command[0])
 
 
 def _find_job(path: str, source: SourceFile) -> Workload:
-    """The one job of a file; of several the one with accelerators."""
+    """The only job in a file, or of several the one with accelerators. Raises UserError if there isn't just one."""
     if (note := template_note(source)) is not None:
         raise UserError(translated("{path}: {note}").format(path=path, note=note))
     found = [work for work in (workloads(source) if is_manifest(source) else ()) if work.words]
@@ -97,16 +97,16 @@ def _find_job(path: str, source: SourceFile) -> Workload:
 
 
 def _command_of_notebook(name: str) -> list[str]:
-    """The notebook in the place of a program, in the folder that it lies in. Raises UserError where it is none."""
+    """The command that runs a notebook in its own folder, like a program. Raises UserError if it isn't a notebook."""
     notebook_source(name)
     place = Path(name).absolute()
     return ["env", "-C", str(place.parent), "python", str(place)]
 
 
 def machine_of(workload: Workload) -> str | None:
-    """``8xH100-80G``; None where the job does not say how many, or not of which kind."""
+    """``8xH100-80G``, or as much of it as the job states; None if it states neither number nor kind."""
     name = _NAMES.get((workload.accelerator or "").lower(), workload.accelerator)
-    instance = rented((name or "").removeprefix("ml."))  # as SageMaker calls those of EC2
+    instance = rented((name or "").removeprefix("ml."))  # SageMaker's names of EC2 instances
     if instance is not None:
         if workload.gpus in (None, instance[0].count):
             return instance[0].name
@@ -122,7 +122,7 @@ def machine_of(workload: Workload) -> str | None:
 
 
 def _job_command(workload: Workload, path: Path) -> list[str]:
-    """The command as a shell runs it, with the job's variables, in the folder of the job's files."""
+    """The job's command as a shell command, with the job's variables, in the folder of its files."""
     folder = path.parent
     if workload.kind == "SkyPilot" and workload.folder and not os.path.isabs(workload.folder):
         folder = folder / workload.folder
@@ -135,7 +135,7 @@ def _job_command(workload: Workload, path: Path) -> list[str]:
 
 
 def _replace_mounted_paths(code: str, workload: Workload, path: Path) -> str:
-    """The code with the paths of what the job brings along as the paths that it has here."""
+    """The code with the paths of the job's mounts replaced by the corresponding local paths."""
     here = {there: brought(workload, there, path.parent.absolute()) or there for there in workload.mounts}
     if workload.files:
         folder = tempfile.mkdtemp(prefix="gonogo-job-")

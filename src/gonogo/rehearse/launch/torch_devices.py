@@ -1,6 +1,6 @@
-"""What launchers ask torch about the machine (is there a GPU, how many, which), answered for the virtual one.
+"""Answers torch's questions about the machine (is there a GPU, how many, which) for the virtual one.
 
-Used only in the process in which a launcher's own code is run (``capture.py``), never in a worker.
+Used only in the process that runs a launcher's own code (``capture.py``), never in a worker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gonogo.virtual.patching.patches import Patches
 
 
 def _patch_op_builder(builder: Any) -> None:
-    """DeepSpeed asks at import, where there is a GPU, which of its kernels this machine's CUDA toolkit could build."""
+    """Report all DeepSpeed kernels as compatible; it checks them at import against this machine's CUDA toolkit."""
 
     def is_compatible(self: object, verbose: bool = False) -> bool:
         return True
@@ -36,12 +36,12 @@ def _patch_op_builder(builder: Any) -> None:
 
 @contextlib.contextmanager
 def with_virtual_devices(surroundings: LaunchMachine) -> Iterator[None]:
-    """Let torch answer questions about devices as on the virtual machine.
+    """Let torch report the devices of the virtual machine.
 
-    The count follows the environment at the time of the question, as CUDA's does before it is initialised.
+    The count follows the current environment variables, as CUDA's does before it is initialized.
     """
     torch = importlib.import_module("torch")
-    from gonogo.virtual.kernels import torchvision, triton  # import torch: not before they are needed
+    from gonogo.virtual.kernels import torchvision, triton  # these import torch, so import them only now
 
     def count() -> int:
         return surroundings.visible_count(os.environ)
@@ -65,14 +65,14 @@ def with_virtual_devices(surroundings: LaunchMachine) -> Iterator[None]:
         if surroundings.device_type == "cuda":
             for name, answer in answers.items():
                 stack.enter_context(patch.object(torch.cuda, name, answer))
-            # Imported by name, where there is a GPU, by what a framework's command line imports.
+            # Frameworks' command lines import it by name if there is a GPU.
             stack.enter_context(patch.object(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, create=True))
-            # A kernel's decorator asks Triton's driver for the GPU, which looks for libcuda.
+            # A kernel's decorator asks Triton's driver for the GPU, and the driver looks for libcuda.
             triton.install(patches, lambda _: None, lambda _: None, surroundings.compute_capability)
             for name in ("deepspeed.ops.op_builder.builder", "op_builder.builder"):
                 stack.callback(after_import(name, _patch_op_builder))
         else:
-            # torch_npu gives torch this module; the name that it registers is what --nproc_per_node may say.
+            # torch_npu adds this module to torch and registers its name, which --nproc_per_node accepts.
             stack.enter_context(patch.object(torch, surroundings.device_type, SimpleNamespace(**answers), create=True))
             backend = stack.enter_context(patch.object(torch._C, "_get_privateuse1_backend_name"))
             backend.return_value = surroundings.device_type

@@ -1,4 +1,4 @@
-"""Whether the Python that will run the program has a torch that it can be rehearsed with."""
+"""Checks whether the program's Python has a torch that rehearsals support."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo.prepare.packages.names import OLDEST_TORCH
 
 
 def check_torch() -> None:
-    """Raise UserError where there is no torch to rehearse with, or too old a one. Imports no torch."""
+    """Raise UserError if torch is missing or too old to rehearse with. Doesn't import torch."""
     if importlib.util.find_spec("torch") is None:
         raise UserError(
             translated(

@@ -1,4 +1,4 @@
-"""The environment of a worker: the launch's own, with everything that writes or phones turned to the scratch folder."""
+"""A worker's environment variables: the launch's own, with all writing redirected to scratch and networking off."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from gonogo.prepare.provided_files import PATH_VARIABLE
 from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
 
-# Values that make two rehearsals alike and keep the machine's cores for the ranks that run at once.
+# Values that make rehearsals reproducible and share the machine's cores among concurrent ranks.
 _FIXED = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONHASHSEED": "0",
@@ -17,10 +17,10 @@ _FIXED = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    # torch must not load what others have installed for their accelerators: torch_npu would enter CANN.
+    # torch must not load installed backends of other accelerators: torch_npu would initialize CANN.
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
 }
-# Nothing is fetched, and nothing is told to anyone.
+# Nothing is downloaded, and nothing is reported to trackers.
 _OFFLINE_VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
@@ -34,7 +34,7 @@ _OFFLINE_VARIABLES = {
     "NEPTUNE_MODE": "offline",
     "CLEARML_OFFLINE_MODE": "1",
 }
-# Caches that libraries write beside the program's own files, some of them from native code.
+# Caches that libraries write next to the program's files, some of them from native code.
 _FOLDERS = {
     "HF_MODULES_CACHE": "hf_modules",
     "TORCH_EXTENSIONS_DIR": "torch_extensions",
@@ -50,14 +50,14 @@ _FOLDERS = {
 def worker_environment(
     launch: ResolvedLaunch, process: LaunchedProcess, *, packages: Sequence[Path], scratch: Path
 ) -> dict[str, str]:
-    """The environment of one rank's worker; makes the folders in ``scratch`` that it names."""
+    """The environment variables of a rank's worker; creates the folders in ``scratch`` that they name."""
     environment = {name: value for name, value in launch.environment.items() if name not in process.removed}
     environment.update(process.environment)
     return with_packages(reproducible_environment(environment, scratch), packages)
 
 
 def reproducible_environment(environment: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    """An environment that writes below ``scratch`` (makes the folders), fetches nothing, and has runs be alike."""
+    """Environment variables that redirect writing to ``scratch``, prevent downloads and make runs reproducible."""
     own = environment
     environment = {**environment, **_FIXED}
     environment.update(_OFFLINE_VARIABLES)
@@ -70,18 +70,18 @@ def reproducible_environment(environment: Mapping[str, str], scratch: Path) -> d
 
 
 def with_packages(environment: Mapping[str, str], packages: Sequence[Path]) -> dict[str, str]:
-    """An environment in which Python finds the packages that are laid over first, and the project's own last."""
+    """Environment variables with which Python finds overlaid packages first and the project's own last."""
     changed = dict(environment)
     inherited = [path for path in (environment.get("PYTHONPATH"), environment.get(PATH_VARIABLE)) if path]
     if packages:
-        changed["GONOGO_OVERLAYS"] = os.pathsep.join(str(path) for path in packages)  # whose code a frame is
+        changed["GONOGO_OVERLAYS"] = os.pathsep.join(str(path) for path in packages)  # marks frames of these packages
     if packages or PATH_VARIABLE in environment:
         changed["PYTHONPATH"] = os.pathsep.join([*(str(path) for path in packages), *inherited])
     return changed
 
 
 def in_environment(environment: Mapping[str, str], python: Path | None) -> dict[str, str]:
-    """An environment in which that interpreter's programs are found first, as after ``activate``."""
+    """Environment variables that put an interpreter's programs first, as after ``activate``."""
     if python is None:
         return dict(environment)
     changed = {name: value for name, value in environment.items() if name not in ("PYTHONHOME", "CONDA_PREFIX")}
@@ -91,10 +91,10 @@ def in_environment(environment: Mapping[str, str], python: Path | None) -> dict[
 
 
 def datasets_cache(environment: Mapping[str, str], mirror: Path) -> Path:
-    """A cache for ``datasets`` that holds what the user's does: real folders, with links to the user's files.
+    """A mirror of the user's cache for ``datasets``: real folders with links to the user's files.
 
-    Prepared data sets are found there, as they have to be without a network; what ``map`` and ``load_dataset`` add
-    (from native code, which writes where it likes) lands in the mirror.
+    Cached datasets are found there, which they must be without a network. What ``map`` and ``load_dataset`` add is
+    written to the mirror, even by native code.
     """
     home = environment.get("HF_HOME") or os.path.join(
         environment.get("XDG_CACHE_HOME") or os.path.join(environment.get("HOME", ""), ".cache"), "huggingface"
@@ -105,7 +105,7 @@ def datasets_cache(environment: Mapping[str, str], mirror: Path) -> Path:
         target = mirror / os.path.relpath(folder, cache)
         target.mkdir(parents=True, exist_ok=True)
         for name in names:
-            # A lock is opened for writing, which would go through the link.
+            # Locks are opened for writing, which would follow the link.
             if not name.endswith(".lock") and not os.path.lexists(target / name):
                 os.symlink(os.path.join(folder, name), target / name)
     return mirror

@@ -1,4 +1,4 @@
-"""Why a failure in a rehearsal may not be the real run's: what has to be so for a certain NO-GO, and whether it is.
+"""Why a failure in a rehearsal may not occur in the real run: the conditions for a certain NO-GO, and their check.
 
-``certificate.py`` says so of each rank, from its record and the world around it; nothing else lowers a verdict.
+``certificate.py`` checks them for each rank, from its record and the project's files; nothing else lowers a verdict.
 """

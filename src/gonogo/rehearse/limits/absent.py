@@ -1,4 +1,4 @@
-"""What was asked for and not found, and has a part in a failure: told by who asked and where it led, not by words."""
+"""Failed lookups that contributed to a failure: recognized by who looked and where it led, not by messages."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gonogo.rehearse.limits.world import ProjectWorld
 
 _TRAINING = frozenset({"forward", "backward", "step"})
 _MAX_LOOKUPS = 60
-"""What was asked for in vain last: each is followed through the program's files."""
+"""How many of the last failed lookups are traced through the program's files."""
 _CODE = frozenset({".py", ".pyi", ".pyc", ".so"})
 _METADATA = frozenset({".dist-info", ".egg-info"})
-"""The folders in which an installed package says what it is: entry_points.txt and others need not be there."""
+"""Metadata folders of installed packages, in which files such as entry_points.txt are optional."""
 _IMPORT_ERROR_TYPES = frozenset({"ModuleNotFoundError", "ImportError"})
 
 _NO_MODULE = translated(
@@ -52,7 +52,7 @@ _OTHER_RANKS = translated(
 
 
 def explain_missing_inputs(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[Text]:
-    """What was not there and has a part in a rank's failure, what was asked for last first."""
+    """The missing inputs that contributed to a rank's failure, the last lookup first."""
     failure = rank.failure
     assert failure is not None
     for one in rank.absent[:_MAX_LOOKUPS]:
@@ -73,7 +73,7 @@ def explain_generated_files(rank: RankRecord) -> Text | None:
 
 
 def explain_missing_rank_output(rank: RankRecord, record: RehearsalRecord) -> Text | None:
-    """What other ranks would have written, where a rank's failure hangs on it; None: nothing."""
+    """Missing output of other ranks that contributed to a rank's failure; None if there is none."""
     failure = rank.failure
     assert failure is not None
     for one in rank.absent[:_MAX_LOOKUPS]:
@@ -84,27 +84,27 @@ def explain_missing_rank_output(rank: RankRecord, record: RehearsalRecord) -> Te
 
 
 def _counts(lookup: FailedLookup, failure: Failure, record: RehearsalRecord, world: ProjectWorld) -> bool:
-    """Whether that it is not here says nothing of the machine that trains."""
+    """Whether the absence may be specific to this machine, and not also hold on the one that trains."""
     if lookup.kind == "file":
         if lookup.asked.owner != "user" and _is_hub_repository(lookup.name, world):
-            return False  # a library looks for a folder of that name before it asks the hub, on every machine
+            return False  # on every machine a library looks for a local folder before it asks the Hub
         path = Path(os.path.normpath(world.cwd / lookup.name))
         written = (
             lookup.written or record.was_written_before(str(path)) or lookup.phase in _TRAINING or lookup.step > 0
-        )  # the program's own output, which it lacks
+        )  # output of the program itself
         is_as_installed = path.suffix in _CODE or path.parent.suffix in _METADATA
         of_package = is_as_installed and is_library(str(path))
         return not written and not of_package and not is_repository_file(path, world.cwd)
     if lookup.kind == "module":
         name = lookup.name.partition(".")[0]
         if is_project_module(name, world.cwd) or class_of(failure) in _IMPORT_ERROR_TYPES:
-            return False  # told by its own words: environment_mismatch
+            return False  # environment_mismatch handles these by their messages
         return not record.whole_environment or distribution_of(name) in record.differing
     return lookup.kind not in ("folder", "made")
 
 
 def _is_hub_repository(name: str, world: ProjectWorld) -> bool:
-    """Whether a path is the name of a model or data set that the hub's answer was found for, or a file below it."""
+    """Whether a path is the Hub name of a model or dataset that was found otherwise, or a file below it."""
     relative = os.path.relpath(name, world.cwd) if os.path.isabs(name) else os.path.normpath(name)
     parts = Path(relative).parts
     names = {"/".join(parts[:count]) for count in (1, 2)}
@@ -113,11 +113,11 @@ def _is_hub_repository(name: str, world: ProjectWorld) -> bool:
 
 
 def _is_related_to_failure(lookup: FailedLookup, failure: Failure) -> bool:
-    """Whether it may be why the program failed, or came to where it failed."""
+    """Whether a lookup may have caused the failure, or led the program to where it failed."""
     if lookup.handed:
         return True
     if lookup.asked.owner != "user" and (lookup.kind == "module" or not lookup.raised_below):
-        return False  # what a library can do without
+        return False  # the library can do without it
     return _leads_to_failure(lookup, failure)
 
 

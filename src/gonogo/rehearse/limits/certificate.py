@@ -1,9 +1,9 @@
-"""The certificate of a failure: what has to be so for it to be the real run's, each with what shows it.
+"""The certificate of a failure: the conditions under which the real run fails too, and the evidence for each.
 
-One pure function, :func:`build_certificate`, from a rank's record and the project's world. What an exception says is
-asked for its cause alone, for the sentence that the user reads; whether a failure may be this machine's is told by what
-was asked for and not found, by the packages and the Python that ran, by the values that the failing statement had, and
-by what the rehearsal assumed.
+It is computed by one pure function, :func:`build_certificate`, from a rank's record and the project's files. Whether
+a failure may be due to this machine is decided by failed lookups, by the packages and the Python that ran, by the
+values in the failing statement, and by what the rehearsal assumed. The exception's message is used only to find the
+reason that the user reads.
 """
 
 from __future__ import annotations
@@ -35,23 +35,25 @@ NAMES = frozenset({"packages", "python", "missing", "made", "assumed", "ranks", 
 _ENVIRONMENT_OBLIGATIONS = frozenset({"packages", "python", "missing", "made"})
 
 _TOOLING_PACKAGES = frozenset({"pip", "setuptools", "wheel", "uv", "gonogo"})
-"""What installs packages, and gonogo itself: in every environment, and of no run."""
+"""Installers, and gonogo itself: they are in every environment but part of no run."""
 _MAX_MESSAGE = 160
 
 
 class BrokenObligation(NamedTuple):
-    """An obligation that is not met: what it lacks, with the command that meets it."""
+    """An obligation that is not met: the reason, with the command that would meet it."""
 
     name: str
     why: Text
     environment: str = ""
     """The file whose packages would meet it."""
     named: bool = True
-    """Whether the failure itself leads there, by its words or its place; else it is so of the whole world around it,
-    which a hazard with a mechanism of its own may not hang on."""
+    """Whether the failure itself points to it. Otherwise it is a fact about the whole environment.
+
+    A hazard that has observed its own mechanism may not depend on such a fact.
+    """
 
     def counts(self, needed_conditions: frozenset[str]) -> bool:
-        """Whether a failure that hangs on ``needed_conditions`` is uncertain because of it."""
+        """Whether it makes a failure uncertain that depends on ``needed_conditions``."""
         return self.named or self.name in needed_conditions
 
 
@@ -92,7 +94,7 @@ _ORDER = ("python", "packages", "made", "missing", "assumed", "ranks", "confinem
 
 
 def apply_limits(record: RehearsalRecord, world: ProjectWorld) -> None:
-    """Give each rank that failed its certificate; one that lacks something is told as not rehearsed further."""
+    """Attach the certificates to failed ranks; a rank with an unmet obligation becomes ``unsupported``."""
     for rank in record.ranks:
         if rank.outcome == "diverged" and rank.confinement == "landlock":
             why = explain_denied_access(rank, world.folder)
@@ -110,19 +112,19 @@ def apply_limits(record: RehearsalRecord, world: ProjectWorld) -> None:
         broken = list(broken_obligations(rank, record, world))
         rank.certificate = _assemble_certificate(broken, needed, world)
         lacking = (one for one in broken if one.counts(needed))
-        told = [one for one in lacking if one.name != "assumed"]  # the finding says what was assumed
+        told = [one for one in lacking if one.name != "assumed"]  # the finding mentions assumptions
         first = next((one for one in told if one.named), next(iter(told), None))
         if first is not None:
             _mark_unsupported(rank, first)
 
 
 def build_certificate(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> list[Obligation]:
-    """What has to be so for a rank's failure to be the real run's, and whether each of it is: a pure function."""
+    """The conditions under which a rank's failure is the real run's, and whether each one is met. A pure function."""
     return _assemble_certificate(list(broken_obligations(rank, record, world)), _needed(rank, record), world)
 
 
 def certificate_line(certificate: Sequence[Obligation]) -> Text | None:
-    """``certain: same Python, same packages as declared, …``; None where something is lacking, or nothing was asked."""
+    """``certain: same Python, same packages as declared, …``; None if one is not met or there is no certificate."""
     if not certificate or not all(one.met for one in certificate if one.needed):
         return None
     met = [one for one in certificate if one.met]
@@ -132,7 +134,7 @@ def certificate_line(certificate: Sequence[Obligation]) -> Text | None:
 
 
 _DIVERGENCE_OBLIGATIONS = frozenset({"assumed", "ranks", "confinement"})
-"""Where ranks part no value of this machine is raised: only what decided their ways counts."""
+"""If ranks diverge, no exception depends on this machine: only what decided their paths matters."""
 
 
 def _assemble_certificate(
@@ -162,13 +164,13 @@ def _assemble_certificate(
 
 
 def broken_obligations(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[BrokenObligation]:
-    """The obligations that a rank's failure does not meet, those that the failure itself leads to first."""
+    """The obligations that a rank's failure does not meet, those to which the failure itself points first."""
     yield from _named(rank, record, world)
     yield from _around(rank, record, world)
 
 
 def _named(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[BrokenObligation]:
-    """What the failure's own words or frames lead to."""
+    """Obligations to which the failure's message or frames point."""
     if (why := explain_version_mismatch(rank, record.differing)) is not None:
         yield BrokenObligation("packages", why)
     if (why := explain_denied_access(rank, world.cwd)) is not None:
@@ -180,7 +182,7 @@ def _named(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> It
 
 
 def _around(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[BrokenObligation]:
-    """What is so of the world around the failure, whatever it says."""
+    """Obligations that the environment doesn't meet, whatever the failure says."""
     yield from _check_python(rank, world)
     yield from _check_ranks(rank, record)
     for why in explain_missing_inputs(rank, record, world):
@@ -213,7 +215,7 @@ def _check_ranks(rank: RankRecord, record: RehearsalRecord) -> Iterator[BrokenOb
 
 
 def _check_packages(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[BrokenObligation]:
-    """Each package that had been imported and is not of the release that the project asks for."""
+    """Imported packages whose release differs from what the project requires."""
     asked = {one.name.partition(".")[0].replace("_", "-") for one in rank.absent if one.kind == "module"}
     for name in record.differing:
         if name in rank.imported or name in asked:
@@ -238,7 +240,7 @@ def _check_divergence(record: RehearsalRecord) -> list[BrokenObligation]:
 
 
 def _needed(rank: RankRecord, record: RehearsalRecord) -> frozenset[str]:
-    """What the surest explanation of a rank's failure needs: that of a hazard with a mechanism of its own, or all."""
+    """The conditions on which the most certain explanation of a rank's failure depends; all if there is none."""
     hazards: dict[str, Hazard] = {hazard.name: hazard for hazard in all_hazards()}
     found, _ = findings_in_record(record)
     named = [
@@ -265,11 +267,11 @@ def _mark_unsupported(rank: RankRecord, broken_obligation: BrokenObligation) -> 
 
 
 def hazard_obligations(hazard: Hazard) -> frozenset[str]:
-    """Those that a hazard states (:attr:`Hazard.needs`), else by how it judges.
+    """The conditions that a hazard states (:attr:`Hazard.needs`), or else that follow from its kind.
 
-    One that only reads an exception's words, or that speaks where nothing else explains, needs all of them. One that
-    judges the record itself (which tensors an operator was given, on which devices, at which ZeRO stage) has seen the
-    mechanism at work: it is wrong only where an assumed value or another rank's part, which was not there, led to it.
+    A hazard that only reads an exception's message, or a fallback, depends on all of them. A hazard that evaluates
+    the record itself (an operator's tensors, their devices, the ZeRO stage) has observed the mechanism: it is wrong
+    only if an assumed value or the missing output of another rank caused it.
     """
     if hazard.needs is not None:
         return frozenset(hazard.needs)

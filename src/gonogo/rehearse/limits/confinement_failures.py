@@ -1,7 +1,7 @@
-"""Failures that come of the confinement, or of who runs it on this machine: a limit of the rehearsal, never certain.
+"""Failures due to the confinement, or to the permissions of this user: a limit of the rehearsal, never certain.
 
-What a program may write, and which sockets and devices it reaches, is a fact of this machine and this user. The user
-on the target machine may own the folder that is refused here.
+What a program may write and which sockets and devices it can reach depends on this machine and this user. On the
+target machine, the user may own the folder to which access is denied here.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _REFUSED = re.compile(
     r"|[Pp]ermission denied|Operation not permitted|Read-only file system"
     r"|attempt to write a readonly database|unable to open database file|\bEACCES\b|\bEROFS\b"
 )
-"""EPERM, EACCES and EROFS as Python, Rust, HDF5, SQLite and C++ say them. CUDA's refusals are in small letters."""
+"""EPERM, EACCES and EROFS as worded by Python, Rust, HDF5, SQLite and C++. CUDA's own errors are in lower case."""
 _CROSS_DEVICE_PATTERN = re.compile(r"\[[Ee]rrno 18\]|\(os error 18\)|[Ii]nvalid cross-device link")
 _UNMAPPED_ID_PATTERN = re.compile(r"\[[Ee]rrno 75\]|\(os error 75\)|Value too large for defined data type")
-"""EOVERFLOW: overlayfs copies no folder whose owner or group the user namespace doesn't know."""
+"""EOVERFLOW: overlayfs doesn't copy folders whose owner or group is unknown in the user namespace."""
 _CONNECTION_REFUSED_PATTERN = re.compile(r"\[Errno 111\]|\(os error 111\)|Connection refused")
 _MISSING = re.compile(r"\[Errno 2\]|\(os error 2\)|No such file or directory")
 _PATH = re.compile(r"['\"](/[^'\"\n]{1,1000}|[^'\"\n]{1,1000}/[^'\"\n]{0,1000})['\"]")
@@ -64,10 +64,10 @@ _NO_SERVICE = translated(
 
 
 def explain_denied_access(rank: RankRecord, folder: Path) -> Text | None:
-    """Why a rank's end may come of the confinement, or of what this user is refused. None: it doesn't.
+    """Why a rank's failure may be due to the confinement or to denied access; None if it isn't.
 
-    Under Landlock that is any failure: a refusal need not be its last word. A script whose ``rm -rf output`` was
-    refused goes on to a program that finds the folder there, and a program may swallow what it was refused.
+    Under Landlock this is possible for any failure, because the denial may have come earlier: a script whose ``rm -rf
+    output`` was denied goes on to a program that finds the folder, and a program may swallow the error.
     """
     landlock = _POSSIBLY_DENIED_BY_LANDLOCK if rank.confinement == "landlock" else None
     if rank.failure is None:
@@ -76,9 +76,9 @@ def explain_denied_access(rank: RankRecord, folder: Path) -> Text | None:
 
 
 def explain_refusal(failure: Failure, confinement: ConfinementKind, folder: Path) -> Text | None:
-    """Why a failure says nothing of the run: an exception in its chain is a refusal of this machine. None: it isn't.
+    """Why a failure says nothing about the run: an exception in its chain is a denial here; None otherwise.
 
-    ``folder`` is where the program was started.
+    ``folder`` is the program's working directory.
     """
     for raised in exception_chain(failure):
         why = _explain_exception(raised, confinement, folder)
@@ -114,10 +114,10 @@ def _explain_exception(exception: ChainedException, confinement: ConfinementKind
 
 
 def _is_owned_by_user(path: Path) -> bool:
-    """Whether a path, or the last folder above it that exists, is of the user who runs this, and not root.
+    """Whether the path, or its nearest existing parent, belongs to the current user, who isn't root.
 
-    What its owner is refused there its modes refuse, which the project or the program itself has set. In a user
-    namespace root has not the rights over other users' files, or its own, that it has outside.
+    An owner is denied access only by file modes, which the project or the program has set. Root is excluded because
+    in a user namespace it lacks the rights that it has outside.
     """
     user = os.geteuid()
     path = Path(os.path.normpath(path))
@@ -128,7 +128,7 @@ def _is_owned_by_user(path: Path) -> bool:
 
 
 def _is_socket_error(exception: ChainedException) -> bool:
-    """Whether the exception came of connecting to a socket that has a path, which its message doesn't give."""
+    """Whether connecting to a Unix socket raised the exception, whose message doesn't contain the path."""
     return any(_CONNECT_CALL_PATTERN.search(frame.text) for frame in exception.frames[-2:])
 
 

@@ -1,4 +1,4 @@
-"""Failures that come of data which is not here, or was made here: told as a limit, never as certain."""
+"""Failures due to missing or generated data: reported as a limit, never as certain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gonogo.prepare.stub_packages import asked_of
 from gonogo.prepare.tested_paths import found_no_files, tested_path
 from gonogo.prepare.unset_variables import unset_variable
 
-# What a program raises that meets other rows than it reads, or another model.
+# Errors that programs raise for rows of another format, or for another model.
 _ROW_ERRORS = frozenset({
     "KeyError", "TypeError", "ValueError", "IndexError", "AttributeError", "CastError", "DatasetGenerationError",
     "AssertionError",
@@ -50,7 +50,7 @@ _KEYWORD = re.compile(r"got an unexpected keyword argument '(\w+)'")
 _NOT_IN = re.compile(r"(?:is )?not in (?:list|tuple|deque|array)|^substring not found$")
 _MUTABLE = re.compile(r"^mutable default <class '(?!list|dict|set)")
 NO_ENVIRONMENT = "none"
-"""In the place of a table's environment where nothing was prepared."""
+"""Used as a table's environment if nothing was prepared."""
 _NOT_MADE = re.compile(r"(\S+) is not among what gonogo prepare made for (\S+)")
 _NO_WEIGHTS = translated(
     "the program opens {file} of {name} itself, which gonogo prepare does not generate: hf download "
@@ -89,9 +89,10 @@ _TOO_FEW = translated(
 def explain_data_failure(
     rank: RankRecord, table: Prepared, record: RehearsalRecord, folder: Path
 ) -> tuple[str, Text] | None:
-    """What of the run's own data is not here, or was made, as far as the failure's words and place tell; None: nothing.
+    """Which missing or generated input may have caused the failure; None if nothing suggests one.
 
-    The first of the pair is the obligation: ``missing`` or ``made``. ``folder`` is where the launch was typed.
+    The first item is the obligation: ``missing``, ``made`` or ``packages``. ``folder`` is the working directory of
+    the launch.
     """
     failure = rank.failure
     if failure is None:
@@ -111,7 +112,7 @@ def explain_data_failure(
         lacks = tested_path(failure, record.command, folder)
     if (file := _NOT_MADE.search(f"{failure.message} {failure.cause}")) is not None:
         return "missing", _NO_WEIGHTS.format(file=file[1], name=file[2])
-    if missed is not None:  # the refusal itself was caught by the program, which then raised of its own
+    if missed is not None:  # the program caught that error and raised another one
         return "missing", _NO_NETWORK_DOWNLOAD.format(name=missed)
     if lacks is not None:
         return "missing", PATH_MISSING.format(path=lacks)
@@ -129,31 +130,31 @@ def explain_data_failure(
     if table.guessed and _is_row_processing_failure(failure):
         return "made", _GUESSED.format(names=", ".join(table.guessed[:3]))
     if made and _ASSERTED in failure.message:
-        return "made", _GUESSED.format(names=", ".join(made[:3]))  # a made label may be beyond the classes
+        return "made", _GUESSED.format(names=", ".join(made[:3]))  # a generated label may be out of range
     return None
 
 
 def prepared_table(folder: Path) -> Prepared:
-    """What ``gonogo prepare`` has made beside a launch; an empty table where it was not run."""
+    """What ``gonogo prepare`` generated for a launch; an empty table if it was not run."""
     return read_prepared(parent_of_prepared(folder) / FOLDER) or Prepared(environment=NO_ENVIRONMENT)
 
 
 def _may_be_caused_by(missing_input: MissingInput, failure: Failure, rank: RankRecord) -> bool:
-    """Whether a failure may come of what was not fetched: it names it, or arose before any row was trained on."""
+    """Whether an input that wasn't fetched may be the cause: the message names it, or nothing was trained on yet."""
     named = "/" in missing_input.name and missing_input.name in failure.message
     return named or (missing_input.kind == "data" and not set(rank.phases) & _TRAINING)
 
 
 def _explain_package_failure(failure: Failure, table: Prepared, record: RehearsalRecord, folder: Path) -> Text | None:
-    """What of a failure may come of packages, or of a Python, that nobody has said the run has; None: nothing."""
-    if table.environment not in ("", FILE):  # the user's own list
+    """Why the failure may be due to packages or a Python that no file declares; None if it isn't."""
+    if table.environment not in ("", FILE):  # the user's own requirements
         return None
     module = _NO_MODULE.match(_failed_import_message(failure))
     if (name := asked_of(failure, table.absent)) is not None:
         return _NOT_LISTED.format(name=name)
-    if any(frame.function == "mpi_discovery" for frame in failure.frames):  # for want of a launcher, not of a package
+    if any(frame.function == "mpi_discovery" for frame in failure.frames):  # a launcher is missing, not a package
         return None
-    if module is not None and not is_project_module(module[1], folder):  # told in its words, or in the program's own
+    if module is not None and not is_project_module(module[1], folder):  # own or causing message
         return _NOT_LISTED.format(name=distribution_of(module[1]))
     for name in unavailable_packages(failure, record):
         if name in COMMON_PACKAGES or name in suggested_packages(failure, record):  # "Please install tensorboard."
@@ -164,7 +165,7 @@ def _explain_package_failure(failure: Failure, table: Prepared, record: Rehearsa
 
 
 def _find_substitute_model(table: Prepared) -> tuple[str, str] | None:
-    """A hub name that the program gives, and the other published model that the user chose in its place."""
+    """A Hub name in the program and the different published model that the user chose in its place, or None."""
     for name, chosen in table.chosen.items():
         model, own = published_model(chosen), published_model(name)
         if model is not None and is_hub_name(name) and (own is None or own.config != model.config):
@@ -173,7 +174,7 @@ def _find_substitute_model(table: Prepared) -> tuple[str, str] | None:
 
 
 def _failed_import_message(failure: Failure) -> str:
-    """What a failed import said: the failure itself, or what the program's own word (*please run pip …*) stands for."""
+    """The message of a failed import: the failure's, or its cause's if the program raised *please run pip …*."""
     if failure.type == "ModuleNotFoundError" or not failure.frames:
         return failure.message if failure.frames else ""
     here = failure.frames[-1].path
@@ -197,15 +198,15 @@ def _names(failure: Failure, path: str) -> bool:
 
 
 def _is_row_processing_failure(failure: Failure) -> bool:
-    """Whether it arose while rows were read or made into a batch."""
+    """Whether the failure arose while rows were read or collated into a batch."""
     kind = class_of(failure)
     if unset_variable(failure) is not None:
         return False
     if kind == "ZeroDivisionError" and failure.phase == "load":
-        return True  # a number of steps, of fewer rows than a batch of all ranks has
+        return True  # a step count, with fewer rows than one batch of all ranks
     in_vain = kind in ("KeyError", "IndexError") or (kind == "ValueError" and _NOT_IN.search(failure.message))
     if in_vain and failure.frames and failure.frames[-1].owner == "user":
-        return True  # something of the rows was looked up in vain
+        return True  # a failed lookup in a row
     if kind == "TypeError" and (refused := _KEYWORD.search(failure.message)) and _is_call_keyword(refused[1], failure):
         return False
     return kind in _ROW_ERRORS and any(
@@ -216,7 +217,7 @@ def _is_row_processing_failure(failure: Failure) -> bool:
 
 
 def _is_call_keyword(keyword: str, failure: Failure) -> bool:
-    """Whether the program's own call on the way there has that keyword, which then is no column of a row."""
+    """Whether the program's own call passes that keyword, so that it isn't a column of a row."""
     frame = failure.innermost("user")
     try:
         tree = ast.parse(Path(frame.path).read_bytes()) if frame is not None else None

@@ -1,4 +1,4 @@
-"""Failures that may come of packages which a rehearsal has in another version than the run will, or not at all."""
+"""Failures due to packages that are missing in the rehearsal or have another version than in the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gonogo.evidence.rehearsal.failures import CALL_SIGNATURE_ERROR_PATTERN, cla
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
 from gonogo.finding import Text, translated
 
-# How Python says that code and what it uses are not of one time.
+# The exceptions that Python raises if code and its dependencies are of different versions.
 _KINDS = re.compile(
     r"(?:.*\.)?(?:ImportError|ModuleNotFoundError|AttributeError|TypeError|NameError|RecursionError|NotImplementedError|"
     r"PackageNotFoundError|VersionConflict|KeyError|RuntimeError|ValueError|AssertionError|DeprecationWarning)"
@@ -18,7 +18,7 @@ _KINDS = re.compile(
 _NOT_IN = re.compile(r"(?:cannot import name '\w+' from|^module) '(\w+)")
 _PACKAGE = re.compile(r".*-packages/[^/]+(?=/)")
 _NEAR = 6
-"""Innermost frames in which a package's own file makes it the suspect."""
+"""A package with a file among this many innermost frames is a suspect."""
 _DIFFERS_FROM_REQUIRED = translated(
     "{package} differs from what the environment file requires (see below), which may be the reason"
 )
@@ -27,7 +27,7 @@ _MODULES = {"pillow": "PIL", "scikit-learn": "sklearn", "opencv-python": "cv2", 
 
 
 def explain_version_mismatch(rank: RankRecord, differing: Sequence[str]) -> Text | None:
-    """Which package in ``differing`` (canonical names) a failure's words or frames lead to; None: none of them."""
+    """The package in ``differing`` (canonical names) to which a failure's message or frames point, or None."""
     failure = rank.failure
     suspect = next((name for name in differing if failure is not None and _may_be_caused_by(name, failure)), None)
     return None if suspect is None else _DIFFERS_FROM_REQUIRED.format(package=suspect)
@@ -45,21 +45,21 @@ def _may_be_caused_by(name: str, failure: Failure) -> bool:
     if name != "torch":
         return any(f"/{module}/" in frame.path for frame in near)
     other = _NOT_IN.search(failure.message)
-    if other is not None and other[1] != module:  # what lacks the name is as the file says
+    if other is not None and other[1] != module:  # the package that lacks the name has the declared version
         return False
-    # A library that was made for another torch fails in its own lines, before anything is computed; what it finds wrong
-    # with a value, it does not find wrong for torch's sake.
+    # A library for another torch fails in its own code, before anything is computed. If it rejects a value instead,
+    # torch's version isn't the reason.
     if not near or near[-1].owner == "user":
         return False
     of_values = class_of(failure) in ("ValueError", "KeyError", "AssertionError")
-    in_torch = near[-1].owner == "torch" or "-packages/torch/" in near[-1].path  # as an environment links to it
+    in_torch = near[-1].owner == "torch" or "-packages/torch/" in near[-1].path  # environments link to it
     return in_torch or (
         failure.phase == "load" and not of_values and not _is_internal_api_mismatch(failure.message, near[-1])
     )
 
 
 def _is_internal_api_mismatch(message: str, caller: Frame) -> bool:
-    """Whether a package calls what it defines itself otherwise than it defines it, in a file that knows no torch."""
+    """Whether a package calls its own function with wrong arguments, in a file that doesn't mention torch."""
     refused, package = CALL_SIGNATURE_ERROR_PATTERN.search(message), _PACKAGE.match(caller.path)
     if refused is None or package is None:
         return False

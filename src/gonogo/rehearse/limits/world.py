@@ -1,4 +1,4 @@
-"""What a rehearsal is held against: the project's own files on packages and Python, and what was made for it."""
+"""The reference for a rehearsal: what the project's files declare on packages and Python, and what was generated."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _POETRY_VERSION_PATTERN = re.compile(r"^[~^]\s*(\d+)(?:\.(\d+))?")
 
 @dataclass(frozen=True)
 class ProjectWorld:
-    """What the project says of the world that it runs in."""
+    """The environment that a project declares."""
 
     folder: Path
-    """Where the launch was typed."""
+    """The working directory of the launch."""
     cwd: Path
-    """Where the launch runs the program."""
+    """The folder in which the launch runs the program."""
     requirements: Requirements = field(default_factory=Requirements)
     python: tuple[str, str] | None = None
-    """Which Python it allows, and the file that says so."""
+    """The Python versions that it allows, and the file that states them."""
     prepared: Prepared = field(default_factory=Prepared)
     is_given: bool = False
-    """Whether the packages are those of a file already: by ``--environment``, or by ``gonogo prepare``."""
+    """Whether the packages already come from a file, by ``--environment`` or from ``gonogo prepare``."""
 
     @classmethod
     def of(cls, folder: Path, cwd: Path, environment: Path | None = None, *, is_complete: bool = False) -> ProjectWorld:
-        """Read the files of a project; what can't be read says nothing. ``cwd`` is the launch's own folder."""
+        """Read the files of a project, skipping unreadable ones. ``cwd`` is the folder in which the program runs."""
         requirements = declared_requirements(cwd, environment)
         table = prepared_table(folder)
         return cls(
@@ -49,7 +49,7 @@ class ProjectWorld:
         )
 
     def allows_python(self, version: str) -> bool:
-        """Whether the project runs with that Python, as far as it says."""
+        """Whether the project allows that Python version; True if it states none."""
         if self.python is None:
             return True
         try:
@@ -97,7 +97,7 @@ def _python_from_pyproject(text: str) -> str:
 
 
 def _caret_to_specifier(text: str) -> str:
-    """Poetry's ``^3.12`` (below the next major release) and ``~3.12`` (of that minor release alone)."""
+    """The specifier of Poetry's ``^3.12`` (below the next major release) or ``~3.12`` (only that minor release)."""
     found = _POETRY_VERSION_PATTERN.match(text)
     if found is None:
         return "" if text == "*" else text

@@ -1,1 +1,1 @@
-"""The ranks of a rehearsal: which are run, and where they part."""
+"""The ranks of a rehearsal: which ones are run, and where they diverge."""

@@ -1,7 +1,4 @@
-"""``--ranks auto``: rank 0, and the last one beside it where the files say that ranks may not all do the same.
-
-Where the model is divided among ranks, one rank of each role is run.
-"""
+"""``--ranks auto``: rank 0, plus the last rank if the files suggest that ranks may differ."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ _LOGGING_FUNCTIONS = frozenset(
         *("close", "write", "format", "join", "append", "round", "len", "str", "int", "float", "add_scalar", "item"),
     }
 )
-"""Calls by which a rank only tells something."""
+"""Calls that only log or format something."""
 _SIZES = frozenset({"size", "degree", "parallelism"})
 _RANK_DEPENDENT_CODE = translated("the code at {place} is not the same for all ranks")
 _MODEL_PARALLEL_OPTION = translated("{option} divides the model among ranks")
@@ -37,7 +34,7 @@ _NOTE = translated("rank 0 and the last rank were rehearsed together, since {why
 
 
 def resolve_auto_ranks(ranks_option: str, runs: Sequence[Run]) -> tuple[str, Text | None]:
-    """What ``--ranks`` comes to, and what is to be said of it; anything but ``auto`` stays as it is."""
+    """The resolved ``--ranks`` and a note about it; anything but ``auto`` is unchanged."""
     if ranks_option.strip().lower() != AUTO:
         return ranks_option, None
     for run in runs:
@@ -125,7 +122,7 @@ _COLLECTIVES = frozenset(
 
 
 def _parallel_sizes(run: Run) -> Iterator[tuple[str, int]]:
-    """Options of the program that divide a model: ``--tensor_model_parallel_size 2``."""
+    """Options of the program that split a model: ``--tensor_model_parallel_size 2``."""
     for name in run.arguments.names():
         parts = set(words(_plain(name)))
         if "parallel" in parts and parts & _SIZES:
@@ -135,7 +132,7 @@ def _parallel_sizes(run: Run) -> Iterator[tuple[str, int]]:
 
 
 def _is_logging_only(statement: ast.stmt) -> bool:
-    """Whether a statement does nothing but tell something: a collective in it would be a call."""
+    """Whether a statement only logs something, so that it contains no collective."""
     leaves = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Return, ast.Raise, ast.Break, ast.Continue)
     if any(isinstance(node, leaves) for node in ast.walk(statement)):
         return False

@@ -1,4 +1,4 @@
-"""All collectives of the ranks that are rehearsed together, in their order: kept only where they are asked for."""
+"""A log of all collectives of the ranks that are rehearsed together, kept only on request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gonogo.virtual.protocol.messages import Collective, Site
 
 
 class LoggedCall(NamedTuple):
-    """A collective of one rank; ``number`` counts within its group."""
+    """A collective of one rank; ``number`` is its index within its group."""
 
     call: Collective
     number: int
@@ -19,22 +19,22 @@ class LoggedCall(NamedTuple):
 
 @dataclass
 class CallLog:
-    """What the exchange has heard."""
+    """The calls that the exchange has received."""
 
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Members of each process group, by its key."""
     alike: dict[str, int] = field(default_factory=dict)
-    """How many collectives of the group all of its ranks have made alike."""
+    """The number of collectives in which all ranks of a group agreed."""
     calls: dict[int, list[LoggedCall]] = field(default_factory=dict)
     sites: dict[tuple[int, int], Site] = field(default_factory=dict)
-    """Stacks, by rank and number."""
+    """Stacks, by rank and number of the call site."""
 
     def clear(self) -> None:
-        """The ranks are run anew."""
+        """Discard everything, because the ranks are run again."""
         for table in (self.groups, self.alike, self.calls, self.sites):
             table.clear()
 
     def called(self, rank: int, call: Collective, members: tuple[int, ...], index: int) -> None:
-        """A rank has made a collective."""
+        """Record a collective of a rank."""
         self.groups.setdefault(call.group, members)
         self.calls.setdefault(rank, []).append(LoggedCall(call, index, time.time_ns()))

@@ -1,8 +1,8 @@
-"""Compares what ranks say they call, collective by collective, and finds where they part. No sockets, no clock.
+"""Compares the ranks' calls, collective by collective, and finds where they diverge. No sockets, no clock.
 
-Ranks run like the real program's: a synchronous collective holds a rank until the others have come to it. Within a
-group calls are compared in their order. Where every rank has ended or waits, and no call is complete, they wait for
-each other for ever.
+Ranks run as in the real program: a synchronous collective blocks a rank until the others have reached it. Within a
+group, calls are compared in their order. If every rank has ended or is waiting and no call is complete, the ranks
+would wait for each other forever.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gonogo.virtual.protocol.messages import (
 )
 
 _MAX_KEPT = 4
-"""How many of a rank's last calls are remembered."""
+"""How many of a rank's last calls are kept."""
 _FAILED: tuple[End, ...] = ("raised", "unsupported", "killed")
 
 _EMPTY_CONTEXT = RankContext((), 0, 0)
@@ -38,7 +38,7 @@ Send = Callable[[int, Reply], None]
 
 @dataclass
 class _Made:
-    """A call that a rank has made; ``index`` counts within the group."""
+    """A call that a rank has made; ``index`` is its position within the group."""
 
     collective: Collective
     members: tuple[int, ...]
@@ -46,7 +46,7 @@ class _Made:
     order: int
     before: tuple[_Made, ...]
     of_thread: bool = False
-    """By a thread of the program's own."""
+    """Whether a thread that the program started made it."""
 
 
 @dataclass
@@ -67,16 +67,16 @@ class _Group:
     pending: dict[int, deque[_Made]]
     counts: dict[int, int]
     agreed: _Made | None = None
-    """The last call that all have made alike."""
+    """The last call in which all members agreed."""
     only_asks: bool = False
     of_threads: dict[int, _Made] = field(default_factory=dict)
-    """By rank, the first call in a thread of its program's."""
+    """The first call made by a thread that the program started, by rank."""
     earlier: dict[int, _Made] | None = None
-    """The first of the last calls in a row that were made alike, but not at the same place in the code."""
+    """The first of the most recent agreeing calls that were made at different places in the code."""
 
 
 class Comparison:
-    """The calls of the rehearsed ranks. ``send`` is called with a rank and what it is told; ``log`` keeps all calls."""
+    """The calls of the rehearsed ranks. ``send`` is called with a rank and its reply; ``log`` keeps all calls."""
 
     def __init__(self, ranks: Iterable[int], send: Send, log: CallLog | None = None) -> None:
         self.ranks = {rank: _Rank() for rank in ranks}
@@ -87,7 +87,7 @@ class Comparison:
         self._over = False
 
     def hear(self, rank: int, message: Message) -> None:
-        """Take in one message of a rank."""
+        """Process one message of a rank."""
         state = self.ranks[rank]
         if isinstance(message, Collective):
             self._called(rank, state, message)
@@ -117,7 +117,7 @@ class Comparison:
             assert isinstance(message, Hello)
 
     def gone(self, rank: int, end_state: End = "killed") -> None:
-        """The rank has ended; the first word on it counts."""
+        """Record that the rank has ended; only the first report counts."""
         state = self.ranks[rank]
         if state.end is not None:
             return
@@ -147,7 +147,7 @@ class Comparison:
             self._detect_stall()
 
     def _match(self, group: _Group) -> None:
-        """Compare calls as long as each rehearsed member has made its next one."""
+        """Compare the next calls while each rehearsed member has one."""
         while all(group.pending.values()):
             heads = {rank: pending.popleft() for rank, pending in group.pending.items()}
             if group.only_asks:
@@ -174,7 +174,7 @@ class Comparison:
             self.ranks[rank].waiting = None
             self._send(rank, reply)
 
-    # -- nobody can go on ---------------------------------------------------------------------------------------------
+    # -- stalls -------------------------------------------------------------------------------------------------------
 
     def _detect_stall(self) -> None:
         if self._over or any(state.end is None and state.waiting is None for state in self.ranks.values()):
@@ -198,7 +198,7 @@ class Comparison:
             self._note_unmatched()
 
     def _note_unmatched(self) -> None:
-        """All have completed: a call that one has made and another member has not."""
+        """Report a call that only some members have made, after all ranks have completed."""
         for group in self._groups.values():
             heads = {rank: pending[0] for rank, pending in group.pending.items() if pending}
             if heads and not group.only_asks:
@@ -210,7 +210,7 @@ class Comparison:
                 return
 
     def _have_others_made_no_calls(self, group: _Group) -> bool:
-        """Whether a group's other members have called nothing in it at all, by any thread, and can't any more."""
+        """Whether the group's other members have called nothing in it, in any thread, and can't do so any more."""
         others = [rank for rank in group.pending if rank not in group.of_threads]
         return bool(others) and not any(group.counts[rank] or self.ranks[rank].has_threads for rank in others)
 
@@ -261,7 +261,7 @@ class Comparison:
         site = first.sites.get(recorded_call.collective.site) if recorded_call is not None else None
         in_step = (
             None if recorded_call is None or recorded_call.of_thread else recorded_call.collective.step
-        )  # a thread calls beside the steps
+        )  # threads call independently of steps
         steps = in_step if in_step is not None else max(first.steps, first.context.steps)
         return Side(
             ranks=tuple(sorted(ranks)),
@@ -298,7 +298,7 @@ def _call(rank: _Rank, recorded_call: _Made) -> CollectiveCall:
 
 
 def _kind_of(pending_calls: dict[int, _Made]) -> Kind:
-    """Whether the calls are different ones, or the same with other sizes or types."""
+    """Whether the calls differ, or are the same with different sizes or dtypes."""
     calls = {
         (made.collective.operator, made.collective.root, made.collective.parameters) for made in pending_calls.values()
     }
@@ -307,7 +307,7 @@ def _kind_of(pending_calls: dict[int, _Made]) -> Kind:
 
 
 def _values(group: _Group, pending_calls: dict[int, _Made]) -> Reply:
-    """What was sent, by member; members that are not rehearsed send what the lowest rehearsed one does."""
+    """What each member sent; members that aren't rehearsed send what the lowest rehearsed one does."""
     one = next(iter(pending_calls.values())).collective
     if one.payload_of_root:
         source = pending_calls.get(one.root if one.root is not None else -1) or pending_calls[min(pending_calls)]

@@ -1,4 +1,4 @@
-"""Where the ranks that are rehearsed together meet: a thread that hears of their collectives and compares them."""
+"""The server through which ranks meet: a thread that receives their collectives and compares them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _BACKLOG = 1024
 
 
 class Exchange:
-    """Open while the workers run. ``host``: an address of this machine at which workers elsewhere reach it.
+    """Runs while the workers do. ``host`` is an address of this machine at which remote workers can reach it.
 
-    Without a host each rank is handed the other end of a socket: a confined program may connect to nothing. ``log``:
-    where all that the ranks call is kept, if it is asked for.
+    Without a host each rank inherits one end of a socket pair, because a confined program can't connect to anything.
+    ``log`` keeps all calls of the ranks, if requested.
     """
 
     def __init__(self, ranks: Sequence[int], host: str | None = None, log: CallLog | None = None) -> None:
@@ -86,18 +86,18 @@ class Exchange:
             raise self._failure
 
     def descriptor(self, rank: int) -> int | None:
-        """The end of the line that a rank on this machine is handed; None where it has to connect."""
+        """The file descriptor that a local rank inherits; None if the rank has to connect."""
         end = self._ends.get(rank)
         return None if end is None else end.fileno()
 
     @property
     def divergence(self) -> Divergence | None:
-        """Where the ranks diverged, as far as is known now."""
+        """Where the ranks diverged, as far as known by now."""
         with self._lock:
             return self._comparison.divergence
 
     def watch(self, statuses: Sequence[RankStatus]) -> None:
-        """Learn from the workers' states which of them have ended, with or without a word."""
+        """Take note of the workers that have ended, whether or not they reported it."""
         with self._lock:
             for status in statuses:
                 if status.state not in ("waiting", "running"):
@@ -110,11 +110,11 @@ class Exchange:
         while not self._closed:
             try:
                 connection = self._listener.accept()
-            except (OSError, EOFError, ValueError):  # closed, or a stranger without the key
+            except (OSError, EOFError, ValueError):  # closed, or a client without the key
                 if self._closed:
                     return
                 continue
-            except Exception:  # AuthenticationError has no base of its own
+            except Exception:  # AuthenticationError derives directly from Exception
                 continue
             disable_nagle(connection)
             self._selector.register(connection, selectors.EVENT_READ)
@@ -130,7 +130,7 @@ class Exchange:
                         continue
                     assert isinstance(key.fileobj, Connection)
                     self._hear(key.fileobj)
-        except Exception as error:  # told to whoever opened the exchange; the ranks must not wait for ever
+        except Exception as error:  # raised when the exchange is closed; until then ranks must not wait forever
             self._failure = error
             for connection in list(self._ranks_of):
                 connection.close()

@@ -1,8 +1,9 @@
 """``--ranks mesh``: one rank for each role in a mesh of tensor, context, expert and pipeline parallelism.
 
-Ranks of one role do the same on tensors of the same shapes, so one of each tells what all need. The sizes are those
-of the command's arguments, as Megatron-LM, ms-swift and torchtitan call them; ranks are numbered as Megatron-Core does
-by default: tensor, context, data, then pipeline parallelism, or data after pipeline with ``--use-tp-pp-dp-mapping``.
+Ranks of the same role run the same operations on tensors of the same shapes, so one rank of each shows what all need.
+The sizes are read from the command's arguments, as Megatron-LM, ms-swift and torchtitan name them. Ranks are numbered
+as in Megatron-Core, by default in the order tensor, context, data, pipeline, or with data after pipeline for
+``--use-tp-pp-dp-mapping``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _DATA_LAST_OPTION = "use_tp_pp_dp_mapping"
 
 
 class Mesh(NamedTuple):
-    """The sizes of a launch."""
+    """The parallel sizes of a launch."""
 
     tensor: int
     context: int
@@ -38,7 +39,7 @@ class Mesh(NamedTuple):
     data_last: bool = False
 
     def rank(self, *, tensor: int = 0, context: int = 0, data: int = 0, stage: int = 0) -> int:
-        """The rank at a place."""
+        """The rank at these coordinates."""
         outer = stage + self.pipeline * data if self.data_last else data + self.data * stage
         return tensor + self.tensor * (context + self.context * outer)
 
@@ -77,9 +78,9 @@ def is_mesh(ranks_option: str) -> bool:
 
 
 def mesh_ranks(launch: ResolvedLaunch) -> set[int]:
-    """One rank of each role: first, second and last stage of the pipeline; peers in tensor, context and expert groups.
+    """One rank of each role: the first, second and last pipeline stage; a peer in tensor, context and expert groups.
 
-    Raises UserError where the command's arguments name no such size, or sizes that don't divide the world.
+    Raises UserError if the command's arguments give no such size, or sizes that don't divide the world size.
     """
     mesh = parse_mesh(launch.processes[0].arguments, launch.world_size)
     if mesh is None:
@@ -93,7 +94,7 @@ def mesh_ranks(launch: ResolvedLaunch) -> set[int]:
 
 
 def parse_mesh(arguments: Sequence[str], world: int) -> Mesh | None:
-    """The sizes that the arguments give; None where they give none, or some that don't divide the world."""
+    """The sizes in the arguments; None if there are none or they don't divide the world size."""
     return mesh_of_options(_options(arguments), world)
 
 
@@ -108,9 +109,9 @@ def mesh_of_options(given: Mapping[str, str], world: int) -> Mesh | None:
 
 
 def _options(arguments: Sequence[str]) -> dict[str, str]:
-    """The value of each option, its name with ``_`` for ``-``; the last one that is given."""
+    """The last value of each option, with ``_`` for ``-`` in its name."""
     found: dict[str, str] = {}
-    for word, after in zip(arguments, (*arguments[1:], ""), strict=False):  # none has none after it
+    for word, after in zip(arguments, (*arguments[1:], ""), strict=False):  # the last word has no successor
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             found[name.replace("-", "_")] = value if equals else after

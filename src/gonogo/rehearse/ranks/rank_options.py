@@ -1,12 +1,14 @@
-"""What ``--ranks`` may say in place of numbers."""
+"""Values of ``--ranks`` other than numbers."""
 
 AUTO = "auto"
 LIFE_DEFAULT = "of a life"
-"""What ``auto`` becomes where a run is saved and resumed: every rank of a small world, else the first two, by whose
-files those of the others are known."""
+"""What ``auto`` becomes for ``--life``: all ranks of a small world, otherwise ranks 0 and 1.
+
+The files of these two show what those of the other ranks look like.
+"""
 MAX_DEFAULT_RANKS = 4
-"""The largest world of which every rank is run then."""
+"""The largest world in which ``--life`` runs all ranks by default."""
 FIRST_AND_LAST = "first and last"
-"""What ``auto`` becomes where ranks may differ."""
+"""What ``auto`` becomes if ranks may differ."""
 ROLES = "roles "
 """What ``auto`` becomes where the model is divided among ranks: that, and one rank of each role."""

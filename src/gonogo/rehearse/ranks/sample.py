@@ -1,4 +1,4 @@
-"""``--ranks sample``: a few ranks that stand for all, by their place in the world and by what data they read."""
+"""``--ranks sample``: a few ranks that represent all, by their position in the world and the data they read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sample_ranks(launch: ResolvedLaunch) -> set[int]:
 
 
 def add_ranks_for_batch_shapes(ranks: Iterable[int], probe_record: RankRecord) -> tuple[list[int], Text]:
-    """The sample, with a rank more for each kind of batch that none of it reads; and what to say of it."""
+    """The sample, extended by one rank for each shape of batch that it doesn't read yet, and a note about it."""
     chosen = set(ranks)
     shapes = probe_record.data_shapes
     seen = {shapes[rank] for rank in chosen if rank < len(shapes)}

@@ -1,4 +1,4 @@
-"""The world of a launch: the machine it needs, held against the machine it was given, and the ranks to run."""
+"""The machine that a launch needs, compared with the machine it was given, and the ranks to run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gonogo.rehearse.request import RehearsalRequest
 
 
 class GpuCountUnknown(UserError):
-    """Nobody says how many accelerators a node has."""
+    """The number of accelerators per node is not specified."""
 
 
 def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, requested_machine: Machine) -> Machine:
-    """The machine of a rehearsal: as stated, and where that says nothing, as the command needs it.
+    """The machine of a rehearsal: as requested, and otherwise as the command needs it.
 
-    Raises UserError where neither says how many accelerators a node has, and where the two contradict each other.
+    Raises UserError if neither specifies the accelerators per node, or if they contradict each other.
     """
     per_node = launch.processes_per_node
     if is_unspecified_count(per_node):
@@ -65,7 +65,7 @@ def _environment(launch: ResolvedLaunch, process: LaunchedProcess) -> dict[str, 
 
 
 def _devices_required_by_visible_list(launch: ResolvedLaunch, process: LaunchedProcess) -> int:
-    """How many devices a node must have for the list of visible ones to make sense; 0 without a list."""
+    """The number of devices that a node needs for its list of visible devices to be valid; 0 without a list."""
     environment = _environment(launch, process)
     listed = environment.get("CUDA_VISIBLE_DEVICES") or environment.get("ASCEND_RT_VISIBLE_DEVICES") or ""
     numbers = [int(entry) for entry in listed.split(",") if entry.strip().isdigit()]
@@ -75,12 +75,12 @@ def _devices_required_by_visible_list(launch: ResolvedLaunch, process: LaunchedP
 def ranks_to_run(
     ranks_option: str, launch: ResolvedLaunch, machine: Machine, *, program_may_start_more: bool = False
 ) -> list[int]:
-    """The ranks of ``auto``, ``0``, ``0,3``, ``0-3``, ``sample``, ``mesh`` or ``all``, in order.
+    """The ranks of ``auto``, ``0``, ``0,3``, ``0-3``, ``sample``, ``mesh`` or ``all``, sorted.
 
-    With ``program_may_start_more``, those that the launch has: the program may start the others itself.
+    With ``program_may_start_more``, only those that the launch has: the program may start the others itself.
 
-    Where the list of visible devices is too short for the processes of a node, the first rank that finds no device is
-    run besides: the others can't tell. Raises UserError for what is no rank of the launch.
+    If the list of visible devices is too short for the processes of a node, the first rank without a device is added,
+    because no other rank would notice. Raises UserError for a rank that the launch doesn't have.
     """
     world = launch.world_size
     if ranks_option.strip().lower() == "all":

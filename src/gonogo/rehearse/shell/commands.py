@@ -1,8 +1,8 @@
-"""Programs of a launch script that are not started as they are. All others run for real, in the script's world.
+"""Programs in a launch script that are replaced or skipped. All others really run, in the script's world.
 
-Of those that only reach for another machine in vain the kernel tells (``unreached.py``). The names here spare a second
-run of the script, and hold where the kernel doesn't tell: under Landlock, without a confinement, behind a proxy on this
-machine, and for installers, which fail before they reach out.
+Programs that fail because they can't reach another machine are detected by means of the kernel (``unreached.py``).
+The names here avoid a second run of the script, and are needed if the kernel doesn't report: under Landlock, without
+confinement, behind a proxy on this machine, and for installers, which fail before they connect.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ WRAPPER_COMMANDS = frozenset(
     {"srun", "mpirun", "mpiexec", "sudo", "doas", "uv", "poetry", "pdm", "pipenv", "hatch", "conda", "mamba",
      "micromamba", "numactl", "taskset", "singularity", "apptainer"}
 )  # fmt: skip
-"""Start the command among their arguments in another place or way: that command is taken, and they are left out."""
+"""They start the command among their arguments elsewhere or differently: they are skipped, the command is used."""
 
 NETWORK_COMMANDS = frozenset(
     {"wget", "curl", "aria2c", "axel", "scp", "sftp", "ssh", "ssh-copy-id", "ssh-keyscan", "ftp", "telnet", "nc",
@@ -27,24 +27,24 @@ REMOTE_COMMANDS = frozenset(
 )  # fmt: skip
 INTERACTIVE_COMMANDS = frozenset({"watch", "top", "htop", "nvtop", "nvitop", "gpustat", "vim"})
 DAEMONS = frozenset({"tmux", "screen"})
-"""Run what they are given behind a terminal of their own; where they can have none (Landlock), they are left out."""
+"""They run commands on a terminal of their own; skipped if they can't have one (under Landlock)."""
 SKIPPED = NETWORK_COMMANDS | INSTALLS | REMOTE_COMMANDS | INTERACTIVE_COMMANDS | DAEMONS
-"""Answer nothing, and succeed: on the machine that trains they would."""
+"""They succeed without output, as they would succeed on the machine that trains."""
 
 DEVICES = frozenset({"nvidia-smi", "npu-smi"})
 """Answered for the virtual machine."""
 
 SLEEPS = frozenset({"sleep", "usleep"})
-"""End at once."""
+"""They return immediately."""
 
 ARGUMENT_DEPENDENT_COMMANDS = frozenset({"git", "pip", "pip3", "tail", "rsync"})
-"""Left out where their arguments reach for a network or never end; else run for real."""
+"""Skipped if their arguments need a network or make them run forever; otherwise they really run."""
 
 GIT_NETWORK_SUBCOMMANDS = frozenset({"clone", "fetch", "pull", "push", "ls-remote", "submodule", "lfs"})
 PIP_READ_ONLY_SUBCOMMANDS = frozenset({"list", "show", "freeze", "--version", "-V", "check", "cache", "config"})
 
 HARMLESS_MODULES = frozenset({"json.tool", "site", "sysconfig", "platform", "base64", "calendar"})
-"""``python -m NAME`` that only prints: run for real."""
+"""``python -m NAME`` for modules that only print: they really run."""
 
 REPLACED = WRAPPER_COMMANDS | (SKIPPED - DAEMONS) | DEVICES | SLEEPS | ARGUMENT_DEPENDENT_COMMANDS
-"""By the file's name; beside these, Python and whatever a first line hands to Python."""
+"""By file name; Python and scripts with a Python shebang are replaced as well."""

@@ -1,6 +1,7 @@
-"""Who reads what a program prints: `PORT=$(python port.py)` is a helper, `python train.py | tee log` is not.
+"""Who reads a program's output: `PORT=$(python port.py)` is a helper, `python train.py | tee log` is not.
 
-The kernel knows: the script's shell itself holds the other end of the pipe, or that of the last program of a chain.
+The kernel knows it: for a helper, the script's shell itself holds the other end of the pipe, or of the last pipe of a
+pipeline.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from gonogo.evidence.launch.command_words import SHELLS
 
 _MAX_CHAIN = 16
 _SETTLES = 0.05
-"""A shell holds the ends of a pipeline's pipes for a moment, until it has started all of its programs."""
+"""A shell briefly holds the ends of a pipeline's pipes until it has started all programs."""
 
 
 def is_read_by_shell(descriptor: int) -> bool:
-    """Whether what this process writes to a descriptor is read by one of the shells that have started it."""
+    """Whether one of the shells that started this process reads what it writes to a descriptor."""
     if not _is_reader_shell(descriptor):
         return False
     time.sleep(_SETTLES)

@@ -1,7 +1,8 @@
-"""``nvidia-smi`` and ``npu-smi``, answered for the virtual machine: scripts and programs count accelerators with them.
+"""``nvidia-smi`` and ``npu-smi`` for the virtual machine, which scripts and programs use to count accelerators.
 
-A launch script's call is answered by the stand-in for all programs; a training's own call by :func:`put_in`'s, which
-runs this file by itself, without gonogo's other modules: frameworks ask at each start.
+A call in a launch script is answered by the stand-in for all programs. A call in the training program is answered by
+the script that :func:`put_in` writes, which runs this file alone, without gonogo's other modules, because frameworks
+call it at every start.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 _DRIVER = "580.95.05"
-"""A driver that all releases of CUDA run on, up to 13: accelerate forbids some cards peer-to-peer under old ones."""
+"""A driver for all releases of CUDA up to 13: with older ones accelerate disables peer-to-peer on some cards."""
 
 
 def print_smi_output(session: ShellSession, name: str, arguments: list[str]) -> int:
-    """Print what the program would; 127 where the machine's accelerators have another one."""
+    """Print what the program would print; returns 127 if it belongs to other accelerators than the machine's."""
     surroundings = session.settings.surroundings
     if (name == "npu-smi") != (surroundings.device_type == "npu"):
         print(f"{name}: command not found", file=sys.stderr)
@@ -38,7 +39,7 @@ def print_smi_output(session: ShellSession, name: str, arguments: list[str]) -> 
 
 
 def put_in(folder: Path, surroundings: LaunchMachine) -> Path:
-    """Make a folder for the start of PATH, whose program answers for the virtual machine; returns the folder."""
+    """Write a program that answers for the virtual machine to a folder for the start of PATH; returns the folder."""
     folder.mkdir(exist_ok=True)
     name = "npu-smi" if surroundings.device_type == "npu" else "nvidia-smi"
     known = {
@@ -80,7 +81,7 @@ def _nvidia_smi(surroundings: LaunchMachine, arguments: list[str]) -> str | None
 
 
 def _options(arguments: list[str]) -> dict[str, str]:
-    """Options with their values, which follow after ``=`` or as the next word."""
+    """Options with their values, which follow ``=`` or are the next word."""
     options: dict[str, str] = {}
     last = ""
     for word in arguments:

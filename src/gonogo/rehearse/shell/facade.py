@@ -1,7 +1,6 @@
-"""``python -c``, ``python - <<EOF`` and helper scripts whose output a launch script needs: run, in the script's world.
+"""Runs ``python -c``, ``python - <<EOF`` and helpers whose output a launch script needs, in the script's world.
 
-Such code asks how many GPUs there are, looks for a free port, or writes a configuration. torch answers for the virtual
-machine.
+Such code counts GPUs, looks for a free port or writes a config. torch reports the devices of the virtual machine.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Programs that a launch script is about to start, looked at one by one: some are replaced by a stand-in.
+"""Inspects each program that a launch script is about to start, and replaces some by a stand-in.
 
-The kernel has the process wait in ``execve`` while its path is looked at. To replace the program, the path in the
-process's own memory is overwritten by that of a stub, which is short enough for any; then the call goes on. Nothing
-else of the process changes: arguments, environment, folder and streams reach the stand-in as they are.
+The kernel stops the process in ``execve`` while its path is inspected. To replace the program, the path in the
+process's memory is overwritten with the path of a stub, which is short enough to fit; then the call continues.
+Nothing else about the process changes: the stand-in gets its arguments, environment, folder and streams.
 
-This is how a script is understood, not how it is kept from doing harm: that is the world's business.
+This serves to understand a script, not to protect against it: that is the job of its world.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from gonogo.rehearse.shell.unreached import Process, UnreachedCommands, process_
 _AT_FDCWD = 0xFFFFFF9C
 _MAX_SHEBANG_BYTES = 512
 _EXECS_PER_STAND_IN = 2
-"""A stand-in becomes Python, and then perhaps the program itself: these two are let through."""
+"""A stand-in becomes Python, and then possibly the program itself: these two calls are not replaced."""
 _STUB = '#!/bin/sh\nexec {words} "$@"\n'
 _OPENAT2 = 437
 _RESOLVE_IN_ROOT = 0x10
 
 
 class Interception:
-    """Replaces programs on behalf of one run of a script."""
+    """Replaces programs during one run of a script."""
 
     def __init__(self, session: ShellSession, unreached_commands: UnreachedCommands) -> None:
         self._session = session
@@ -51,7 +51,7 @@ class Interception:
         self._replaced: dict[Process, list[str]] = {}
 
     def look(self, call: SystemCall) -> None:
-        """Look at a call; replace what it would start if need be."""
+        """Inspect a call and replace the program if necessary."""
         if call.name in ("connect", "exit_group") and self.has_namespaces:
             self._unreached.look(call, self._replaced)
         if call.name not in ("execve", "execveat"):
@@ -69,12 +69,12 @@ class Interception:
         files = _ProcessFiles(call.pid)
         folder = _AT_FDCWD if call.name == "execve" else call.arguments[0] & 0xFFFFFFFF
         first_line = files.first_line(shown, folder)
-        if first_line is None:  # there is no such program: the caller looks for it elsewhere
+        if first_line is None:  # no such program: the caller goes on to look elsewhere
             return
         if name in SHELLS and _depth(call.pid) > MAX_NESTING:
             self.failure = f"scripts call each other {MAX_NESTING} deep: {shown}"
         target = os.path.basename(os.path.realpath(shown))
-        if name in ("sh", "dash") and target not in (name, "bash"):  # sh is another shell here, such as dash
+        if name in ("sh", "dash") and target not in (name, "bash"):  # sh is not bash on this machine
             self._overwrite(call, address, path, os.fsencode(self.bash))
             return
         command = [os.fsdecode(call.memory.text(call.pid, word)) for word in words]
@@ -96,7 +96,7 @@ class Interception:
         self._let_through[caller] = _EXECS_PER_STAND_IN
 
     def _overwrite(self, call: SystemCall, address: int, path: bytes, other: bytes) -> bool:
-        """Put another path in the place of one; False where it is too long."""
+        """Overwrite a path in the process's memory; False if the new one is longer."""
         if len(other) > len(path):
             return False
         call.memory.write(call.pid, address, other + b"\0", call.still_waits)
@@ -104,19 +104,19 @@ class Interception:
 
 
 def write_stub(path: Path, session: ShellSession) -> None:
-    """Make the program that becomes the stand-in."""
+    """Write the program that becomes the stand-in."""
     path.write_text(_STUB.format(words=shlex.join(session.stand_in("--replaced"))))
     path.chmod(0o755)
 
 
 class _ProcessFiles:
-    """Files as a process sees them, whatever is mounted where it runs."""
+    """Files as a process sees them in its own mount namespace."""
 
     def __init__(self, pid: int) -> None:
         self._folder = f"/proc/{pid}"
 
     def first_line(self, path: str, folder: int) -> bytes | None:
-        """How a file begins; None where there is no file that can be started."""
+        """The beginning of a file; None if it isn't an executable file."""
         if not path.startswith("/"):
             base = os.readlink(f"{self._folder}/cwd" if folder == _AT_FDCWD else f"{self._folder}/fd/{folder}")
             path = f"{base}/{path}"
@@ -146,7 +146,7 @@ class _ProcessFiles:
 
 
 def _has_python_shebang(start: bytes) -> bool:
-    """Whether a file begins with a line that hands it to Python (pip writes two for a long path)."""
+    """Whether a file has a shebang for Python; pip writes two lines for a long path."""
     if not start.startswith(b"#!"):
         return False
     first, _, rest = start.partition(b"\n")
@@ -154,7 +154,7 @@ def _has_python_shebang(start: bytes) -> bool:
 
 
 def _pid_in_namespace(pid: int) -> int | None:
-    """The number that a process has in its world."""
+    """A process's id in its own PID namespace."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.startswith("NSpid:"):
@@ -163,7 +163,7 @@ def _pid_in_namespace(pid: int) -> int | None:
 
 
 def _depth(pid: int) -> int:
-    """How deep shells have called shells, by the variable that bash counts them in."""
+    """How deeply shells are nested, from bash's SHLVL."""
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/environ", "rb") as file:
         for entry in file.read().split(b"\0"):
             if entry.startswith(b"SHLVL="):

@@ -1,4 +1,4 @@
-"""Runs a launch script and answers what it would have started."""
+"""Runs a launch script and returns what it would have started."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from gonogo.rehearse.shell.interception import Interception, write_stub
 from gonogo.rehearse.shell.session import ScriptCommand, ShellSession
 from gonogo.rehearse.shell.unreached import UnreachedCommands
 
-# What a script still does after its first launch: the next stage, a wait, a copy of the results.
+# The time that a script gets after its first launch: for the next stage, a wait, a copy of the results.
 _SECONDS_AFTER_LAUNCH = 10.0
-# Programs that a script leaves behind in the background get this long to be taken down.
+# The time in which programs that a script leaves in the background are still recorded.
 _IN_BACKGROUND = 5.0
 _MAX_OUTPUT_BYTES = 1 << 20
-# In the world's root folder: no path of a program is shorter.
+# Names in the world's root folder, so that no program's path is shorter.
 _STUB, _BASH = "g", "b"
-# Folders of the training machine's own software, which another machine need not have.
+# Folders of the training machine's own software, which may not exist here.
 _SYSTEM_FOLDERS = ("/usr/", "/opt/", "/etc/")
 _NOT_THERE = re.compile(
     r": line \d+: (/[^:]+\.sh|/[^:]*/(?:activate|setenv|set_env|profile)[^:/]*): No such file or directory$"
@@ -44,24 +44,24 @@ _NOT_THERE = re.compile(
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """What came of a script. ``tree`` mirrors the root folder, with what the script changed."""
+    """The result of running a script. ``tree`` mirrors the root folder, with what the script changed."""
 
     calls: tuple[ScriptCommand, ...]
     skipped: tuple[list[str], ...]
     tree: Path
     status: int
     output: tuple[str, ...]
-    """The last lines that it printed."""
+    """The last lines of its output."""
 
 
 def is_script_call(words: Sequence[str]) -> bool:
-    """Whether a command is a shell with a script, or a shell script by its path."""
+    """Whether a command runs a shell, or a shell script by its path."""
     name = os.path.basename(words[0])
     return name in SHELLS or (os.sep in words[0] and os.path.isfile(words[0]) and is_shell_script(words[0]))
 
 
 def is_shell_script(path: str) -> bool:
-    """Whether a file is a script for bash or sh: by its first line, or, without ``#!``, by being text."""
+    """Whether a file is a bash or sh script: by its shebang or, without one, because it is text."""
     try:
         with open(path, "rb") as file:
             start = file.read(512)
@@ -86,10 +86,10 @@ def run_script(
     prepared: Path | None = None,
     timeout: float,
 ) -> ScriptRun:
-    """Run a script as it stands in a world of its own; what it would start is taken down.
+    """Run a script unchanged in a world of its own, and record what it would start.
 
-    ``prepared``: a tree of files that it finds beside the real ones. Raises UserError for a script that isn't there,
-    that bash can't parse, that can't be followed, or that starts nothing.
+    ``prepared`` is a tree of files that it finds in addition to the real ones. Raises UserError for a script that
+    doesn't exist, that bash can't parse, that can't be followed, or that starts nothing.
     """
     bash = shutil.which("bash", path=environment.get("PATH", os.defpath)) or shutil.which("bash")
     if bash is None:
@@ -135,11 +135,11 @@ def run_script(
         missing = [path for path in _missing_sourced_files(output) if path not in software]
         if not missing or time.monotonic() > deadline:
             raise _nothing_launched_error(words, run, timeout)
-        software += missing  # with `set -e` it ended there, where the machine that trains has that file
+        software += missing  # with `set -e` it ended here, but the machine that trains has that file
 
 
 def _as_bash(words: Sequence[str]) -> list[str]:
-    """A script called by its path is run by bash, as its first line has it."""
+    """The command that runs a script with bash. Raises UserError for other shells than bash, sh and dash."""
     name = os.path.basename(words[0])
     if name in SHELLS and name not in ("bash", "sh", "dash"):
         raise UserError(
@@ -168,12 +168,12 @@ def _check_script(words: Sequence[str], bash: str, cwd: str) -> None:
 
 
 class _ShortPaths:
-    """The stub and bash under paths that are short enough to stand in any program's place."""
+    """Paths of the stub and of bash that are short enough to overwrite any program's path."""
 
     def __init__(self, world: World, tree_folder: Path) -> None:
         self.stub, self.bash = f"/{_STUB}", f"/{_BASH}"
         self._outside: list[Path] = []
-        if not world.has_overlay:  # then it is no root folder of its own
+        if not world.has_overlay:  # without an overlay, the world shares the real root folder
             stub = _new_short_file("/tmp")
             shutil.copy(tree_folder / _STUB, stub)
             self._outside.append(stub)
@@ -188,7 +188,7 @@ class _ShortPaths:
 
 
 def _new_short_file(folder: str) -> Path:
-    """A new file whose name is as short as can be: its path is to fit in the place of ``/usr/bin/git``."""
+    """A new file with as short a name as possible: its path must fit in the place of ``/usr/bin/git``."""
     for length in range(1, 9):
         for _ in range(40):
             path = Path(folder, "".join(random.choices(string.ascii_letters + string.digits, k=length)))
@@ -199,7 +199,7 @@ def _new_short_file(folder: str) -> Path:
 
 
 def _write_own_files(tree_folder: Path, session: ShellSession, bash: str, software: Sequence[str]) -> None:
-    """Fill the tree that lies under the script's world: the stub, a link to bash, and missing software, empty."""
+    """Write the files below the script's world: the stub, a link to bash, and empty files for missing software."""
     write_stub(tree_folder / _STUB, session)
     (tree_folder / _BASH).symlink_to(os.path.realpath(bash))
     for path in software:
@@ -207,7 +207,7 @@ def _write_own_files(tree_folder: Path, session: ShellSession, bash: str, softwa
 
 
 def _missing_sourced_files(output: Sequence[str]) -> list[str]:
-    """Files of the training machine's own software that the script sources, and that are not here."""
+    """Missing files of the training machine's own software that the script sources."""
     found = []
     for line in output:
         match = _NOT_THERE.search(line)
@@ -227,7 +227,7 @@ def _run(
     cwd: str,
     deadline: float,
 ) -> tuple[int, tuple[str, ...]]:
-    """Run the script to its end; its status (-9 where it was ended) and last lines."""
+    """Run the script to its end; returns its status (-9 if it was killed) and its last lines of output."""
     process = subprocess.Popen(
         world.command([bash, *words[1:]], traced=True),
         env=world.environment(session.environment(environment)),
@@ -247,7 +247,7 @@ def _run(
             while time.monotonic() < deadline:
                 if selector.select(timeout=0.05):
                     block = os.read(process.stdout.fileno(), 1 << 16)
-                    if not block:  # the script has ended, and all that it left in the background but for daemons
+                    if not block:  # the script and its background programs, except daemons, have ended
                         quiet = min(deadline, time.monotonic() + _IN_BACKGROUND) if interception.has_daemons else 0.0
                         while not session.has_launched and time.monotonic() < quiet:
                             time.sleep(0.05)

@@ -1,8 +1,8 @@
-"""One run of a launch script, as its parent and its stand-ins know it.
+"""The state of one run of a launch script, shared by its parent and its stand-ins.
 
-``readable/shell-N/`` what stand-ins read: the settings, and for each replaced program what was to be started
-``shared/shell-N/``   what they write: ``calls``, a line of JSON for each program that would have started a training;
-                      ``not_run``, the commands that were left out
+``readable/shell-N/`` read by stand-ins: the settings, and for each replaced program what was to be started
+``shared/shell-N/``   written by stand-ins: ``calls``, a line of JSON for each program that would have started a
+                      training; ``not_run``, the commands that were skipped
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from gonogo.rehearse.launch.launchers import all_launchers
 T = TypeVar("T", bound=msgspec.Struct)
 
 MAX_NESTING = 20
-"""How deep scripts may call scripts: one that calls itself would go on for ever."""
+"""How deeply scripts may call scripts: one that calls itself would never end."""
 PYTHONS = ("python", "python3")
 NOT_FOUND = "BASH_FUNC_command_not_found_handle%%"
-"""The function that bash calls for a command that is not there, handed to it and all that it starts."""
+"""The exported function that bash and its child shells call for a command that isn't found."""
 STAND_IN_PATH = str(Path(__file__).with_name("stand_in.py"))
 _MAX_BYTES = 16 << 20
 
@@ -45,28 +45,28 @@ class ScriptCommand(msgspec.Struct, frozen=True):
 
 
 class StandInSettings(msgspec.Struct, frozen=True):
-    """What a stand-in has to know; written once, read by each."""
+    """The settings of stand-ins, written once and read by each of them."""
 
     surroundings: LaunchMachine
     python: str
     written: str
-    """The folder that stand-ins write to."""
+    """The folder to which stand-ins write."""
     packages: list[str] = []
-    """Folders that come first on PYTHONPATH in the Python helpers of the script."""
+    """Folders that come first on PYTHONPATH in the script's Python helpers."""
 
 
 class ReplacedProgram(msgspec.Struct, frozen=True):
-    """A program that a stand-in has taken the place of."""
+    """A program that was replaced by a stand-in."""
 
     path: str
     name: str
-    """What the caller named it: the first word of its command line."""
+    """The first word of its command line."""
     left_out: bool = False
-    """It is not run: it reaches for another machine in vain, or has no terminal."""
+    """Whether it is skipped, because it can't reach another machine or has no terminal."""
 
 
 class ShellSession:
-    """``readable``: the folder with the settings."""
+    """The files of one run. ``readable`` is the folder with the settings."""
 
     def __init__(self, readable: Path) -> None:
         self.readable = readable
@@ -77,7 +77,7 @@ class ShellSession:
     def create(
         cls, readable: Path, shared: Path, surroundings: LaunchMachine, python: str, packages: list[str]
     ) -> ShellSession:
-        """Make both folders."""
+        """Create a session with its folders."""
         own = Path(tempfile.mkdtemp(prefix="shell-", dir=readable))
         own.chmod(0o755)
         (own / "replaced").mkdir()
@@ -94,68 +94,68 @@ class ShellSession:
         return cls(own)
 
     def stand_in(self, *options: str) -> list[str]:
-        """The command line of a stand-in, which the arguments of the program follow."""
+        """The command line of a stand-in, to which the program's arguments are appended."""
         return [self.settings.python, "-I", STAND_IN_PATH, str(self.readable), *options]
 
-    # -- the parent's side: what it reads may be a stranger's
+    # -- the parent's side: it reads untrusted files
 
     def record_replaced(self, process: int, replaced_program: ReplacedProgram) -> None:
-        """Take down what a process (by its number in the world) was about to become."""
+        """Record what a process (by its id in the world) was about to start."""
         (self.readable / "replaced" / str(process)).write_bytes(_written(replaced_program))
 
     def calls(self) -> list[ScriptCommand]:
         """The programs that would have been started, in order."""
         found = []
         for line in (read_untrusted(self.written / "calls", _MAX_BYTES) or b"").splitlines():
-            with contextlib.suppress(ValueError, RecursionError):  # the script itself wrote there
+            with contextlib.suppress(ValueError, RecursionError):  # the script itself may have written there
                 found.append(_read(line, ScriptCommand))
         return found
 
     @property
     def has_launched(self) -> bool:
-        """Whether anything would have been started yet."""
+        """Whether any program would have been started so far."""
         try:
             return os.lstat(self.written / "calls").st_size > 0
         except OSError:
             return False
 
     def skipped(self) -> list[list[str]]:
-        """The commands that were not run, each once, in order of first call."""
+        """The commands that were skipped, each once, in order of their first call."""
         text = (read_untrusted(self.written / "not_run", _MAX_BYTES) or b"").decode("utf-8", "replace")
         found = {tuple(record.split("\037")[:-1]): None for record in text.split("\036")[:-1]}
         return [list(words) for words in found]
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment in which bash is started: for a command that is not there, the stand-in answers."""
+        """The environment variables for bash, in which the stand-in handles missing commands."""
         function = f'() {{ {shlex.join(self.stand_in("--missing"))} "$@"; }}'
         inner = {name: value for name, value in environment.items() if name not in ("BASH_ENV", "ENV")}
-        # Launchers that this machine lacks are found last, by whatever looks for a program.
+        # Launchers that are missing on this machine are found last on PATH.
         path = environment.get("PATH", os.defpath)
         return {**inner, NOT_FOUND: function, "PATH": f"{path}{os.pathsep}{self.readable / 'bin'}"}
 
     # -- the stand-ins' side, in the world
 
     def replaced(self) -> ReplacedProgram:
-        """What this process was about to become."""
+        """What this process was about to start."""
         return _read((self.readable / "replaced" / str(os.getpid())).read_bytes(), ReplacedProgram)
 
     def call(self, kind: Literal["launch", "program"], words: list[str]) -> None:
-        """Take down a program that would have been started."""
+        """Record a program that would have been started."""
         call = ScriptCommand(kind, words, self._outer_environment(), os.getcwd())
         descriptor = os.open(self.written / "calls", os.O_WRONLY | os.O_APPEND)
         try:
-            os.write(descriptor, _written(call) + b"\n")  # one write: lines of two stand-ins never mix
+            os.write(descriptor, _written(call) + b"\n")  # a single write, so that lines of two stand-ins never mix
         finally:
             os.close(descriptor)
 
     def skip(self, words: list[str]) -> None:
-        """Take down a command that is not run."""
+        """Record a command that is skipped."""
         record = "".join(f"{word}\037" for word in words) + "\036"
         with open(self.written / "not_run", "ab") as file:
             file.write(record.encode("utf-8", "surrogateescape"))
 
     def _outer_environment(self) -> dict[str, str]:
-        """The environment of the replaced program, without what the session has put in."""
+        """The environment of the replaced program, without what the session added."""
         outer = {
             name: value
             for name, value in os.environ.items()
@@ -168,15 +168,15 @@ class ShellSession:
 
 
 def _written(value: msgspec.Struct) -> bytes:
-    """As JSON in ASCII: names of files and words of commands may be in any encoding, which msgspec does not take."""
+    """Encode as ASCII JSON: file names and words may be in any encoding, which msgspec doesn't support."""
     return json.dumps(msgspec.to_builtins(value)).encode()
 
 
 def _read(data: bytes, kind: type[T]) -> T:
-    """What :func:`_written` wrote. Raises ValueError where a stranger wrote something else."""
+    """Decode what :func:`_written` encoded. Raises ValueError for anything else."""
     return msgspec.convert(json.loads(data), kind)
 
 
 def launcher_names() -> set[str]:
-    """What launchers are called by."""
+    """The names of all launchers' commands."""
     return {call.split()[0] for launcher in all_launchers() for call in launcher.described.commands} - {"python"}

@@ -1,8 +1,8 @@
-"""What runs in the place of a program that a launch script starts, and that is not to be started as it is.
+"""Runs in place of a program that a launch script starts but that must not run as it is.
 
-``python -I stand_in.py READABLE --replaced ARGUMENTS…``, by the stub of ``interception.py``; ``… --missing COMMAND…``,
-by bash, for a command that is not there. It takes down what would have been started, answers for the virtual machine,
-or becomes the program itself.
+It is called as ``python -I stand_in.py READABLE --replaced ARGUMENTS…`` by the stub of ``interception.py``, or as ``…
+--missing COMMAND…`` by bash for a command that isn't found. It records what would have been started, answers for the
+virtual machine, or becomes the program itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 if __name__ == "__main__":
-    # Needed only where gonogo isn't installed in this Python; last, so that it shadows nothing.
+    # Needed only if gonogo isn't installed in this Python; last, so that it shadows nothing.
     sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from gonogo.evidence.environment.own_package import own_console_script
@@ -35,7 +35,7 @@ class StandIn:
         self._left_out = replaced_program.left_out
 
     def answer(self, words: list[str]) -> int:
-        """Stand in for ``words``; the exit status. May become another program."""
+        """Handle the command ``words`` and return its exit status. May exec another program instead."""
         name = os.path.basename(words[0])
         session = self._session
         if self._left_out:
@@ -75,7 +75,7 @@ class StandIn:
         os.execv(path or words[0], words)
 
     def _python(self, words: list[str]) -> int:
-        """``python …``: code and helpers run, training programs are taken down."""
+        """Handle ``python …``: run code and helpers, record training programs."""
         command = python_command(words[1:])
         if command.kind == "none" or (command.kind == "module" and command.target in commands.HARMLESS_MODULES):
             real = self._path if os.path.isfile(self._path) else self._session.settings.python
@@ -87,7 +87,7 @@ class StandIn:
         return self._record("program", words)
 
     def _help(self, kind: str, target: str, arguments: list[str]) -> NoReturn:
-        """Run code whose answer the script needs, with torch answering for the virtual machine."""
+        """Run code whose output the script needs, with torch reporting the virtual machine's devices."""
         from gonogo.rehearse.launch.python_start import python_module
 
         settings = self._session.settings
@@ -98,9 +98,9 @@ class StandIn:
         os.execv(line[0], line)
 
     def _run_python_script(self, words: list[str]) -> int:
-        """A file that its first line hands to Python: the project's program, or a command of an installed package."""
+        """Handle a file with a Python shebang: record the project's program, skip commands of installed packages."""
         if is_read_by_shell(1):
-            self._become(words, self._path)  # such as `conda shell.posix activate`: the script acts on its answer
+            self._become(words, self._path)  # such as `conda shell.posix activate`: the script uses its output
         beside = os.sep in words[0] and not _is_installed(self._path)
         if beside or own_console_script(os.path.basename(words[0]), Path.cwd()) is not None:
             return self._record("program", words if beside else [self._path, *words[1:]])
@@ -108,7 +108,7 @@ class StandIn:
         return 0
 
     def _run_wrapped_command(self, words: list[str]) -> int:
-        """``srun … torchrun …``: the command among the arguments is taken for the whole."""
+        """Handle ``srun … torchrun …``: skip the wrapper and handle the command among its arguments."""
         for index, word in enumerate(words[1:], 1):
             name = os.path.basename(word)
             if find_called_launcher(words[index:]) is not None or is_python(name) or name in SHELLS:
@@ -121,7 +121,7 @@ class StandIn:
         return 0
 
     def _ask(self, name: str, words: list[str]) -> int:
-        """Run a program for real unless its arguments reach for a network, or it would never end."""
+        """Run a program for real, unless its arguments need a network or make it run forever."""
         arguments = words[1:]
         if name == "git":
             first = next((word for word in arguments if not word.startswith("-")), "")
@@ -149,13 +149,13 @@ def _has_short_option(word: str, letter: str) -> bool:
 
 
 def _is_installed(path: str) -> bool:
-    """Whether a script lies beside the Python of an environment, where installed packages put their commands."""
+    """Whether a script is next to an environment's Python, where installed packages put their commands."""
     folder = os.path.dirname(path)
     return os.path.basename(folder) == "bin" and any(is_python(name) for name in os.listdir(folder))
 
 
 def _missing(session: ShellSession, words: list[str]) -> int:
-    """A command that this machine does not have: the one that trains may."""
+    """Handle a command that this machine lacks: the one that trains may have it."""
     name = words[0]
     known = find_called_launcher(words) is not None or is_python(name) or name in commands.REPLACED
     if known:
@@ -165,7 +165,7 @@ def _missing(session: ShellSession, words: list[str]) -> int:
 
 
 def main(readable: str, why: str, arguments: list[str]) -> int:
-    """Stand in for what this process was about to become, or for what is not there."""
+    """Handle the program that this process was about to start, or a missing command."""
     session = ShellSession(Path(readable))
     if why == "--missing":
         return _missing(session, arguments)

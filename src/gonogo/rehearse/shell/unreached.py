@@ -1,7 +1,7 @@
-"""Commands of a script that fail because a rehearsal reaches no other machine: on the one that trains they would not.
+"""Commands of a script that fail only because a rehearsal can't reach other machines.
 
-No name tells which these are: the kernel does. A program asks it for a way to another machine (``connect``, of a name
-server too), has none, and ends with a status other than 0. The script is run once more then, and that command left out.
+Their names don't show which these are, but the kernel does: such a program tries to ``connect`` to another machine or
+a name server, can't, and ends with a non-zero status. The script is then run again without that command.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from gonogo.confinement.syscall_listener import SystemCall
 from gonogo.evidence.launch.command_words import SHELLS
 
 Process = tuple[int, str]
-"""A process by its number and its start, for numbers come again."""
+"""A process by its id and its start time, because ids are reused."""
 _DNS_PORT = 53
 _PATIENCE = 10.0
-"""Who has found no way for so long, and still tries, would try on."""
+"""Seconds after which a process that keeps trying to connect is considered failed."""
 _MAX_FAILURES_PER_PROGRAM = 2
-"""So many commands of a program are left out one by one; then all of them are, unless another has succeeded."""
+"""After this many failed commands, all commands of a program are skipped, unless another one has succeeded."""
 
 _NUMBER = re.compile(r"(?<![\d.])\d{3,}(?![\d.])")
 
 
 class UnreachedCommands:
-    """Those of one script, over its runs."""
+    """The failed commands of one script, over several runs of it."""
 
     def __init__(self) -> None:
         self._commands: set[tuple[str, ...]] = set()
@@ -40,13 +40,13 @@ class UnreachedCommands:
         self._failed = False
 
     def begin(self) -> None:
-        """The script is run from its start."""
+        """Start a new run of the script."""
         self._trying.clear()
         self._failed = False
 
     @property
     def has_failed(self) -> bool:
-        """Whether a command of this run failed that the next is to leave out."""
+        """Whether a command failed in this run that the next run has to skip."""
         now = time.monotonic()
         for process, (words, since) in list(self._trying.items()):
             if now > since + _PATIENCE:
@@ -63,7 +63,7 @@ class UnreachedCommands:
         )
 
     def look(self, call: SystemCall, replaced_commands: Mapping[Process, Sequence[str]]) -> None:
-        """Look at a call of ``connect`` or ``exit_group``. ``replaced_commands``: what processes were to become."""
+        """Inspect a ``connect`` or ``exit_group`` call. ``replaced_commands`` are those of replaced processes."""
         if call.name == "connect":
             if _is_remote_address(call.memory(call.pid, call.arguments[1], call.arguments[2] & 0xFF)):
                 process = _shell_child_of(_process_of(call.pid))
@@ -88,24 +88,24 @@ class UnreachedCommands:
 
 
 def _without_numbers(words: Sequence[str]) -> tuple[str, ...]:
-    """The words without what differs from run to run, and from part to part of what is fetched: long numbers."""
+    """The words with long numbers masked, which vary between runs and between parts of a download."""
     return tuple(_NUMBER.sub("#", word) for word in words)
 
 
 def process_start_time(process: int) -> str:
-    """When a process was started, in the kernel's ticks."""
+    """The start time of a process, in clock ticks since boot."""
     return next(iter(_read_stat(process)[19:20]), "")
 
 
 def command_line(process: int) -> tuple[str, ...]:
-    """The words of a process's command, none for one that has gone."""
+    """The words of a process's command; empty if it has ended."""
     with contextlib.suppress(OSError), open(f"/proc/{process}/cmdline", "rb") as file:
         return tuple(os.fsdecode(word) for word in file.read().split(b"\0")[:-1])
     return ()
 
 
 def _is_remote_address(address: bytes) -> bool:
-    """Whether a socket's address is of another machine, or of a server of names."""
+    """Whether a socket address belongs to another machine or is a name server."""
     family = int.from_bytes(address[:2], sys.byteorder)
     if family not in (socket.AF_INET, socket.AF_INET6):
         return False
@@ -113,13 +113,13 @@ def _is_remote_address(address: bytes) -> bool:
         return True
     host = socket.inet_ntop(family, address[4:8] if family == socket.AF_INET else address[8:24])
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as own:
-        own.bind((host, 0))  # only this machine's own addresses can be
+        own.bind((host, 0))  # succeeds only for this machine's own addresses
         return False
     return True
 
 
 def _shell_child_of(process: int) -> Process | None:
-    """The process, or the one above it, that a shell has started; None where it is a shell itself."""
+    """The process or its ancestor that a shell has started; None if it is itself a shell."""
     while process > 1:
         state = _read_stat(process)
         if len(state) < 20:
@@ -148,7 +148,7 @@ def _process_of(thread: int) -> int:
 
 
 def _read_stat(process: int) -> list[str]:
-    """The fields of ``/proc/PROCESS/stat`` behind the name: its state, its parent, …, at 19 its start."""
+    """The fields of ``/proc/PROCESS/stat`` after the name: 0 is the state, 1 the parent, 19 the start time."""
     with contextlib.suppress(OSError), open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
         return file.read().rpartition(")")[2].split()
     return []

@@ -1,8 +1,9 @@
-"""Dumps as NCCL's Flight Recorder writes them, one a rank, of the collectives that the rehearsed ranks made.
+"""Dumps in the format of NCCL's Flight Recorder, one per rank, with the collectives of the rehearsed ranks.
 
-Read by PyTorch's own analyzer (``torchfrtrace DIR``, torch.distributed.flight_recorder) and by ``gonogo diagnose``.
-What a rehearsal knows of sizes is how many elements a tensor has. For a collective of Python objects stands the first
-one that NCCL would record of it; making a group is ``split``, as with NCCL's communicators.
+They are read by PyTorch's own analyzer (``torchfrtrace DIR``, torch.distributed.flight_recorder) and by ``gonogo
+diagnose``. Of a tensor's shape, a rehearsal knows only the number of elements. A collective of Python objects is
+represented by the first collective that NCCL would record for it; creating a group is ``split``, as with NCCL's
+communicators.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ _NAMES = {
     "broadcast_object_list": "broadcast",
     "scatter_object_list": "broadcast",
     "new_group": "split",
-    # The ranks of a rollout engine agree on the smallest cache, and reduce in every layer.
+    # The ranks of a rollout engine agree on the smallest KV cache, and all-reduce in every layer.
     ENGINE_CONSTRUCTION: "all_reduce",
     ENGINE_GENERATION: "all_reduce",
 }
-"""gonogo's names of collectives, and the Flight Recorder's."""
+"""The Flight Recorder's name of each collective."""
 _ALL_GATHERS = frozenset({"allgather", "allgather_base", "allgather_coalesced", "allgather_into_tensor_coalesced"})
-"""Their sizes are known as those of the output."""
+"""The logged sizes of these are those of the output."""
 _REDUCE_SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_base", "reduce_scatter_tensor_coalesced"})
 _OBJECT_GATHERS = frozenset({"all_gather_object", "gather_object"})
 _ONE_TENSOR = frozenset({"allgather", "reduce_scatter", "alltoall"})
-"""They take or give a list of tensors, which the recorder counts as one."""
+"""These take or return a list of tensors, which the recorder counts as one."""
 _DTYPES = {
     "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long",
     "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool",
@@ -138,7 +139,7 @@ def _entry(
 
 
 def _sizes(operator: str, sizes: tuple[int, ...], ranks: int) -> tuple[list[list[int]], list[list[int]]]:
-    """(inputs, outputs), each as a list of shapes."""
+    """(input shapes, output shapes) of a collective."""
     if operator == "new_group":
         return [list(sizes)], [list(sizes)]
     if not sizes:
@@ -164,7 +165,7 @@ def _name(operator: str, sizes: tuple[int, ...], ranks: int) -> str:
 
 
 def _message_key(rank: int, members: tuple[int, ...], source: int | None) -> str:
-    """What NCCL calls a message between two ranks, which are numbered within their group."""
+    """NCCL's name of a message between two ranks, which are numbered within their group."""
     inside = sorted(members)
     sender = inside.index(source if source is not None else inside[0])
     receiver = 1 - sender if len(inside) > 1 else sender
@@ -172,7 +173,7 @@ def _message_key(rank: int, members: tuple[int, ...], source: int | None) -> str
 
 
 def _describe_group(key: str) -> str:
-    """What the analyzer shows of a group."""
+    """The group's description in the analyzer."""
     if key == "world":
         return "new_group"
     name, _, rest = key.partition(":")

@@ -1,7 +1,8 @@
-"""A snapshot as ``torch.cuda.memory._snapshot()`` gives it, of what the virtual allocators did.
+"""A snapshot of the virtual allocators, in the format of ``torch.cuda.memory._snapshot()``.
 
-Opened by https://pytorch.org/memory_viz and by ``torch.cuda._memory_viz``. What its page reads of a pickle, and of each
-event: torch/utils/viz/MemoryViz.js. It knows protocols 2 to 4, and no category: a tensor's stack says more.
+It is opened by https://pytorch.org/memory_viz and by ``torch.cuda._memory_viz``. torch/utils/viz/MemoryViz.js shows
+what the page reads from the pickle and each event. It supports protocols 2 to 4, and no categories: a tensor's stack
+says more anyway.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ Frames = list[dict[str, Any]]
 
 
 def write(file: IO[bytes], traces: Mapping[int, RankTrace], world_size: int) -> None:
-    """Write the snapshot: its devices are the ranks' accelerators, by number of the rank."""
+    """Write the snapshot; its devices are the ranks' accelerators, numbered by rank."""
     pickle.dump(snapshot(traces, world_size), file, protocol=_PICKLE_PROTOCOL)
 
 
 def snapshot(traces: Mapping[int, RankTrace], world_size: int) -> dict[str, Any]:
-    """The snapshot. A process that has several accelerators alone has them by their own numbers."""
+    """The snapshot. If a single process has several accelerators, they keep their own numbers."""
     by_number: dict[int, tuple[DeviceEvents, list[Frames]]] = {}
     for rank, trace in sorted(traces.items()):
         stacks = [[{"filename": f.filename, "line": f.line, "name": f.name} for f in s] for s in trace.stacks]
@@ -38,7 +39,7 @@ def snapshot(traces: Mapping[int, RankTrace], world_size: int) -> dict[str, Any]
 
 
 def _events(device: DeviceEvents, stacks: list[Frames], events: list[dict[str, Any]]) -> dict[int, Frames]:
-    """Append the events; the stacks of the blocks that are there in the end, by address."""
+    """Append the events; returns the stacks of the blocks that are live at the end, by address."""
     nothing: Frames = []
     held: dict[int, tuple[Frames, int]] = {}
     for action, address, nbytes, stack, clock, stream in device.rows():

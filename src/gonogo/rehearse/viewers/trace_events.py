@@ -1,7 +1,7 @@
-"""A trace in Chrome's Trace Event Format, which Perfetto reads: a process a rank, a thread a track.
+"""A trace in Chrome's Trace Event Format, for Perfetto: one process per rank, one thread per track.
 
-A microsecond is an operator: a virtual accelerator has no clock, and how long a rehearsal takes says nothing of a GPU.
-Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+One microsecond stands for one operator: a virtual accelerator has no clock, and the duration of a rehearsal says
+nothing about a GPU. Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gonogo.evidence.rehearsal.trace import ACTIONS, TRACKS, DeviceEvents, RankT
 _COMPRESSION_LEVEL = 3
 _EVENTS_PER_CHUNK = 4096
 _APART = 32
-"""So many operators have one point of the memory counter: the highest of them."""
+"""The memory counter has one point for this many operators: the highest value among them."""
 _FIRST_THREAD = 1
-"""Thread 0 is Perfetto's idle one, of no process."""
+"""Perfetto treats thread 0 as the idle thread, which belongs to no process."""
 _encode = msgspec.json.encode
 
 
 def write(file: IO[bytes], traces: Mapping[int, RankTrace], compress: bool) -> None:
-    """Write the trace of the ranks, a piece at a time."""
+    """Write the trace of all ranks in chunks, gzipped if ``compress``."""
     if compress:
         with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_COMPRESSION_LEVEL, mtime=0) as packed:
             _write(packed, traces)
@@ -58,7 +58,7 @@ def _events(trace: RankTrace) -> Iterator[str]:
     names = [_encode(name).decode() for name in trace.names]
     details = [f',"args":{_encode(detail).decode()}' for detail in trace.details]
     for track, begin, end, number, detail in trace.spans():
-        # One without an operator is a moment: as a span of no length, some readers close others by it.
+        # A span without operators is written as an instant: some readers let spans of zero length close others.
         kind = f'"X","dur":{end - begin}' if end > begin else '"i","s":"t"'
         yield (
             f'{{"ph":{kind},"pid":{process},"tid":{track + _FIRST_THREAD},"cat":"{TRACKS[track]}","ts":{begin},'
@@ -73,7 +73,7 @@ def _metadata_event(process: int, thread: int, name: str, args: dict[str, object
 
 
 def _counters(process: int, device: DeviceEvents) -> Iterator[str]:
-    """What is allocated and reserved, in bytes: of each stretch the highest moment."""
+    """Allocated and reserved bytes: the highest moment in each interval."""
     name = _encode(f"memory of {device.device}").decode()
     reserved = allocated = 0
     until, highest = _APART, (0, 0, 0)

@@ -1,4 +1,4 @@
-"""The files that were asked for, written whole or not at all."""
+"""Writes the requested files for viewers, each completely or not at all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_TRACE_BYTES = 2 << 30
 def write_viewer_files(
     files: ViewerFiles, record: RehearsalRecord, assignments: Sequence[Assignment], calls: CallLog | None
 ) -> list[tuple[str, str]]:
-    """Write them; what the report is to say of ranks that left no events. Raises UserError where they can't be."""
+    """Write the files; returns notes on ranks without events. Raises UserError if they can't be written."""
     traces = dict(_traces(assignments)) if files.needs_events else {}
     if files.memory_viz is not None:
         _file("--memory-viz", files.memory_viz, lambda file: memory_viz.write(file, traces, record.world_size))

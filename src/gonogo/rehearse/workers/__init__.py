@@ -1,1 +1,1 @@
-"""Where ranks run: as processes on this machine, or on a Ray cluster."""
+"""Runs ranks as processes on this machine or on a Ray cluster."""

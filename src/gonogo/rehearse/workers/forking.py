@@ -1,4 +1,4 @@
-"""Workers' processes: each started by itself, or forked by a server that has imported torch for all of them."""
+"""Processes of workers: each started separately, or forked by a server that has imported torch for all of them."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ _RANK_VARIABLES = frozenset(
         "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "ROLE_RANK", "LOCAL_WORLD_SIZE", "CROSS_RANK", "LOCAL_SIZE",
         "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
         "OMPI_COMM_WORLD_NODE_RANK", "PMI_RANK", "PMI_LOCAL_RANK", "MPI_LOCALRANKID",
-        "CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES",  # hidden while torch is imported
+        "CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES",  # hidden during torch's import
         "HF_MODULES_CACHE", "HF_DATASETS_CACHE", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR",
         "NUMBA_CACHE_DIR", "MPLCONFIGDIR", "WANDB_DIR", "TMPDIR",
     }
 )  # fmt: skip
-"""Variables that may differ between workers of one server: importing torch reads none of them."""
+"""Variables that may differ between the workers of a server, because importing torch doesn't read them."""
 
 
 @dataclass(frozen=True)
 class WorkerStart:
-    """How a worker is started: by its command line, or by a server that is told of its plan."""
+    """How to start a worker: with its command line, or through a fork server that gets its plan."""
 
     command: list[str]
     plan: str
     environment: Mapping[str, str]
     cwd: str
     shown: Path
-    """Where programs can't write."""
+    """A folder that programs can't write to."""
     world: World
     line: int | None = None
-    """Its end of the line to the exchange, if it is in touch with other ranks."""
+    """The descriptor of its connection to the exchange, if it is connected to other ranks."""
 
 
 class ConfinedProcess:
-    """A worker's process in its world, the leader of its own session. ``output`` is what it prints."""
+    """A worker's process in its world, a session leader. ``output`` is its stdout and stderr."""
 
     def __init__(self, start: WorkerStart, server: ForkServer | None) -> None:
         self._start = start
@@ -65,7 +65,7 @@ class ConfinedProcess:
             self.spawn()
 
     def spawn(self) -> None:
-        """Start it as a process that imports everything itself."""
+        """Start it as a separate process that imports everything itself."""
         self._server = None
         start = self._start
         lines = {} if start.line is None else {start.line: EXCHANGE_DESCRIPTOR}
@@ -82,17 +82,17 @@ class ConfinedProcess:
         os.close(self._write)
 
     def forked(self, pid: int) -> None:
-        """The server has forked it; ``pid`` is its number in the world."""
+        """Note that the server has forked it; ``pid`` is its id in the world."""
         self._pid = pid
         os.close(self._write)
 
     def set_exit_status(self, status: int) -> None:
-        """The server has seen it end."""
+        """Note that the server has seen it end."""
         self._ended = status
 
     @property
     def is_started(self) -> bool:
-        """Whether there is a process."""
+        """Whether the process exists."""
         return self._popen is not None or self._pid is not None
 
     @property
@@ -101,13 +101,13 @@ class ConfinedProcess:
         return self._popen.returncode if self._popen is not None else self._ended
 
     def poll(self) -> int | None:
-        """Its exit status if it has ended."""
+        """Its exit status, or None while it runs; processes the server's messages first."""
         if self._server is not None:
             self._server.hear(0)
         return self._popen.poll() if self._popen is not None else self._ended
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit status. Raises subprocess.TimeoutExpired."""
+        """Wait for its exit status. Raises subprocess.TimeoutExpired."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._popen is None and self._ended is None:
             left = None if deadline is None else deadline - time.monotonic()
@@ -121,11 +121,11 @@ class ConfinedProcess:
         return self._ended
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Signal it, if it runs."""
+        """Send a signal to it if it runs."""
         self._signal(number, group=False)
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Signal it and whatever it has started; one that is still to be forked never will be."""
+        """Send a signal to it and all processes it started; SIGKILL before the fork cancels the fork."""
         self._signal(number, group=True)
 
     def _signal(self, number: signal.Signals, *, group: bool) -> None:
@@ -143,7 +143,7 @@ class ConfinedProcess:
 
 
 class ForkServer:
-    """A server for workers that are alike, started with the first of them."""
+    """A server that forks workers with equal environments; it starts with the first of them."""
 
     def __init__(self, python: str, environment: Mapping[str, str], cwd: str, world: World) -> None:
         self._world = world
@@ -161,7 +161,7 @@ class ForkServer:
         return python_module(self._python, "gonogo.virtual.ranks.fork_server", descriptor, dies_with_parent=True)
 
     def suits(self, start: WorkerStart) -> bool:
-        """Whether that command line starts what the server forks."""
+        """Whether the worker's command line is the one that the server would replace."""
         return start.command == python_module(self._python, "gonogo.virtual", start.plan, dies_with_parent=True)
 
     def _run(self) -> None:
@@ -178,7 +178,7 @@ class ForkServer:
             )
 
     def ask(self, process: ConfinedProcess, start: WorkerStart, output: int) -> bool:
-        """Ask for a worker; False where the server can't fork it, or is gone."""
+        """Request a worker; False if the server can't fork it or has ended."""
         if not self.suits(start):
             return False
         if self._popen is None:
@@ -198,13 +198,13 @@ class ForkServer:
         return True
 
     def forget(self, process: ConfinedProcess) -> None:
-        """A worker that is not wanted any more before there is one: nobody is forked from now on."""
+        """Cancel a worker that has not been forked yet; stops the server if it has forked none."""
         self._asked = {path: asked for path, asked in self._asked.items() if asked is not process}
         if not self._forked and self._popen is not None:
             self._popen.kill()
 
     def hear(self, timeout: float | None) -> None:
-        """Take in what the server has to say, for so many seconds at most until it says something."""
+        """Process the server's messages, waiting up to ``timeout`` seconds for the first one."""
         if self._gone:
             return
         while select.select([self._channel], [], [], timeout)[0]:
@@ -230,7 +230,7 @@ class ForkServer:
             process.forked(int(pid))
 
     def _handle_server_exit(self) -> None:
-        """The server has ended: its workers with it; those that it was to fork are started without it."""
+        """The server has ended, and its workers with it: start the workers that it was still to fork."""
         self._gone = True
         for process in self._forked.values():
             process.set_exit_status(-signal.SIGKILL)
@@ -239,7 +239,7 @@ class ForkServer:
             process.spawn()
 
     def close(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self._channel.close()
         self._theirs.close()
         if self._popen is not None:
@@ -258,7 +258,7 @@ def are_alike(environments: Sequence[Mapping[str, str]]) -> bool:
 def fork_server(
     python: str, environments: Sequence[Mapping[str, str]], cwd: str, world: World
 ) -> Iterator[ForkServer | None]:
-    """A server for workers with these environments; None where each is better started by itself."""
+    """A server for workers with these environments; None if it is better to start each separately."""
     if len(environments) < 2 or sys.platform != "linux" or not are_alike(environments):
         yield None
         return

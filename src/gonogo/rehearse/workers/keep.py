@@ -1,4 +1,4 @@
-"""``--keep DIR``: the raw records, plans and logs of a rehearsal, and what its programs changed."""
+"""``--keep DIR``: the raw records, plans and logs of a rehearsal, and the files that its programs changed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from gonogo.finding.redaction import Redactor
 from gonogo.rehearse.workers.workers import Assignment
 
 _MAX_TEXT = 16 << 20
-"""Bytes of the largest file in which what has the format of a secret is looked for, besides the secrets themselves."""
+"""In larger files only known secrets are masked, not everything that has the format of a secret."""
 _BLOCK = 4 << 20
 _CHUNK_OVERLAP_BYTES = 128 << 10
-"""The kernel takes no longer variable: none is missed that lies across two blocks."""
+"""No environment variable can be longer, so that no secret is missed between two blocks."""
 
 
 def check_keep_folder(folder: Path | None) -> None:
-    """Raise UserError for a folder that holds something already, or is none."""
+    """Raise UserError for a folder that isn't empty, or for a file."""
     if folder is None or not exists(folder):
         return
     if not is_folder(folder) or any(folder.iterdir()):
@@ -35,10 +35,10 @@ def check_keep_folder(folder: Path | None) -> None:
 
 
 def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[Assignment], redactor: Redactor) -> None:
-    """Write ``rehearsal.json``, for each rank its plan, record, progress and output, and the files that were written.
+    """Write ``rehearsal.json``, the plan, record, progress and output of each rank, and the files that were written.
 
-    ``changed/`` mirrors the root folder; ``deleted.txt`` lists what was deleted or replaced. ``record`` has no secrets
-    already; the rest is written without them.
+    ``changed/`` mirrors the root folder; ``deleted.txt`` lists what was deleted or replaced. ``record`` must be free
+    of secrets; in everything else they are masked.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[As
             for path, name in ((assignment.plan_file, "plan.json"), (assignment.log, "output.log")):
                 _copy(path, own / name, redactor)
             for name in ("record.json", "progress.jsonl"):
-                with contextlib.suppress(OSError):  # a link that the program has put there
+                with contextlib.suppress(OSError):  # the program may have put a link there
                     _copy(assignment.folder / name, own / name, redactor)
         worlds = {assignment.world.tree: None for assignment in assignments if assignment.world is not None}
         for tree in worlds:
@@ -59,14 +59,14 @@ def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[As
 
 
 def _copy_changes(tree: Path, target: Path, redactor: Redactor) -> None:
-    """Copy what a world's programs wrote: files with their holes, and links."""
+    """Copy what a world's programs wrote: sparse files and links as such."""
     gone = []
     for folder, names, files in os.walk(tree):
         for name in [*files, *(name for name in names if os.path.islink(os.path.join(folder, name)))]:
             path = os.path.join(folder, name)
             inside = redactor.text(os.path.relpath(path, tree))
             state = os.lstat(path)
-            if stat.S_ISCHR(state.st_mode):  # overlayfs's mark of a deletion
+            if stat.S_ISCHR(state.st_mode):  # overlayfs marks a deletion this way
                 gone.append(f"/{inside}\n")
             elif stat.S_ISLNK(state.st_mode) or stat.S_ISREG(state.st_mode):
                 place = target / inside
@@ -82,7 +82,7 @@ def _copy_changes(tree: Path, target: Path, redactor: Redactor) -> None:
 
 
 def _mask(path: Path, redactor: Redactor) -> None:
-    """Mask the secrets in a file: a program finds them in the launch script, or in a file of the project."""
+    """Mask secrets in a file: a program may get them from the launch script or from a project file."""
     with open(path, "r+b") as file:
         size = os.fstat(file.fileno()).st_size
         if size <= _MAX_TEXT:
@@ -105,7 +105,7 @@ def _mask(path: Path, redactor: Redactor) -> None:
 
 
 def _copy(source: Path, target: Path, redactor: Redactor) -> None:
-    """What the program had a hand in is read as a stranger's; bytes that are no text stay as they are."""
+    """Copy a file with secrets masked. It is untrusted, because programs may have written it."""
     data = read_untrusted(source)
     if data is not None:
         text = redactor.text(data.decode("utf-8", "surrogateescape"))

@@ -1,4 +1,4 @@
-"""What runs the ranks of a rehearsal, wherever it is."""
+"""The interface of whatever runs the ranks of a rehearsal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OnRanks = Callable[[tuple[RankStatus, ...]], None]
 
 
 class NodeLost(Exception):
-    """A node went away while ranks that are in touch with each other ran: they can only be run again together."""
+    """A node was lost while connected ranks ran: they can only be run again all together."""
 
     def __init__(self, records: list[RankRecord]) -> None:
         super().__init__("a node was lost")
@@ -26,7 +26,7 @@ class Pool(Protocol):
 
     @property
     def host(self) -> str | None:
-        """An address at which the workers reach this process by TCP; None where all are on this machine."""
+        """An address at which workers reach this process by TCP; None if all are on this machine."""
 
     def run(self, assignments: Sequence[Assignment], deadline: float, on_progress: OnRanks) -> list[RankRecord]:
-        """As :func:`gonogo.rehearse.workers.workers.run_workers`. Raises :class:`NodeLost`, see there."""
+        """Like :func:`gonogo.rehearse.workers.workers.run_workers`. Raises :class:`NodeLost` for connected ranks."""

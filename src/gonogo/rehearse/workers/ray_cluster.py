@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster, and one line about why there is none."""
+"""Connects to a Ray cluster, and explains in one line if that fails."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _CONNECT_TIMEOUT_SECONDS = 5.0
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[RayPool]:
-    """A pool on the cluster at ``address`` (``HOST:PORT`` or ``auto``), of which this machine has to be a node.
+    """A pool on the cluster at ``address`` (``HOST:PORT`` or ``auto``), of which this machine must be a node.
 
-    Raises UserError where Ray is not installed or there is no cluster.
+    Raises UserError if Ray is not installed or there is no cluster.
     """
     try:
         ray: Any = importlib.import_module("ray")
@@ -40,14 +40,14 @@ def connected(address: str) -> Iterator[RayPool]:
         raise _unreachable(address, str(error).strip().partition("\n")[0]) from None
     try:
         if main:
-            signal.signal(signal.SIGTERM, terminate)  # Ray has put its own in its place
+            signal.signal(signal.SIGTERM, terminate)  # Ray has replaced it with its own
         yield RayPool(ray)
     finally:
         ray.shutdown()
 
 
 def _check_reached(address: str) -> None:
-    """Raise UserError where nobody listens at the address: Ray itself would try for a minute."""
+    """Raise UserError if nothing listens at the address: Ray itself would retry for a minute."""
     if address == "auto":
         return
     if address.startswith("ray://"):

@@ -1,10 +1,10 @@
-"""``--ray``: the ranks run as tasks of a Ray cluster.
+"""``--ray``: runs the ranks as tasks of a Ray cluster.
 
-A task starts the worker on its node, as the local pool would here, and gives back its record and its log. An actor on
-this node, the board, hears of each rank's progress and answers how it is to end. Ranks of a node that is lost are run
-again on another; see ``ray_shipment.py`` for what the nodes must have.
+A task starts the worker on its node, as the local pool would here, and returns its record and its log. An actor on
+this node, the board, collects each rank's progress and tells it when to end. Ranks of a lost node are run again on
+another one; ``ray_shipment.py`` describes what the nodes need.
 
-Uses Ray's public interface only. Tried on Ray 2.60.
+Uses only Ray's public interface. Tested with Ray 2.60.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from gonogo.virtual.protocol.plan import Progress
 MAX_NODE_RETRIES = 2
 """How often the ranks of a lost node are run again."""
 _POLL_SECONDS = 0.3
-# Ray notices a node that does not answer after fifteen seconds; until then it would send tasks there.
+# It takes Ray fifteen seconds to notice that a node doesn't respond; until then it would send tasks there.
 _NODE_LOSS_TIMEOUT_SECONDS = 45.0
-# A worker told to end has five seconds to write its record, and Ray some to bring it here.
+# A worker that is told to end has five seconds to write its record, and Ray needs some to transfer it.
 _EXIT_SECONDS = 20.0
 _MAX_UPDATES_PER_SECOND = 400
 
@@ -48,11 +48,11 @@ class RayPool:
 
     @property
     def host(self) -> str:
-        """The address of this node, as the others know it."""
+        """The address of this node for the other nodes."""
         return str(self._ray.util.get_node_ip_address())
 
     def run(self, assignments: Sequence[Assignment], deadline: float, on_progress: OnRanks) -> list[RankRecord]:
-        """As ``run_workers``; a rank whose node is lost is run again, or the record says what happened."""
+        """Like ``run_workers``; a rank whose node is lost is run again, or its record says what happened."""
         running = _PoolRun(self._ray, self._lost, assignments, on_progress)
         try:
             running.until(deadline)
@@ -91,7 +91,7 @@ class _PoolRun:
         return task.remote(msgspec.msgpack.encode(pack(assignment)), assignment.plan.rank, self._board, self._between)
 
     def until(self, deadline: float) -> None:
-        """Run until all have ended, or the time is over."""
+        """Run until all ranks have ended or the deadline has passed. Raises NodeLost for connected ranks."""
         while self._running:
             self._step()
             if self._together and self._node_lost:
@@ -102,14 +102,14 @@ class _PoolRun:
                 return
 
     def end(self, outcome: Outcome) -> None:
-        """Have the ranks that still run write what they know; a second Ctrl-C leaves at once."""
+        """Let running ranks write their records; a second Ctrl-C aborts at once."""
         until = time.monotonic() + _EXIT_SECONDS
         with contextlib.suppress(KeyboardInterrupt, self._ray.exceptions.RayError):
             self._ray.get(self._board.end.remote(outcome), timeout=_EXIT_SECONDS)
             while self._running and time.monotonic() < until:
                 heard = set(self._progress)
                 if all(assignment.plan.rank not in heard for assignment in self._running.values()):
-                    break  # those that are left have never started
+                    break  # the remaining ones never started
                 self._step(may_retry=False)
         for reference, assignment in self._running.items():
             with contextlib.suppress(self._ray.exceptions.RayError):
@@ -118,7 +118,7 @@ class _PoolRun:
         self._running.clear()
 
     def close(self) -> None:
-        """Leave nothing of it on the cluster."""
+        """Remove its tasks and its actor from the cluster."""
         for reference in self._running:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.cancel(reference, force=True)
@@ -126,7 +126,7 @@ class _PoolRun:
             self._ray.kill(self._board)
 
     def records(self) -> list[RankRecord]:
-        """A record for each assignment, in their order."""
+        """The records in the order of the assignments."""
         return [self._records[assignment.plan.rank] for assignment in self._assignments]
 
     def _step(self, may_retry: bool = True) -> None:
@@ -162,14 +162,14 @@ class _PoolRun:
         self._records[rank] = self._silent(assignment, "killed", how)
 
     def _wait_for_node_removal(self, rank: int) -> None:
-        """Until Ray knows that the rank's node is gone."""
+        """Wait until Ray knows that the rank's node is gone."""
         until = time.monotonic() + _NODE_LOSS_TIMEOUT_SECONDS
         place = self._ray.get(self._board.place.remote(rank))
         while time.monotonic() < until and any(node["Alive"] and node["NodeID"] == place for node in self._ray.nodes()):
             time.sleep(_POLL_SECONDS)
 
     def _silent(self, assignment: Assignment, outcome: Outcome, exit_description: str) -> RankRecord:
-        """The record of a rank from which none came."""
+        """The record of a rank that returned none."""
         plan = assignment.plan
         record = record_without_worker(plan, outcome)
         if plan.rank in self._progress:
@@ -196,7 +196,7 @@ class _PoolRun:
 
 
 class _ProgressActor:
-    """An actor: what the ranks have told, and how they are to end."""
+    """An actor that collects the progress of ranks and tells them how to end."""
 
     def __init__(self) -> None:
         self._lines: dict[int, bytes] = {}
@@ -222,7 +222,7 @@ class _ProgressActor:
 
 
 def _rank(shipment_bytes: bytes, rank: int, progress_board: Any, report_interval_seconds: float) -> bytes:
-    """The task. It ends with the rehearsal that started it: where the board is gone, telling it fails."""
+    """The task. It ends with the rehearsal that started it, because without the board its reports fail."""
     ray: Any = importlib.import_module("ray")
 
     def tell(line: bytes) -> Outcome | None:
@@ -234,7 +234,7 @@ def _rank(shipment_bytes: bytes, rank: int, progress_board: Any, report_interval
 
 
 def _receive_record(assignment: Assignment, rank_result: RankResult) -> RankRecord:
-    """The record, also as a file in the rank's folder, where ``--keep`` looks for it."""
+    """The record, which is also written to the rank's folder for ``--keep``."""
     if rank_result.refused is not None:
         raise UserError(Text(*rank_result.refused))
     plan = assignment.plan
@@ -248,7 +248,7 @@ def _receive_record(assignment: Assignment, rank_result: RankResult) -> RankReco
 
 
 def _cpu_fraction_per_rank(ray: Any, ranks: int) -> float:
-    """The part of a CPU with which all the ranks fit on the cluster at once: those in touch wait for each other."""
+    """The CPU fraction with which all ranks fit on the cluster at once, as connected ranks wait for each other."""
     total = ray.cluster_resources().get("CPU", 0.0)
     free = ray.available_resources().get("CPU", 0.0) / total if total else 0.0
     cpus = [node["Resources"].get("CPU", 0.0) * free for node in ray.nodes() if node["Alive"]]
@@ -256,7 +256,7 @@ def _cpu_fraction_per_rank(ray: Any, ranks: int) -> float:
         {1.0} | {cpu / count for cpu in cpus for count in range(1, ranks + 1) if cpu <= count}, reverse=True
     )
     for share in shares:
-        rounded = int(share * 1e4) / 1e4  # Ray's smallest part
+        rounded = int(share * 1e4) / 1e4  # Ray's smallest fraction
         if rounded and sum(int(cpu / rounded + 1e-6) for cpu in cpus) >= ranks:
             return rounded
     return 0.0

@@ -26,13 +26,13 @@ from gonogo.virtual.collectives.peers import connect_over_network
 _POLL_SECONDS = 0.05
 
 ReportProgress = Callable[[bytes], Outcome | None]
-"""Tells the rehearsal of this rank's progress (JSON); the answer is how it is to end, if it is."""
+"""Reports this rank's progress (JSON) to the rehearsal; returns how the rank has to end, or None."""
 
 
 def run_rank(
     shipment_bytes: bytes, node: str, report_progress: ReportProgress, report_interval_seconds: float
 ) -> bytes:
-    """Run the rank to its end, or until it is told to end; a :class:`RankResult`, encoded."""
+    """Run the rank until it ends or is told to end; returns an encoded :class:`RankResult`."""
     shipment = msgspec.msgpack.decode(shipment_bytes, type=Shipment)
     refused = refusal(shipment, node)
     if refused is not None:
@@ -59,7 +59,7 @@ def _run(
 
 @contextlib.contextmanager
 def _line_of(assignment: Assignment) -> Iterator[int | None]:
-    """The worker's end of a line to the exchange on another machine: its world has no network, this process has."""
+    """The worker's end of a relay to the exchange on another machine: only this process has network access."""
     where = assignment.plan.exchange
     if where is None:
         yield None

@@ -1,7 +1,7 @@
-"""What goes to a Ray node and comes back: a rank's assignment, made to fit the node; its record and its log.
+"""What is sent to a Ray node and back: a rank's assignment, adapted to the node; its record and its log.
 
-Shipped are the plan, the environment and what the launch script wrote. Everything else has to be on the node already,
-under the same path: the Python environment, the program, its data and model files, versions that are laid over.
+The plan, the environment variables and the launch script's changes are shipped. Everything else must exist on the
+node under the same path: the Python environment, the program, its data and model files, overlaid packages.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ _COMPARED = ("torch", "deepspeed", "transformers", "accelerate", "peft")
 
 
 class Shipment(msgspec.Struct, frozen=True):
-    """One rank, as it goes to a node."""
+    """One rank as it is sent to a node."""
 
     plan: WorkerPlan
     python: str
     environment: dict[str, str]
     cwd: str
     folder: str
-    """The worker's folder on the machine that ships it; the node uses one of its own in its place."""
+    """The worker's folder on the sending machine; the node replaces it with its own."""
     files: bytes
-    """What lies in that folder, as a tar."""
+    """The content of that folder, as a tar."""
     changed: tuple[tuple[bytes, tuple[str, ...]], ...]
-    """What the launch script changed: trees that mirror the root folder, each as a tar, with its opaque folders."""
+    """The launch script's changes: trees that mirror the root folder, each as a tar with its opaque folders."""
     needed: tuple[str, ...]
-    """Paths that have to be on the node."""
+    """Paths that must exist on the node."""
     versions: dict[str, str]
 
 
 class RankResult(msgspec.Struct, frozen=True):
-    """What a node gives back."""
+    """What a node returns."""
 
     record: bytes = b""
     log: bytes = b""
@@ -57,7 +57,7 @@ class RankResult(msgspec.Struct, frozen=True):
 
 
 def pack(assignment: Assignment) -> Shipment:
-    """The assignment as it goes out."""
+    """The assignment as a shipment."""
     plan = assignment.plan
     program = Path(assignment.cwd, plan.program)
     overlays = assignment.environment.get("GONOGO_OVERLAYS", "").split(os.pathsep)
@@ -78,7 +78,7 @@ def pack(assignment: Assignment) -> Shipment:
 
 
 def unpack(shipment: Shipment, confinement: Confinement) -> Assignment:
-    """The assignment as it is run on the node, in folders of the node's own; its world is still to be made."""
+    """The assignment for the node, with the node's own folders; its world has yet to be created."""
     folder = confinement.shared / "rank"
     _untar(shipment.files, folder)
     below = []
@@ -113,7 +113,7 @@ def unpack(shipment: Shipment, confinement: Confinement) -> Assignment:
 
 
 def refusal(shipment: Shipment, node: str) -> Text | None:
-    """Why this node can't run it; None where it can."""
+    """Why this node can't run it, or None if it can."""
     missing = next((path for path in shipment.needed if not os.path.exists(path)), None)
     if missing is not None:
         return translated(
@@ -131,7 +131,7 @@ def refusal(shipment: Shipment, node: str) -> Text | None:
 
 
 def versions() -> dict[str, str]:
-    """What has to agree between the nodes."""
+    """The versions that must agree between nodes."""
     found = {"gonogo": gonogo.__version__, "python": ".".join(map(str, sys.version_info[:2]))}
     for name in _COMPARED:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -147,7 +147,7 @@ def _tar(folder: Path) -> bytes:
 
 
 def _opaque_folders(tree: Path) -> Iterator[str]:
-    """Folders below which nothing of the real ones is seen: a tar does not say so."""
+    """Folders that hide the real folder's content, which a tar doesn't record."""
     for folder, _, _ in os.walk(tree):
         if OPAQUE in os.listxattr(folder):
             yield os.path.relpath(folder, tree)
@@ -155,5 +155,5 @@ def _opaque_folders(tree: Path) -> Iterator[str]:
 
 def _untar(data: bytes, folder: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        archive.extraction_filter = lambda member, _path: member  # links into the user's caches are ours
+        archive.extraction_filter = lambda member, _path: member  # links into the user's caches are gonogo's own
         archive.extractall(folder)

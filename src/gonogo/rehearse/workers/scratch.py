@@ -1,4 +1,4 @@
-"""The folder of a rehearsal: made where temporary files belong, and gone after it."""
+"""The temporary folder of a rehearsal."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _MIN_FREE = 32 << 20
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder below TMPDIR, gone also when SIGTERM or a hang-up ends the process.
+    """A new folder below TMPDIR, which is removed even if SIGTERM or SIGHUP ends the process.
 
-    Raises UserError where there can't be one, or where there is no room in it.
+    Raises UserError if it can't be created or has too little space.
     """
     parent = os.environ.get("TMPDIR") or tempfile.gettempdir()
     try:
@@ -47,14 +47,14 @@ def scratch_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _signals_as_system_exit() -> Iterator[None]:
-    """Within the block a signal that would end the process raises SystemExit, so that what is open is put in order."""
+    """Within the block, SIGTERM and SIGHUP raise SystemExit, so that cleanup runs."""
     numbers = [
         number
         for name in ("SIGTERM", "SIGHUP")
         if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) is signal.SIG_DFL
     ]
     if threading.current_thread() is not threading.main_thread():
-        numbers = []  # signals are the main thread's
+        numbers = []  # only the main thread can handle signals
 
     def end(number: int, frame: FrameType | None) -> None:
         for one in numbers:

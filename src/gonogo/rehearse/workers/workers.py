@@ -1,4 +1,4 @@
-"""The workers of a rehearsal: one process a rank, as many at once as there are cores, ended when time is over."""
+"""The workers of a rehearsal: one process per rank, as many at once as there are cores, ended at a deadline."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CUT = b"\n... [cut: the program printed more than fits here; its last lines fol
 
 
 class CappedLogFile:
-    """Copies a pipe to a file from a thread; past :data:`_MAX_BYTES` only the last :data:`_MAX_TAIL_BYTES` are kept."""
+    """Copies a pipe to a file in a thread; after :data:`_MAX_BYTES` only the last :data:`_MAX_TAIL_BYTES` remain."""
 
     def __init__(self, pipe: IO[bytes], path: Path) -> None:
         self._pipe = pipe
@@ -51,7 +51,7 @@ class CappedLogFile:
                 try:
                     file.write(block)
                     self._written += len(block)
-                except OSError:  # the disk is full: the program must not stop for its log
+                except OSError:  # the disk is full: that must not stop the program
                     self._cut = True
             if self._cut:
                 try:
@@ -60,30 +60,30 @@ class CappedLogFile:
                     return
 
     def close(self) -> None:
-        """Wait for the pipe's end, which comes when every process that writes to it has ended."""
+        """Wait for the end of the pipe, which comes when all processes that write to it have ended."""
         self._thread.join(timeout=5.0)
         if not self._thread.is_alive():
             self._pipe.close()
 
     def tail(self, lines: int) -> list[str]:
-        """The last lines that are not empty."""
+        """The last non-empty lines."""
         text = bytes(self._last).decode("utf-8", "replace")
         return [line for line in text.splitlines() if line.strip()][-lines:]
 
 
 _POLL_SECONDS = 0.05
-# A worker told to end writes its record first; one that is inside native code can't, and is killed.
+# A worker that is told to end writes its record first; one that is stuck in native code is killed.
 _WRITE_TIMEOUT_SECONDS = 5.0
 _TAIL_LINES = 15
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What one worker is started with.
+    """The specification of one worker.
 
-    The record and the progress lie in ``folder``, where the program can write: what is read from it is a stranger's.
-    The plan lies in ``shown``, where it can only read. ``log``, what the program printed, is written by gonogo where
-    no program sees it.
+    The record and the progress are in ``folder``, which the program can write to: its content is untrusted. The plan
+    is in ``shown``, which the program can only read. gonogo writes the program's output to ``log``, which no program
+    can access.
     """
 
     plan: WorkerPlan
@@ -94,27 +94,27 @@ class Assignment:
     shown: Path
     log: Path
     world: World | None
-    """Where it runs; None where it goes to another machine first."""
+    """The world in which it runs; None if it is sent to another machine first."""
     line: int | None = None
-    """Its end of the line to the exchange."""
+    """The descriptor of its connection to the exchange."""
     below: tuple[Path, ...] = ()
-    """Trees of what a launch script changed, for a world that is made elsewhere."""
+    """Trees of a launch script's changes, for a world that is created elsewhere."""
 
     @property
     def plan_file(self) -> Path:
-        """The plan, as its worker reads it."""
+        """The file from which the worker reads its plan."""
         return self.shown / "plan.json"
 
     @property
     def start(self) -> WorkerStart:
-        """How its worker is started."""
+        """How to start its worker."""
         plan = str(self.plan_file)
         command = python_module(self.python, "gonogo.virtual", plan, dies_with_parent=True)
         assert self.world is not None
         return WorkerStart(command, plan, self.environment, self.cwd, self.shown, self.world, self.line)
 
     def meeting(self, address: ExchangeAddress, line: int | None) -> Assignment:
-        """The same worker, in touch with the others through an exchange."""
+        """The same worker, connected to the others through an exchange."""
         return replace(self, plan=msgspec.structs.replace(self.plan, exchange=address), line=line)
 
 
@@ -132,7 +132,7 @@ class RankProcess:
         """What a first pass ended in, while the second runs."""
 
     def look(self) -> None:
-        """Read what the worker has reported since the last look."""
+        """Read the progress that the worker has reported since the last call."""
         with contextlib.suppress(OSError):
             lines = (read_untrusted(self.assignment.plan.progress, start=self._read_to) or b"").splitlines(
                 keepends=True
@@ -146,17 +146,17 @@ class RankProcess:
                     self.failure = self.progress.failure or self.failure
 
     def send(self, number: signal.Signals) -> None:
-        """Signal the worker and whatever it has started."""
+        """Send a signal to the worker and all processes it started."""
         self.process.signal_group(number)
 
     def end(self) -> None:
-        """Leave nothing of it running, and its log complete."""
+        """Kill it with all processes it started, and complete its log."""
         self.send(signal.SIGKILL)
         self.process.wait()
         self.log.close()
 
     def record(self, default_outcome: Outcome) -> RankRecord:
-        """The record it wrote, or one that says how it ended where it wrote none."""
+        """The record that it wrote, or else one that says how it ended."""
         self.look()
         plan = self.assignment.plan
         try:
@@ -188,11 +188,11 @@ class RankProcess:
 def run_workers(
     assignments: Sequence[Assignment], deadline: float, on_progress: Callable[[tuple[RankStatus, ...]], None]
 ) -> list[RankRecord]:
-    """Run each assignment's worker; a record for each, in their order, whatever happens.
+    """Run the worker of each assignment; returns their records in the same order, whatever happens.
 
-    ``deadline`` is a time of ``time.monotonic``: workers that still run then are told to end (``timed-out``), those not
-    yet started never are. KeyboardInterrupt ends all (``interrupted``) and does not come through. Workers that are in
-    touch with each other wait for each other: they all run at once.
+    ``deadline`` is a time of ``time.monotonic``: workers that are still running then are told to end (``timed-out``),
+    and those not yet started never start. KeyboardInterrupt ends all of them (``interrupted``) and is not propagated.
+    Connected workers wait for each other, so all of them run at once.
     """
     at_once = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     if any(assignment.plan.exchange is not None for assignment in assignments):
@@ -230,7 +230,7 @@ def run_workers(
 
 
 def _fork_server_for(assignments: Sequence[Assignment]) -> contextlib.AbstractContextManager[ForkServer | None]:
-    """What forks their workers, if that pays: they run the same program with the same Python."""
+    """A fork server for workers that run the same program with the same Python, if it is worthwhile."""
     if not assignments:
         return contextlib.nullcontext()
     first = assignments[0]
@@ -245,7 +245,7 @@ def _wait(worker: RankProcess) -> None:
 
 
 def end_all(workers: Sequence[RankProcess], number: signal.Signals) -> None:
-    """Let workers write what they know, then end them; a second Ctrl-C ends them at once."""
+    """Let workers write their records, then end them; a second Ctrl-C ends them at once."""
     try:
         for worker in workers:
             worker.process.send_signal(number)

@@ -1,1 +1,1 @@
-"""What a report says first: the verdict and what it is of, why, its figures, and what to type next."""
+"""The top of a report: the verdict and its subject, the reasons, its figures, and the next command."""

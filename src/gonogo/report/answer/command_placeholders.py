@@ -1,4 +1,4 @@
-"""A report joined with what was asked, so that what it tells the user to do next is complete."""
+"""Fills the user's own command into a report, so that the commands it suggests are complete."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gonogo.finding import Finding, Report, Skipped, Text
 from gonogo.finding.call import Invocation
 
 _PLACEHOLDER = "-- COMMAND"
-"""How a sentence that is written before the command is known speaks of it."""
+"""The placeholder in sentences that are written before the command is known."""
 
 
 def called(report: Report, call: Invocation) -> Report:
-    """The report with what was asked; its sentences name the user's own command where they left room for one."""
+    """The report with the invocation added; placeholders in its sentences become the user's own command."""
     report = replace(report, call=call)
     if not call.command:
         return report

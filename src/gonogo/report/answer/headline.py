@@ -1,4 +1,4 @@
-"""The answer before everything else: what a verdict is of, one sentence why, the figures, the next command."""
+"""The answer that opens a report: the verdict's scope, a one-sentence reason, the key figures, the next command."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gonogo.report.answer.next_step import NextStep, next_step
 from gonogo.report.trials.plan import strategy_name
 
 _MAX_NOT_COVERED = 3
-"""Gaps that are named at the top; all of them stand under *Not covered*."""
+"""At most this many gaps are named at the top; all of them are listed under *Not covered*."""
 _MAX_REASON_CHARS = 300
 _MAX_COMPARED = 6
-"""Figures of a comparison that are shown at the top: ranks may all differ."""
+"""At most this many figures of a comparison are shown at the top, since every rank may differ."""
 EVERYTHING = translated("everything")
-"""What a gap is of that leaves nothing."""
+"""How a gap is named if it leaves nothing examined."""
 
 FILES_ONLY = translated("files only")
 REGRESSED = translated("REGRESSED")
@@ -27,7 +27,7 @@ _BADGES = {"same": translated("SAME"), "better": translated("BETTER"), "regresse
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One figure of the answer; ``share`` in per cent where it is a part of something."""
+    """One figure of the answer; ``share`` is a percentage if the figure is part of a whole."""
 
     name: Text
     value: Text
@@ -38,23 +38,23 @@ class Headline(msgspec.Struct, frozen=True):
     """The answer of a report."""
 
     scope: Text | None
-    """What the verdict is of; None where it speaks for no more than the finding that it rests on."""
+    """What the verdict covers; None if it says no more than the finding that it rests on."""
     reason: Text
     figures: tuple[Figure, ...]
     next: NextStep
     shown: Report
-    """The report without the note that is the reason."""
+    """The report without the notes that the reason already states."""
 
 
 def make_headline(report: Report) -> Headline:
-    """The answer of a report, in both languages."""
+    """Build the answer of a report, in both languages."""
     reason, notes = _reason(report)
     shown = msgspec.structs.replace(report, notes=notes)
     return Headline(_scope(report), reason, tuple(_figures(report)), next_step(report), shown)
 
 
 def badge(report: Report, language: str) -> str:
-    """The verdict's word: of a run that is worse than before that it is worse."""
+    """The verdict as one word; for a comparison, whether the run got worse."""
     if report.regressed:
         return REGRESSED.in_language(language)
     if report.command == "compare" and report.comparison is not None:
@@ -63,7 +63,7 @@ def badge(report: Report, language: str) -> str:
 
 
 def verdict_line(report: Report, language: str) -> str:
-    """``GO (rank 0 of 8, 2 steps)``."""
+    """The verdict with its scope, such as ``GO (rank 0 of 8, 2 steps)``."""
     said = badge(report, language)
     scope = _scope(report)
     if scope is None:
@@ -118,13 +118,13 @@ def _rehearsed(rehearsal: Rehearsal) -> Text:
 
 
 def _reason(report: Report) -> tuple[Text, tuple[Text, ...]]:
-    """One sentence, and the notes that are left to be said."""
+    """The reason as one sentence, and the notes that it does not state."""
     if report.regressed:
         rest = tuple(note for note in report.notes if note not in report.regressed)
         return capitalize_text(listed(report.regressed, "; ", "；")), rest
     if report.command == "compare" and report.comparison is not None:
         return _compared(report.comparison), report.notes
-    if report.command in ("cure", "bisect") and report.notes:  # their last note is their answer
+    if report.command in ("cure", "bisect") and report.notes:  # the last note of these commands is their answer
         *others, answer = report.notes
         return answer, tuple(others)
     if report.answer is not None:
@@ -152,13 +152,13 @@ def _finding_reason(report: Report) -> Text:
         return _inconclusive_reason(report)
     if report.plan is not None:
         return _plan_reason(report)
-    if report.verdict is Verdict.NO_GO:  # a plan without strategies is the only one without a finding
+    if report.verdict is Verdict.NO_GO:  # NO-GO without a finding, and not a plan
         return translated("The run will fail")
     return _go_reason(report)
 
 
 def decisive_finding(report: Report) -> Finding | None:
-    """The finding that the verdict rests on, if it rests on one."""
+    """The finding that the verdict rests on, or None."""
     if report.verdict is Verdict.GO:
         return None
     errors = [one for one in report.findings if one.severity is Severity.ERROR]
@@ -178,7 +178,7 @@ def _said(finding: Finding) -> Text:
 
 
 def _inconclusive_reason(report: Report) -> Text:
-    """What kept the question open."""
+    """Why no verdict was possible."""
     interrupted = report.rehearsal is not None and any(one.outcome == "interrupted" for one in report.rehearsal.ranks)
     if interrupted:
         return translated("Interrupted before the rehearsal finished")
@@ -308,7 +308,7 @@ def _rehearsal_figures(rehearsal: Rehearsal) -> list[Figure]:
 
 
 def _comparison_figures(comparison: RehearsalComparison) -> list[Figure]:
-    """The figures that the verdict can rest on, and the speed: before and after."""
+    """The figures that the verdict can rest on, and the speed, each before and after."""
     found = []
     for change in comparison.changes:
         if change.is_headline:

@@ -1,4 +1,4 @@
-"""The one command to type next, with the user's own command in it."""
+"""The one command to type next, with the user's own command filled in."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _DOES_PLAN = translated("says how many are enough")
 _DOES_READ_RUN_FILES = translated("reads the run's own files along with the logs")
 _RECORDS_FOLDER = "rehearsal-records"
 _NAMED = re.compile(r"gonogo (?:prepare|rehearse) [^;,()]*?-- [^;,()]+?(?=$|[;,()]| (?:makes|generates|once|shows)\b)")
-"""A whole command that a sentence tells the user to type."""
+"""A complete command that a sentence tells the user to run."""
 _OPTION = re.compile(r"((?:--(?:env|with) [A-Za-z_][\w.=-]*\w ?)+|--yes\b)")
 
 
 class NextStep(msgspec.Struct, frozen=True):
-    """A command with what it does; without a command, that there is nothing to do."""
+    """A command and what it does; without a command, a text that says there is nothing to run."""
 
     command: str
     what: Text
 
     def said(self, language: str) -> str:
-        """As a line says it behind ``next:``."""
+        """The text shown after ``next:``."""
         what = self.what.in_language(language)
         if not self.command:
             return what
@@ -46,7 +46,7 @@ class NextStep(msgspec.Struct, frozen=True):
 
 
 def next_step(report: Report) -> NextStep:
-    """What to type next."""
+    """Choose what the user should run next."""
     call = report.call or _recorded(report)
     step = {
         "check": _after_check,
@@ -63,7 +63,7 @@ def next_step(report: Report) -> NextStep:
 
 
 def _recorded(report: Report) -> Invocation:
-    """What the report itself says of the command that it is about."""
+    """The command that the report is about, as recorded in the report."""
     about = report.rehearsal or report.guarded_run
     return Invocation(about.command) if about is not None else Invocation()
 
@@ -80,7 +80,7 @@ def _gonogo(
 
 
 def _step_to_explain(report: Report) -> NextStep:
-    """The page of the error that is surest, or of whatever was found first."""
+    """Suggest the page that explains the most certain error, or else the first finding."""
     found = _errors(report) or report.findings
     return (
         NextStep(f"gonogo explain {shlex.quote(found[0].hazard)}", _DOES_EXPLAIN) if found else NextStep("", _NOTHING)
@@ -94,7 +94,7 @@ def _errors(report: Report) -> list[Finding]:
 
 
 def _step_to_fix(report: Report, call: Invocation) -> NextStep | None:
-    """The command that applies a fix of an error that is at least likely."""
+    """The command that applies the fix of an error that is at least likely, or None."""
     for finding in _errors(report):
         if finding.certainty is Certainty.POSSIBLE:
             break
@@ -116,7 +116,7 @@ def _step_to_fix(report: Report, call: Invocation) -> NextStep | None:
 
 
 def _after_comparison(report: Report, call: Invocation) -> NextStep:
-    """Where it got worse, the picture; else what the later report says."""
+    """If the run got worse, suggest the page with charts; else follow the later report."""
     found = report.comparison
     assert found is not None
     if report.regressed:
@@ -188,7 +188,7 @@ def _after_rehearsal(report: Report, call: Invocation) -> NextStep:
 
 
 def _after_changed(report: Report, changed: Sequence[ChangedSetting], call: Invocation) -> NextStep:
-    """Of a rehearsal with ``--set``: the files don't have its settings, and ``run`` would start another training."""
+    """The step after a rehearsal with ``--set``: ``run`` would ignore these settings, which the files lack."""
     if report.verdict is Verdict.GO:
         files = ", ".join(dict.fromkeys(file for one in changed for file in one.files))
         said = ", ".join(f"{one.name}={one.value}" for one in changed)

@@ -1,7 +1,7 @@
-"""The report as one HTML file: no network, both languages, charts; text from outside is shown as text and never run.
+"""The report as one HTML file: no network, both languages, charts; untrusted text is shown and never executed.
 
-uPlot 1.6.32 (MIT, `static/uPlot.LICENSE`) draws memory over time: of the well-kept charting libraries the smallest one
-that zooms and follows the pointer, at 51 kB of 150 for ECharts' core alone.
+uPlot 1.6.32 (MIT, `static/uPlot.LICENSE`) draws memory over time: of the well-maintained charting libraries, it is
+the smallest that zooms and follows the pointer, at 51 kB against 150 kB for ECharts' core alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LANGUAGES = {"en": "English", "zh": "中文"}
 
 
 def to_html(report: Report, language: str) -> str:
-    """The whole document; it opens in the language asked for, and has the other one too."""
+    """The complete document; it opens in ``language`` and contains the other language too."""
     style = _static("uPlot.min.css") + _static("report.css")
     script = "\n".join(
         map(
@@ -67,7 +67,7 @@ def to_html(report: Report, language: str) -> str:
 
 
 def _embedded_report(report: Report, language: str) -> list[str]:
-    """The JSON of a rehearsal, so that its page can be compared with another."""
+    """The JSON of a rehearsal, embedded so that its page can be compared with another."""
     if report.rehearsal is None or report.command != "rehearse":
         return []
     whole = _truncate_texts(report_object(report, language))
@@ -75,7 +75,7 @@ def _embedded_report(report: Report, language: str) -> list[str]:
 
 
 def _truncate_texts(value: Any) -> Any:
-    """A report's JSON without the ends of very long texts, which a page doesn't show either."""
+    """A report's JSON with very long texts truncated, as they are on the page."""
     if isinstance(value, str):
         return value if len(value) <= _MAX_EMBEDDED_CHARS else value[:_MAX_EMBEDDED_CHARS] + "…"
     if isinstance(value, dict):
@@ -84,7 +84,7 @@ def _truncate_texts(value: Any) -> Any:
 
 
 def report_style() -> str:
-    """The style of a report's own parts, for a page that is to look like one."""
+    """The CSS of a report's own parts, for a page that is to look like a report."""
     return _static("report.css") + "\n"
 
 
@@ -107,7 +107,7 @@ def _static(name: str) -> str:
 
 
 def _content_security_policy(style: str, script: str) -> str:
-    """Nothing from anywhere, and of what stands in the file these two alone."""
+    """A policy that allows nothing from the network, and of inline content only this style and this script."""
     return (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     )
@@ -118,6 +118,6 @@ def _hash(content: str) -> str:
 
 
 def _embed_json(data: dict[str, Any]) -> str:
-    """JSON that no HTML parser takes for the end of its element, or for another."""
+    """JSON that no HTML parser takes for the end of its element or the start of another."""
     plain = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return _ESCAPED_IN_SCRIPT_PATTERN.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)

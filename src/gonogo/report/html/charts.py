@@ -1,4 +1,4 @@
-"""What the charts of a page draw, as plain data: memory over time of each device, and the modules at the peak."""
+"""The data of a page's charts: each device's memory over time, and the modules at the peak."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _WORDS = {
 
 
 def chart_data(report: Report) -> dict[str, Any]:
-    """All that the page's script is given; without a rehearsal nothing but words."""
+    """All data for the page's script; without a rehearsal only the labels."""
     return {
         "words": {
             language: {name: text.in_language(language) for name, text in _WORDS.items()} for language in ("en", "zh")
@@ -64,7 +64,7 @@ def chart_data(report: Report) -> dict[str, Any]:
 
 
 def timelines(report: Report) -> list[tuple[int, MemoryTimeline]]:
-    """(rank, timeline) of what held anything, accelerators first."""
+    """(rank, timeline) of every device that held memory, accelerators first."""
     if report.rehearsal is None:
         return []
     found = [
@@ -77,7 +77,7 @@ def timelines(report: Report) -> list[tuple[int, MemoryTimeline]]:
 
 
 def has_modules(report: Report) -> bool:
-    """Whether some device's peak is divided by modules."""
+    """Whether the peak of any device is attributed to modules."""
     return _fullest(report) is not None
 
 
@@ -97,7 +97,7 @@ def _timeline(rank: int, timeline: MemoryTimeline) -> dict[str, Any]:
 
 
 def _steps(report: Report) -> dict[str, Any] | None:
-    """The steps of a guarded run's ranks, and where they stood still: [rank, step, seconds]."""
+    """The steps of a guarded run's ranks, and where they stalled: [rank, step, seconds]."""
     run = report.guarded_run
     if run is None or run.over_time is None:
         return None
@@ -108,13 +108,13 @@ def _steps(report: Report) -> dict[str, Any] | None:
 
 
 def _index_texts(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Texts that are often the same: each once, and their numbers."""
+    """Deduplicated texts, and for each original text its index."""
     once = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     return {"texts": [clean_line(text) for text in once], "of": [once[text] for text in texts]}
 
 
 def _capacity(report: Report, number: int, name: str) -> int:
-    """Bytes that the caching allocator may take of the device; 0 for the host, which ranks share."""
+    """Bytes that the caching allocator may use on the device; 0 for the host, which ranks share."""
     ranks = report.rehearsal.ranks if report.rehearsal is not None else ()
     devices = (device for rank in ranks if rank.rank == number for device in rank.devices if device.device == name)
     return next((device.total_bytes - device.allowance_bytes for device in devices), 0)
@@ -128,9 +128,9 @@ def _fullest(report: Report) -> tuple[RehearsedRank, Device] | None:
 
 
 def _modules(report: Report) -> dict[str, Any]:
-    """[path, bytes by category, how many] of peaks: ``lists`` of them, and the number ``of`` each timeline's.
+    """``lists`` of [path, bytes by category, count] at peaks, and ``of``: each timeline's index into them.
 
-    The first list is the fullest device's: it is shown where there is no timeline, or of its device nothing is known.
+    The first list is that of the fullest device: it is shown if there is no timeline, or its modules are unknown.
     """
     fullest = _fullest(report)
     shown: list[tuple[ModuleMemory, ...]] = [fullest[1].modules if fullest is not None else ()]

@@ -1,4 +1,4 @@
-"""Memory of two rehearsals laid over each other: phase upon phase, since neither has a clock."""
+"""The memory curves of two rehearsals, overlaid and aligned by phase, since neither has a clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REMARK = translated(
 
 
 def curve_sections(comparison: RehearsalComparison, language: str) -> Iterator[str]:
-    """The section, where both reports have curves."""
+    """The section, if both reports have curves."""
     if comparison.curves:
         options = (
             (str(number), f"rank {pair.rank}, {pair.after.device}") for number, pair in enumerate(comparison.curves)
@@ -29,7 +29,7 @@ def curve_sections(comparison: RehearsalComparison, language: str) -> Iterator[s
 
 
 def curve_data(comparison: RehearsalComparison) -> dict[str, Any]:
-    """What the page's script draws."""
+    """The data for the page's script."""
     return {
         "before": clean_line(comparison.before),
         "after": clean_line(comparison.after),
@@ -59,7 +59,7 @@ _Run = tuple[int, int] | None
 
 
 def _align_phases(before: MemoryCurve, after: MemoryCurve) -> Iterator[tuple[tuple[str, int], _Run, _Run]]:
-    """((phase, step), its points before, its points after) in the order of time; None where one lacks it."""
+    """((phase, step), points before, points after) in chronological order; None if one run lacks the phase."""
     old, new = ([(phase, step) for phase, step, _, _ in one.phases] for one in (before, after))
     for kind, at, to, other, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":
@@ -75,7 +75,7 @@ def _width(run: _Run) -> int:
 
 
 def _stretch_points(run: _Run, point_count: int) -> list[int | None]:
-    """The numbers of the run's points, over ``point_count`` points."""
+    """The run's point indices, stretched over ``point_count`` points."""
     if run is None:
         return [None] * point_count
     return [run[0] + at * _width(run) // point_count for at in range(point_count)]

@@ -1,4 +1,4 @@
-"""When ranks ended, on a time axis, the first one on top; and a log's decisive lines in their context."""
+"""When ranks ended, on a time axis, the earliest on top; and the decisive lines of a log in their context."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_RANKS = 64
 
 
 def log_sections(logs: Logs, language: str) -> Iterator[str]:
-    """What is shown of logs."""
+    """The sections about logs."""
     if logs.excerpts:
         shown = (_excerpt(one) for one in logs.excerpts)
         yield element("section", heading(2, _IN_LOG.in_language(language)), *shown)
@@ -38,7 +38,7 @@ def log_sections(logs: Logs, language: str) -> Iterator[str]:
 
 
 def guarded_sections(run: GuardedRunSummary, language: str) -> Iterator[str]:
-    """What is shown of a guarded run."""
+    """The sections about a guarded run."""
     if run.over_time is not None:
         yield _steps(run.over_time, language)
     first = run.first_failed
@@ -54,7 +54,7 @@ def guarded_sections(run: GuardedRunSummary, language: str) -> Iterator[str]:
 
 
 def _steps(steps: StepsOverTime, language: str) -> str:
-    """Where the page's script draws a line a rank, and the choice of what it is of."""
+    """The chart that draws a line per rank, and the selector of what it shows."""
     kinds = {"seconds": _TIME, "gpu_bytes": _GPU, "host_bytes": _HOST}
     options = (
         (kind, said.in_language(language))
@@ -65,7 +65,7 @@ def _steps(steps: StepsOverTime, language: str) -> str:
 
 
 def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
-    """Ranks from top to bottom, time from left to right; nothing where there is no order to show."""
+    """Ranks from top to bottom, time from left to right; nothing if all ended at the same time."""
     count = len(ends)
     ends = ends[:_MAX_RANKS]
     if not ends or ends[-1].time == ends[0].time:

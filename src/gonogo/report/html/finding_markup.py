@@ -1,4 +1,4 @@
-"""A finding as markup: what, where with the line of code, why, the cure, and diffs that can be copied."""
+"""A finding as HTML: what, where (with the line of code), why, the cure, and diffs that can be copied."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _COPY = translated("copy")
 
 
 def finding_markup(alike: FindingGroup, language: str, number: int, moment: str = "") -> str:
-    """One finding, with those of its kind; ``number`` tells it from the others of the page.
+    """The HTML of one finding and of others of its kind; ``number`` makes it unique within the page.
 
-    ``moment`` is the markup that leads to where memory over time shows it.
+    ``moment`` is the HTML of the button that shows it in the chart of memory over time.
     """
     finding = alike.finding
     name = f"finding-{number}-{language}"
@@ -50,7 +50,7 @@ def _place(span: Span, language: str) -> str:
     if not source.strip() or (span.end_column and span.column > len(span.text) + 1):
         return element("figure", label)
     start, end = marked(span, source)
-    indent = min(len(source) - len(source.lstrip()), start)  # of one line it says nothing, and fills half a phone
+    indent = min(len(source) - len(source.lstrip()), start)  # a single line needs no indentation
     source, start, end = source[indent:], start - indent, end - indent
     code = "".join([lines(source[:start][-400:]), element("mark", lines(source[start:end])), lines(source[end:][:400])])
     number = element("span", str(span.line), klass="number")
@@ -77,7 +77,7 @@ def _fix(fix: Fix, language: str) -> str:
 
 
 def diff_markup(diff: str, language: str) -> str:
-    """A unified diff, coloured, with a button that copies it."""
+    """A unified diff, coloured, with a copy button."""
     coloured = (
         element("span", lines(line), "\n", klass="added" if line[0] == "+" else "removed")
         if line[:1] in ("+", "-") and not line.startswith(("--- ", "+++ "))
@@ -89,7 +89,7 @@ def diff_markup(diff: str, language: str) -> str:
 
 
 def copyable(content: str, name: str, language: str) -> str:
-    """Text as it stands in a file, with a button that copies it."""
+    """Preformatted text with a copy button."""
     copy = element("button", text(_COPY.in_language(language)), type="button", klass="copy")
     return element(
         "div", copy, element("pre", lines(content), tabindex="0", role="group", aria_label=name), klass="diff"

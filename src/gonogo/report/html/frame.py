@@ -1,15 +1,15 @@
-"""A page inside another page, as the output of a notebook's cell: what runs in it can't reach what is around it."""
+"""A page inside another page, such as a notebook's output cell: its scripts can't access the surrounding page."""
 
 from __future__ import annotations
 
 from html import escape
 
 _HEIGHT = 640
-"""Pixels; what is longer scrolls inside."""
+"""Height of the frame in pixels; longer content scrolls inside."""
 
 
 def framed(page: str) -> str:
-    """The whole document as a frame of its own origin."""
+    """Embed the complete document as an iframe with its own origin."""
     return (
         f'<iframe srcdoc="{escape(page)}" sandbox="allow-scripts allow-popups" width="100%" height="{_HEIGHT}" '
         'frameborder="0" title="gonogo"></iframe>'

@@ -1,4 +1,4 @@
-"""Ranks side by side: their last collectives as lanes, the one at which they part marked, the stacks of both sides."""
+"""Ranks side by side: their last collectives as lanes, with the one at which they diverge, and both sides' stacks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _READ = translated(
 _ENDED = translated("has ended")
 _NUMBER = translated("number {number} in its group")
 _MAX_LANES = 16
-"""Ranks of one side share a lane where there are more."""
+"""If one side has more ranks than this, they share a lane."""
 
 
 def lanes(divergence: Divergence, language: str) -> str:
-    """The section."""
+    """The section about ranks that diverge."""
     rows = sorted(_rows(divergence), key=lambda row: row[0])
     width = max(len(side.before) for _, side in rows)
     drawn = element("table", element("tbody", *(_lane(ranks, side, width, language) for ranks, side in rows)),

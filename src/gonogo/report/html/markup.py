@@ -1,4 +1,4 @@
-"""Elements and text of HTML: what comes from outside is cleaned and escaped here, and nowhere else."""
+"""HTML elements and text: untrusted content is cleaned and escaped here, and nowhere else."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from html import escape
 from gonogo.report.untrusted import clean, clean_line
 
 _MAX_LENGTH = 20_000
-"""Characters of one text that are shown: a line of ten megabytes helps no reader."""
+"""Characters of one text that are shown: a line of ten megabytes helps nobody."""
 
 
 def text(content: str) -> str:
-    """Text from anywhere, as text on one line."""
+    """Escape untrusted text, on one line."""
     return escape(_truncate(clean_line(content)))
 
 
 def prose(content: str) -> str:
-    """A sentence of gonogo's: what stands between backquotes in it is code."""
+    """Format one of gonogo's own sentences: text between backquotes becomes code."""
     parts = clean_line(content).split("`")
-    if len(parts) % 2 == 0:  # one that has no other
+    if len(parts) % 2 == 0:  # a backquote without its counterpart
         return text(content)
     shown = (escape(_truncate(part)) for part in parts)
     return "".join(element("code", part) if number % 2 else part for number, part in enumerate(shown))
 
 
 def lines(content: str) -> str:
-    """Text from anywhere, its lines kept."""
+    """Escape untrusted text, keeping its line breaks."""
     return escape(_truncate(clean(content)))
 
 
@@ -34,9 +34,9 @@ def _truncate(content: str) -> str:
 
 
 def element(tag: str, *content: str, **attributes: str | bool) -> str:
-    """An element around markup that is made already; ``klass`` is its class, ``data_x`` is ``data-x``.
+    """An element around content that is already HTML; ``klass`` is the class, ``data_x`` is ``data-x``.
 
-    An attribute that is False is left out, one that is True has no value.
+    An attribute that is False is omitted; one that is True gets no value.
     """
     words = [tag]
     for name, value in attributes.items():
@@ -54,7 +54,7 @@ def heading(level: int, content: str) -> str:
 
 
 def link(address: str) -> str:
-    """An address from anywhere: one that leads to the web can be followed, another is text."""
+    """An untrusted address: a link if it begins with ``https://``, else plain text."""
     if not address.startswith("https://"):
         return text(address)
     return element("a", text(address), href=address, rel="noreferrer noopener")

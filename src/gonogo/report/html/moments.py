@@ -1,4 +1,4 @@
-"""From a finding to the moment in memory over time that it is of."""
+"""Links a finding to its moment in the chart of memory over time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HIGHEST = translated("show the peak of this module")
 
 
 def moment_button(finding: Finding, report: Report, language: str) -> str:
-    """A button that leads there: where the rank ended that failed so, or the peak of the finding's module."""
+    """A button that shows the moment: where the rank failed that way, or the peak of the finding's module."""
     if report.rehearsal is None:
         return ""
     ranks = {rank.rank: rank for rank in report.rehearsal.ranks}

@@ -1,4 +1,4 @@
-"""Where the page's script draws something over time: the choice of what, the ways to zoom, what the pointer tells."""
+"""The frame of a chart over time: the selector of what is drawn, the zoom buttons, the values at the pointer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ZOOM = {
 def over_time(
     title: Text, label: Text, options: Iterable[tuple[str, str]], remark: Text, language: str, kind: str = "held"
 ) -> str:
-    """The section; ``options`` are (value, text) of what may be drawn, ``kind`` what the script draws there."""
+    """The section; ``options`` are (value, text) of what can be drawn, ``kind`` is the kind of chart."""
     choices = (element("option", text(said), value=value) for value, said in options)
     choice = element("label", text(label.in_language(language)), " ", element("select", *choices))
     zooms = (

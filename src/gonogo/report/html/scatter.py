@@ -1,4 +1,4 @@
-"""A plan as a picture: memory against speed of each strategy; behind each point its config and how it is launched."""
+"""A plan as a scatter plot, memory against speed of each strategy; a point links to its config and launch command."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _ALL_STRATEGIES = translated("All strategies")
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 760, 380, 76, 44, 16
 _GIB = 1 << 30
 _RADIUS = 9
-_APART = 2 * 13  # on a phone they are drawn larger
+_APART = 2 * 13  # twice the radius with which points are drawn on a phone
 _MAX_CAPACITY_SHARE = 1.5
-"""What takes more than so much of the accelerator has no place in the picture."""
+"""Strategies that need more than this share of the accelerator's memory are left out of the plot."""
 
 
 class _Scales(NamedTuple):
-    """Where a figure has its place: ``slowest`` and ``fastest`` in tokens a second, ``top`` in bytes."""
+    """The plot's scales: ``slowest`` and ``fastest`` in tokens per second, ``top`` in bytes."""
 
     slowest: float
     fastest: float
@@ -47,7 +47,7 @@ class _Scales(NamedTuple):
 
 
 def scatter(plan: Plan, language: str) -> Iterator[str]:
-    """The picture and what stands behind its points; nothing where no strategy fits."""
+    """The plot and the config behind each point; nothing if no strategy fits."""
     if not plan.fitting or not plan.capacity_bytes:
         return
     title = _TITLE.in_language(language)
@@ -67,7 +67,7 @@ def _picture(plan: Plan, language: str, title: str) -> str:
     hollow = [one for one in plan.too_large if one.reserved_bytes <= _MAX_CAPACITY_SHARE * plan.capacity_bytes]
     speeds = [one.tokens_per_second_per_gpu for one in (*plan.fitting, *hollow)]
     fastest = max(speeds) or 1.0
-    # What is told apart are the strategies, not how far they are from nothing: 0 is shown where it is not far off.
+    # The plot is to separate the strategies from each other; the axis starts at 0 only if 0 is close to them.
     spread = max(fastest - min(speeds), fastest / 10)
     slowest = max(0.0, min(speeds) - spread / 6)
     top = max(plan.capacity_bytes, *(one.reserved_bytes * (1 + one.band) for one in (*plan.fitting, *hollow))) * 1.05
@@ -76,13 +76,13 @@ def _picture(plan: Plan, language: str, title: str) -> str:
     places = _apart(plan.fitting, scales)
     marks = [
         *_axes(plan, language, scales),
-        *(_error_bar(one, scales.x(one.tokens_per_second_per_gpu), scales) for one in hollow),  # bands below all points
+        *(_error_bar(one, scales.x(one.tokens_per_second_per_gpu), scales) for one in hollow),  # bars below points
         *(_error_bar(one, across, scales) for one, across in zip(plan.fitting, places, strict=True)),
         *(_point(one, 0, scales.x(one.tokens_per_second_per_gpu), language, scales) for one in hollow),
         *(_point(one, number, across, language, scales, bool(plan.files))
           for number, (one, across) in enumerate(zip(plan.fitting, places, strict=True), 1)),
     ]  # fmt: skip
-    # A group: as an image it would hide its links from whoever reads it aloud.
+    # role="group", because screen readers ignore links inside an image.
     return element("svg", *marks, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="group", aria_label=title)
 
 
@@ -103,7 +103,7 @@ def _axes(plan: Plan, language: str, scales: _Scales) -> Iterator[str]:
 
 
 def _round_ticks(minimum: float, maximum: float) -> list[float]:
-    """Round figures above ``minimum`` and up to ``maximum``, about five of them."""
+    """About five round numbers above ``minimum`` and up to ``maximum``."""
     rough = (maximum - minimum) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)
@@ -111,7 +111,7 @@ def _round_ticks(minimum: float, maximum: float) -> list[float]:
 
 
 def _apart(choices: Sequence[StrategySummary], scales: _Scales) -> list[float]:
-    """Where each point stands across: beside one that it would hide, as near as it can be read."""
+    """The x coordinate of each point: a point that would hide another is moved beside it."""
     taken: list[tuple[float, float]] = []
     for choice in choices:
         across, up = scales.x(choice.tokens_per_second_per_gpu), scales.y(choice.reserved_bytes)
@@ -137,7 +137,7 @@ def _point(
 
 
 def _error_bar(choice: StrategySummary, x: float, scales: _Scales) -> str:
-    """How far its memory may be off."""
+    """The range within which the strategy's real memory may lie."""
     spread = choice.reserved_bytes * choice.band
     high, low = scales.y(choice.reserved_bytes + spread), scales.y(choice.reserved_bytes - spread)
     return _line(x, high, x, low, "band")

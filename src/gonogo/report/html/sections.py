@@ -1,4 +1,4 @@
-"""The report's sections in one language, in the order of reading: verdict, findings, charts, tables, coverage."""
+"""The report's sections in one language, in reading order: verdict, findings, charts, tables, coverage."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ _MODULE_HINT_FOR_DEVICE = translated("For the device selected above. Select a pa
 _MODULE_HINT = translated("Select a part to see what it consists of.")
 _DEVICE = translated("Device")
 _MAX_SHORT_VALUE_CHARS = 40
-"""Letters of a figure that are shown in large; longer ones are sentences."""
+"""Figures of up to this many characters are shown large; longer ones are sentences."""
 _SHORT = 24
-"""Letters of a cell that stand on one line: a column of node-a or ZeRO-2 is else one letter wide on a phone."""
+"""Cells of up to this many characters are never wrapped: "node-a" would else be one letter wide on a phone."""
 _MAX_SHORT_TABLE_ROWS = 40
-"""Rows that are shown at once: those of 512 ranks scroll."""
+"""Tables of up to this many rows are shown whole: longer ones, such as 512 ranks, scroll."""
 _WHY = translated("Why")
 
 
 def sections(report: Report, language: str) -> Iterator[str]:
-    """Markup of each section that there is something for."""
+    """The HTML of each section that has content."""
     yield element("header", *_head(report, language))
     if report.comparison is not None:
         for table in comparison_tables(report.comparison, language):
@@ -117,7 +117,7 @@ def _thread(thread: SimilarThread, language: str) -> str:
 
 
 def _head(report: Report, language: str) -> Iterator[str]:
-    """The answer, before anything that has to be scrolled to: verdict, why, figures, the next command."""
+    """The answer, visible without scrolling: verdict, reason, figures, the next command."""
     answer = make_headline(report)
     kind = Verdict.NO_GO if report.regressed else report.verdict
     verdict = element("span", text(badge(report, language)), klass=f"verdict {kind.value.lower()}")
@@ -146,7 +146,7 @@ def _head(report: Report, language: str) -> Iterator[str]:
 
 
 def _tile(figure: Figure, language: str) -> str:
-    """A figure in large, with a bar where it is a share of something."""
+    """A large figure, with a bar if it is a share of something."""
     parts = [element("dt", text(figure.name.in_language(language)))]
     said = figure.value.in_language(language)
     value = text(said)
@@ -204,14 +204,14 @@ def _cell(cell: str, is_numeric: bool, is_share: bool) -> str:
     shown = text(cell)
     if is_share and cell.endswith("%"):
         share = cell.removesuffix("%").strip()
-        over = {"low": "1", "high": "99", "optimum": "0"} if float(share) > 100 else {}  # more than there is: red
+        over = {"low": "1", "high": "99", "optimum": "0"} if float(share) > 100 else {}  # above 100 %: red
         bar = element("meter", min="0", max="100", value=share, aria_hidden="true", **over)
-        return element("td", bar, element("span", shown), klass="share")  # figures of one width: bars begin in line
+        return element("td", bar, element("span", shown), klass="share")  # equal width of the figures aligns the bars
     return element("td", shown, klass="figure" if is_numeric and not is_share else len(cell) <= _SHORT and "short")
 
 
 def releases(bisection: Bisection, language: str) -> str:
-    """The section."""
+    """The section about the releases that a bisection tried."""
     title = _TITLE.format(package=bisection.package).in_language(language)
     ordered = sorted(bisection.tried, key=_release_sort_key)
     listed = element("ol", *(_release(one, bisection, language) for one in ordered), klass="releases")

@@ -1,10 +1,9 @@
-"""What if: the run with another batch, length, strategy or GPU, as far as what was rehearsed says it.
+"""What if: the run with another batch, length, strategy or GPU, as far as the rehearsals can tell.
 
-The page's script answers. A micro-batch or a length other than the rehearsed one scales what a training step holds of
-activations and temporary tensors, moment by moment: between the least and the most of it that can grow with them lies
-the band. Samples of several lengths make it wider: which of them a moment of the curve had is not known. Another ZeRO
-stage or offload is answered from a rehearsal of it (``--also``), and from nothing else. The time of a step is that of
-a rehearsal, or with other micro-batches lies between the bounds of ``trials/what_if/step_scaling.py``.
+The page's script computes the answer. Another micro-batch or length scales the activations and temporary tensors of a
+training step, moment by moment; the band lies between the least and the most memory that can grow with them. Samples
+of different lengths widen it, because it is unknown which of them a moment of the curve had. Another ZeRO stage or
+offload is answered only from a rehearsal of it (``--also``).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _COPY = translated("copy")
 _CONFIRM_LABEL = translated("Make it sure:")
 _MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _LENGTH_FACTORS = (0.125, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12, 16)
-"""Of the rehearsed length."""
+"""Multiples of the rehearsed length that can be chosen."""
 _ACCUMULATION_STEPS = (1, 2, 4, 8, 16, 32, 64, 128)
 _STAGES = ("0", "1", "2", "3")
 _DEVICES = ("none", "cpu", "nvme")
@@ -72,7 +71,7 @@ WORDS = {
 
 
 def what_if_data(report: Report) -> dict[str, Any] | None:
-    """What the page's script answers from; None where no step was rehearsed to its end."""
+    """The data for the page's script; None if no step was rehearsed to its end."""
     found = _base(report)
     if found is None:
         return None
@@ -110,7 +109,7 @@ def what_if_data(report: Report) -> dict[str, Any] | None:
 
 
 def what_if_section(report: Report, language: str) -> str:
-    """The controls, each at what was rehearsed; empty where there is nothing to answer from."""
+    """The controls, each set to the rehearsed value; empty if there is no data to answer from."""
     found = what_if_data(report)
     if found is None:
         return ""
@@ -174,7 +173,7 @@ def what_if_section(report: Report, language: str) -> str:
 
 
 def _base(report: Report) -> tuple[Rehearsal, RehearsedRank, MemoryCurve] | None:
-    """The fullest rank that took whole steps, with its memory over time."""
+    """The fullest rank that completed steps, with its memory over time."""
     rehearsal = report.rehearsal
     if rehearsal is None or report.command != "rehearse":
         return None
@@ -205,12 +204,12 @@ def _rehearsed_settings(rehearsal: Rehearsal, rank: RehearsedRank) -> dict[str, 
 
 
 def _place(places: tuple[str, ...]) -> str:
-    """Where most of it is, as ``--set`` calls it."""
+    """The device of the most frequent placement, in the terms of ``--set``."""
     return _OFFLOAD_DEVICES.get(places[0], "none") if places else "none"
 
 
 def _point(one: AlsoRehearsed, base: dict[str, Any]) -> dict[str, Any] | None:
-    """A rehearsal of ``--also``, with what it was rehearsed with; None where it took no step."""
+    """A rehearsal of ``--also`` with its settings; None if it completed no step."""
     if one.curve is None or one.samples is None or one.tokens is None:
         return None
     changed = {name: one.settings.get(name, base[name]) for name in ("offload-optimizer", "offload-parameters")}
@@ -244,7 +243,7 @@ def _with_own_value(own: int, values: tuple[int, ...]) -> list[int]:
 
 
 def _command(report: Report, rehearsal: Rehearsal) -> dict[str, Any]:
-    """The words of the command that rehearses it, in parts: what is chosen goes between them."""
+    """The command that rehearses the choice, split where the chosen settings are inserted."""
     call = report.call
     options = list(call.options) if call is not None else []
     if "--gpus" in options:

@@ -1,1 +1,1 @@
-"""What a report shows of a run's life."""
+"""How reports show a run's lives: interruption, resumption, and what is made of its checkpoints."""

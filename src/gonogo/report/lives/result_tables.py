@@ -1,4 +1,4 @@
-"""The tables of what is made of a checkpoint: what became of the trained weights, and what each stage took."""
+"""The tables of what is made from a checkpoint: what became of the trained weights, and the figures of each stage."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _WORDS: dict[str, dict[str, Any]] = {
 
 
 def result_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
-    """The tables; none where nothing was made of a checkpoint."""
+    """The tables; none if nothing was made from a checkpoint."""
     result = rehearsal.result
     if isinstance(result, UnsetType):
         return []

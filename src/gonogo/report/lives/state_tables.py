@@ -1,4 +1,4 @@
-"""The tables of a run's life: each kind of state with what became of it, then the counters."""
+"""The tables of a run's lives: each kind of state and whether it was restored, then the counters."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ _WORDS = {
 
 
 def life_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
-    """The tables; none of a rehearsal of one life."""
+    """The tables; none for a rehearsal of a single life."""
     life = rehearsal.life
     if isinstance(life, UnsetType):
         return []
@@ -186,7 +186,7 @@ def _costs(life_report: LifeReport, language: str) -> Table:
 
 
 def _interruptions(life: LifeReport, language: str) -> Table:
-    """Moments that come to the same, one after the other, are one row."""
+    """The moments of interruption; consecutive ones with the same outcome share a row."""
     words = _WORDS[language]
     rows: list[tuple[str, str, str, str]] = []
     for one in life.interruptions:
@@ -201,7 +201,7 @@ def _interruptions(life: LifeReport, language: str) -> Table:
 
 
 def _seconds(nbytes: int) -> str:
-    """How long a disk of 1 GB/s takes."""
+    """How long writing takes on a disk of 1 GB/s."""
     return f"{nbytes / 1e9:,.0f} s" if nbytes >= 1e9 else "< 1 s"
 
 

@@ -1,1 +1,1 @@
-"""What takes rehearsals or other releases, as reports show it: plans, cures, what a model proposed."""
+"""How reports show results of several rehearsals or releases: plans, cures, what a model proposed."""

@@ -1,4 +1,4 @@
-"""The run beside itself with other settings, as ``--also`` rehearsed it."""
+"""The run compared with other settings, as rehearsed with ``--also``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOTHING = "-"
 
 
 def also_table(report: Report, language: str) -> Table | None:
-    """A row for the run as it was rehearsed, and one for each of ``--also``; None without those."""
+    """One row for the run itself, and one per ``--also``; None without ``--also``."""
     rehearsal = report.rehearsal
     if rehearsal is None or rehearsal.also is msgspec.UNSET:
         return None

@@ -1,4 +1,4 @@
-"""The tables of a comparison: one of before and after, one of what came and went."""
+"""The tables of a comparison: one of before and after, one of what appeared and disappeared."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MORE = translated("and {count} more, in --format json")
 
 
 def comparison_tables(comparison: RehearsalComparison, language: str) -> list[Table]:
-    """Those that have rows."""
+    """The tables that have rows."""
     return [table for table in (_changes_table(comparison, language), _moved(comparison, language)) if table.rows]
 
 

@@ -1,4 +1,4 @@
-"""A cure as a report shows it: the steps with their diffs, what to do beside them, before and after, what was tried."""
+"""A cure in a report: the steps with their diffs, what else to do, before and after, what was tried."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _COST = translated("{count} rehearsals, {seconds:.0f} s")
 
 
 class Section(msgspec.Struct, frozen=True):
-    """A heading, sentences, and a diff (or nothing) below them."""
+    """A heading, sentences, and optionally a diff below them."""
 
     title: str
     said: tuple[str, ...]
@@ -48,12 +48,12 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def cure_summary(cure: Cure, language: str) -> str:
-    """How much was rehearsed, in a line."""
+    """One line on how much was rehearsed."""
     return _COST.format(count=cure.rehearsals, seconds=cure.seconds).in_language(language)
 
 
 def cure_sections(cure: Cure, language: str) -> list[Section]:
-    """The steps, and what is to be done; nothing for a run that needs no cure."""
+    """The steps, and what else is to be done; nothing for a run that needs no cure."""
     sections = [_step(number, step, language) for number, step in enumerate(cure.steps, 1)]
     if cure.steps and (to_do := _to_do(cure, language)):
         sections.append(Section(_TO_DO.in_language(language), tuple(to_do)))
@@ -87,7 +87,7 @@ def _to_do(cure: Cure, language: str) -> list[str]:
 
 
 def cure_tables(cure: Cure, language: str) -> list[Table]:
-    """Before and after side by side, alternatives below them; then what was tried in vain."""
+    """Before and after side by side with alternatives below; then what was tried without success."""
     tables = []
     if cure.needed:
         rows = [_row(_BEFORE, cure.before, language)]

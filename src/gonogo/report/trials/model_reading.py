@@ -1,4 +1,4 @@
-"""What other releases show, and what a model made of a failure, as sections of a report: one form for all formats."""
+"""What other releases show, and what a model made of a failure, as report sections in a form for all formats."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PINS = translated("releases: {pins}")
 
 
 def reader_sections(report: Report, language: str) -> Iterator[Section]:
-    """The sections of a report that has any of these."""
+    """The sections; none for a report without such content."""
     if report.upstream:
         yield Section(
             _UPSTREAM.in_language(language),
@@ -43,7 +43,7 @@ def reader_sections(report: Report, language: str) -> Iterator[Section]:
 
 
 def reader_lines(report: Report, language: str) -> Iterator[str]:
-    """The same, each section in one line, for formats that have no sections."""
+    """The same content with each section on one line, for formats without sections."""
     for section in reader_sections(report, language):
         yield f"{section.title}{colon(language)}{'; '.join(section.said)}"
 

@@ -10,9 +10,9 @@ from gonogo.report.untrusted import clean_line
 from gonogo.report.words import word
 
 MAX_EXPLAINED_STRATEGIES = 3
-"""Strategies whose reasons are told."""
+"""How many strategies are explained."""
 _BAR = 48
-"""Characters of a bar that stands for the whole accelerator."""
+"""Characters of a bar that represents the whole memory of an accelerator."""
 _LETTERS = {
     "parameters": "P",
     "gradients": "G",
@@ -45,7 +45,7 @@ _SOLVE_TEXTS = {
     "generations": (translated("The most completions per prompt that fit and run at once"), translated("completions")),
     "gpus": (translated("The fewest GPUs that hold it"), translated("GPUs", "number")),
 }
-"""By what was asked for: the table's title, and the column's."""
+"""Per quantity solved for: the titles of the table and of its column."""
 _SOURCES = {
     "rehearsed": translated("± {band:.0%}: rehearsed at full depth"),
     "extended": translated("± {band:.0%}: extrapolated from short rehearsals"),
@@ -86,14 +86,14 @@ def _parameters(count: int, language: str) -> str:
 
 
 def plan_tables(plan: Plan, language: str) -> list[Table]:
-    """The ranking, what it costs, and what does not fit."""
+    """The ranking, the costs, and the strategies that do not fit."""
     return [
         table for table in (_fitting(plan, language), _costs(plan, language), _too_large(plan, language)) if table.rows
     ]
 
 
 def strategy_name(strategy: StrategySummary | Cost, language: str) -> str:
-    """What a strategy is called."""
+    """The display name of a strategy."""
     return clean_line(Text(strategy.strategy, strategy.strategy_zh or strategy.strategy).in_language(language))
 
 
@@ -129,14 +129,14 @@ def _solution_text(choice: SolutionSummary, language: str) -> str:
 
 
 def solution(plan: Plan, choice: StrategySummary, language: str) -> str:
-    """What ``--solve`` found for a strategy, with its name; empty where nothing was asked."""
+    """What ``--solve`` found for a strategy, with its name; empty without ``--solve``."""
     if not isinstance(choice, SolutionSummary):
         return ""
     return f"{_SOLVE_TEXTS[plan.solve][1].in_language(language)} {_solution_text(choice, language)}"
 
 
 def _note(choices: tuple[StrategySummary, ...], language: str) -> str:
-    """How the table is read: what a batch is, and what each band rests on."""
+    """How to read the table: what a batch is, and what each error band is based on."""
     bands = {choice.source: choice.band for choice in choices}
     said = [_BATCH, *(text.format(band=bands[source]) for source, text in _SOURCES.items() if source in bands)]
     return ("；" if language == "zh" else "; ").join(text.in_language(language) for text in said)
@@ -187,7 +187,7 @@ def _format_range(low: float, high: float) -> str:
 
 
 def reasons(plan: Plan, language: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Of the best strategies: name, and why, sentence by sentence."""
+    """The best strategies' names, and the sentences that explain each."""
     return [
         (f"{number}. {strategy_name(choice, language)}", tuple(_say(text, language) for text in choice.why))
         for number, choice in enumerate(plan.fitting[:MAX_EXPLAINED_STRATEGIES], 1)
@@ -195,7 +195,7 @@ def reasons(plan: Plan, language: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def shares(choice: StrategySummary, capacity_bytes: int) -> dict[str, float]:
-    """What holds the accelerator's memory, as shares of what there is, in the order of the picture."""
+    """The parts of the accelerator's memory as shares of its capacity, in the picture's order."""
     found = {name: choice.by_category.get(name, 0) / capacity_bytes for name in CATEGORIES if name in _LETTERS}
     found["reserve"] = max(0.0, (choice.reserved_bytes - choice.allocated_bytes) / capacity_bytes)
     found["free"] = max(0.0, 1 - sum(found.values()))
@@ -203,7 +203,7 @@ def shares(choice: StrategySummary, capacity_bytes: int) -> dict[str, float]:
 
 
 def bar(choice: StrategySummary, capacity_bytes: int) -> list[tuple[str, str]]:
-    """The picture of one accelerator: (category, its part of the bar as letters)."""
+    """The memory picture of one accelerator: (category, its part of the bar as characters)."""
     drawn: list[tuple[str, str]] = []
     reached = 0.0
     for name, share in shares(choice, capacity_bytes).items():
@@ -213,20 +213,20 @@ def bar(choice: StrategySummary, capacity_bytes: int) -> list[tuple[str, str]]:
 
 
 def legend(language: str, plan: Plan) -> str:
-    """What the letters of a bar stand for."""
+    """The meaning of the letters in a bar."""
     named = category_labels(language, plan).items()
     return "  ".join(f"{_LETTERS[name]} {said}" for name, said in named if name != "free")
 
 
 def category_labels(language: str, plan: Plan) -> dict[str, str]:
-    """What the parts that any picture has are called."""
+    """The names of the categories that the plan's bars have."""
     held = {name for choice in (*plan.fitting, *plan.too_large) for name, count in choice.by_category.items() if count}
     names = bar_category_labels(language).items()
     return {name: said for name, said in names if name in held or name not in OPTIONAL_CATEGORIES}
 
 
 def bar_category_labels(language: str) -> dict[str, str]:
-    """What the parts of a bar are called, in the picture's order."""
+    """The names of all categories of a bar, in the picture's order."""
     names = {name: word(name, language) for name in CATEGORIES if name in _LETTERS}
     names["reserve"] = translated("reserved, unused").in_language(language)
     names["free"] = translated("free").in_language(language)

@@ -1,4 +1,4 @@
-"""The memory picture of a plan: a bar for each strategy, divided by what holds the accelerator's memory."""
+"""The memory picture of a plan: a bar per strategy, divided into what uses the accelerator's memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gonogo.report.untrusted import clean_line
 OPTION = "--picture"
 MAX_FITTING = 6
 MAX_TOO_LARGE = 3
-"""Bars at most, of each kind."""
+"""At most this many bars of each kind."""
 COLOURS = {
     "parameters": "#4269d0",
     "gradients": "#6cc5b0",
@@ -45,14 +45,14 @@ _TOO_LARGE = translated("does not fit")
 _NO_CHINESE_FONT = translated(
     "{path}: this machine has no Chinese font, so the picture is in English; an .svg can be in Chinese"
 )
-"""A PNG takes its letters from the machine that draws it, an SVG from the one that shows it."""
+"""A PNG uses the fonts of the machine that draws it, an SVG those of the machine that shows it."""
 _TOP, _LABEL, _MIN_WIDTH = 84.0, 20.0, 0.5
 _MAX_BAR_CAPACITIES = 1.6
-"""A bar that is longer than the accelerator's memory ends at this share of it."""
+"""A bar longer than the accelerator's memory is cut at this multiple of it."""
 
 
 def check_picture(path: Path | None) -> None:
-    """Raise UserError where the picture could not be written in the end, before the work is done for nothing."""
+    """Raise UserError up front if the picture can't be written to ``path``, so that no work is wasted."""
     if path is None:
         return
     check_suffix(path, OPTION)
@@ -66,9 +66,9 @@ def check_picture(path: Path | None) -> None:
 
 
 def write_picture(plan: Plan, path: Path, language: str) -> Text | None:
-    """Write the picture of :attr:`Report.plan`, as the file's suffix says; what to tell of it, if anything.
+    """Write the picture of :attr:`Report.plan` in the format of the file's suffix; returns a remark, if there is any.
 
-    Raises UserError where it can't be written.
+    Raises UserError if it can't be written.
     """
     png = path.suffix.lower() == ".png"
     note = None
@@ -88,7 +88,7 @@ def _unwritable(path: Path, reason: Text) -> UserError:
 
 
 def draw(plan: Plan, language: str) -> Drawing:
-    """The picture: what fits, fastest first, then the smallest of what does not."""
+    """The picture: the strategies that fit, fastest first, then the smallest that do not."""
     capacity = plan.capacity_bytes
     fitting, too_large = plan.fitting[:MAX_FITTING], _exceeding_gpu_memory(plan)[:MAX_TOO_LARGE]
     most = max((choice.reserved_bytes / capacity for choice in too_large), default=1.0)
@@ -120,7 +120,7 @@ def draw(plan: Plan, language: str) -> Drawing:
 
 
 def _exceeding_gpu_memory(plan: Plan) -> list[TooLarge]:
-    """What does not fit into the accelerators: the rest lacks memory elsewhere, which these bars do not show."""
+    """The strategies that exceed the accelerators' memory; others lack memory that these bars do not show."""
     return [choice for choice in plan.too_large if choice.reserved_bytes > plan.capacity_bytes]
 
 
@@ -133,7 +133,7 @@ def _row(
     details: str,
     language: str,
 ) -> list[Box | Words | Line]:
-    """A strategy's name and figures, and its bar below; ``number`` where it fits."""
+    """A strategy's name and figures with its bar below; ``number`` is its rank if it fits."""
     fits = number is not None
     name = f"{number}. {strategy_name(choice, language)}" if fits else strategy_name(choice, language)
     end, y = _MARGIN + _BAR_WIDTH, top + _LABEL
@@ -152,7 +152,7 @@ def _row(
             left += width
     held = choice.reserved_bytes / capacity_bytes * unit
     if held > _BAR_WIDTH:
-        shapes += [Box(end - gap, y, 3, _BAR_HEIGHT, "#ffffff") for gap in (9, 16)]  # it goes on
+        shapes += [Box(end - gap, y, 3, _BAR_HEIGHT, "#ffffff") for gap in (9, 16)]  # marks a bar that was cut
     band = choice.band * held
     if held + band <= _BAR_WIDTH:
         start, stop, under = _MARGIN + held - band, _MARGIN + held + band, y + _BAR_HEIGHT + 5

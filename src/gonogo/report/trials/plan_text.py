@@ -1,4 +1,4 @@
-"""A plan on a terminal: the ranking, a picture of each accelerator's memory, the reasons."""
+"""A plan on a terminal: the ranking, a memory bar per strategy, the reasons."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WHY = translated("Why")
 
 
 def print_plan(plan: Plan, page: Page, language: str) -> None:
-    """Print all of a plan but its verdict and coverage."""
+    """Print all of a plan except its verdict and coverage."""
     fitting, *rest = [*plan_tables(plan, language), None]
     if fitting is not None:
         page.line()

@@ -1,1 +1,1 @@
-"""``gonogo bisect``: the release that makes the difference, found by rehearsing one after the other."""
+"""``gonogo bisect``: finds the release that makes the difference by rehearsing several."""

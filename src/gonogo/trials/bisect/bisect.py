@@ -1,4 +1,4 @@
-"""``gonogo bisect``: the release of a package at which a program breaks, or is mended, found by rehearsing it."""
+"""``gonogo bisect``: finds the release of a package that breaks or fixes a program, by rehearsing it with several."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from gonogo.rehearse.request import RehearsalRequest
 from gonogo.trials.bisect.search import BisectionSearch, Judgement
 
 Try = Callable[[RehearsalRequest, OnProgress | None], tuple[Report, bool]]
-"""Rehearses a request: the report, and whether Ctrl-C ended it."""
+"""Rehearses a request; returns the report, and whether Ctrl-C interrupted it."""
 
 
 @dataclass(frozen=True)
 class BisectRequest:
-    """One call of ``gonogo bisect``: a package, two of its releases, and what is rehearsed with each."""
+    """One call of ``gonogo bisect``: a package, two of its releases, and what to rehearse with each."""
 
     package: str
     good: str
     bad: str
     rehearsal: RehearsalRequest
     upstream: bool = False
-    """Whether releases are compared by their sources first, and tried first where what fails changed."""
+    """Whether to compare the releases' sources first, and to begin where the failing code changed."""
 
 
 @dataclass(frozen=True)
 class ReleaseTrial:
-    """A release that was tried."""
+    """A release that was tried, and the outcome."""
 
     version: Version
     report: Report | None
-    """None where it could not be rehearsed at all."""
+    """None if it could not be rehearsed at all."""
     judgement: Judgement
     why: Text | None = None
     """Why it was skipped."""
@@ -49,7 +49,7 @@ class ReleaseTrial:
 
 @dataclass
 class BisectState:
-    """What has been found by now. ``search`` is None where the two ends don't differ, or one of them can't be told."""
+    """What has been found so far. ``search`` is None if both ends agree, or one of them is inconclusive."""
 
     package: str
     good: Version
@@ -59,15 +59,15 @@ class BisectState:
     interrupted: bool = False
 
     def trial_of(self, version: Version) -> ReleaseTrial | None:
-        """The trial of a release; None where it has not been tried."""
+        """The trial of a release; None if it has not been tried."""
         return next((trial for trial in self.trials if trial.version == version), None)
 
 
 def bisect(request: BisectRequest, attempt: Try, on_progress: OnProgress | None = None) -> BisectState:
     """Find the release that makes the difference.
 
-    ``attempt`` rehearses. Ctrl-C ends the search, and what is known by then is returned. Raises UserError for a package
-    or release that isn't there, for two ends that are the wrong way round, and where an end can't be rehearsed.
+    ``attempt`` rehearses. Ctrl-C ends the search, and what is known by then is returned. Raises UserError if the
+    package or a release does not exist, if the two ends are swapped, or if an end can't be rehearsed.
     """
     name = canonicalize_name(request.package)
     good, bad = _version("--good", request.good), _version("--bad", request.bad)
@@ -114,7 +114,7 @@ def _search(
         number = len(result.trials) + 1
         try:
             report = rehearse_release(release, f"{number}/{number + search.max_remaining_trials - 1}")
-        except UserError as error:  # the ends could be rehearsed: it is this release that can't be
+        except UserError as error:  # both ends could be rehearsed, so the problem is this release
             trial = ReleaseTrial(release, None, Judgement.SKIPPED, error.text)
         else:
             trial = _judge_release(release, report, failure)
@@ -123,7 +123,7 @@ def _search(
 
 
 def _suggested_releases(result: BisectState, bad: Report) -> list[Version]:
-    """The two releases between which what failed changed, by their sources."""
+    """Adjacent releases between which, judging by their sources, the failing code changed."""
     from gonogo.trials.upstream.guess import guesses
 
     if bad.rehearsal is None:
@@ -137,7 +137,7 @@ def _suggested_releases(result: BisectState, bad: Report) -> list[Version]:
 
 
 class _ReleaseRehearser:
-    """Rehearses the program with a release laid over."""
+    """Rehearses the program with one release of the package installed in an overlay."""
 
     def __init__(self, rehearsal: RehearsalRequest, package: str, attempt: Try, on_progress: OnProgress | None) -> None:
         self._rehearsal = rehearsal
@@ -146,7 +146,7 @@ class _ReleaseRehearser:
         self._on_progress = on_progress
 
     def __call__(self, version: Version, number: str) -> Report:
-        """The report with that release. Raises KeyboardInterrupt where Ctrl-C ended the rehearsal."""
+        """The report with that release. Raises KeyboardInterrupt if Ctrl-C interrupted the rehearsal."""
         keep = self._rehearsal.keep
         request = dataclasses.replace(
             self._rehearsal,
@@ -168,13 +168,13 @@ class _ReleaseRehearser:
 
 
 def root_cause(report: Report) -> str | None:
-    """What names the failure of a report across releases; None where nothing certain failed."""
+    """A name for the failure that is comparable across releases; None if there is no certain error."""
     failed = next((finding for finding in report.findings if _is_certain_error(finding)), None)
     if failed is None:
         return None
     if failed.hazard not in {hazard.name for hazard in all_hazards() if hazard.fallback}:
         return failed.hazard
-    # A fallback speaks of any exception: which one it was tells them apart.
+    # A fallback hazard matches any exception, so the exception's type has to distinguish failures.
     ranks = report.rehearsal.ranks if report.rehearsal is not None else ()
     failures = [rank.failure for rank in ranks if rank.rank in failed.ranks and rank.failure is not None]
     return ": ".join([failed.hazard, *(f"{failure.type}: {failure.message}" for failure in failures[:1])])
@@ -185,7 +185,7 @@ def _is_certain_error(finding: Finding) -> bool:
 
 
 def _judge_release(version: Version, report: Report, failure: str | None) -> ReleaseTrial:
-    """What a report says of a release, where ``failure`` is the root cause of the failure that is looked for."""
+    """Judge a release by its report; ``failure`` is the root cause of the failure under bisection."""
     if report.verdict is Verdict.GO:
         return ReleaseTrial(version, report, Judgement.GOOD)
     if report.verdict is Verdict.NO_GO and root_cause(report) == failure:

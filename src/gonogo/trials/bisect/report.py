@@ -1,4 +1,4 @@
-"""The report of ``gonogo bisect``: the release that makes the difference, and what each that was tried came to."""
+"""The report of ``gonogo bisect``: the release that makes the difference, and the outcome of each trial."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _RELEASE_NAME = translated("{package} {version}")
 
 
 def bisect_report(result: BisectState) -> Report:
-    """What was found, with the findings of the nearest release that fails.
+    """What was found, with the findings of the failing release nearest to the change.
 
-    NO-GO where it fails with one end and runs with the other, and the release between is found, or where it fails with
-    both; GO where it runs with both; CANNOT-TELL where more than one release may be the one.
+    NO-GO if it fails with one end and runs with the other, and the release between them was found, or if it fails
+    with both; GO if it runs with both; CANNOT-TELL if several releases remain possible.
     """
     notes = [_INTERRUPTED] if result.interrupted else []
     if result.search is not None or not result.interrupted:
@@ -81,7 +81,7 @@ def _covered_text(package: str, trial: ReleaseTrial) -> Text:
 
 
 def _skipped_items(result: BisectState) -> list[Skipped]:
-    """What was tried in vain, then what the rehearsal of the ends didn't cover."""
+    """The trials that were skipped, then what the rehearsals of the ends didn't cover."""
     skipped = [
         Skipped(_RELEASE_NAME.format(package=result.package, version=trial.version), trial.why)
         for trial in result.trials

@@ -1,4 +1,4 @@
-"""The search for the release at which a program breaks, or is mended: which to try next, and what is known by now."""
+"""The binary search for the release that breaks or fixes a program: what to try next, and what is known so far."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from packaging.version import Version
 
 
 class Judgement(str, Enum):
-    """What a release turned out to be. ``SKIPPED``: it can't be told, or fails in another way."""
+    """The judgement on a release. ``SKIPPED``: inconclusive, or it fails in another way."""
 
     GOOD = "good"
     BAD = "bad"
@@ -17,10 +17,10 @@ class Judgement(str, Enum):
 
 
 class BisectionSearch:
-    """Narrows down where good turns into bad, on the way from a good release to a bad one, whichever is the older.
+    """Narrows down where good turns into bad, between a good and a bad release, whichever is older.
 
-    Releases that can't be judged are stepped around, as ``git bisect skip`` does. Where several changes lie between
-    the two ends, one of them is found.
+    Releases that can't be judged are skipped, as ``git bisect skip`` does. If there are several changes between the
+    two ends, one of them is found.
     """
 
     def __init__(self, releases: Sequence[Version], good: Version, bad: Version) -> None:
@@ -35,26 +35,26 @@ class BisectionSearch:
 
     @property
     def good(self) -> Version:
-        """The good release nearest to the change that is known by now."""
+        """The good release nearest to the change, as known so far."""
         return self._way[self._good]
 
     @property
     def bad(self) -> Version:
-        """The bad release nearest to the change that is known by now."""
+        """The bad release nearest to the change, as known so far."""
         return self._way[self._bad]
 
     @property
     def suspects(self) -> list[Version]:
-        """Releases any of which may be the first bad one on the way: one where it is found."""
+        """Releases that may be the first bad one, in search order; only one once it has been found."""
         return self._way[self._good + 1 : self._bad + 1]
 
     @property
     def max_remaining_trials(self) -> int:
-        """How many releases are still to be tried at most, if none of them has to be skipped."""
+        """Upper bound of the releases still to be tried, if none of them has to be skipped."""
         return len(self._untried()).bit_length()
 
     def next(self) -> Version | None:
-        """The release to try next: one that was suggested, else the nearest to the middle. None where none is left."""
+        """The release to try next: a suggested one, else the one nearest to the middle. None if none is left."""
         untried = self._untried()
         while self._suggested:
             release = self._suggested.pop(0)
@@ -65,11 +65,11 @@ class BisectionSearch:
         return None if nearest is None else self._way[nearest]
 
     def suggest(self, releases: Sequence[Version]) -> None:
-        """Have these tried first, in this order, as far as they are still in question when it is their turn."""
+        """Try these releases first, in this order, as long as they are still suspects when their turn comes."""
         self._suggested = list(releases)
 
     def note(self, release: Version, judgement: Judgement) -> None:
-        """Take down what a release that :meth:`next` named turned out to be."""
+        """Record the judgement on a release that :meth:`next` returned."""
         index = self._way.index(release)
         if judgement is Judgement.GOOD:
             self._good = index

@@ -1,1 +1,1 @@
-"""``gonogo cure``: from NO-GO to the least change that is proven GO, by rehearsals of a copy."""
+"""``gonogo cure``: finds the smallest change that turns NO-GO into a proven GO, by rehearsing a copy."""

@@ -1,4 +1,4 @@
-"""From a search to a report: the patch, what it takes beside it, what was tried, what still stands in the way."""
+"""Turns the result of a search into a report: the patch, manual steps, what was tried, what still blocks the run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ENDS_AT_FAILURE = translated("the rehearsal ends where the program fails")
 def cure_report(
     state: SearchState, copy: WorkingCopy, *, rehearsal_count: int, seconds: float, patch_file: str | None
 ) -> Report:
-    """GO where the run is GO as it is or with the cure, else CANNOT-TELL: another cure may do what none here did."""
+    """GO if the run is GO as it is or with the cure, else CANNOT-TELL, because an untried cure may exist."""
     go = state.cured
     needed = bool(state.steps) or not go
     notes = [_INTERRUPTED] if state.interrupted else [_OUT_OF_TIME] if state.out_of_time else []
@@ -82,7 +82,7 @@ def _cure(
 
 
 def _steps(steps: Sequence[Candidate], copy: WorkingCopy) -> list[cured.CureStep]:
-    """Each step with the diff that it makes of what the steps before it have left."""
+    """Each step with its diff against the result of the steps before it."""
     told = []
     for number, step in enumerate(steps):
         copy.lay([one.edits for one in steps[:number]])
@@ -110,7 +110,7 @@ def _contents(edits: Sequence[Edit], copy: WorkingCopy) -> dict[Path, bytes]:
 
 
 def _pinned_releases(copy: WorkingCopy) -> list[str]:
-    """The releases that a changed file of versions now names: they have to be installed."""
+    """The releases that a changed requirements file now pins; they have to be installed."""
     from gonogo.evidence.files import FileKind, kind_of
 
     pins = []
@@ -145,12 +145,12 @@ def _ranks(trial: Trial) -> str:
 
 
 def _has_optimizer_step(record: RehearsalRecord | None) -> bool:
-    """Whether the first rank made a step: the peak of less says nothing."""
+    """Whether the first rank made an optimizer step: a peak before it is not representative."""
     return record is not None and bool(record.ranks) and record.ranks[0].steps > 0
 
 
 def _with_user_paths(finding: Finding, copy: WorkingCopy) -> Finding:
-    """A finding with the user's own paths; its fixes' edits are the copy's, and left out."""
+    """A finding with the user's own paths; its fixes are left out, because their edits are for the copy."""
     spans = tuple(replace(span, path=copy.shown_path(span.path)) for span in finding.spans)
     return replace(finding, spans=spans, cause=_with_user_paths_in_text(finding.cause, copy), fixes=())
 
@@ -160,7 +160,7 @@ def _with_user_paths_in_text(text: Text, copy: WorkingCopy) -> Text:
 
 
 def with_step_time(report: Report, record: RehearsalRecord) -> Report:
-    """The report of a rehearsal with what a step takes, where work was counted."""
+    """The report of a rehearsal with the estimated time per step, if work was counted."""
     seconds = seconds_of_step(record)
     if report.rehearsal is None or not seconds:
         return report

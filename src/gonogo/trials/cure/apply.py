@@ -1,4 +1,4 @@
-"""The patch is written; where it was asked for, the user's files are changed as it says: all of them, or none."""
+"""Writes the patch and, if requested, changes the user's files accordingly: all of them or none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTHING = translated("--apply: no file needs to be changed")
 
 
 def check_patch_file(path: Path) -> None:
-    """Raise UserError where the patch can't be written there; an older patch is replaced."""
+    """Raise UserError if the patch can't be written to ``path``; an older patch is replaced."""
     folder = path.parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         why = translated("not a file in a writable folder")
@@ -31,7 +31,7 @@ def check_patch_file(path: Path) -> None:
 
 
 def write_patch(cure_result: CureResult, path: Path) -> Report:
-    """Write the patch of a cure that has one; the report that says where it lies."""
+    """Write the patch, if the cure has one; returns the report with the patch's path."""
     report = cure_result.report
     cure = report.cure
     assert cure is not None
@@ -45,9 +45,10 @@ def write_patch(cure_result: CureResult, path: Path) -> Report:
 
 
 def apply_cure(cure_result: CureResult, report: Report) -> Report:
-    """Change the files, and say how to go back; a cure that is not proven changes nothing.
+    """Change the files and say how to revert; a cure that is not proven changes nothing.
 
-    Raises UserError where a file is not what the cure was made for, or can't be written; then every file is as it was.
+    Raises UserError if a file has changed since the cure was computed, or can't be written; every file is restored
+    then.
     """
     cure = report.cure
     assert cure is not None

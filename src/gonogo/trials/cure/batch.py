@@ -1,4 +1,4 @@
-"""Micro-batch, accumulation and ranks of a run, and where the run says them."""
+"""Micro-batch, gradient accumulation and number of ranks of a run, and where they are set."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 MICRO_BATCH, ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
 KEYS = {MICRO_BATCH: "train_micro_batch_size_per_gpu", ACCUMULATION: ACCUMULATION}
-"""DeepSpeed's names of the arguments."""
+"""DeepSpeed's names for the arguments."""
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """An optimizer step's samples; ``world`` is None where the number of ranks can't be told."""
+    """The batch of an optimizer step; ``world`` is None if the number of ranks is unknown."""
 
     micro_batch: int
     accumulation: int
@@ -26,12 +26,12 @@ class Batch(msgspec.Struct, frozen=True):
 
     @property
     def samples(self) -> int:
-        """Of a step, over all ranks that are known."""
+        """Samples of a step, over all ranks; if their number is unknown, those of a single rank."""
         return self.micro_batch * self.accumulation * (self.world or 1)
 
 
 def batch_of(run: Run) -> Batch | None:
-    """What the run's files say; None where the micro-batch can't be told."""
+    """The batch that the run's files set; None if the micro-batch is unknown."""
     micro_batch, accumulation = size_of(run, MICRO_BATCH), size_of(run, ACCUMULATION)
     if micro_batch is None:
         return None
@@ -39,7 +39,7 @@ def batch_of(run: Run) -> Batch | None:
 
 
 def size_of(run: Run, argument: str) -> int | None:
-    """A size as arguments, DeepSpeed's config or the framework's defaults say it."""
+    """The size that the arguments, DeepSpeed's config or the framework's defaults set."""
     field = setting_field(run, argument)
     if field is not None:
         return whole_number(field)
@@ -48,7 +48,7 @@ def size_of(run: Run, argument: str) -> int | None:
 
 
 def setting_field(run: Run, argument: str) -> Field | None:
-    """The field that says it: an argument, else a number in DeepSpeed's config; None where neither does."""
+    """The field that sets it: an argument, else a number in DeepSpeed's config; None if neither does."""
     field = run.arguments.get(argument)
     if field.known:
         return field
@@ -60,7 +60,7 @@ def setting_field(run: Run, argument: str) -> Field | None:
 
 
 def accepts_training_arguments(run: Run) -> bool:
-    """Whether the program takes transformers' training arguments, as frameworks and Trainer scripts do."""
+    """Whether the program accepts transformers' TrainingArguments, as frameworks and Trainer scripts do."""
     from gonogo.evidence.training_arguments import ARGUMENT_CLASSES
 
     if run.framework is not None:

@@ -1,7 +1,7 @@
-"""A copy of the user's project to try changes on: what is changed is copied, all else is linked.
+"""A copy of the user's project to try changes on: changed files are copied, everything else is symlinked.
 
-The copy lies below a scratch folder under the very path that the original has, parents and their entries included, so
-that ``../data`` leads where it should. Nothing of the user's is ever written through it.
+Below a scratch folder, the copy has the same absolute path as the original, with the parent folders and their
+entries, so that ``../data`` resolves as it should. Nothing of the user's is ever written through it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gonogo.finding import Edit, Text
 from gonogo.finding.errors import UserError
 
 COMMAND_FILE = ".gonogo-command.sh"
-"""Stands in the copy for a command that was typed, so that options and variables are edits of a file too."""
+"""The script that holds a typed command in the copy, so that its options and variables can be edited like a file."""
 TYPED = "<command>"
-"""What reports call a command that was typed."""
+"""How reports refer to a typed command."""
 
 
 class WorkingCopy:
-    """The working folder with what lies around it, as a tree of folders and links below ``scratch``."""
+    """The working folder and its surroundings, as a tree of folders and symlinks below ``scratch``."""
 
     def __init__(self, scratch: Path, folder: Path, command: Sequence[str]) -> None:
         self.root = scratch / "files"
@@ -38,17 +38,17 @@ class WorkingCopy:
         self.typed = False
 
     def of(self, original: Path) -> Path:
-        """Where the copy has what lies at an original path."""
+        """The counterpart in the copy of an original path."""
         return Path(f"{self.root}{original}")
 
     def original_path(self, copy_path: str) -> Path | None:
-        """The user's file that a path means which is seen from the copy's folder; None for one outside of the copy."""
+        """The user's file behind a path seen from the copy's folder; None for a path outside the copy."""
         whole = os.path.normpath(os.path.join(self.folder, copy_path))
         inside = whole.removeprefix(str(self.root))
         return Path(inside) if inside != whole else None
 
     def shown(self, text: str) -> str:
-        """A text that speaks of paths in the copy, with the user's own paths."""
+        """A text in which paths of the copy are replaced by the user's own."""
         plain = text.replace(f"{self.folder}/", "").replace(str(self.root), "")
         return plain.replace(COMMAND_FILE, TYPED) if self.typed else plain
 
@@ -63,7 +63,7 @@ class WorkingCopy:
         return str(original) if inside.startswith("..") else inside
 
     def write_command_script(self) -> None:
-        """Put the command into a script of the copy, where it can be edited."""
+        """Write the typed command into a script of the copy, where it can be edited."""
         self.typed = True
         path = self.original_folder / COMMAND_FILE
         self._owned[path] = (shlex.join(self.words) + "\n").encode("utf-8", "surrogateescape")
@@ -72,7 +72,7 @@ class WorkingCopy:
 
     @property
     def command_script_path(self) -> Path | None:
-        """The original path that the typed command's script would have."""
+        """The path that the typed command's script would have in the original."""
         return self.original_folder / COMMAND_FILE if self.typed else None
 
     def command_script(self) -> str:
@@ -80,7 +80,7 @@ class WorkingCopy:
         return self.of(self.original_folder / COMMAND_FILE).read_bytes().decode("utf-8", "surrogateescape")
 
     def own(self, original: Path) -> bool:
-        """Make the copy's file one of its own, no link; False where there is no such file."""
+        """Replace the copy's symlink by a real file; False if there is no such file."""
         if original in self._owned:
             return True
         if not original.is_file():
@@ -94,7 +94,7 @@ class WorkingCopy:
         return True
 
     def _open(self, folder: Path) -> None:
-        """Make a folder of the copy a folder of links to what the original has; its parents too."""
+        """Turn a symlinked folder of the copy, and its parents, into a real folder of symlinks to the entries."""
         if folder in self._opened or folder == folder.parent:
             return
         self._open(folder.parent)
@@ -111,7 +111,7 @@ class WorkingCopy:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Within the block the copy's folder is the current one; a UserError speaks of the user's own paths."""
+        """Within the block, the copy's folder is the current one, and a UserError names the user's own paths."""
         before = os.getcwd()
         os.chdir(self.folder)
         try:
@@ -122,14 +122,14 @@ class WorkingCopy:
             os.chdir(before)
 
     def may_change(self, edits: Sequence[Edit]) -> bool:
-        """Whether all of these files are in the copy."""
+        """Whether all files of the edits are in the copy."""
         places = [self.original_path(edit.path) for edit in edits]
         return all(place is not None and self.own(place) for place in places)
 
     def lay(self, steps: Sequence[Sequence[Edit]]) -> None:
-        """Make the copy the original with these steps' edits, one step after the other.
+        """Reset the copy to the original, with these steps' edits applied one step after the other.
 
-        Raises ValueError where an edit was not made for what its file holds by then.
+        Raises ValueError if an edit doesn't match what its file contains at that point.
         """
         contents = dict(self._owned)
         for edits in steps:
@@ -147,7 +147,7 @@ class WorkingCopy:
                 self.of(place).write_bytes(data)
 
     def changed(self) -> dict[Path, tuple[bytes, bytes]]:
-        """The files that differ from the user's: before and after, by original path; the typed command left out."""
+        """The changed files, before and after, by original path; without the typed command."""
         return {
             path: (before, after)
             for path, before in sorted(self._owned.items())
@@ -155,7 +155,7 @@ class WorkingCopy:
         }
 
     def changed_command(self) -> tuple[dict[str, str], list[str]] | None:
-        """Of a command that was typed: the variables that it now exports, and its words; None where it is as it was."""
+        """The exported variables and words of the typed command after the edits; None if it is unchanged."""
         path = self.command_script_path
         if path is None:
             return None
@@ -173,11 +173,11 @@ class WorkingCopy:
         return variables, [self.shown(word) for word in words]
 
     def patch(self) -> str:
-        """A unified diff of all changes, with paths as seen from the patch's folder."""
+        """A unified diff of all changes, with paths relative to the patch's folder."""
         return make_patch(self.changed(), self.patch_folder())
 
     def patch_folder(self) -> Path:
-        """The folder that the patch applies in: the working folder, or one that holds it and all changed files."""
+        """The folder in which the patch applies: the working folder, or a parent that contains all changed files."""
         places = [self.original_folder, *(path.parent for path in self.changed())]
         return Path(os.path.commonpath(places))
 

@@ -1,4 +1,4 @@
-"""``gonogo cure``: a copy is made, a cure is searched for in it, and the patch is what the copy differs by."""
+"""``gonogo cure``: makes a copy, searches for a cure in it, and returns the copy's differences as a patch."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from gonogo.trials.cure.trial import Rehearse, TrialRunner
 
 @dataclass(frozen=True)
 class CureResult:
-    """The report, and what each changed file was and would be, by its path."""
+    """The report, and each changed file before and after, by path."""
 
     report: Report
     changed: dict[Path, tuple[bytes, bytes]]
 
 
 def cure(request: CureRequest, scratch: Path, rehearse: Rehearse, on_progress: OnProgress | None = None) -> CureResult:
-    """Search for a cure of the command in the current folder; nothing of the user's is changed.
+    """Search for a cure of the command in the current folder; the user's files are not changed.
 
     Raises UserError for a command or options that can't be rehearsed at all.
     """

@@ -1,4 +1,4 @@
-"""What a run learns, and what the user asked it to do: a cure may not make it GO by changing either."""
+"""What a run learns, and what the user asked it to do: no cure may reach GO by changing these."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ARGUMENTS = (
     *("max_length", "max_seq_length", "cutoff_len", "seq_len", "model_max_length", "block_size"),
     *("freeze_vit", "freeze_vision_tower", "do_eval", "eval_strategy", "save_strategy", "save_steps", "eval_steps"),
 )
-"""What decides what is learned, and what is evaluated and saved, by the names that frameworks and scripts use."""
+"""Arguments that decide what is learned, evaluated and saved, by the names that frameworks and scripts use."""
 _KEYS = (
     ("fp16", "enabled"),
     ("bf16", "enabled"),
@@ -34,7 +34,7 @@ _NAMES = {"samples_a_step": translated("samples per optimizer step")}
 
 
 def explain_changed_training(before: Trial, after: Trial) -> Text | None:
-    """What the copy would now learn, or do, otherwise than before; None where nothing is known to have changed."""
+    """Why the copy would learn or do something else than before; None if no such change is known."""
     if before.run is not None and after.run is not None:
         was, now = _settings(before.run), _settings(after.run)
         for name, value in was.items():
@@ -61,7 +61,7 @@ def _settings(run: Run) -> dict[str, object]:
 
 
 def _explain_reduced_work(before: Trial, after: Trial) -> Text | None:
-    """Whether the program trains fewer parameters now, or leaves out a phase that it had."""
+    """Whether the program now trains fewer parameters, or skips a phase that it had."""
     if before.record is None or after.record is None:
         return None
     was, now = before.record.ranks[0], after.record.ranks[0]

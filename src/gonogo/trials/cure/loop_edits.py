@@ -1,7 +1,7 @@
-"""Changes of one value in a loop of the user's own that runs out of memory: what it learns stays the same.
+"""Changes of one value in the user's own loop that runs out of memory; what is learned stays the same.
 
-In evaluation: what is kept of each batch goes to host memory, or the batch is smaller. In the optimizer's step: the
-fused step of PyTorch needs no copies of all the gradients at once.
+Evaluation: results kept per batch are moved to host memory, or the batch gets smaller. Optimizer step: PyTorch's
+fused implementation avoids temporary copies of all gradients.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _USE_FUSED = translated("fused=True for {name}")
 
 
 def loop_candidates(finding: Finding, shortage: Shortage, run: Run) -> Iterator[Candidate]:
-    """What of a loop may make it fit, by where it ran out of memory."""
+    """Changes of a loop that may make it fit, depending on where it ran out of memory."""
     if shortage.phase == "evaluate":
         for frame in reversed(shortage.frames):
             script = script_at(run, frame.path) if frame.owner == "user" else None
@@ -43,13 +43,13 @@ def loop_candidates(finding: Finding, shortage: Shortage, run: Run) -> Iterator[
 
 
 def _loop_at(script: Script, line: int) -> ast.For | None:
-    """The innermost loop over something that a line stands in, its own line too."""
+    """The innermost ``for`` loop around a line, including the loop's own line."""
     around = [node for node in script.nodes(ast.For) if node.lineno <= line <= (node.end_lineno or node.lineno)]
     return max(around, key=lambda node: node.lineno, default=None)
 
 
 def _host_transfer_candidates(finding: Finding, script: Script, loop: ast.For) -> Iterator[Candidate]:
-    """``kept.append(logits)`` becomes ``kept.append(logits.cpu())``."""
+    """Change ``kept.append(logits)`` to ``kept.append(logits.cpu())``."""
     for node in ast.walk(loop):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _KEEPS:
             continue
@@ -65,7 +65,7 @@ def _host_transfer_candidates(finding: Finding, script: Script, loop: ast.For) -
 
 
 def _smaller_batch_candidates(finding: Finding, script: Script, loop: ast.For) -> Iterator[Candidate]:
-    """The ``batch_size`` of the loader that the loop goes over, halved until it is one."""
+    """Reduce the ``batch_size`` of the loop's DataLoader by a factor of 4, repeatedly, down to 1."""
     given: ast.expr = loop.iter
     while isinstance(given, ast.Call) and given.args and last_name(given.func) != "DataLoader":
         given = given.args[0]  # enumerate(…), tqdm(…)

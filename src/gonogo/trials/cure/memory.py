@@ -1,8 +1,8 @@
-"""What makes a run fit that runs out of memory, and learns the same: the smallest change first.
+"""Changes that make a run fit without changing what it learns, smallest first.
 
-Micro-batch against accumulation, gradient checkpointing, a higher stage of ZeRO, offload of optimizer and parameters. A
-rehearsal goes on where memory runs out, so that its peak tells what each of them could free: what can't be enough is
-not tried.
+Smaller micro-batch with more accumulation, gradient checkpointing, a higher ZeRO stage, offload of optimizer and
+parameters. A rehearsal continues after it exceeds the memory, so its peak tells what each change could free: what
+can't be enough is not tried.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 HAZARDS = frozenset({"gpu-oom-activations", "gpu-oom-model-states", "gpu-oom-eval-logits"})
 _CHECKPOINTED_ACTIVATION_FRACTION = 0.3
-"""Of the activations, at most: what can't fit even so isn't tried. The least that was seen in benchmarks/memory.py."""
+"""Fraction of activations that checkpointing leaves: the minimum seen in benchmarks/memory.py, to miss no cure."""
 _MAX_CANDIDATES = 6
-"""Candidates that are rehearsed at most."""
+"""At most this many candidates are rehearsed."""
 
 
 class MemorySettings(msgspec.Struct, frozen=True):
-    """Settings that differ from the run's own; None and False: as they are."""
+    """Settings that differ from the run's own; None and False mean unchanged."""
 
     micro_batch: int | None = None
     checkpointing: bool = False
@@ -44,7 +44,7 @@ class MemorySettings(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Each changed setting; moving states to the host weighs more, since it costs most time."""
+        """Number of changed settings; offloading states to the host weighs more, since it costs the most time."""
         return (
             (self.micro_batch is not None)
             + self.checkpointing
@@ -55,7 +55,7 @@ class MemorySettings(msgspec.Struct, frozen=True):
 
     @property
     def slower(self) -> bool:
-        """Whether it computes more than before, of changes of one size."""
+        """Whether it computes more than before; orders changes of equal size."""
         return self.checkpointing
 
     @property
@@ -65,7 +65,7 @@ class MemorySettings(msgspec.Struct, frozen=True):
 
 
 def _sort_key(change: MemorySettings) -> tuple[int, int, bool, int]:
-    """Smaller before larger, fewer settings before more, what is no slower first, and the largest micro-batch."""
+    """Order: smaller first, then fewer settings, then those that don't slow it down, then the largest micro-batch."""
     return change.size, len(change.kind.split()), change.slower, -(change.micro_batch or 0)
 
 
@@ -95,7 +95,7 @@ def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
 
 
 def _setting_combinations(rank: RankRecord, batch: Batch | None) -> Iterator[MemorySettings]:
-    """All combinations that differ from the run as it is."""
+    """All combinations of settings that differ from the run's own."""
     config = rank.deepspeed_config
     stage = setting(config, "zero_optimization", "stage")
     stage = stage if isinstance(stage, int) else None
@@ -115,7 +115,7 @@ def _setting_combinations(rank: RankRecord, batch: Batch | None) -> Iterator[Mem
 
 
 def _may_fit(change: MemorySettings, device: DeviceMemory, rank: RankRecord, batch: Batch | None, world: int) -> bool:
-    """Whether the peak, with all that the change could free taken off, is within the accelerator's memory."""
+    """Whether the peak, minus all that the change could free, fits the accelerator's memory."""
     held = dict(device.by_category)
     if device.shortage is not None and device.peak_allocated_bytes < device.shortage.allocated_bytes:
         held = dict(device.shortage.by_category) or held
@@ -137,7 +137,7 @@ def _may_fit(change: MemorySettings, device: DeviceMemory, rank: RankRecord, bat
 
 
 def _edits(run: Run, change: MemorySettings, batch: Batch | None) -> list[Edit] | None:
-    """The edits of all parts; None where one of them has no place that can be edited."""
+    """The edits for all settings; None if one of them is set nowhere that can be edited."""
     parts: list[list[Edit] | None] = []
     if change.micro_batch is not None and batch is not None:
         times = batch.micro_batch // change.micro_batch
@@ -189,7 +189,7 @@ _EVALUATION = {
 
 
 def _evaluation_candidates(finding: Finding, run: Run) -> Iterator[Candidate]:
-    """What evaluation holds at a time made less; what it finds stays the same."""
+    """Changes that reduce the memory of evaluation without changing its results."""
     for name, (value, title) in _EVALUATION.items():
         if name != "prediction_loss_only" or run.arguments.get("compute_metrics").absent:
             edits = set_argument(run, name, value)

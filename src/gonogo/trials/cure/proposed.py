@@ -1,7 +1,7 @@
-"""A change that somebody else has proposed, a model or a person: carried out in the copy, and rehearsed.
+"""Changes proposed by a model or a person: applied to the copy and rehearsed.
 
-A proposal is data: which setting gets which value. None of it is run as a command, and what can't be expressed so
-is refused with a reason.
+A proposal is data: which setting gets which value. None of it is run as a command, and whatever can't be expressed
+that way is refused with a reason.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _TITLE = translated("the proposed change")
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """One setting and its value; the fields are those of a model's ``ProposedChange``."""
+    """One setting and its value; the fields match those of a model's ``ProposedChange``."""
 
     kind: str
     name: str = ""
@@ -75,7 +75,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Refused(Exception):
-    """A proposal that is not carried out; ``why`` is the sentence."""
+    """A proposal that is rejected; ``why`` is the sentence for the user."""
 
     def __init__(self, reason: Text) -> None:
         super().__init__(reason.en)
@@ -89,7 +89,7 @@ def prove(
     rehearse: Rehearse,
     on_progress: OnProgress | None = None,
 ) -> Proof:
-    """Rehearse the command of a request without and with the proposals, in a copy; the user's files stay as they are.
+    """Rehearse a request's command without and with the proposals, in a copy; the user's files are not changed.
 
     Raises UserError for a command that can't be rehearsed at all.
     """
@@ -106,7 +106,7 @@ def prove(
         outcome = search.judged(before, candidate)
     except Refused as error:
         return Proof(False, error.why)
-    except ValueError:  # edits that don't fit together
+    except ValueError:  # conflicting edits
         return Proof(False, _NOTHING)
     if isinstance(outcome, Text):
         return Proof(False, outcome, copy.patch(), candidate.pins)
@@ -117,7 +117,7 @@ def prove(
 
 
 def candidate_from_proposals(proposals: Sequence[Proposal], trial: Trial) -> Candidate:
-    """What proposals come to in the copy's folder, which is the current one. Raises Refused."""
+    """Translate proposals into edits of the copy, whose folder is the current one. Raises Refused."""
     run = trial.run
     if run is None:
         raise Refused(_NO_LAUNCH)
@@ -145,7 +145,7 @@ def candidate_from_proposals(proposals: Sequence[Proposal], trial: Trial) -> Can
 
 
 def _finding(trial: Trial) -> Finding:
-    """What the change is to cure: the first that is in the way."""
+    """The finding that the change is to cure: the first blocking one."""
     first = next(iter(trial.blocking_findings), None)
     if first is None:
         raise Refused(_GO_WITHOUT_CHANGE)
@@ -153,7 +153,7 @@ def _finding(trial: Trial) -> Finding:
 
 
 def _scalar(proposal: Proposal) -> Any:
-    """A number, a truth value, or a plain word. Raises Refused."""
+    """A number, a boolean, or a plain word. Raises Refused."""
     value = proposal.value
     if isinstance(value, str):
         text = value.strip()

@@ -1,7 +1,7 @@
-"""Whether a change of Python that somebody else has proposed does nothing but give other settings to what is called.
+"""Checks that a proposed change of Python code does nothing but change settings of existing calls.
 
-A proposal may come from a model that read a hostile log. It may leave things out, and change numbers, truth values,
-plain words and arguments; it may call nothing that the file doesn't call already, import nothing, and name nothing new.
+A proposal may come from a model that read a hostile log. It may leave things out, and change numbers, booleans, plain
+words and arguments; it may not call anything that the file doesn't already call, import anything, or use new names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CODE_EXECUTION_NAMES = frozenset({
     "open", "__import__", "getattr", "setattr", "delattr", "globals", "locals", "vars", "pickle", "marshal", "code",
     "builtins", "system", "popen", "spawn", "sh", "pexpect", "paramiko", "requests", "urllib", "http", "load", "loads",
 })  # fmt: skip
-"""What must not be called in another way than it is."""
+"""Names whose calls must stay exactly as they are."""
 
 _INVALID_PYTHON = translated("with it the file is invalid Python")
 _CALLS = translated("it calls something new: {name}")
@@ -29,7 +29,7 @@ _CHANGES_CALL_ARGUMENTS = translated("it changes what is passed to {name}")
 
 
 def rejection_reason(before: str, after: str) -> Text | None:
-    """Why a change from one text of a file to another is not to be tried; None where it only changes settings."""
+    """Why a change from one text of a file to another is rejected; None if it only changes settings."""
     try:
         old, new = ast.parse(before), ast.parse(after)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -98,7 +98,7 @@ def _texts(tree: ast.Module) -> set[str]:
 
 
 def _code_execution_calls(tree: ast.Module) -> list[tuple[str, str]]:
-    """The calls that run or open things, each with all that stands in it but plain switches (``exist_ok=True``)."""
+    """The calls that execute or open things, each with all its arguments but plain switches (``exist_ok=True``)."""
     found: list[tuple[str, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):

@@ -1,4 +1,4 @@
-"""Other releases of the package in which a program fails: the nearest ones first, newer before older."""
+"""Other releases of the package in which a program fails: the nearest first, newer before older."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 RELEASE = "release"
 """The kind of these candidates."""
 _MAX_RELEASES_EACH_WAY = 2
-"""Releases that are tried in each direction: the last patch of each minor version."""
+"""At most this many releases are tried in each direction: the last patch release of each minor version."""
 _INTERFACE_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "TypeError"})
-"""What is raised where one release calls another that it was not written for."""
+"""Exceptions that are typical of a call into a release that the caller was not written for."""
 _PACKAGE_PATH_PATTERN = re.compile(r"(?:site|dist)-packages/([A-Za-z0-9_]+)/")
 _OTHER = translated("{package} {version}, the nearest {which} release")
 _DIFFERS = translated("{package} {version}, the nearest release in which the failing code is different")
@@ -35,7 +35,7 @@ _NEWER, _OLDER = translated("newer"), translated("older")
 
 
 def release_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
-    """Releases of the package whose own code raised, where versions are at fault or nothing else explains it."""
+    """Releases of the package whose code raised, if versions are at fault or nothing else explains the failure."""
     hazard = next(hazard for hazard in all_hazards() if hazard.name == finding.hazard)
     of_versions = hazard.theme == "environment"
     if trial.record is None or trial.run is None:
@@ -54,7 +54,7 @@ def release_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
 
 
 def guessed_releases(finding: Finding, trial: Trial) -> Iterator[Candidate]:
-    """The releases in which the name, argument or line that failed is otherwise, by their sources."""
+    """The releases whose sources differ in the name, argument or line that failed."""
     from gonogo.trials.upstream.guess import guesses
 
     if trial.record is None or trial.run is None:
@@ -75,7 +75,7 @@ def _release_candidate(finding: Finding, run: Run, package: str, version: Versio
 
 
 def _packages_at_fault(failure: Failure) -> list[str]:
-    """The packages of the stack on the failing stack, the innermost first, that can be laid over."""
+    """The packages on the failing stack, innermost first, that can be installed in an overlay."""
     found = []
     for frame in reversed(failure.frames):
         match = _PACKAGE_PATH_PATTERN.search(frame.path)

@@ -1,4 +1,4 @@
-"""What ``gonogo cure`` is asked for."""
+"""The request of ``gonogo cure``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from gonogo.rehearse.request import RehearsalRequest
 
 @dataclass(frozen=True)
 class CureRequest:
-    """One call. ``rehearsal.ranks`` is what the user asked for; ``own_ranks``: nobody asked, the cure chooses itself.
+    """One call. ``rehearsal.ranks`` is the user's choice; ``own_ranks``: the user made none, so the cure chooses.
 
-    ``budget`` is in seconds, and no new trial begins after it.
+    ``budget`` is in seconds; no trial begins after it.
     """
 
     rehearsal: RehearsalRequest
@@ -19,5 +19,5 @@ class CureRequest:
     budget: float = 3600.0
     allow_training_changes: bool = False
     upstream: bool = False
-    """Whether other releases of the package that fails are compared, and what they show is tried first."""
+    """Whether to compare other releases of the failing package, trying first those that differ where it failed."""
     patch_file: str = "cure.patch"

@@ -1,4 +1,4 @@
-"""The search for a cure: a change at a time, kept where it brings the run further, until it is GO."""
+"""The search for a cure: one change at a time, kept if it brings the run further, until it is GO."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FINAL_VERIFICATION = translated("final verification")
 
 @dataclass(frozen=True)
 class Attempt:
-    """A candidate that was tried in vain, and what came of it."""
+    """A candidate that was tried without success, and the outcome."""
 
     candidate: Candidate
     outcome: Text
@@ -42,7 +42,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class EqualAlternative:
-    """A candidate of equal size that makes the run GO as well, with its trial and the whole patch with it."""
+    """A candidate of equal size that makes the run GO as well, with its trial and its complete patch."""
 
     instead_of: Candidate
     candidate: Candidate
@@ -52,7 +52,7 @@ class EqualAlternative:
 
 @dataclass
 class SearchState:
-    """What has been found by now. ``now`` is the trial of the copy with ``steps``."""
+    """What has been found so far. ``now`` is the trial of the copy with ``steps``."""
 
     before: Trial
     now: Trial
@@ -64,7 +64,7 @@ class SearchState:
 
     @property
     def cured(self) -> bool:
-        """Whether the copy is GO as it is now."""
+        """Whether the copy is GO in its current state."""
         return self.now.verdict is Verdict.GO
 
 
@@ -80,7 +80,7 @@ class CureSearch:
         self._ranks = request.rehearsal.ranks
 
     def run(self) -> SearchState:
-        """Search. Ctrl-C, and the end of the budget, end it with what is known by then."""
+        """Search until it is GO; Ctrl-C or the end of the budget ends it with what is known by then."""
         self._trier.doing = _UNCHANGED
         before = self._rehearse_unchanged(self._copy_launch_files(self._first_check()))
         found = SearchState(before, before)
@@ -97,18 +97,18 @@ class CureSearch:
         return found
 
     def before(self) -> SearchState:
-        """The run as it is, rehearsed, for a change that is to be judged."""
+        """Rehearse the unchanged run, as the baseline for a change to be judged."""
         self._trier.doing = _UNCHANGED
         trial = self._rehearse_unchanged(self._copy_launch_files(self._first_check()))
         trial = self._rehearse_rank_sample(trial, _UNCHANGED)
         return SearchState(trial, trial)
 
     def judged(self, before: SearchState, candidate: Candidate) -> Trial | Text:
-        """The trial with a change, where it brings the run further, else what came of it."""
+        """The trial with a change if it brings the run further, else the reason why not."""
         return self._try(before, candidate)
 
     def _rehearse_unchanged(self, checked: Trial) -> Trial:
-        """The run rehearsed; only checked, where it can't be rehearsed and the files alone show an error to cure."""
+        """Rehearse the run; if that is impossible, and the files alone show an error to cure, only check it."""
         try:
             return self._trier(checked, self._ranks)
         except UserError:
@@ -117,7 +117,7 @@ class CureSearch:
             return checked
 
     def _first_check(self) -> Trial:
-        """The files; a command that was typed becomes a file of the copy."""
+        """Check the files; if the command can't be edited where it stands, write it to a script in the copy."""
         trial = self._trier.check()
         if any(not run.launch.source.writable for run in trial.checked.gathered.runs if run.launch is not None):
             self._copy.write_command_script()
@@ -125,7 +125,7 @@ class CureSearch:
         return trial
 
     def _copy_launch_files(self, trial: Trial) -> Trial:
-        """What the launch reads becomes the copy's own: a program must not find its way out of it by a link."""
+        """Copy all files that the launch reads, so that a program can't get out of the copy through a symlink."""
         for path in trial.checked.gathered.files.sources:
             original = self._copy.original_path(path)
             if original is not None:
@@ -137,7 +137,7 @@ class CureSearch:
         return time.monotonic() >= self._ends
 
     def _rehearse_rank_sample(self, trial: Trial, progress_text: Text) -> Trial:
-        """Where the ranks that were run are GO, and the user named none: a sample of all of them is run too."""
+        """If all ranks completed and the user chose none, rehearse a sample of all ranks as well."""
         if not self._request.own_ranks or trial.ranks == "sample" or trial.record is None:
             return trial
         if trial.record.world_size == 1 or not _all_ranks_completed(trial):
@@ -147,7 +147,7 @@ class CureSearch:
         return self._trier(trial, self._ranks)
 
     def _apply_next_candidate(self, state: SearchState) -> bool:
-        """Try candidates until one is kept; False where none is left, or the time is over."""
+        """Try candidates until one is kept; False if none is left, or the time is up."""
         for finding in state.now.blocking_findings:
             with self._copy.entered():
                 to_try = list(candidates(finding, state.now, upstream=self._request.upstream))
@@ -170,7 +170,7 @@ class CureSearch:
         return False
 
     def _find_alternative(self, state: SearchState, accepted_candidate: Candidate, remaining: list[Candidate]) -> None:
-        """Rehearse one more candidate of the same size and another kind, for the user to choose."""
+        """Rehearse one more candidate of the same size and another kind, as an alternative for the user."""
         equal = next(
             (one for one in remaining if one.size == accepted_candidate.size and one.kind != accepted_candidate.kind),
             None,
@@ -182,7 +182,7 @@ class CureSearch:
             state.alternatives.append(EqualAlternative(accepted_candidate, equal, outcome, self._copy.patch()))
 
     def _try(self, state: SearchState, candidate: Candidate) -> Trial | Text:
-        """The trial with a candidate where it brings the run further, else why it is not taken."""
+        """The trial with a candidate if it brings the run further, else why it is not accepted."""
         self._apply_steps([*state.steps, candidate])
         trial = self._copy_launch_files(self._trier.check())
         worse = _new_certain_errors(state.now.file_errors, trial.file_errors)
@@ -194,7 +194,7 @@ class CureSearch:
         ):
             return _CHANGES_TRAINING.format(what=why)
         if self._has_certain_file_error(state, trial):
-            # The files alone say NO-GO of it still: no need to rehearse it before they are in order.
+            # The files alone still say NO-GO, so there is no need to rehearse until they are in order.
             if not _without(candidate.finding, trial.file_errors):
                 return _ERROR_REMAINS
             if not _without(candidate.finding, state.now.file_errors):
@@ -215,14 +215,14 @@ class CureSearch:
         return trial if goes_on else _outcome(candidate.finding, trial)
 
     def _has_certain_file_error(self, state: SearchState, trial: Trial) -> bool:
-        """Whether the files show a certain error, other than one that a rehearsal has spoken against."""
+        """Whether the files show a certain error, other than one that a rehearsal has disproved."""
         seen = state.now if state.now.rehearsed is not None else state.before
         there = {finding.hazard for finding in seen.blocking_findings}
         refuted = {finding.hazard for finding in seen.file_errors if finding.hazard not in there}
         return _has_certain(finding for finding in trial.file_errors if finding.hazard not in refuted)
 
     def _remove_unneeded_steps(self, state: SearchState) -> None:
-        """Take out each step without which it is GO as well, the last first."""
+        """Remove each step without which the run is GO as well, beginning with the last."""
         for step in reversed(state.steps[:]):
             fewer = steps_without(state.steps, step)
             if fewer is None or not fewer or self._over:
@@ -254,7 +254,7 @@ def _has_certain(findings: Iterable[Finding]) -> bool:
 
 
 def _all_ranks_completed(trial: Trial) -> bool:
-    """Whether the ranks that were run completed, whatever the files say."""
+    """Whether all rehearsed ranks completed, regardless of the files."""
     return trial.record is not None and all(rank.outcome == "completed" for rank in trial.record.ranks)
 
 
@@ -268,7 +268,7 @@ def _without(finding: Finding, findings: Iterable[Finding]) -> bool:
 
 
 def _new_certain_errors(before: Iterable[Finding], after: Iterable[Finding]) -> list[Finding]:
-    """Certain errors of hazards that were not there."""
+    """Certain errors of hazards that were not found before."""
     known = {finding.hazard for finding in before}
     return [f for f in after if f.hazard not in known and f.certainty is Certainty.CERTAIN]
 
@@ -276,8 +276,8 @@ def _new_certain_errors(before: Iterable[Finding], after: Iterable[Finding]) -> 
 def is_progress(before: Trial, after: Trial, target_finding: Finding, *, passes: bool = False) -> bool:
     """Whether a finding is gone, and the run ends no earlier than before.
 
-    ``passes``: the statement at which it ended has to be passed as well. A change of the code may leave it with another
-    error; another release has the same one at other lines of its own.
+    ``passes``: the statement at which it ended has to be passed as well. A change of code may leave the same
+    statement with another error; another release has the same error at other line numbers.
     """
     if before.record is None:
         return _without(target_finding, after.blocking_findings)
@@ -292,22 +292,22 @@ def is_progress(before: Trial, after: Trial, target_finding: Finding, *, passes:
 
 
 def _stops_at_same_statement(before: RehearsalRecord, after: Trial) -> bool:
-    """Whether a rank still ends at the statement of the user's at which it ended: it has not been passed.
+    """Whether a rank still ends at the same user statement, which means that it has not been passed.
 
-    Another release fails at other lines of its own, in other words, or in a way that can't be rehearsed.
+    Another release fails at other line numbers, with other messages, or in a way that can't be rehearsed.
     """
     ended = {_failing_statement(rank) for rank in before.ranks} - {None}
     return after.record is not None and any(_failing_statement(rank) in ended for rank in after.record.ranks)
 
 
 def _failing_statement(rank: RankRecord) -> tuple[str, str, str] | None:
-    """The innermost statement of the user's own at which a rank's exception arose; None where none did."""
+    """The innermost statement in the user's code at which a rank raised; None if there is none."""
     frame = rank.failure.innermost("user") if rank.failure is not None else None
     return (frame.path, frame.function, frame.text) if frame is not None else None
 
 
 def _outcome(target_finding: Finding, trial: Trial) -> Text:
-    """What a trial that brought nothing came to."""
+    """The outcome of a trial that brought no progress."""
     first = next(iter(trial.blocking_findings), None)
     if first is None:
         why = next(iter(trial.rehearsed.skipped), None) if trial.rehearsed is not None else None
@@ -321,9 +321,9 @@ def _outcome(target_finding: Finding, trial: Trial) -> Text:
 
 
 def candidates(finding: Finding, trial: Trial, *, upstream: bool = False) -> Iterator[Candidate]:
-    """The finding's own fixes, safe ones first, then what its hazard makes of the rehearsal; settings; releases.
+    """The finding's own fixes, safe ones first, then those its hazard derives from the rehearsal; settings; releases.
 
-    ``upstream``: first of all the releases in which what failed is otherwise.
+    ``upstream``: begin with the releases that differ in what failed.
     """
     if upstream:
         yield from guessed_releases(finding, trial)
@@ -342,13 +342,13 @@ def candidates(finding: Finding, trial: Trial, *, upstream: bool = False) -> Ite
 
 
 def _lower_stage(finding: Finding, run: Run) -> Iterator[Candidate]:
-    """What fails under ZeRO-3 alone, since it partitions parameters, may run with stage 2 where that fits."""
+    """Try stage 2, if it fits, for what fails only under ZeRO-3, because parameters are partitioned."""
     if run.zero_stage == 3 and (edits := set_zero(run, {"stage": 2})) is not None:
         yield Candidate(finding, _STAGE_2, tuple(edits), size=2)
 
 
 def steps_without(steps: Sequence[Candidate], removed_step: Candidate) -> list[Candidate] | None:
-    """The other steps, as if that one had never been made; None where a later one changes what it wrote."""
+    """The other steps, as if ``removed_step`` had never been made; None if a later step changes what it wrote."""
     at = next(number for number, step in enumerate(steps) if step is removed_step)
     moved = list(steps[:at])
     gone = list(removed_step.edits)
@@ -357,13 +357,13 @@ def steps_without(steps: Sequence[Candidate], removed_step: Candidate) -> list[C
         if any(edit is None for edit in edits):
             return None
         moved.append(replace(step, edits=tuple(edit for edit in edits if edit is not None)))
-        # What was left out stands, for the steps after this one, where this one's edits have moved it.
+        # Shift the removed edits by this step's edits, to compare them with the steps after it.
         gone = [_behind(one, step.edits) for one in gone]
     return moved
 
 
 def _moved(edit: Edit, earlier_edits: Sequence[Edit]) -> Edit | None:
-    """An edit's place before edits of the same file that were made earlier; None where they overlap."""
+    """Move an edit to where it would be without the earlier edits of the same file; None if they overlap."""
     shift = 0
     for one in sorted((one for one in earlier_edits if one.path == edit.path), key=lambda one: one.start):
         start = one.start + _added_characters(

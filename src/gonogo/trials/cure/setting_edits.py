@@ -1,4 +1,4 @@
-"""A setting written where the run says it: a launch's option, a framework's YAML, the script, DeepSpeed's config."""
+"""Changes a setting where the run defines it: launch option, framework YAML, script, or DeepSpeed config."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENABLE_CHECKPOINTING = 'gradient_checkpointing_enable(gradient_checkpointing_kw
 
 
 def set_argument(run: Run, name: str, value: Any) -> list[Edit] | None:
-    """The edits that give a training argument a value; None where the run has no place for it that can be edited."""
+    """The edits that set a training argument; None if there is no place for it that can be edited."""
     edits: list[Edit] = []
     key = KEYS.get(name)
     if key is not None and run.config is not None and run.config.get(key).number is not None:
@@ -69,7 +69,7 @@ def _yaml_edit(run: Run, name: str, value: Any) -> Edit | None:
 
 
 def set_checkpointing(run: Run) -> list[Edit] | None:
-    """The edits that turn gradient checkpointing on; None where it is on, or there is no place for it."""
+    """The edits that turn gradient checkpointing on; None if it is on already, or there is no place for it."""
     if run.arguments.get("gradient_checkpointing").truth is True:
         return None
     if any(True for script in run.scripts for _ in script.calls("*.gradient_checkpointing_enable")):
@@ -87,7 +87,7 @@ def set_checkpointing(run: Run) -> list[Edit] | None:
 
 
 def set_zero(run: Run, settings: dict[str, Any]) -> list[Edit] | None:
-    """The edits that give keys of ``zero_optimization`` these values; None where no config can be edited."""
+    """The edits that set keys of ``zero_optimization``; None if no config can be edited."""
     config = run.config
     if config is None:
         return None

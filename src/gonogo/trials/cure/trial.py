@@ -1,4 +1,4 @@
-"""One trial of the copy: what its files show, and what a rehearsal of it comes to."""
+"""One trial of the copy: what its files show, and the outcome of rehearsing it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from gonogo.rehearse.request import RehearsalRequest
 from gonogo.trials.cure.copy import WorkingCopy
 
 Rehearse = Callable[[RehearsalRequest, OnProgress | None], tuple[RehearsalRecord, Report]]
-"""Rehearses a request in the current folder: the record, and the report on it and the files.
+"""Rehearses a request in the current folder: returns the record, and the report on the record and the files.
 
-Raises UserError as a rehearsal does."""
+Raises UserError as a rehearsal does.
+"""
 
 _PHASES = get_args(Phase)
 _ASSIGNMENT = re.compile(r"\w+=")
@@ -35,7 +36,7 @@ _ASSIGNMENT = re.compile(r"\w+=")
 
 @dataclass(frozen=True)
 class Trial:
-    """What is known of the copy as it is now. ``rehearsed`` is None where the files alone already say NO-GO."""
+    """What is known of the copy in its current state. ``rehearsed`` is None if the files alone already say NO-GO."""
 
     checked: Checked
     record: RehearsalRecord | None = None
@@ -44,22 +45,22 @@ class Trial:
 
     @property
     def run(self) -> Run | None:
-        """The run that the command launches, as its files tell."""
+        """The run that the command launches, according to its files."""
         return next((run for run in self.checked.gathered.runs if run.launch is not None), None)
 
     @property
     def file_errors(self) -> tuple[Finding, ...]:
-        """What the files alone show that stands in the way."""
+        """The blocking findings of the files alone."""
         return _blocking_findings(self.checked.report.findings)
 
     @property
     def blocking_findings(self) -> tuple[Finding, ...]:
-        """All that keeps it from GO, the root cause first: of files and rehearsal where it was rehearsed."""
+        """All that keeps it from GO, the root cause first: of the files, and of the rehearsal if there was one."""
         return _blocking_findings(self.rehearsed.findings) if self.rehearsed is not None else self.file_errors
 
     @property
     def verdict(self) -> Verdict:
-        """Of files and rehearsal together; of what was not rehearsed never GO."""
+        """The verdict on files and rehearsal together; never GO without a rehearsal."""
         if self.rehearsed is not None:
             return self.rehearsed.verdict
         certain = any(finding.certainty is Certainty.CERTAIN for finding in self.file_errors)
@@ -67,7 +68,7 @@ class Trial:
 
     @property
     def reached(self) -> tuple[int, int]:
-        """How far it came: (optimizer steps, phase); the rank that came least far counts."""
+        """How far it came: (optimizer steps, phase) of the rank that came least far."""
         if self.record is None or not self.record.ranks:
             return (0, -1)
         return min(_progress_key(rank.steps, list(rank.phases), rank.outcome) for rank in self.record.ranks)
@@ -89,7 +90,7 @@ def _blocking_findings(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 @dataclass
 class TrialRunner:
-    """Tries the copy out; counts what it did."""
+    """Checks and rehearses the copy; counts the rehearsals."""
 
     copy: WorkingCopy
     request: RehearsalRequest
@@ -100,7 +101,7 @@ class TrialRunner:
     doing: Text = field(default_factory=lambda: Text("", ""))
 
     def check(self) -> Trial:
-        """What the files show, with the versions that a rehearsal would lay over."""
+        """Check the files, with the versions that a rehearsal would install in an overlay."""
         with self.copy.entered():
             settings = read_settings(self.copy.folder)
             checked = check(
@@ -114,7 +115,7 @@ class TrialRunner:
         return Trial(checked)
 
     def __call__(self, trial: Trial, ranks: str) -> Trial:
-        """The trial with a rehearsal of these ranks."""
+        """Rehearse these ranks; returns the trial with the result."""
         self.rehearsals += 1
         with self.copy.entered():
             record, report = self.rehearse(
@@ -150,7 +151,7 @@ class TrialRunner:
         )
 
     def _environment_file(self) -> Path | None:
-        """``--environment`` as the copy has it, where it is a file of the copy."""
+        """``--environment`` as a path in the copy, if the file belongs to the copy."""
         stated = self.request.environment
         if stated is None:
             return None
@@ -159,18 +160,18 @@ class TrialRunner:
         return self.copy.of(original) if own else original
 
     def _laid_over(self) -> dict[str, str] | None:
-        """The versions that were asked for, and the cure's own pins, which win; None where there are none."""
+        """The requested versions and the cure's own pins, which take precedence; None if there are none."""
         parts = [one.partition("==") for one in (*self.request.with_packages, *self.pins)]
         return {canonicalize_name(name.strip()): version.strip() for name, _, version in parts if version} or None
 
     def _packages(self, run: Run | None) -> tuple[str, ...]:
-        """What to lay over: what was asked for, what the files pin, and the cure's own pins, which win."""
+        """The packages to install in an overlay: requested, pinned by the files, and the cure's pins, which win."""
         own = {canonicalize_name(pin.partition("==")[0]) for pin in self.pins}
         others = (*self.request.with_packages, *self._pinned(run))
         return (*(one for one in others if canonicalize_name(one.partition("==")[0].strip()) not in own), *self.pins)
 
     def _pinned(self, run: Run | None) -> tuple[str, ...]:
-        """What the file of versions beside the launch pins otherwise than is installed; none where one was stated."""
+        """Pins of the requirements file that differ from what is installed; none if an environment was given."""
         if run is None or self.request.environment is not None:
             return ()
         stated = {canonicalize_name(one.partition("==")[0].strip()) for one in self.request.with_packages}
@@ -180,7 +181,7 @@ class TrialRunner:
             if package.place is not None
             and package.version is not None
             and package.name in STACK
-            and not package.address  # another package than the index's of that version
+            and not package.address  # a package from a URL is not that release of the index
             and package.name not in stated
             and can_overlay(package.name)
             and installed_version(package.name) != package.version

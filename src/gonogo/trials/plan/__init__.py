@@ -1,1 +1,1 @@
-"""Which strategy fits a model on given accelerators, and is the fastest that does: rehearsed, not guessed."""
+"""``gonogo plan``: which strategy fits a model on given accelerators and is the fastest: rehearsed, not guessed."""

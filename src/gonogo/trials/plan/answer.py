@@ -1,4 +1,4 @@
-"""From a plan to a report: the ranking with its reasons, what does not fit, and what would make it fit."""
+"""Turns a plan into a report: the ranking with its reasons, what does not fit, and what would make it fit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHOWN = (CONFIG, "launch_deepspeed.sh", "launch_torchrun.sh")
 
 
 def plan_report(plan: PlanResult, notes: Sequence[Text] = ()) -> Report:
-    """GO where a strategy that was rehearsed at full depth fits, NO-GO where none fits, else CANNOT-TELL."""
+    """GO if a strategy that was rehearsed at full depth fits, NO-GO if none fits, else CANNOT-TELL."""
     rehearsed = any(choice.source == "rehearsed" for choice in plan.fitting)
     verdict = Verdict.GO if rehearsed else Verdict.CANNOT_TELL if plan.fitting or plan.failed else Verdict.NO_GO
     return Report(
@@ -52,14 +52,14 @@ def _notes(plan: PlanResult) -> list[Text]:
 
 
 def missing_input_notes(request: PlanRequest) -> list[Text]:
-    """What could not be judged for want of being told."""
+    """Notes on what could not be judged because inputs were not given."""
     if request.machine.host_bytes is not None:
         return []
     return [translated("--host-memory not given: whether offloaded states fit in host memory was not checked")]
 
 
 def covered(plan: PlanResult | SolveResult, full_depth_choices: Sequence[Choice]) -> list[Text]:
-    """What was rehearsed. ``full_depth_choices``: at full depth."""
+    """What was rehearsed. ``full_depth_choices``: those rehearsed with all layers."""
     said = [
         translated("{count} rehearsals of the real {stack} ({new} new, {old} cached), {seconds:.0f} s").format(
             stack=_stack(plan.request),
@@ -100,7 +100,7 @@ def _skipped_items(plan: PlanResult) -> list[Skipped]:
 
 
 def skipped_checks(failed_choices: Sequence[tuple[Choice, str]], request: PlanRequest) -> list[Skipped]:
-    """What no plan covers, and the strategies whose rehearsal came to no figures."""
+    """What no plan covers, and the strategies whose rehearsal failed to produce figures."""
     speed = request.machine.accelerator.speed
     assert speed is not None
     skipped = [
@@ -137,13 +137,13 @@ def _plan_report(plan: PlanResult) -> planned.Plan:
 
 
 def files_to_show(choice: Choice, request: PlanRequest, facts: Facts) -> tuple[tuple[str, str], ...]:
-    """Name and text of the files of a strategy that a page shows."""
+    """(name, text) of a strategy's files, to be shown on a page."""
     files = files_of(choice, request, facts)
     return tuple((name, files[name]) for name in _SHOWN)
 
 
 def make_plan(request: PlanRequest, facts: Facts, global_batch: int, **found: Any) -> planned.Plan:
-    """What was asked for, with what was ``found``."""
+    """The plan's inputs, together with what was ``found``."""
     machine, task = request.machine, request.task
     return planned.Plan(
         model=planned.Model(request.name, facts.model_class, facts.parameters, facts.trainable, facts.depth),
@@ -163,7 +163,7 @@ def make_plan(request: PlanRequest, facts: Facts, global_batch: int, **found: An
 
 
 def summarize_strategy(choice: Choice, request: PlanRequest, fastest_choice: Choice | None) -> planned.StrategySummary:
-    """A strategy. ``fastest_choice``: what it is compared with, if with any."""
+    """Summarize a strategy. ``fastest_choice``: what it is compared with, if anything."""
     strategy = choice.strategy
     return planned.StrategySummary(
         strategy=strategy.label.en,
@@ -201,7 +201,7 @@ def _rollout(choice: Choice) -> planned.Rollout | None:
 
 
 def too_large(choice: Choice, request: PlanRequest) -> planned.TooLarge:
-    """A strategy that does not fit, and what would make it fit."""
+    """Summarize a strategy that does not fit, with what would make it fit."""
     strategy = summarize_strategy(choice, request, None)
     return planned.TooLarge(
         **asdict(strategy), shortfall=shortfall(choice, request), would_fit=tuple(_cures(choice, request))
@@ -215,7 +215,7 @@ _PLUS_NVME = translated("and in any case {size} GiB of NVMe per node")
 
 
 def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
-    """What would make it fit."""
+    """Changes that would make it fit."""
     machine = request.machine
     cures = []
     if choice.room.insufficient_memory == "engine":
@@ -250,7 +250,7 @@ def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
 
 
 def _gpus_needed(choice: Choice, request: PlanRequest, needed_bytes: float, capacity_bytes: float) -> int | None:
-    """How many GPUs would do, in whole nodes; None where what isn't partitioned is too large."""
+    """How many GPUs would suffice, in whole nodes; None if what isn't partitioned is too large by itself."""
     stages = {0: (), 1: ("optimizer",), 2: ("gradients", "optimizer"), 3: ("parameters", "gradients", "optimizer")}
     partitioned = sum(choice.by_category.get(name, 0.0) for name in stages[choice.strategy.family.zero])
     room = capacity_bytes - (needed_bytes - partitioned)
@@ -262,7 +262,7 @@ def _gpus_needed(choice: Choice, request: PlanRequest, needed_bytes: float, capa
 
 
 def _next_larger(accelerator: Accelerator, needed_bytes: float) -> Accelerator | None:
-    """The smallest accelerator of its kind that has room for so many bytes."""
+    """The smallest accelerator of the same kind with at least this much memory."""
     fitting = [
         one
         for one in all_accelerators()

@@ -1,4 +1,4 @@
-"""From the answers of ``--solve`` to a report."""
+"""Turns the answers of ``--solve`` into a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RECOMPUTED = translated("only strategies with gradient checkpointing were tried
 
 
 def solved_report(solved: SolveResult, notes: Sequence[Text] = ()) -> Report:
-    """GO where an answer was rehearsed at full depth, NO-GO where nothing fits, else CANNOT-TELL."""
+    """GO if an answer was rehearsed at full depth, NO-GO if nothing fits, else CANNOT-TELL."""
     whole = [one.choice for one in solved.solutions if one.choice.source == "rehearsed"]
     verdict = Verdict.GO if whole else Verdict.CANNOT_TELL if solved.solutions or solved.failed else Verdict.NO_GO
     own = [] if solved.unknown == "micro-batch" else [_RECOMPUTED]

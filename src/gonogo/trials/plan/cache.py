@@ -1,4 +1,4 @@
-"""What short rehearsals came to, kept for the next plan: found again while all that they hang on is the same."""
+"""A cache of short rehearsals' results for later plans, valid while all their inputs are the same."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _STACK = (
     "vllm",
 )
 _ROOT = Path(gonogo.__file__).resolve().parent
-# The rooms whose code measures: a change in it makes what was kept worthless.
+# The packages whose code measures: a change in them invalidates the cache.
 _MEASURING_PACKAGES = ("evidence", "virtual")
 _ENVIRONMENT_PREFIXES = ("PYTORCH_", "DEEPSPEED_", "DS_", "ACCELERATE_", "TRANSFORMERS_")
 Answer = TypeVar("Answer", Facts, Measured)
 
 
 def key_of(job: MeasurementJob, accelerator: Accelerator, folder: Path) -> str:
-    """The name of all that an answer hangs on: the files' contents, not their places.
+    """The cache key: a digest of all inputs of a measurement, by the files' contents instead of their paths.
 
-    ``folder``: what the job's files lie below.
+    ``folder``: the parent folder of the job's files.
     """
     place = Path(job.answer).parent
     contents = {
@@ -71,7 +71,7 @@ def _versions() -> dict[str, str]:
 
 
 def _source_digest() -> str:
-    """Of the code that measures."""
+    """Digest of the source code that measures."""
     digest = hashlib.sha256()
     for room in _MEASURING_PACKAGES:
         for path in sorted((_ROOT / room).rglob("*")):
@@ -81,12 +81,12 @@ def _source_digest() -> str:
 
 
 def store() -> Store:
-    """Where the answers are kept, each as ``KEY.json``."""
+    """The store of cached answers, each as ``KEY.json``."""
     return Store("plan")
 
 
 def cached(key: str, kind: type[Answer]) -> Answer | None:
-    """The answer that was kept, or None where there is none that can be read."""
+    """The cached answer, or None if there is none that can be read."""
     data = store().read(f"{key}.json")
     try:
         return None if data is None else msgspec.json.decode(data, type=kind)
@@ -95,5 +95,5 @@ def cached(key: str, kind: type[Answer]) -> Answer | None:
 
 
 def keep(key: str, data: bytes) -> None:
-    """Keep an answer: whole or not at all, whoever else keeps the same. Raises OSError where it can't be written."""
+    """Store an answer atomically, safely against concurrent writers. Raises OSError if it can't be written."""
     store().write(f"{key}.json", data)

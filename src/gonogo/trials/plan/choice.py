@@ -1,4 +1,4 @@
-"""A strategy with what it takes, how long a step is, and how that is known."""
+"""A strategy with its memory, its step time, and the source of these figures."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from gonogo.virtual.measuring.jobs import Facts
 
 Source = Literal["rehearsed", "extended", "formula"]
 UNCERTAINTY_BY_SOURCE: dict[Source, float] = {"rehearsed": 0.03, "extended": 0.12, "formula": 0.35}
-"""How far the accelerator's peak may be off, as a share: see ``benchmarks/memory.py``."""
+"""The relative error of the accelerator's peak, by source: see ``benchmarks/memory.py``."""
 _FRAGMENTATION_FACTOR = 1.15
-"""Reserved memory over allocated, where only a formula tells the latter."""
+"""Reserved over allocated memory, if the latter is known only by formula."""
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One strategy, judged. Bytes are of one rank."""
+    """One strategy with its estimate. Bytes are per rank."""
 
     strategy: Strategy
     source: Source
@@ -38,19 +38,19 @@ class Choice(msgspec.Struct, frozen=True):
     nvme: float
     time: StepTime
     tokens_per_second: float
-    """Of one accelerator."""
+    """Per accelerator."""
     room: Headroom
 
     @property
     def band(self) -> float:
-        """How far ``reserved`` may be off, as a share."""
+        """The relative error of ``reserved``."""
         return UNCERTAINTY_BY_SOURCE[self.source]
 
     def may_fit(self, capacity_bytes: float) -> bool:
         """Whether a rehearsal at full depth might show that it fits into ``capacity_bytes`` bytes.
 
-        The caching allocator gives unused segments back before it fails: what it reserves where there is room for it
-        is not what it needs. Where only a formula speaks, all the more may be possible.
+        The caching allocator releases unused segments before it fails, so what it reserves while there is room is
+        more than what it needs. If the figures come from a formula, the uncertainty is even larger.
         """
         if self.source == "rehearsed" or not self.room.others_fit:
             return self.room.fits
@@ -58,12 +58,12 @@ class Choice(msgspec.Struct, frozen=True):
         return self.allocated * share <= capacity_bytes
 
     def surely_too_large(self, capacity_bytes: float) -> bool:
-        """Whether it does not fit even if the figures are off by all of their band."""
+        """Whether it does not fit even at the lower end of the error band."""
         return not self.room.fits and not self.may_fit(capacity_bytes)
 
 
 def estimate_by_formula(request: PlanRequest, facts: Facts, strategy: Strategy, known: Calibration) -> Choice:
-    """What the closed form says of a strategy."""
+    """Estimate a strategy by the closed-form model."""
     estimate = closed_form.memory(
         facts, strategy, world_size=request.world_size, seq_len=request.tokens_per_sample, known=known
     )
@@ -82,7 +82,7 @@ def estimate_by_formula(request: PlanRequest, facts: Facts, strategy: Strategy, 
 
 
 def _with_auxiliary_models(request: PlanRequest, facts: Facts, strategy: Strategy, estimate: Estimate) -> Estimate:
-    """With a reference, a reward model or a teacher, and an engine, at the phase that takes most."""
+    """Add a reference model, a reward model or teacher, and an engine, at the phase with the highest total."""
     of_each = request.world_size if strategy.family.zero == 3 else 1
     others = 2.0 * facts.beside_parameters + (facts.weight_bytes if strategy.reference == "model" else 0.0)
     held = estimate.by_category
@@ -98,7 +98,7 @@ def _with_auxiliary_models(request: PlanRequest, facts: Facts, strategy: Strateg
 def estimate_from_peak(
     request: PlanRequest, facts: Facts, strategy: Strategy, at: Strategy, peak: Peak, source: Source
 ) -> Choice:
-    """What a rehearsal of ``at`` says of a strategy that differs from it in micro-batch, accumulation and engine."""
+    """Derive a strategy's figures from a rehearsal of ``at``, with another micro-batch, accumulation or engine."""
     peak = peak.with_samples(strategy.micro_batch / at.micro_batch)
     beside = engine.beside(request, facts, strategy)
     if beside is not None and source != "rehearsed":
@@ -137,12 +137,12 @@ def estimate_from_peak(
 
 
 def _alone(work: Work, request: PlanRequest) -> float:
-    """Seconds of work beside which nothing else runs."""
+    """Seconds of work that does not overlap with anything else."""
     return max(work.seconds, _communication_seconds(work, request))
 
 
 def bandwidth(request: PlanRequest) -> float:
-    """Bytes/s of a rank's slowest link that a collective over all ranks uses."""
+    """Bytes/s of the slowest link of a rank that a collective over all ranks uses."""
     speed = request.machine.accelerator.speed
     assert speed is not None
     if request.machine.nodes == 1:
@@ -156,7 +156,7 @@ def capacity_of(request: PlanRequest) -> int:
 
 
 def _communication_seconds(work: Work, request: PlanRequest) -> float:
-    """Seconds of a part's collectives."""
+    """Seconds that the collectives of a part take."""
     link, ranks = bandwidth(request), request.world_size
     return sum(collective_seconds(name, int(nbytes), ranks, link) for name, nbytes in work.sent.items())
 
@@ -165,9 +165,9 @@ def _choice(
     request: PlanRequest, facts: Facts, strategy: Strategy, source: Source, allocated: float, reserved: float,
     by_category: dict[str, float], host: float, pinned: float, nvme: float, taken: StepTime, trainer_bytes: float,
 ) -> Choice:  # fmt: skip
-    """``trainer_bytes``: what the trainer has of the GPU before a rollout engine starts."""
+    """``trainer_bytes``: GPU memory that the trainer holds before a rollout engine starts."""
     tokens: float = strategy.micro_batch * strategy.accumulation * request.tokens_per_sample
-    tokens *= request.world_size / (request.world_size + strategy.rollout.gpus)  # the server's GPUs train none
+    tokens *= request.world_size / (request.world_size + strategy.rollout.gpus)  # the server's GPUs don't train
     beside = engine.beside(request, facts, strategy)
     left = headroom(
         request.machine, reserved=reserved, host_of_rank=host, nvme_of_rank=nvme, nvme_bytes=request.nvme_bytes,

@@ -1,8 +1,8 @@
-"""Memory and time by formula: rough, and only good enough to say what is worth a rehearsal.
+"""Memory and time by formula: a rough estimate that serves only to decide what is worth a rehearsal.
 
-Model states by the ZeRO paper (https://arxiv.org/abs/1910.02054, §3.1 and §5): 2 bytes a parameter and a gradient,
-12 for Adam's fp32 master and two moments. Activations by Korthikanti et al. (https://arxiv.org/abs/2205.05198, §4)
-with the scores of attention left out, as flash attention does.
+Model states by the ZeRO paper (https://arxiv.org/abs/1910.02054, §3.1 and §5): 2 bytes per parameter and gradient, 12
+for Adam's fp32 master and two moments. Activations by Korthikanti et al. (https://arxiv.org/abs/2205.05198, §4),
+without the attention scores, as with flash attention.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from gonogo.trials.plan.strategy import Family, Strategy
 from gonogo.virtual.measuring.jobs import Facts
 
 _BYTES_PER_LOGIT = 14
-"""For each token and word: 16-bit logits, fp32 logits, their softmax and its gradient."""
+"""Per token and vocabulary entry: 16-bit logits, fp32 logits, their softmax and its gradient."""
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """Bytes of one rank; ``host``: with its share of what lies in host memory or on NVMe."""
+    """Bytes of one rank; ``host`` and ``nvme``: its share of host memory and NVMe."""
 
     by_category: dict[str, float]
-    """On the accelerator; model states and all else by the names of ``gonogo.evidence.rehearsal.record.CATEGORIES``."""
+    """On the accelerator, by the names of ``gonogo.evidence.rehearsal.record.CATEGORIES``."""
     host: float
     nvme: float
 
     @property
     def allocated(self) -> float:
-        """All on the accelerator."""
+        """Total on the accelerator."""
         return sum(self.by_category.values())
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """What rehearsals of other strategies have shown that holds for all; keyed by checkpointing or not."""
+    """Measurements of other strategies that hold for all; the keys say whether activations are checkpointed."""
 
     seconds: dict[bool, float] = {}
-    """Of computing one sample forward and backward."""
+    """Seconds of the forward and backward of one sample."""
     activations: dict[bool, float] = {}
-    """Bytes that one sample needs at the peak."""
+    """Bytes that one sample adds to the peak."""
 
 
 NO_CALIBRATION = Calibration()
@@ -47,7 +47,7 @@ NO_CALIBRATION = Calibration()
 def memory(
     facts: Facts, strategy: Strategy, *, world_size: int, seq_len: int, known: Calibration = NO_CALIBRATION
 ) -> Estimate:
-    """What a strategy takes, by formula."""
+    """Estimate the memory of a strategy."""
     family = strategy.family
     optimizer_ranks = world_size if family.zero >= 1 else 1
     parameter_ranks = world_size if family.zero >= 3 else 1
@@ -65,9 +65,9 @@ def memory(
     if family.optimizer == "gpu":
         held |= {"optimizer": moments, "gradients": gradients}
         if family.zero == 2 and strategy.accumulation > 1:
-            held["gradients"] += 4.0 * facts.trainable / optimizer_ranks  # a partition's sum of gradients, fp32
+            held["gradients"] += 4.0 * facts.trainable / optimizer_ranks  # the partition's accumulated fp32 gradients
         elif family.zero == 0:
-            held["gradients"] += 6.0 * facts.trainable  # fp32 gradients, and a temporary half
+            held["gradients"] += 6.0 * facts.trainable  # fp32 gradients, and a 16-bit temporary copy
     elif family.optimizer == "cpu":
         host += moments + 3 * gradients  # fp32 gradients, and a 16-bit copy of the partition
     else:
@@ -79,7 +79,7 @@ def memory(
 
 
 def buffers(facts: Facts, family: Family) -> float:
-    """Bytes of buckets, and of parameters that ZeRO-3 has gathered."""
+    """Bytes of communication buckets, and of parameters that ZeRO-3 has gathered."""
     if family.zero == 3:
         live = max(facts.largest_parameter, min(family.live_parameters, facts.parameters))
         return 2.0 * live + 4.0 * facts.largest_parameter
@@ -99,7 +99,7 @@ def time(
     facts: Facts, strategy: Strategy, *, world_size: int, ranks_per_node: int, seq_len: int, speed: Speed,
     bandwidth: float, nvme_drives: int, known: Calibration = NO_CALIBRATION, generation: float = 0.0,
 ) -> StepTime:  # fmt: skip
-    """The time of a step, by formula. ``bandwidth``: bytes/s of a rank's slowest link; ``generation``: its seconds."""
+    """Estimate the time of a step. ``bandwidth``: bytes/s of a rank's slowest link; ``generation``: in seconds."""
     family = strategy.family
     samples = strategy.micro_batch * strategy.accumulation
     of_sample = known.seconds.get(strategy.checkpointing)
@@ -128,7 +128,7 @@ def time(
 
 
 def lower_bound(facts: Facts, family: Family, world_size: int) -> float:
-    """Bytes of model states alone: below them no micro-batch helps."""
+    """Bytes of the model states alone, the minimum for any micro-batch."""
     smallest = Strategy(family, checkpointing=True, micro_batch=1, accumulation=1)
     held = memory(facts, smallest, world_size=world_size, seq_len=0).by_category
     return held["parameters"] + held["gradients"] + held["optimizer"]

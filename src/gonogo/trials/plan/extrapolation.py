@@ -1,4 +1,4 @@
-"""Measured at two depths, told for the full one."""
+"""Extrapolates measurements at two depths to the full depth."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gonogo.virtual.measuring.jobs import Measured, PhasePeak
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, OPERATOR_SECONDS
 
 _SAMPLE_PHASES = {"forward", "backward", "score"}
-"""Phases in which activations, and what is temporary beside them, grow with the micro-batch."""
+"""Phases in which activations and temporary tensors grow with the micro-batch."""
 _BATCH_DEPENDENT_CATEGORIES = ("activations", "temporary")
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What one rank does in a part of a step; see :class:`gonogo.virtual.measuring.jobs.PhaseWork`."""
+    """The work of one rank in a part of a step; see :class:`gonogo.virtual.measuring.jobs.PhaseWork`."""
 
     long_seconds: float
     short_seconds: float
@@ -25,12 +25,12 @@ class Work(msgspec.Struct, frozen=True):
     to_host: float
     from_host: float
     sent: dict[str, float]
-    """Bytes put into collectives, by operator."""
+    """Bytes sent by collectives, by operator."""
     operators: float = 0.0
 
     @property
     def seconds(self) -> float:
-        """By the roofline, or as long as the process takes to launch it all. Short operators wait for their launch."""
+        """Roofline time, or the time to launch all operators if longer. Short operators are launch-bound."""
         computing = self.long_seconds + max(self.short_seconds, self.short_operators * LAUNCH_SECONDS)
         return max(computing, self.operators * OPERATOR_SECONDS)
 
@@ -44,36 +44,36 @@ NOTHING = Work(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, {})
 
 
 class Peak(msgspec.Struct, frozen=True):
-    """Memory of one rank and its work of one step, in bytes."""
+    """The memory of one rank, in bytes, and its work in one step."""
 
     phases: dict[str, PhasePeak]
     reserved: float
     host: float
     pinned: float
     forward: Work
-    """Of one micro-batch."""
+    """Per micro-batch."""
     backward: Work
-    """Of one micro-batch."""
+    """Per micro-batch."""
     step: Work
-    """What comes once in an optimizer step, however many micro-batches it has."""
+    """Once per optimizer step, regardless of accumulation."""
     score: Work = NOTHING
-    """Of one micro-batch: what is generated, rewarded and scored before it is trained on."""
+    """Per micro-batch: generation, rewards and scoring before the training."""
     sync: Work = NOTHING
-    """Once in an optimizer step: the weights' way to the rollout engine."""
+    """Once per optimizer step: sending the weights to the rollout engine."""
 
     @property
     def highest(self) -> PhasePeak:
-        """The phase that takes most."""
+        """The phase with the most allocated memory."""
         return max(self.phases.values(), key=lambda phase: phase.allocated)
 
     @property
     def allocated(self) -> float:
-        """The most that is allocated in any phase."""
+        """The maximum of allocated memory over all phases."""
         return self.highest.allocated
 
     @property
     def sample_bytes(self) -> float:
-        """The most that what grows with the micro-batch takes in a phase, whichever phase takes most in all."""
+        """The maximum, over all phases, of the memory that grows with the micro-batch."""
         return max(
             (
                 sum(phase.by_category.get(category, 0.0) for category in _BATCH_DEPENDENT_CATEGORIES)
@@ -84,7 +84,7 @@ class Peak(msgspec.Struct, frozen=True):
         )
 
     def with_samples(self, ratio: float) -> Peak:
-        """The same with ``ratio`` times the micro-batch: activations and computing grow with it."""
+        """Scale the micro-batch by ``ratio``: activations and compute grow with it."""
         phases = {
             name: _scale_phase(phase, ratio) if name in _SAMPLE_PHASES else phase for name, phase in self.phases.items()
         }
@@ -108,7 +108,7 @@ def _scale_phase(phase: PhasePeak, ratio: float) -> PhasePeak:
 
 
 def peak_of(measurement: Measured, accumulation: int) -> Peak:
-    """The figures of one rehearsal whose steps have ``accumulation`` micro-batches. The last step is the steady one."""
+    """The figures of a rehearsal with ``accumulation`` micro-batches per step; work is that of the last step."""
     record = measurement.record
     device = next((one for one in record.devices if one.device == record.device), None)
     host = record.host
@@ -134,7 +134,7 @@ def peak_of(measurement: Measured, accumulation: int) -> Peak:
 
 
 def work_of(parts: Sequence[PhaseWork], repetitions: int = 1) -> Work:
-    """All of these parts together, divided by how many times they were run."""
+    """The sum of all parts, divided by the number of times they were run."""
     sent: dict[str, float] = {}
     for part in parts:
         for name, (_, nbytes) in part.collectives.items():
@@ -160,11 +160,13 @@ def extrapolate(
     same_batch: bool = True,
     unused_scales_with_depth: bool = True,
 ) -> Peak:
-    """The line through two sizes (depths, say), at a third. Beyond the second, no figure falls below its own.
+    """Extrapolate linearly from two sizes (such as depths) to a third.
 
-    What is reserved is no line: segments fit now better, now worse. With the same batch, it is taken to be no smaller a
-    part above what is allocated than in either measurement; no fewer bytes, where what is left unused is not
-    ``unused_scales_with_depth``, but of logits, which are as large at any depth.
+    Beyond the second size, no figure falls below its value there.
+
+    Reserved memory is not linear, because fragmentation varies. With the same batch, the ratio of reserved to
+    allocated memory is taken to be at least that of either measurement. Without ``unused_scales_with_depth`` (as for
+    logits, which have the same size at any depth), the unused bytes are at least those of either measurement instead.
     """
     share = (target_size - sizes[0]) / (sizes[1] - sizes[0])
 

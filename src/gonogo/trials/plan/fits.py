@@ -1,4 +1,4 @@
-"""Whether it fits: what a strategy takes, held against what each accelerator and each node has."""
+"""Checks whether a strategy fits: its memory against the capacity of each accelerator and node."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ import msgspec
 from gonogo.evidence.environment.hardware import Machine
 
 _HOST_UNCERTAINTY = 0.1
-"""How far host memory may be off at most, as a share: it holds model states, which a formula tells well enough."""
+"""The maximum relative error of host memory, which holds model states that formulas describe well."""
 HOST_RESERVE_SHARE = 0.08
-"""Of a node's memory that the system, data loaders and the page cache are left."""
+"""The fraction of a node's memory left to the system, data loaders and the page cache."""
 
 
 class Headroom(msgspec.Struct, frozen=True):
-    """What is left of each kind of memory, in bytes: negative where it does not fit. None where it isn't stated."""
+    """What is left of each kind of memory, in bytes: negative if it does not fit, None if the capacity is unknown."""
 
     accelerator: float
-    """If the figure is too low by all of its band."""
+    """Calculated at the upper end of the error band."""
     host: float | None
     nvme: float | None
     engine: float | None = None
-    """By how much a rollout engine beside the trainer surely starts."""
+    """The margin with which a rollout engine beside the trainer is certain to start."""
 
     @property
     def fits(self) -> bool:
-        """Whether all of it fits."""
+        """Whether everything fits."""
         return self.accelerator >= 0 and self.others_fit
 
     @property
     def others_fit(self) -> bool:
-        """Whether host memory and NVMe hold what lies there, and an engine starts."""
+        """Whether host memory and NVMe suffice, and the engine starts."""
         return all(left is None or left >= 0 for left in (self.host, self.nvme, self.engine))
 
     @property
     def insufficient_memory(self) -> str | None:
-        """What is too small: ``accelerator``, ``engine``, ``host`` or ``nvme``; None where all fits."""
+        """What is too small: ``accelerator``, ``engine``, ``host`` or ``nvme``; None if everything fits."""
         for name in ("accelerator", "engine", "host", "nvme"):
             left = getattr(self, name)
             if left is not None and left < 0:
@@ -46,9 +46,9 @@ def headroom(
     machine: Machine, *, reserved: float, host_of_rank: float, nvme_of_rank: float, nvme_bytes: int | None, band: float,
     unsure: float = 0.0, engine: float | None = None,
 ) -> Headroom:  # fmt: skip
-    """What is left. ``reserved``: of a rank's caching allocator; ``band``: how far it may be off, as a share.
+    """What is left. ``reserved``: memory of a rank's caching allocator; ``band``: its relative error.
 
-    ``unsure``: by how many bytes an engine's part of it may be off besides; ``engine``: by how much it starts.
+    ``unsure``: an additional error in bytes, from an engine; ``engine``: the margin with which the engine starts.
     """
     accelerator = machine.accelerator
     capacity = accelerator.total_bytes - accelerator.allowance_bytes

@@ -1,4 +1,4 @@
-"""What a launch command tells of the training that is to be planned."""
+"""Extracts the parameters of a training to be planned from its launch command."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
 
 LENGTHS = ("max_length", "cutoff_len", "max_seq_length", "seq_len", "sequence_len", "model_max_length", "block_size",
             "max_seq_len", "context_length")  # fmt: skip
-"""Names of the longest sample, in ms-swift, LLaMA-Factory, TRL, axolotl and scripts."""
+"""The option names for the maximum sample length in ms-swift, LLaMA-Factory, TRL, axolotl and scripts."""
 _TUNING_METHOD_OPTIONS = ("tune", "train_type", "tuner_type", "sft_type", "finetuning_type", "adapter")
 _RANKS = ("lora_rank", "lora_r")
 _QUANTIZED = ("load_in_4bit", "quantization_bit", "quant_bits", "qlora", "use_qlora")
 _FREEZE_VISION_OPTIONS = ("freeze_vit", "freeze_vision_tower", "freeze_vision", "freeze_vision_encoder")
 _ADAPTED = ("use_peft", "use_lora", "lora", "lora_enable")
 _FRAMEWORK_DEFAULT_LENGTHS = {"llamafactory": 2048}
-"""Where a framework is told nothing (LLaMA-Factory's DataArguments.cutoff_len)."""
+"""Defaults of frameworks if the length is not given (LLaMA-Factory's DataArguments.cutoff_len)."""
 _FRAMEWORK_DEFAULT_TUNES: dict[str, TuningMethod] = {"ms-swift": "lora", "llamafactory": "lora"}
-"""Where a framework is told nothing (swift's tuner_type, LLaMA-Factory's finetuning_type)."""
+"""Defaults of frameworks if the method is not given (swift's tuner_type, LLaMA-Factory's finetuning_type)."""
 
 _VISION_FREEZING_FRAMEWORKS = ("ms-swift", "llamafactory")
-"""Frameworks that leave the vision tower as it is unless told otherwise."""
+"""Frameworks that freeze the vision tower by default."""
 
 
 class TrainingCommand(msgspec.Struct, frozen=True):
-    """What the command says; None where it does not, or it can't be told."""
+    """The values that the command sets; None if it doesn't, or if they can't be determined."""
 
     model: str | None = None
     seq_len: int | None = None
     tune: TuningMethod | None = None
     lora_rank: int | None = None
     gpus: int | None = None
-    """A node's."""
+    """Per node."""
     nodes: int | None = None
     micro_batch: int | None = None
     accumulation: int | None = None
     task: TaskOptions = TaskOptions()
-    """What it trains by; of one that is not known, its name alone."""
+    """The training method and its options; for an unknown method, only its name."""
 
     @property
     def global_batch(self) -> int | None:
-        """Samples of an optimizer step."""
+        """Samples per optimizer step."""
         parts = (self.micro_batch, self.accumulation, self.gpus, self.nodes)
         if any(part is None for part in parts):
             return None
@@ -60,7 +60,7 @@ class TrainingCommand(msgspec.Struct, frozen=True):
 
 
 def read_training_command(command: Sequence[str]) -> TrainingCommand:
-    """What a command tells, with the scripts and configs that it names. Raises UserError where it trains nothing."""
+    """Read a command with the scripts and configs that it names. Raises UserError if it trains nothing."""
     from gonogo.check.runs import gather
     from gonogo.check.settings import CheckSettings
 
@@ -99,7 +99,7 @@ def _whole(number: float | None) -> int | None:
 
 
 def _batch(run: Run, argument: str, key: str) -> int | None:
-    """A size that stands in the arguments, else in DeepSpeed's config, else the framework's default."""
+    """A size from the arguments, else from DeepSpeed's config, else the framework's default."""
     field = run.arguments.get(argument)
     if field.known:
         return _whole(field.number)
@@ -110,7 +110,7 @@ def _batch(run: Run, argument: str, key: str) -> int | None:
 
 
 def _tuning_method(run: Run) -> TuningMethod | None:
-    """The way of tuning; None where the command doesn't show it."""
+    """The tuning method; None if the command doesn't show it."""
     arguments = run.arguments
     written = {str(arguments.get(name).get("")).lower() for name in _TUNING_METHOD_OPTIONS}
     quantized = any(arguments.get(name).truth or arguments.get(name).number in (4, 8) for name in _QUANTIZED)

@@ -1,4 +1,4 @@
-"""Short rehearsals, asked of the process that makes them, and kept for the next time."""
+"""Short rehearsals, made by a separate process and cached for later plans."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Answer = TypeVar("Answer", Facts, Measured)
 
 
 class Measurement(msgspec.Struct, frozen=True):
-    """One thing to measure: a strategy, at a depth (0: the model as it is), with accumulation cut to what matters."""
+    """One measurement: a strategy, at a depth (0: the complete model), with accumulation reduced to what matters."""
 
     strategy: Strategy
     depth: int
@@ -44,19 +44,19 @@ class Measurement(msgspec.Struct, frozen=True):
     world_size: int
     steps: int = 2
     real: bool = False
-    """On an accelerator of the size that it has, less what figures may be off by; else on one of boundless memory."""
+    """Use the accelerator's real capacity, less the uncertainty of the figures; else unlimited memory."""
 
 
 class NotMeasured(Exception):
-    """A rehearsal that came to no figures, and why."""
+    """A rehearsal that produced no figures, and why."""
 
 
 class Meter:
-    """Measures cells. A context manager: the process that rehearses is started when first needed, and ended after."""
+    """Measures strategies. A context manager: the measuring process starts on first use and ends with the block."""
 
     def __init__(self, request: PlanRequest, folder: Path, on_done: Callable[[int, int], None]) -> None:
         self._request = request
-        # A model that comes with code of its own brings a stranger's: it runs in a world, as rehearsed programs do.
+        # A model with its own code brings untrusted code: it runs confined, as rehearsed programs do.
         brings_code = any(request.model.glob("*.py"))
         self._confinement = Confinement(folder, unconfined=not brings_code)
         self._stack = contextlib.ExitStack()
@@ -82,14 +82,14 @@ class Meter:
         self._stack.close()
 
     def facts(self) -> Facts:
-        """What the model is made of. Raises NotMeasured."""
+        """Describe the model: parameters, layers, sizes. Raises NotMeasured."""
         job = self._job("facts", Measurement(Strategy(_ANY, False, 1, 1), 0, 16, 1), describe_only=True)
         found = self._answers_or_raise([job], Facts)[0]
         self._class, self._engine, self._vocabulary = found.stored_class, found.engine, found.vocabulary
         return found
 
     def measure(self, measurements: Sequence[Measurement]) -> list[Measured | NotMeasured]:
-        """Rehearse the cells, as many at once as there are cores; an answer for each, in their order."""
+        """Rehearse the measurements, in parallel on all cores; returns an answer for each, in the same order."""
         jobs = [self._job(_name(cell), cell) for cell in measurements]
         return self._measurements(jobs, Measured)
 
@@ -120,7 +120,7 @@ class Meter:
         if error_message.startswith("the process"):
             return NotMeasured(error_message)
         if error_message:
-            # What is said of the copy of the configuration is meant of the model.
+            # A message about the copied config refers to the user's model.
             last = _last_line(Path(f"{job.answer}.log")).replace(str(Path(job.answer).parent), str(self._request.model))
             return NotMeasured(
                 last if error_message.startswith("status") and last else ": ".join(filter(None, (error_message, last)))
@@ -137,7 +137,7 @@ class Meter:
         return answer
 
     def _run(self, jobs: list[MeasurementJob]) -> Iterator[tuple[MeasurementJob, str]]:
-        """Each job as it ends, with why it has no answer, or ``""``."""
+        """Yield each job as it ends, with the reason why it has no answer, or ``""``."""
         if not jobs:
             return
         process = self._started()
@@ -156,7 +156,7 @@ class Meter:
                 for job in by_name.values():
                     yield job, why
                 return
-            with contextlib.suppress(ValueError):  # the model's own code can write there
+            with contextlib.suppress(ValueError):  # the model's own code can write to it
                 ended = decode_untrusted(line, JobEnded)
                 if ended.name in by_name:
                     yield by_name.pop(ended.name), ended.why
@@ -224,14 +224,14 @@ class Meter:
         return self._confinement.scratch / "server.log"
 
     def _made(self, place: Path) -> Path:
-        """A folder of its own; made once, so that one that a model's code has put there is not taken for it."""
+        """Create a folder, once; fails if the model's code has put one there."""
         if place not in self._places:
             place.mkdir()
             self._places.add(place)
         return place
 
     def _plain(self, place: Path, cell: Measurement, describe_only: bool) -> list[str]:
-        """The arguments of the program that trains on one batch again and again, or that describes the model."""
+        """The arguments of the program that trains repeatedly on one batch, or that describes the model."""
         request, strategy, task = self._request, cell.strategy, self._request.task
         arguments = [
             "--model", str(place), "--deepspeed", str(place / "deepspeed.json"), "--seq-len", str(cell.seq_len),
@@ -245,18 +245,18 @@ class Meter:
         return arguments
 
     def _prepared(self, place: Path, cell: Measurement) -> list[str]:
-        """The script of a task with all that it reads, and the arguments of the program that runs it."""
+        """Write a task's script and all that it reads; returns the arguments of the program that runs it."""
         request, strategy, task = self._request, cell.strategy, self._request.task
         assert task is not None
         write_shared(place / SCRIPT, script_of(task.task).encode())
         config = json.loads((place / "config.json").read_text(encoding="utf-8"))
-        if not config.get("architectures"):  # TRL asks it which class to make
+        if not config.get("architectures"):  # TRL reads the class to create from it
             write_shared(place / "config.json", json.dumps(config | {"architectures": [self._class]}).encode())
         settings = training_arguments(strategy, request) | task_arguments(strategy, request)
         settings |= {"deepspeed": str(place / "deepspeed.json"), "output_dir": str(place / "output")}
         settings |= {"max_steps": cell.steps, "report_to": "none", "save_strategy": "no", "disable_tqdm": True}
         if task.task == "gkd":
-            settings["lmbda"] = 1.0  # each step generates: that takes the most
+            settings["lmbda"] = 1.0  # generate in each step: the maximum
         if task.kind.rolls_out:
             once = strategy.micro_batch * strategy.accumulation * cell.world_size
             settings["num_generations"] = measured_generations(once)
@@ -274,7 +274,7 @@ class Meter:
         ]  # fmt: skip
 
     def _beside(self, place: Path) -> Path:
-        """A folder with the configuration of the reward model, or of the teacher."""
+        """A folder with the config of the reward model or the teacher."""
         task = self._request.task
         assert task is not None
         assert task.beside is not None
@@ -283,7 +283,7 @@ class Meter:
         return folder
 
     def _cache_bytes(self, cell: Measurement) -> int:
-        """Room for the longest sequence, and as much again, in the cache of an engine that is reckoned apart."""
+        """Bytes for twice the longest sequence in the cache of an engine that is calculated separately."""
         of_token = max((one.cache_of_token for one in self._engine), default=1)
         return 2 * (cell.seq_len + 4096) * of_token
 
@@ -293,7 +293,7 @@ _PLAIN, _OF_TASKS = "gonogo.virtual.measuring.program", "gonogo.virtual.measurin
 
 
 def _length_settings(task: TaskSettings, seq_len: int, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings that say how long a sample is, for one of another length than was asked."""
+    """The settings for sample lengths, for another length than the requested one."""
     completion = seq_len - task.prompt_len
     lengths = {"max_length": seq_len, "vllm_max_model_length": seq_len, "max_completion_length": completion,
                "max_new_tokens": completion}  # fmt: skip
@@ -301,7 +301,7 @@ def _length_settings(task: TaskSettings, seq_len: int, settings: dict[str, Any])
 
 
 def _imports(task: TaskSettings | None) -> tuple[str, ...]:
-    """What the measuring process imports once for all rehearsals of a task."""
+    """Modules that the measuring process imports once for all rehearsals of a task."""
     if task is None:
         return ()
     return ("trl", "datasets", "peft", *(("trl.experimental.gkd",) if task.task == "gkd" else ()))

@@ -1,4 +1,4 @@
-"""What a training costs: a user's own table of prices, held against the times of a plan."""
+"""The cost of a training: the user's table of prices applied to the times of a plan."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gonogo.finding import Text, planned, translated
 from gonogo.finding.errors import UserError
 
 MAX_SLOWDOWN = 2.0
-"""Of the estimated time: half the speed, for data loading, Python and the network, which the roofline leaves out."""
+"""Upper bound relative to the estimated time: data loading, Python and network are not in the roofline."""
 _TOKENS = 1_000_000_000
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 
 class Price(msgspec.Struct, frozen=True):
-    """What one GPU costs an hour; ``lowest`` and ``highest`` are the same where the table has one figure."""
+    """The price of one GPU hour; ``lowest`` and ``highest`` are equal if the table has a single figure."""
 
     lowest: float
     highest: float
@@ -31,7 +31,7 @@ class Price(msgspec.Struct, frozen=True):
 
 
 def tokens_of(text: str | None) -> int:
-    """The tokens of ``300M``, ``1.5B`` or ``2000000``; a billion where nothing is said. Raises UserError."""
+    """Parse ``300M``, ``1.5B`` or ``2000000``; one billion if not given. Raises UserError."""
     if text is None:
         return _TOKENS
     number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
@@ -45,10 +45,10 @@ def tokens_of(text: str | None) -> int:
 
 
 def read_price(path: Path, gpus: str | None, accelerator: str) -> Price:
-    """The price of the accelerators of ``--gpus`` in a table (YAML or JSON).
+    """The price of the accelerators of ``--gpus``, from a YAML or JSON table.
 
-    ``p5.48xlarge: 98.32`` is an hour of that instance, ``H100-80G: [2.1, 4]`` an hour of a GPU; ``currency: CNY``
-    names what they are in. The instance's price wins where ``gpus`` names one. Raises UserError.
+    ``p5.48xlarge: 98.32`` is the price per hour of that instance, ``H100-80G: [2.1, 4]`` per GPU hour; ``currency:
+    CNY`` sets the currency. The instance's price takes precedence if ``gpus`` names an instance. Raises UserError.
     """
     file = YamlFile(SourceFile.read(path))
     if not file.readable:
@@ -82,10 +82,10 @@ def read_price(path: Path, gpus: str | None, accelerator: str) -> Price:
 def costs(
     price: Price, tokens: int, choices: Sequence[planned.StrategySummary], gpus: int, fastest: float
 ) -> tuple[planned.Cost, ...]:
-    """Hours and money of training on so many tokens, for each strategy.
+    """Hours and money for training on that many tokens, for each strategy.
 
-    ``gpus``: of all nodes, if a strategy names no other number; ``fastest``: the share of the estimated time that it
-    takes a machine that does all that its maker states.
+    ``gpus``: over all nodes, unless a strategy has another number; ``fastest``: the fraction of the estimated time
+    that a machine would take that reaches all of its stated figures.
     """
     found = []
     for choice in choices:
@@ -106,7 +106,7 @@ def costs(
 
 
 def with_costs(plan: planned.Plan, price: Price, tokens: int) -> planned.Plan:
-    """The plan with what its strategies cost."""
+    """The plan with the costs of its strategies."""
     speed = find_accelerator(plan.accelerator).speed
     assert speed is not None
     found = costs(price, tokens, plan.fitting, plan.gpus * plan.nodes, speed.matmul_share)

@@ -1,4 +1,4 @@
-"""Why a strategy stands where it stands, in words for someone who has not read the ZeRO paper."""
+"""Explains the ranking of strategies to readers who have not read the ZeRO paper."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _CATEGORIES = {
     "rollout": translated("the rollout engine"),
 }
 _MIN_NOTABLE_HOST_BYTES = 4 * GIB
-"""Host memory of a node that is worth a sentence."""
+"""Host memory per node from which it is worth a sentence."""
 _MEMORY_KIND_NAMES = {
     "accelerator": translated("GPU memory"),
     "host": translated("host memory"),
@@ -85,12 +85,12 @@ _MEMORY_KIND_NAMES = {
 
 
 def limit(choice: Choice) -> Text:
-    """What a step of it waits for longest, in a word or two."""
+    """The bottleneck of a step, in a word or two."""
     return _LIMITS[choice.time.limit]
 
 
 def why(choice: Choice, request: PlanRequest, fastest: Choice | None) -> tuple[Text, ...]:
-    """The reasons of a strategy, one sentence each; ``fastest``: the first of those that fit, if they are compared."""
+    """The reasons for a strategy's rank, one sentence each; ``fastest``: the best that fits, if they are compared."""
     said = [*_spread(choice, request), _RECOMPUTED if choice.strategy.checkpointing else _KEPT]
     said += task_notes(choice, request)
     said += _memory(choice, request)
@@ -114,7 +114,7 @@ def _spread(choice: Choice, request: PlanRequest) -> Iterator[Text]:
 
 
 def _memory(choice: Choice, request: PlanRequest) -> Iterator[Text]:
-    """What takes most: known only where the parts were told apart by a rehearsal."""
+    """What takes the most memory, if a rehearsal has measured the parts."""
     if choice.source == "formula" or not choice.by_category:
         return
     name = max(choice.by_category, key=lambda category: choice.by_category[category])
@@ -134,7 +134,7 @@ def _speed(choice: Choice, fastest: Choice) -> Text:
 
 
 def shortfall(choice: Choice, request: PlanRequest) -> Text:
-    """By how much a strategy does not fit."""
+    """How much memory a strategy lacks."""
     name = choice.room.insufficient_memory
     assert name is not None
     missing = -getattr(choice.room, name) / GIB

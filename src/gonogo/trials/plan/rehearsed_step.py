@@ -1,10 +1,10 @@
-"""How long a step of a rehearsed program takes, by what its ranks computed, moved and sent in the last whole one.
+"""Estimates the step time of a rehearsed program from what its ranks computed, moved and sent in the last full step.
 
-Kernels take the time of :mod:`gonogo.virtual.tracing.operator_time`; the process that launches them takes its own, and
-a phase takes little more than the longer of the two: small models wait for Python. Collectives that the program waits
-for come on top; of those that overlap with its work, the part that :data:`EXPOSED_COMMUNICATION_SHARE` says. A pipeline
-waits at its ends as long as its schedule says. The constants are fitted to a part of the published rows
-(``benchmarks/step_time.py``), and judged on the others.
+Kernel times come from :mod:`gonogo.virtual.tracing.operator_time`; launching them takes CPU time as well, and a phase
+takes little more than the longer of the two: small models are bound by Python. Blocking collectives are added on top;
+of those that overlap with compute, the fraction :data:`EXPOSED_COMMUNICATION_SHARE`. A pipeline adds the bubble of
+its schedule. The constants are fitted to a part of the published figures (``benchmarks/step_time.py``), and validated
+on the others.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ from gonogo.trials.plan.roofline import NETWORK_BYTES_PER_SECOND, collective_sec
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, OPERATOR_SECONDS
 
 LIBRARY_CALL_SECONDS = 110e-6
-"""That it takes besides for a call of a library with kernels of its own, as Transformer Engine's are."""
+"""Extra time for a call into a library with its own kernels, such as Transformer Engine."""
 CALL_SECONDS = 5e-6
-"""That the process takes for a collective."""
+"""CPU time for launching a collective."""
 FETCH_SECONDS = 400e-6
-"""The same under ZeRO-3, which gathers a module's parameters and lets go of them in Python."""
+"""The same under ZeRO-3, which gathers and releases a module's parameters in Python."""
 HOOKED_OPERATOR_SECONDS = 65e-6
-"""What an operator takes under ZeRO-3, whose hooks stand before and behind each module."""
+"""CPU time per operator under ZeRO-3, which runs hooks before and after each module."""
 COLLECTIVE_SECONDS = 65e-6
-"""The least that a collective takes on the accelerators, whatever it sends."""
+"""The minimum time of a collective on the accelerators, whatever its size."""
 EXPOSED_COMMUNICATION_SHARE = 0.5
-"""Of the time of collectives that the program goes on beside: what computing doesn't hide."""
+"""The fraction of asynchronous collectives' time that is not hidden by compute."""
 
 OVERLAP_EXPONENT = 1.9
-"""How well launching and computing hide each other: the larger, the nearer to the longer of the two. Reads of values
-in between make either wait for the other."""
+"""Overlap of launching and computing: the larger, the closer the total is to the longer of the two.
+
+Operators that read values back to the host make one wait for the other.
+"""
 
 STEP_PHASES = ("forward", "backward", "step")
 
 
 def seconds_of_step(record: RehearsalRecord) -> float | None:
-    """Seconds of the last whole step of the slowest rank; None where there was none, or nothing was counted."""
+    """Seconds of the slowest rank's last full step; None if there was no full step, or no work was counted."""
     slowest = slowest_rank(record)
     return slowest[1] if slowest is not None else None
 
@@ -64,7 +66,7 @@ def speed_of(record: RehearsalRecord) -> Speed | None:
 
 
 def last_whole_step(phase_works: Sequence[PhaseWork]) -> list[PhaseWork]:
-    """The parts of the last step that has all of them."""
+    """The parts of the last step that has both backward and optimizer step."""
     steps = [{part.step for part in phase_works if part.phase == phase} for phase in ("backward", "step")]
     last = max(steps[0] & steps[1], default=None)
     return [part for part in phase_works if part.step == last and part.phase in STEP_PHASES]
@@ -73,9 +75,9 @@ def last_whole_step(phase_works: Sequence[PhaseWork]) -> list[PhaseWork]:
 def seconds_of(
     parts: Sequence[PhaseWork], speed: Speed, pipeline_shape: tuple[int, int, int], *, is_zero3: bool = False
 ) -> float:
-    """Seconds of the parts of one step.
+    """Seconds that the parts of one step take.
 
-    ``pipeline_shape``: stages, micro-batches, parts of the model on each rank; ``is_zero3``: whether it is ZeRO-3's.
+    ``pipeline_shape``: stages, micro-batches, model chunks per rank; ``is_zero3``: whether ZeRO-3 is used.
     """
     call_seconds = FETCH_SECONDS if is_zero3 else CALL_SECONDS
     operator_seconds = HOOKED_OPERATOR_SECONDS if is_zero3 else OPERATOR_SECONDS

@@ -1,4 +1,4 @@
-"""What ``gonogo plan`` is asked."""
+"""The request of ``gonogo plan``."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _DEFAULT_SEQ_LEN = 4096
 _DEFAULT_LORA_RANK = 16
 _GPUS = 8
 _BF16_MIN_CAPABILITY = (8, 0)
-"""Compute capability from which tensor cores multiply bf16."""
+"""The minimum compute capability with bf16 tensor cores."""
 
 
 _REQUIRED_PACKAGES: dict[TuningMethod, tuple[str, ...]] = {"lora": ("peft",), "qlora": ("peft", "bitsandbytes")}
 
 
 class PlanOptions(msgspec.Struct, frozen=True):
-    """The command line's options, as typed; None where one isn't given."""
+    """The command line's options, as typed; None if not given."""
 
     model: str | None = None
     gpus: str | None = None
@@ -42,28 +42,28 @@ class PlanOptions(msgspec.Struct, frozen=True):
     lora_rank: int | None = None
     global_batch: int | None = None
     network: float | None = None
-    """Gbit/s."""
+    """Gbit/s per accelerator."""
     timeout: float = 300.0
     task: TaskOptions = TaskOptions()
 
 
 class PlanRequest(msgspec.Struct, frozen=True):
-    """A model, the machine, and what the training is to be. Sizes are bytes, lengths tokens."""
+    """A model, the machine, and the kind of training. Sizes are in bytes, lengths in tokens."""
 
     model: Path
     """A folder with config.json."""
     name: str
-    """The model as the user names it."""
+    """The model's name as the user gave it."""
     machine: Machine
     seq_len: int
     tune: TuningMethod = "full"
     lora_rank: int = 16
     global_batch: int | None = None
     nvme_bytes: int | None = None
-    """Of a node."""
+    """Per node."""
     nvme_drives: int = 1
     network_bytes_per_second: float | None = None
-    """Bytes/s of one accelerator to other nodes."""
+    """Bandwidth per accelerator to other nodes."""
     dtype: str = "bf16"
     attention: str = "sdpa"
     timeout: float = 300.0
@@ -72,16 +72,16 @@ class PlanRequest(msgspec.Struct, frozen=True):
 
     @property
     def world_size(self) -> int:
-        """Ranks of all nodes."""
+        """Number of trainer ranks over all nodes."""
         return self.machine.count * self.machine.nodes
 
     @property
     def tokens_per_sample(self) -> int:
-        """Tokens that are trained of a sample, all its sequences together."""
+        """Tokens trained per sample, over all its sequences."""
         return self.seq_len * (1 if self.task is None else self.task.kind.sequences)
 
     def without(self, gpus: int) -> PlanRequest:
-        """The same on the GPUs that are left, where a rollout server has so many."""
+        """The request for the remaining GPUs, if a rollout server takes ``gpus``."""
         if not gpus:
             return self
         machine = self.machine
@@ -91,7 +91,10 @@ class PlanRequest(msgspec.Struct, frozen=True):
 
 
 def build_plan_request(options: PlanOptions, command: TrainingCommand | None) -> tuple[PlanRequest, list[Text]]:
-    """The request, and what was taken from a command. An option wins over the command. Raises UserError."""
+    """Build the request; returns also notes on what was taken from a command. Options override the command.
+
+    Raises UserError.
+    """
     said = command or TrainingCommand()
     name = options.model or said.model
     if name is None:
@@ -133,7 +136,7 @@ def build_plan_request(options: PlanOptions, command: TrainingCommand | None) ->
 
 
 def check_rollout_engine(request: PlanRequest) -> None:
-    """Raise UserError where the engine that generates is not known on such accelerators."""
+    """Raise UserError if the rollout engine is not supported on such accelerators."""
     task, accelerator = request.task, request.machine.accelerator
     if task is None or not task.kind.rolls_out or task.engine == "none":
         return
@@ -173,9 +176,9 @@ def _default_batch_note(request: PlanRequest) -> Text:
 
 
 def model_folder(name: str) -> Path:
-    """The folder of a model: a path, a hub name whose config.json is in the hub's cache, or one of a published model.
+    """The folder of a model: a path, a hub name whose config.json is in the hub's cache, or a bundled config.
 
-    Raises UserError where it is none of them.
+    Raises UserError if it is none of them.
     """
     here = _local_model_folder(name) or find_published_folder(name)
     if here is not None:
@@ -198,7 +201,7 @@ def _local_model_folder(name: str) -> Path | None:
 
 
 def check_packages(tune: TuningMethod, task: str = "sft") -> None:
-    """Raise UserError where a package is missing that the way of tuning, or the task, needs."""
+    """Raise UserError if a package is missing that the tuning method or the task needs."""
     if task != "sft" and importlib.util.find_spec("trl") is None:
         raise UserError(
             translated(
@@ -215,7 +218,7 @@ def check_packages(tune: TuningMethod, task: str = "sft") -> None:
 
 
 def check_model(path: Path, name: str) -> None:
-    """Raise UserError where the folder has no config.json that can be read."""
+    """Raise UserError if the folder has no readable config.json."""
     file = path / "config.json"
     try:
         config = json.loads(contents(file))

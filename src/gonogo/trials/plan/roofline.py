@@ -1,8 +1,8 @@
-"""Step time by a roofline: every part of the machine at a stated share of what its maker states.
+"""Step time by a roofline model: each part of the machine reaches a fixed fraction of its stated figure.
 
-An operator takes the longer of its FLOPs and its bytes (Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009);
-a step takes the longer of what runs at the same time, and the sum of what runs after one another. It ranks
-strategies; it is no promise of seconds.
+An operator takes the maximum of its compute and memory time (Williams, Waterman, Patterson, "Roofline", CACM 52(4),
+2009); a step takes the maximum of what overlaps, plus the sum of what doesn't. The model serves to rank strategies,
+not to predict seconds.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from gonogo.evidence.rehearsal.work import parse_collective_key
 from gonogo.virtual.tracing.operator_time import MEMORY_SHARE as MEMORY_SHARE
 
 LINK_SHARE = 0.7
-"""Of the stated link bandwidth, as all_reduce_bench reaches it on large payloads (ml-engineering, network)."""
+"""Fraction of the stated link bandwidth, as all_reduce_bench reaches on large payloads (ml-engineering, network)."""
 HOST_LINK_SHARE = 0.75
-"""Of PCIe's stated bandwidth, with pinned memory."""
+"""Fraction of PCIe's stated bandwidth, with pinned memory."""
 HOST_MEMORY_BYTES_PER_SECOND = 300e9
-"""Host memory bandwidth of a node, bytes/s: two sockets of eight DDR4-3200 channels reach this."""
+"""Host memory bandwidth of a node, as reached by two sockets with eight DDR4-3200 channels each."""
 NVME_BYTES_PER_SECOND = 6e9
-"""Of one NVMe drive, read and write, bytes/s, as ZeRO-Infinity's paper assumes for its nodes' drives each."""
+"""Read and write bandwidth of one NVMe drive, as the ZeRO-Infinity paper assumes for each drive of its nodes."""
 ADAM_HOST_BYTES_PER_PARAMETER = 28
-"""That CPU Adam reads and writes for a parameter: gradient, fp32 master, two moments in, the last three out."""
+"""Bytes that CPU Adam moves per parameter: reads gradient, fp32 master and two moments, writes the last three."""
 ADAM_NVME_BYTES_PER_PARAMETER = 24
-"""That a step moves from and to NVMe for a parameter: master and two moments, both ways."""
+"""Bytes that a step moves from and to NVMe per parameter: master and two moments, both ways."""
 ALIKE = 0.05
-"""Speeds that differ by a smaller share can't be told apart by a roofline."""
+"""Relative differences in speed below this are not significant in a roofline model."""
 NETWORK_BYTES_PER_SECOND = 25e9
-"""Between nodes, bytes/s of each accelerator in one direction, where --network says nothing: 200 Gb/s."""
+"""Default of --network: bytes/s per accelerator and direction between nodes, 200 Gb/s."""
 
 
 class StepTime(msgspec.Struct, frozen=True):
-    """Seconds of one optimizer step, by what takes them. ``total`` isn't their sum: some run at the same time."""
+    """Seconds of one optimizer step, by bottleneck. ``total`` isn't their sum, because some of them overlap."""
 
     compute: float
     communication: float
@@ -41,11 +41,11 @@ class StepTime(msgspec.Struct, frozen=True):
     nvme: float
     total: float
     generation: float = 0.0
-    """Of generating completions, and of bringing the weights to the engine before: nothing else runs meanwhile."""
+    """Generating completions, after sending the weights to the engine; nothing overlaps with it."""
 
     @property
     def limit(self) -> str:
-        """What takes longest: a key of :data:`BOTTLENECKS`."""
+        """What takes longest: one of :data:`BOTTLENECKS`."""
         parts = {
             "compute": self.compute,
             "communication": self.communication,
@@ -61,14 +61,14 @@ BOTTLENECKS = ("compute", "communication", "host_link", "host_optimizer", "nvme"
 
 
 _BETWEEN_TWO = ("send", "recv", "recv_any_source")
-"""A rank sends while it receives: half the time of each."""
+"""A rank sends while it receives, so each takes half the time."""
 
 
 def collective_seconds(operator: str, sent_bytes: int, ranks: int, bandwidth: float) -> float:
-    """Seconds of collectives that sent so many bytes in all, over a ring of ``ranks`` ranks.
+    """Seconds of collectives that send ``sent_bytes`` in total, over a ring of ``ranks`` ranks.
 
-    ``sent_bytes`` are those of each rank's input; ``bandwidth`` bytes/s of one rank's slowest link. A ring moves
-    (n-1)/n of the full tensor for a gather or a reduce-scatter, and twice that for an all-reduce
+    ``sent_bytes`` counts each rank's input; ``bandwidth`` is in bytes/s of a rank's slowest link. A ring moves
+    (n-1)/n of the full tensor for an all-gather or a reduce-scatter, and twice that for an all-reduce
     (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
     """
     operator, members, _, _ = parse_collective_key(operator)
@@ -103,9 +103,9 @@ def step_time(
 ) -> StepTime:
     """The time of a step.
 
-    ``compute`` and ``communication``: a rank's seconds; bytes: a rank's, in the step; ``host_parameters``: parameters
-    that a rank's CPU optimizer updates; ``nvme_parameters``: those of them whose states lie on NVMe. Communication and
-    copies run beside computing; the optimizer on the host runs after them, all ranks of a node at once.
+    ``compute`` and ``communication``: seconds per rank; bytes: per rank and step; ``host_parameters``: parameters
+    that a rank's CPU optimizer updates; ``nvme_parameters``: those of them whose states are on NVMe. Communication
+    and copies overlap with compute; the CPU optimizer runs after them, on all ranks of a node at once.
     """
     link = speed.host_link_bytes * HOST_LINK_SHARE
     host_link = max(to_host_bytes, from_host_bytes) / link

@@ -1,4 +1,4 @@
-"""The search: formulas say what is worth a rehearsal, rehearsals say what is true, and the best is rehearsed whole."""
+"""The search: formulas select candidates, short rehearsals measure them, and the best is rehearsed at full depth."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from gonogo.virtual.measuring.jobs import Facts
 
 Say = Callable[[Text], None]
 _MAX_PARALLEL = 2
-"""Groups whose short rehearsals are made together: two depths each keep four cores busy, or two twice."""
+"""Groups whose short rehearsals run in parallel: with two depths each, they keep four cores busy."""
 _FULL_ROUNDS = 4
-"""How often a strategy that seemed best may turn out not to fit at full depth."""
+"""How many times a strategy that seemed best may turn out not to fit at full depth."""
 
 
 @dataclass
 class PlanResult:
-    """What was found."""
+    """The result of a search."""
 
     request: PlanRequest
     facts: Facts
     global_batch: int
     fitting: list[Choice]
-    """The best of each group that fits, fastest first."""
+    """The best choice of each group that fits, fastest first."""
     too_large: list[Choice]
-    """The smallest of each group that does not fit."""
+    """The smallest choice of each group that does not fit."""
     unsettled: list[Choice] = field(default_factory=list)
-    """What may or may not fit, by what is known; it is no faster than the best, and was not rehearsed whole."""
+    """Choices that may or may not fit; they are no faster than the best, so they were not rehearsed at full depth."""
     failed: list[tuple[Choice, str]] = field(default_factory=list)
-    """Strategies whose rehearsal came to no figures, and why."""
+    """Strategies whose rehearsal produced no figures, and why."""
     seconds: float = 0.0
     rehearsed: int = 0
     reused: int = 0
 
 
 def check_batch(request: PlanRequest) -> None:
-    """Raise UserError where the world does not divide the global batch, or completions of a prompt would be parted."""
+    """Raise UserError if the world size doesn't divide the global batch, or a prompt's completions would be split."""
     check_completions(request)
     batch, world = request.global_batch, request.world_size
     if batch is not None and batch % world:
@@ -58,7 +58,7 @@ def check_batch(request: PlanRequest) -> None:
 
 
 def search(request: PlanRequest, meter: Meter, report_progress: Say) -> PlanResult:
-    """Find the strategies that fit, fastest first. Raises NotMeasured where the model itself can't be made."""
+    """Find the strategies that fit, fastest first. Raises NotMeasured if the model itself can't be built."""
     started = time.monotonic()
     report_progress(translated("reading the model"))
     candidates = Candidates(request, meter.facts(), meter)
@@ -76,7 +76,7 @@ def search(request: PlanRequest, meter: Meter, report_progress: Say) -> PlanResu
 
 
 def _measure_best(candidates: Candidates, groups: list[StrategyGroup]) -> None:
-    """Short rehearsals, until the strategy that is fastest of those that may fit has been measured."""
+    """Make short rehearsals until the fastest strategy of those that may fit has been measured."""
     for _ in range(len(groups)):
         hopeful = _likely_fitting(candidates, groups)[:_MAX_PARALLEL]
         unknown = [choice for choice in hopeful if not candidates.is_measured(group_of(choice.strategy))]
@@ -86,7 +86,7 @@ def _measure_best(candidates: Candidates, groups: list[StrategyGroup]) -> None:
 
 
 def _likely_fitting(candidates: Candidates, groups: list[StrategyGroup]) -> list[Choice]:
-    """The best of each group that may fit, fastest first."""
+    """The best choice of each group that may fit, fastest first."""
     choices = [candidates.hopeful(group) for group in groups]
     return candidates.ranked([choice for choice in choices if choice is not None])
 
@@ -103,7 +103,7 @@ def _plan(candidates: Candidates, meter: Meter, seconds: float) -> PlanResult:
             continue
         usual = [group for group in known if not group.family.small_buckets and candidates.choices(group)]
         if not usual:
-            continue  # what is too large with the usual buckets says it all
+            continue  # the row with default buckets is enough
         smallest = min((candidates.smallest(group) for group in usual), key=lambda choice: choice.reserved)
         sure = all(candidates.surely_too_large(group) for group in usual)
         (too_large if sure else unsettled).append(smallest)
@@ -122,7 +122,7 @@ def _plan(candidates: Candidates, meter: Meter, seconds: float) -> PlanResult:
 
 
 def _rows(candidates: Candidates) -> list[list[StrategyGroup]]:
-    """The groups that are told of as one: all apart; with an engine, those of one way to spread states and generate."""
+    """Groups reported as one row: each by itself, but with an engine those of equal sharding and kind of engine."""
     rows: dict[StrategyGroup, list[StrategyGroup]] = {}
     for group in candidates.groups():
         row = group

@@ -1,7 +1,7 @@
-"""The most that fits: the longest sequence, the largest micro-batch, or the fewest GPUs, for each way to spread states.
+"""Finds the limit of what fits: longest sequence, largest micro-batch, or fewest GPUs, for each sharding strategy.
 
-Memory is a line in the tokens of a micro-batch, and in one over the number of GPUs that states are partitioned over.
-So it is measured at two values, each at two depths; the best answer is rehearsed at full depth and tried further.
+Memory is linear in the tokens of a micro-batch, and in 1/n for n GPUs over which states are partitioned. So it is
+measured at two values, each at two depths; the best answer is rehearsed at full depth and pushed further.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _MAX_SAMPLES = 256
 _MAX_NODES = 64
 _MAX_GENERATIONS = 512
 _MAX_FULL_REHEARSALS = 4
-"""Rehearsals at full depth that the best answer is worth."""
+"""At most this many rehearsals at full depth for the best answer."""
 _SEARCH_TOLERANCE_DIVISOR = 16
-"""An answer is not tried further once it is known to one part in so many."""
+"""The search stops when the answer is known to 1 part in this many."""
 
 
 class Solution(msgspec.Struct, frozen=True):
-    """The answer for one way to spread states."""
+    """The answer for one sharding strategy."""
 
     value: int
     choice: Choice
     request: PlanRequest
-    """The one asked, with the value put in."""
+    """The original request with the value filled in."""
     at_limit: bool
-    """Whether no harder value was tried: the model has no more positions, one GPU is the least."""
+    """Whether the value can't get harder: the model has no more positions, or a single GPU remains."""
 
 
 class SolveResult(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class SolveResult(msgspec.Struct, frozen=True):
     facts: Facts
     solutions: tuple[Solution, ...]
     too_large: tuple[Choice, ...]
-    """What does not even fit at the easiest value."""
+    """Choices that do not fit even at the easiest value."""
     failed: tuple[tuple[Choice, str], ...]
     seconds: float
     rehearsed: int
@@ -67,7 +67,7 @@ class SolveResult(msgspec.Struct, frozen=True):
 
 
 def check_unknown(name: str, request: PlanRequest) -> Unknown:
-    """The unknown of that name. Raises UserError for another, and for one that the task does not have."""
+    """The unknown of that name. Raises UserError if there is none, or if the task does not have it."""
     if name == "generations" and (request.task is None or not request.task.kind.rolls_out):
         raise UserError(
             translated("--solve generations: only --task grpo and rloo generate several completions of a prompt")
@@ -85,7 +85,7 @@ def check_unknown(name: str, request: PlanRequest) -> Unknown:
 
 
 def solve(unknown: Unknown, request: PlanRequest, meter: Meter, report_progress: Say) -> SolveResult:
-    """The answers of each way to spread states. Raises NotMeasured where the model itself can't be made."""
+    """The answers for each sharding strategy. Raises NotMeasured if the model itself can't be built."""
     started = time.monotonic()
     report_progress(translated("reading the model"))
     found = _Solver(unknown, request, meter)
@@ -141,15 +141,15 @@ class _Solver:
         return sorted(worlds, reverse=True)
 
     def _prompts(self) -> int:
-        """Prompts of a step, which stay as many however many completions each has."""
+        """Prompts per step, which stay constant as the number of completions varies."""
         return max(global_batch(self.request) // generations(self.request), 1)
 
     def _is_in_scope(self, group: StrategyGroup) -> bool:
-        """Where memory is short activations are recomputed; with a given length, keeping them is a choice too."""
+        """Only with checkpointing when memory is the limit; with a given length, also without it."""
         family = group.family
         asked = self.request.task
         if group.engine == "server" and (asked is None or asked.engine != "server" or self.unknown == "generations"):
-            return False  # how many GPUs a server is given is a choice, and its memory is not the trainer's
+            return False  # a server's GPU count is chosen, and its memory isn't the trainer's
         return not family.small_buckets and (
             group.checkpointing or (self.unknown == "micro-batch" and family.optimizer == "gpu")
         )
@@ -173,7 +173,7 @@ class _Solver:
         return replace(self.request, machine=replace(machine, count=count, nodes=-(-value // count)), global_batch=None)
 
     def _strategy(self, group: StrategyGroup, value: int) -> Strategy:
-        """Accumulating at all of the values: the sum of gradients that it keeps would break the line."""
+        """The strategy at a value, always with accumulation: otherwise the gradient sum would break the linearity."""
         asked = self._request(value).without(group.gpus)
         least = min_micro_batch(asked)
         micro_batch = max(value, least) if self.unknown == "micro-batch" else least
@@ -186,7 +186,7 @@ class _Solver:
         return replace(found, rollout=rollout)
 
     def _fits(self, choice: Choice, value: int) -> bool:
-        """Whether it fits; of generations, whether the engine has room for all of a GPU's completions at once, too."""
+        """Whether it fits; for generations, also whether the engine can hold all of a GPU's completions at once."""
         if self.unknown != "generations":
             return choice.room.fits
         strategy = choice.strategy
@@ -194,13 +194,13 @@ class _Solver:
         return choice.room.fits and held is not None
 
     def _coordinate(self, value: int) -> float:
-        """In which memory is a line."""
+        """The coordinate in which memory is linear."""
         return 1 / value if self.unknown == "gpus" else float(value)
 
     # -- measuring ---------------------------------------------------------------------------------------------------
 
     def measure(self) -> None:
-        """Every group at two values, all at once."""
+        """Measure every group at two values, all in parallel."""
         asked = [(group, value) for group in self.groups for value in self._values_to_measure(group)]
         cells = [self._at(value).short_measurements(self._strategy(group, value)) for group, value in asked]
         answers = iter(self.meter.measure([cell for some in cells for cell in some]))
@@ -216,11 +216,11 @@ class _Solver:
         self._lines = {group: (some[0], some[1]) for group, some in peaks.items() if len(some) == 2}
 
     def _values_to_measure(self, group: StrategyGroup) -> tuple[int, int]:
-        """About the hardest that fits by formula, and an easier one. Equal where there is only one value."""
+        """About the hardest value that fits by formula, and an easier one. Equal if there is only one value."""
         fitting = [number for number, value in enumerate(self.values) if self._by_formula(group, value).room.fits]
         guess = max(fitting, default=0)
         hard = max(guess, min(1, len(self.values) - 1))
-        if self.unknown == "generations":  # what grows with them is the engine's cache alone
+        if self.unknown == "generations":  # only the engine's cache grows with them
             return self.values[0], self.values[0]
         return self.values[hard // 2 if hard > 1 else 0], self.values[hard]
 
@@ -229,7 +229,7 @@ class _Solver:
         return estimate_by_formula(asked, self.facts, self._strategy(group, value), NO_CALIBRATION)
 
     def _estimate(self, group: StrategyGroup, value: int) -> Choice:
-        """By the line through what was measured."""
+        """Interpolate between the measurements."""
         (first, at_first), (second, at_second) = self._lines[group]
         if first == second:
             strategy, asked = self._strategy(group, value), self._request(value).without(group.gpus)
@@ -242,7 +242,7 @@ class _Solver:
     # -- answering ---------------------------------------------------------------------------------------------------
 
     def solutions(self) -> list[Solution]:
-        """The hardest value of each group that surely fits, best first."""
+        """The hardest value of each group that is certain to fit, best first."""
         found = []
         for group in self._lines:
             value = self._largest_fitting_value(group, self._fits)
@@ -267,7 +267,7 @@ class _Solver:
         return Solution(value, choice, self._request(value), value == self.values[-1])
 
     def _best_possible_index(self, solution: Solution) -> int:
-        """Where in the values a strategy may end at best."""
+        """The index of the hardest value that a strategy may reach."""
         capacity = capacity_of(solution.request)
         if self.unknown == "generations":
             return self.values.index(solution.value)
@@ -277,7 +277,7 @@ class _Solver:
         return max(self.values.index(solution.value), self.values.index(value) if value is not None else 0)
 
     def proven(self, solutions: list[Solution]) -> list[Solution]:
-        """The best, rehearsed whole: as far as it may fit, else between that and where it surely does."""
+        """Rehearse the best answer at full depth: its hardest value that may fit, else smaller ones by bisection."""
         hopes = [self._best_possible_index(solution) for solution in solutions]
         best = solutions[hopes.index(max(hopes))]
         rest = [solution for solution in solutions if solution is not best]

@@ -1,4 +1,4 @@
-"""What can be chosen: ZeRO's stage, offload, gradient checkpointing, micro-batch and accumulation."""
+"""The space of strategies: ZeRO stage, offload, gradient checkpointing, micro-batch and accumulation."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ TUNING_METHODS: tuple[TuningMethod, ...] = ("full", "lora", "qlora", "freeze-vis
 
 _MAX_MICRO_BATCH = 64
 BUCKET_ELEMENTS = 500_000_000
-"""DeepSpeed's reduce_bucket_size and allgather_bucket_size, elements."""
+"""DeepSpeed's default reduce_bucket_size and allgather_bucket_size, in elements."""
 MAX_LIVE_PARAMETERS = 1_000_000_000
-"""DeepSpeed's stage3_max_live_parameters and stage3_max_reuse_distance."""
+"""DeepSpeed's default stage3_max_live_parameters and stage3_max_reuse_distance."""
 _SMALLER = 10
-"""By how much small buckets are smaller: with less, messages are too short for the links."""
+"""Divisor for small buckets: with even smaller ones, messages would be too short to saturate the links."""
 
 
 _PLACES = {"cpu": "CPU", "nvme": "NVMe"}
@@ -34,28 +34,28 @@ _PRECOMPUTED = translated("reference precomputed")
 
 
 class Family(msgspec.Struct, frozen=True, order=True):
-    """How model states are spread: what decides the memory that doesn't grow with the batch."""
+    """How model states are sharded and offloaded, which decides the memory that doesn't grow with the batch."""
 
     zero: int
-    """ZeRO's stage; 0 is plain data parallelism."""
+    """The ZeRO stage; 0 is plain data parallelism."""
     optimizer: Place = "gpu"
     parameters: Place = "gpu"
     small_buckets: bool = False
-    """Buffers for communication, or under ZeRO-3 the window of gathered parameters, of a tenth of DeepSpeed's size."""
+    """Use a tenth of DeepSpeed's default bucket sizes, or under ZeRO-3 of its limit of live parameters."""
 
     @property
     def bucket(self) -> int:
-        """Elements of a bucket of gradients or weights under ZeRO-1 and 2."""
+        """Elements of a gradient or weight bucket under ZeRO-1 and 2."""
         return BUCKET_ELEMENTS // _SMALLER if self.small_buckets else BUCKET_ELEMENTS
 
     @property
     def live_parameters(self) -> int:
-        """Elements that ZeRO-3 keeps gathered at most."""
+        """At most this many elements are kept gathered by ZeRO-3."""
         return MAX_LIVE_PARAMETERS // _SMALLER if self.small_buckets else MAX_LIVE_PARAMETERS
 
     @property
     def label(self) -> Text:
-        """As it is called in reports: ``ZeRO-3, optimizer on CPU``."""
+        """The name in reports, such as ``ZeRO-3, optimizer on CPU``."""
         stage = f"ZeRO-{self.zero}"
         words = [Text(stage, stage)]
         if self.optimizer == self.parameters != "gpu":
@@ -71,7 +71,7 @@ class Family(msgspec.Struct, frozen=True, order=True):
 
 
 class Strategy(msgspec.Struct, frozen=True):
-    """One complete choice."""
+    """One complete choice of all settings."""
 
     family: Family
     checkpointing: bool
@@ -82,18 +82,18 @@ class Strategy(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> Text:
-        """As it is called in reports."""
+        """The name in reports."""
         words = [self.family.label, *([_CHECKPOINTING] if self.checkpointing else []), self.rollout.label]
         words += [_PRECOMPUTED] if self.reference == "precomputed" else []
         return listed(word for word in words if word.en)
 
 
 def families(world_size: int, *, nvme: bool, host: bool = True) -> Iterator[Family]:
-    """The ways to spread model states, from the one that costs least time to the one that costs least GPU memory.
+    """The sharding and offload options, from the fastest to the one with the least GPU memory.
 
-    ``nvme``: the nodes have room on NVMe; ``host``: they have host memory for an offload. Stages are left out where a
-    higher one is as fast (ZeRO-1 communicates what ZeRO-0 does, ZeRO-2 what ZeRO-1 does; see the ZeRO paper, §7.2.1,
-    https://arxiv.org/abs/1910.02054) and takes less memory; with one rank nothing can be partitioned.
+    ``nvme``: the nodes have NVMe storage; ``host``: they have host memory for an offload. Stages are omitted if a
+    higher one is as fast (ZeRO-1 has the communication volume of ZeRO-0, ZeRO-2 that of ZeRO-1; see the ZeRO paper,
+    §7.2.1, https://arxiv.org/abs/1910.02054) and takes less memory; with a single rank nothing can be partitioned.
     """
     usual = [Family(0)] if world_size == 1 else [Family(2), Family(3)]
     if host:
@@ -107,9 +107,10 @@ def families(world_size: int, *, nvme: bool, host: bool = True) -> Iterator[Fami
 
 
 def micro_batches(global_batch: int, world_size: int, min_micro_batch: int = 1) -> tuple[int, ...]:
-    """Micro-batches that divide a rank's share of the global batch, smallest first, powers of two and the share itself.
+    """Divisors of a rank's share of the global batch, smallest first: powers of two, and the share itself.
 
-    Empty where the world does not divide the global batch. ``min_micro_batch``: what the trainer takes at least.
+    Empty if the world size does not divide the global batch. ``min_micro_batch``: the minimum that the trainer
+    accepts.
     """
     if global_batch % world_size:
         return ()
@@ -122,10 +123,10 @@ def micro_batches(global_batch: int, world_size: int, min_micro_batch: int = 1) 
 
 def deepspeed_config(strategy: Strategy, *, world_size: int, dtype: str = "bf16", nvme_path: str = "/local_nvme",
                      auto: bool = False) -> dict[str, Any]:  # fmt: skip
-    """The DeepSpeed config of a strategy. ``auto``: sizes that the Trainer knows are left to it, as ``"auto"``.
+    """The DeepSpeed config of a strategy. ``auto``: write ``"auto"`` for sizes that the Trainer knows.
 
-    ``dtype``: ``bf16`` or ``fp16``. Sizes of buckets are DeepSpeed's own defaults, but for ZeRO-3, whose prefetch and
-    persistence follow the hidden size as transformers sets them for ``"auto"``.
+    ``dtype``: ``bf16`` or ``fp16``. Bucket sizes are DeepSpeed's defaults, except for ZeRO-3, whose prefetch bucket
+    and persistence threshold follow the hidden size, as transformers sets them for ``"auto"``.
     """
     family = strategy.family
     zero: dict[str, Any] = {"stage": family.zero}

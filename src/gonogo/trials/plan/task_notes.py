@@ -1,4 +1,4 @@
-"""What a report says of a task: why a strategy generates and refers as it does, and what was only reckoned."""
+"""A report's notes on a task: why a strategy generates the way it does, its reference, and what was not rehearsed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GENERATES_WITH_TRANSFORMERS = translated(
 
 
 def task_notes(choice: Choice, request: PlanRequest) -> Iterator[Text]:
-    """Sentences on the reference and on what generates; none for plain fine-tuning."""
+    """Sentences about the reference and about generation; none for plain fine-tuning."""
     strategy, rollout = choice.strategy, choice.strategy.rollout
     if strategy.reference:
         yield _REFERENCES[strategy.reference]
@@ -51,7 +51,7 @@ def task_notes(choice: Choice, request: PlanRequest) -> Iterator[Text]:
 
 
 def not_rehearsed(request: PlanRequest) -> list[Skipped]:
-    """What of a task no rehearsal shows."""
+    """Parts of a task that no rehearsal covers."""
     task = request.task
     if task is None:
         return []

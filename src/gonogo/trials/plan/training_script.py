@@ -1,4 +1,4 @@
-"""The training script that ``gonogo plan --write`` writes: short, whole, and the user's from then on."""
+"""The training script that ``gonogo plan --write`` writes: short, complete, and the user's to edit."""
 
 TRAINING_SCRIPT = '''"""Fine-tune a language model on lines of JSON. Written by gonogo plan, yours from now on."""
 

@@ -1,4 +1,4 @@
-"""What to launch a strategy with: a DeepSpeed config, TrainingArguments, and a command for each launcher."""
+"""Writes the files to launch a strategy: DeepSpeed config, TrainingArguments, and a command for each launcher."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gonogo.virtual.measuring.jobs import Facts
 
 
 def check_folder(folder: Path) -> None:
-    """Raise UserError where the files can't be written into the folder, or would replace others."""
+    """Raise UserError if the files can't be written into the folder, or would overwrite others."""
     if exists(folder) and not is_folder(folder):
         raise UserError(translated("--write {path}: not a folder").format(path=folder))
     if is_folder(folder) and any(folder.iterdir()):
@@ -44,7 +44,7 @@ def check_folder(folder: Path) -> None:
 
 
 def write(folder: Path, choice: Choice, request: PlanRequest, facts: Facts) -> list[Path]:
-    """Write the files of a strategy into the folder; which they are. Raises UserError where that can't be."""
+    """Write the files of a strategy into the folder; returns their paths. Raises UserError if that fails."""
     files = files_of(choice, request, facts)
     try:
         folder.mkdir(exist_ok=True)
@@ -56,7 +56,7 @@ def write(folder: Path, choice: Choice, request: PlanRequest, facts: Facts) -> l
 
 
 def write_best(folder: Path, plan: PlanResult | SolveResult) -> list[Text]:
-    """Write the files of the best strategy that was rehearsed whole; what to tell of it."""
+    """Write the files of the best strategy that was rehearsed at full depth; returns notes for the user."""
     if isinstance(plan, PlanResult):
         found = [(choice, plan.request) for choice in plan.fitting]
     else:
@@ -78,7 +78,7 @@ def write_best(folder: Path, plan: PlanResult | SolveResult) -> list[Text]:
 
 
 def required_changes(choice: Choice, request: PlanRequest, facts: Facts) -> list[Text]:
-    """What the user has to put into the files, since gonogo can't know it."""
+    """What the user has to fill in, because gonogo can't know it."""
     task = request.task
     said = [
         translated("data.jsonl next to them, or DATA=…: one line per sample, {example}").format(
@@ -105,7 +105,7 @@ def required_changes(choice: Choice, request: PlanRequest, facts: Facts) -> list
 
 
 def explicit_deepspeed_config(choice: Choice, request: PlanRequest, facts: Facts) -> dict[str, Any]:
-    """The DeepSpeed config, in numbers where transformers would fill in ``"auto"``."""
+    """The DeepSpeed config with explicit numbers instead of ``"auto"``."""
     trains = request.without(choice.strategy.rollout.gpus).world_size
     config = deepspeed_config(choice.strategy, world_size=trains, dtype=request.dtype)
     del config["zero_allow_untested_optimizer"]
@@ -133,7 +133,7 @@ def _swift_choice_notes(model_kind: SwiftKind) -> Iterator[Text]:
 
 
 def files_of(choice: Choice, request: PlanRequest, facts: Facts) -> dict[str, str]:
-    """Name and text of each file."""
+    """(name: text) of each file."""
     config = explicit_deepspeed_config(choice, request, facts)
     arguments = training_arguments(choice.strategy, request)
     written = {CONFIG: json.dumps(config, indent=2) + "\n"}

@@ -1,1 +1,1 @@
-"""Other releases of the package that fails, fetched as archives and compared by symbol; nothing of them is ever run."""
+"""Other releases of the failing package, downloaded and compared by symbol; their code is never executed."""

@@ -1,6 +1,6 @@
-"""A package's releases as the user's index lists them, and their archives: bounded in number, size and time, and kept.
+"""A package's releases on the user's index, and their archives: limited in number, size and time, and cached.
 
-A wheel of any platform will do, since nothing of it is run; the smallest file of a release is taken.
+A wheel for any platform will do, since it is never executed; the smallest file of a release is chosen.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Listing(msgspec.Struct):
 
 @dataclass
 class Archives:
-    """What is fetched for one answer: never more than ``files`` archives, ``bytes`` in all, or after ``seconds``."""
+    """Downloads for one answer: at most ``files`` archives and ``bytes`` in total, and none after ``seconds``."""
 
     files: int = 16
     bytes: int = 192 << 20
@@ -63,17 +63,17 @@ class Archives:
 
     @property
     def spent(self) -> bool:
-        """Whether nothing more may be fetched."""
+        """Whether the download budget is exhausted."""
         return self.files <= 0 or self.bytes <= 0 or time.monotonic() - self._begun > self.seconds
 
     def releases(self, package: str) -> list[Version]:
-        """The final releases of a package that can be read here, oldest first. Raises NoSource."""
+        """The final releases of a package in a readable format, oldest first. Raises SourceUnavailable."""
         if package not in self._listed:
             self._listed[package] = _files_by_version(_listing(package), package)
         return sorted(self._listed[package])
 
     def release(self, package: str, version: Version, *, sdist: bool = False) -> Release | None:
-        """A release's sources; ``sdist``: its source archive, which has the changelog. None where it can't be had."""
+        """A release's sources; ``sdist``: its source archive, which has the changelog. None if unavailable."""
         key = (package, version, sdist)
         if key not in self._read:
             self._read[key] = self._fetch_release(package, version, sdist)
@@ -93,7 +93,7 @@ class Archives:
         return None
 
     def _archive(self, file: _File) -> Path:
-        """The archive's file in gonogo's cache. Raises NoSource."""
+        """The path of the archive in gonogo's cache, downloaded if needed. Raises SourceUnavailable."""
         digest = file.hashes.get("sha256", "")
         name = digest if re.fullmatch(r"[0-9a-f]{64}", digest) else hashlib.sha256(file.url.encode()).hexdigest()
         folder = cache_folder().parent / "upstream"
@@ -150,7 +150,7 @@ def _index_urls() -> Iterator[str]:
 
 
 def _listing(package: str) -> list[_File]:
-    """All files of a package, of the first index that has it. Raises NoSource."""
+    """All files of a package, from the first index that has it. Raises SourceUnavailable."""
     why = ""
     for index in _index_urls():
         address = f"{index.rstrip('/')}/{canonicalize_name(package)}/"
@@ -172,7 +172,7 @@ _ACCEPT_HEADER = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
 
 
 def _files_in(data: bytes, address: str) -> list[_File]:
-    """The files of a listing, in JSON (PEP 691) or HTML (PEP 503)."""
+    """The files in an index page, as JSON (PEP 691) or HTML (PEP 503)."""
     try:
         files = msgspec.json.decode(data, type=_Listing).files
     except (msgspec.MsgspecError, UnicodeError, json.JSONDecodeError):

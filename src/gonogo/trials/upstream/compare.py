@@ -1,4 +1,4 @@
-"""Where a package's releases begin or cease to have what a failure asks for: ``gonogo diagnose --upstream``."""
+"""Finds the releases in which a symbol of a failure appears or disappears: ``gonogo diagnose --upstream``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SAYS = translated("its changelog: {line}")
 
 @dataclass(frozen=True)
 class ReleaseBoundary:
-    """Where the answer changes: the nearest release with the other answer, and its neighbour on the run's side."""
+    """Where the answer changes: the nearest release with the other answer, and its neighbour closer to the run's."""
 
     other: Version
     same: Version
@@ -60,7 +60,7 @@ def upstream_facts(
     archives: Archives | None = None,
     report_progress: Say = lambda text: None,
 ) -> tuple[UpstreamFact, ...]:
-    """What other releases show of a failure, the most telling first. ``versions`` by package as the run had them."""
+    """What other releases show about a failure, most informative first. ``versions``: the run's, by package."""
     comparison = _Comparison(archives or Archives(), versions, report_progress)
     found: list[UpstreamFact] = []
     for question in questions(chain, versions):
@@ -76,7 +76,7 @@ class _Comparison:
         self._say = report_progress
 
     def facts(self, question: UpstreamQuestion) -> Iterator[UpstreamFact]:
-        """The fact of the first package that has what the question is asked of."""
+        """The fact from the first package that contains the question's module, class or function."""
         unknown: UpstreamFact | None = None
         for package in question.packages:
             told = self._versions.get(package, "")
@@ -94,7 +94,7 @@ class _Comparison:
                 continue
             answer = self._answer(question, package, version) if version in releases else None
             if version in releases and answer is None and self.archives.release(package, version) is not None:
-                continue  # it has no such class or function: another package has
+                continue  # no such class or function: try the next package
             if answer is None:
                 unknown = unknown or _make_fact(
                     question, package, told, _NOT_THERE.format(package=package, version=version)
@@ -155,9 +155,9 @@ class _Comparison:
     def _find_boundary(
         self, question: UpstreamQuestion, package: str, version: Version, is_present: bool, versions: list[Version]
     ) -> ReleaseBoundary | None:
-        """Where the answer changes among releases that lead away from the run's: found by halves.
+        """Find the nearest change among releases that lead away from the run's, by galloping and bisection.
 
-        Looked at first are those one, two, four … away, so that the nearest change is found of several.
+        The releases 1, 2, 4 … away are checked first, so that of several changes the nearest is found.
         """
         near, step = -1, 1
         far: int | None = None
@@ -185,7 +185,7 @@ class _Comparison:
         return ReleaseBoundary(versions[far], versions[near] if near >= 0 else version)
 
     def _find_moved_module(self, question: UpstreamQuestion, package: str, version: Version) -> str | None:
-        """The module of the run's release that defines a name which is gone from where it was imported from."""
+        """The module of the run's release that defines a name which is missing where it was imported from."""
         release = self.archives.release(package, version)
         if release is None:
             return None
@@ -195,7 +195,7 @@ class _Comparison:
     def _changelog(
         self, question: UpstreamQuestion, package: str, later: ReleaseBoundary | None, earlier: ReleaseBoundary | None
     ) -> str:
-        """The line of the package's own changelog that names the symbol, of the release in which it changed."""
+        """The line of the package's own changelog that mentions the symbol, for the release in which it changed."""
         symbol = question.symbol if question.kind != "line" else question.owner
         word = re.compile(rf"(?<![\w.]){re.escape(symbol)}(?!\w)")
         versions = [edge.other if edge is later else edge.same for edge in (later, earlier) if edge is not None]

@@ -1,4 +1,4 @@
-"""Which release to try first, by what the releases of the failing package have and have not."""
+"""Chooses the release to try first, by comparing what the failing package's releases contain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gonogo.trials.upstream.compare import Say, upstream_facts
 
 @dataclass(frozen=True)
 class Guess:
-    """A release of a package in which what failed is otherwise, and its neighbour that is as the one that failed."""
+    """A release that differs in what failed, and its neighbour that is like the failing one."""
 
     package: str
     other: Version
@@ -31,7 +31,7 @@ def guesses(
     archives: Archives | None = None,
     report_progress: Say = lambda text: None,
 ) -> list[Guess]:
-    """The releases that differ from those that failed, the most telling first. ``versions`` as the run had them."""
+    """The releases that differ from the failing ones, most informative first. ``versions``: the run's."""
     lines = [LogLine("traceback", number, text) for number, text in enumerate(traceback.splitlines(), 1)]
     known: dict[str, str] = {canonicalize_name(name): version for name, version in versions.items()}
     chain = failure_facts(FailureLog(lines, Setup(version_texts=known))).chain

@@ -1,4 +1,4 @@
-"""What a failure asks of a package's releases: a name, an attribute, an argument, or the line that raised."""
+"""What to look up in a package's releases for a failure: a name, an attribute, an argument, or the failing line."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gonogo.finding.failure import CodePlace, RaisedException
 from gonogo.trials.upstream.release import Release
 
 _MAX_CANDIDATES = 3
-"""Packages that are looked through for a class or function of which only the name is known."""
+"""At most this many packages are searched for a class or function of which only the name is known."""
 _MIN_CODE = 12
-"""Letters of a line that is looked for: shorter ones stand everywhere."""
+"""Shorter lines of code are not looked up, because they occur everywhere."""
 _OWN = ("package", "clone")
 
 
 @dataclass(frozen=True)
 class UpstreamQuestion:
-    """One thing that a release has or has not. ``kind``: ``name``, ``module``, ``attribute``, ``argument``, ``line``.
+    """One thing that a release may contain. ``kind``: ``name``, ``module``, ``attribute``, ``argument``, ``line``.
 
-    ``owner`` is the module, class or function that it is asked of; ``symbol`` what is asked for.
+    ``owner`` is the module, class or function to look in; ``symbol`` is what to look for.
     """
 
     kind: str
@@ -31,12 +31,12 @@ class UpstreamQuestion:
     module: str = ""
 
     def answered(self, release: Release) -> bool | None:
-        """Whether the release has it; None where that can't be told."""
+        """Whether the release contains it; None if that can't be determined."""
         return _ANSWERS[self.kind](self, release)
 
 
 def questions(chain: Sequence[RaisedException], versions: Mapping[str, str]) -> Iterator[UpstreamQuestion]:
-    """What the exceptions of a failure ask, the last one's first."""
+    """The questions that the exceptions of a failure raise, beginning with the last exception."""
     for raised in reversed(chain):
         message = raised.message
         beside = _packages(raised.frames, versions)
@@ -66,7 +66,7 @@ def _of_attribute(
 
 
 def _packages(frames: Sequence[CodePlace], versions: Mapping[str, str]) -> tuple[str, ...]:
-    """The packages whose code may be meant, the innermost first, then the others whose version is known."""
+    """The packages that may be meant: those on the stack, innermost first, then others whose version is known."""
     found = [frame.package for frame in reversed(frames) if frame.owner in _OWN]
     usual = [name for name in ("transformers", "trl", "peft", "accelerate", "deepspeed") if name in versions]
     return tuple(dict.fromkeys((*found, *usual)))[:_MAX_CANDIDATES]
@@ -93,7 +93,7 @@ def _attribute(question: UpstreamQuestion, release: Release) -> bool | None:
         if isinstance(node, ast.ClassDef):
             if question.symbol in release.attributes(node):
                 return True
-            # Bases of other packages lack it too: the run's object, which had them, did not have it.
+            # An attribute of another package's base class would have existed in the run, so it is missing.
             return None if release.method(node, "__getattr__") is not None else False
     return None
 
@@ -107,7 +107,7 @@ def _argument(question: UpstreamQuestion, release: Release) -> bool | None:
                 if found is not None:
                     names, takes_any = release.parameters(found)
                     return question.symbol in names or takes_any
-                if method == "__init__":  # a dataclass's fields
+                if method == "__init__":  # the fields of a dataclass
                     return question.symbol in release.attributes(node)
         return None
     answers = []
@@ -119,7 +119,7 @@ def _argument(question: UpstreamQuestion, release: Release) -> bool | None:
 
 
 def _line(question: UpstreamQuestion, release: Release) -> bool | None:
-    """Whether the function has the line that the log prints of it."""
+    """Whether the function contains the line that the log shows."""
     path = release.module(question.module)
     if path is None:
         return False if release.has_package(question.module.partition(".")[0]) else None

@@ -1,4 +1,4 @@
-"""The Python files of one release, read out of its archive: parsed, never imported, and with limits on everything."""
+"""The Python files of one release, read from its archive: parsed, never imported, with limits on everything."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _MAX_STARS = 4
 
 _BROKEN = (
     *(OSError, EOFError, ValueError, zipfile.BadZipFile, tarfile.TarError, zlib.error, NotImplementedError),
-    RuntimeError,  # a member that is encrypted
+    RuntimeError,  # encrypted member
 )
 
 
 class BrokenArchive(Exception):
-    """What was fetched is no archive, or larger than may be."""
+    """The download is not an archive, or exceeds the size limits."""
 
 
 class Release:
-    """One release: its Python files by their path from the package's root (``transformers/trainer.py``)."""
+    """One release: its Python files, by path relative to the package's parent (``transformers/trainer.py``)."""
 
     def __init__(self, package: str, version: Version, files: Mapping[str, bytes], changelog: str = "") -> None:
         self.package = package
@@ -46,22 +46,22 @@ class Release:
         self._trees: dict[str, ast.Module | None] = {}
 
     def module(self, dotted: str) -> str | None:
-        """The file of a module; None where there is none."""
+        """The file of a module; None if it doesn't exist."""
         path = dotted.replace(".", "/")
         return next((name for name in (f"{path}.py", f"{path}/__init__.py") if name in self.files), None)
 
     def has_package(self, dotted: str) -> bool:
-        """Whether there is a module of that name, or a folder of modules."""
+        """Whether there is a module or a package folder of that name."""
         return self.module(dotted) is not None or any(
             name.startswith(f"{dotted.replace('.', '/')}/") for name in self.files
         )
 
     def text(self, path: str) -> str:
-        """A file's text."""
+        """The text of a file."""
         return self.files[path].decode("utf-8", "replace")
 
     def tree(self, path: str) -> ast.Module | None:
-        """A file parsed; None where it is no Python of this one."""
+        """The syntax tree of a file; None if this Python can't parse it."""
         if path not in self._trees:
             try:
                 self._trees[path] = ast.parse(self.files[path])
@@ -74,7 +74,7 @@ class Release:
         return sorted(self.files, key=lambda path: (path.count("/"), path))
 
     def defining(self, name: str) -> Iterator[tuple[str, ast.stmt]]:
-        """Where a class or function of that name is defined at a module's top level, with the file."""
+        """The top-level definitions of a class or function, with their files."""
         words = (f"class {name}".encode(), f"def {name}".encode())
         for path in self._paths:
             if any(word in self.files[path] for word in words) and (tree := self.tree(path)) is not None:
@@ -83,12 +83,12 @@ class Release:
                         yield path, node
 
     def binds(self, path: str, name: str, depth: int = 0) -> bool | None:
-        """Whether a module has a name; None where that can't be read off its file."""
+        """Whether a module has a name; None if its file doesn't tell."""
         tree = self.tree(path)
         if tree is None:
             return None
         if self.module(f"{_dotted(path)}.{name}") is not None:
-            return True  # a submodule
+            return True  # submodule
         if any(name in _bound_names(node) for node in _statements(tree.body)):
             return True
         if _is_lazy(tree):
@@ -113,7 +113,7 @@ class Release:
         return self.module(node.module or "")
 
     def _is_lazily_exported(self, path: str, tree: ast.Module, name: str) -> bool:
-        """Of a package that imports on demand: its table of names is text, there or where they are defined."""
+        """Whether a lazily importing package exports the name: its names are strings, there or in a submodule."""
         if _says(tree, name):
             return True
         folder = f"{path.rpartition('/')[0]}/"
@@ -131,13 +131,13 @@ class Release:
         return False
 
     def parameters(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[set[str], bool]:
-        """A function's parameters by name, and whether it takes any."""
+        """The names of a function's parameters, and whether it has ``**kwargs``."""
         given = function.args
         names = {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
         return names, given.kwarg is not None
 
     def method(self, node: ast.ClassDef, name: str, depth: int = 0) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """A class's method, of its own or of a base in this release; None where it has none that can be seen."""
+        """A method of a class or of its bases in this release; None if there is none that can be seen."""
         for one in node.body:
             if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and one.name == name:
                 return one
@@ -147,14 +147,14 @@ class Release:
         return None
 
     def bases(self, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
-        """A class's bases that are defined in this release."""
+        """The bases of a class that are defined in this release."""
         for base in node.bases:
             name = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(base, ast.Name) else ""
             if name and name != node.name:
                 yield from (one for _, one in list(self.defining(name))[:1] if isinstance(one, ast.ClassDef))
 
     def attributes(self, node: ast.ClassDef, depth: int = 0) -> set[str]:
-        """What a class and its bases define: methods, class variables, and what methods set on ``self``."""
+        """The attributes that a class and its bases define: methods, class variables, and assignments to ``self``."""
         found: set[str] = set()
         for statement in _statements(node.body):
             found |= _bound_names(statement)
@@ -166,7 +166,7 @@ class Release:
 
 
 def _self_attributes(method: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """The attributes that a method sets on its object: not its own variables, which have names of their own."""
+    """The attributes that a method assigns to its first parameter (``self``)."""
     arguments = [*method.args.posonlyargs, *method.args.args]
     self_name = arguments[0].arg if arguments else ""
     return {
@@ -184,7 +184,7 @@ def _dotted(path: str) -> str:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """A module's statements, also those under ``if`` and ``try``."""
+    """A module's statements, including those under ``if`` and ``try``."""
     for node in body:
         yield node
         if isinstance(node, (ast.If, ast.For, ast.While, ast.With)):
@@ -209,12 +209,12 @@ def _is_star(node: ast.ImportFrom) -> bool:
 
 
 def _says(tree: ast.Module, name: str) -> bool:
-    """Whether a module has a name as a text of its own, as ``__all__`` and tables of names do."""
+    """Whether a module contains the name as a string of its own, as in ``__all__`` and tables of lazy names."""
     return any(isinstance(node, ast.Constant) and node.value == name for node in ast.walk(tree))
 
 
 def _is_lazy(tree: ast.Module) -> bool:
-    """Whether a module makes its names on demand."""
+    """Whether a module resolves names lazily."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
             return True
@@ -229,7 +229,7 @@ def _is_lazy(tree: ast.Module) -> bool:
 
 
 def read_release(archive: Path, package: str, version: Version) -> Release:
-    """A release out of a wheel or a source archive. Raises BrokenArchive."""
+    """Read a release from a wheel or a source archive. Raises BrokenArchive."""
     try:
         members = _of_zip(archive) if archive.suffix in (".whl", ".zip") else _tar_members(archive)
         files: dict[str, bytes] = {}
@@ -268,18 +268,18 @@ def _of_zip(archive: Path) -> Iterator[tuple[str, bytes]]:
 
 
 class _SizeLimitedStream(io.RawIOBase):
-    """A stream that ends with an error where it has given more than may be: so no archive unpacks for ever."""
+    """A stream that raises after too many bytes, so that no archive unpacks endlessly (zip bomb)."""
 
     def __init__(self, file: gzip.GzipFile) -> None:
         self._file = file
         self._left = 4 * _MAX_TOTAL_BYTES
 
     def readable(self) -> bool:
-        """It can be read."""
+        """Always True."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """So many bytes at most."""
+        """Read at most ``size`` bytes."""
         data = self._file.read(min(size, 1 << 20) if size >= 0 else 1 << 20)
         self._left -= len(data)
         if self._left < 0:
@@ -301,7 +301,7 @@ def _tar_members(archive: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _strip_archive_root(files: dict[str, bytes]) -> dict[str, bytes]:
-    """A source archive's files from their package's root on: without ``name-1.0/`` and ``src/``."""
+    """The files of a source archive by path from the package's parent, without ``name-1.0/`` and ``src/``."""
     found: dict[str, bytes] = {}
     for name, data in files.items():
         inside = name.partition("/")[2]

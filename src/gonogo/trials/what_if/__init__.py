@@ -1,1 +1,1 @@
-"""The run with other settings: a copy in which they are changed is rehearsed, as it is or beside the run itself."""
+"""Rehearses a copy of the run with other settings, alone (``--set``) or beside the run itself (``--also``)."""

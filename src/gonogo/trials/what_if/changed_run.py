@@ -1,4 +1,4 @@
-"""A rehearsal of the run with other settings: in a copy of the project, so that the user's files stay as they are."""
+"""A rehearsal with other settings, in a copy of the project, so that the user's files are not changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gonogo.trials.what_if.setting_changes import Settings, as_text, edits_for
 from gonogo.trials.what_if.step_scaling import step_scaling
 
 Rehearse = Callable[[RehearsalRequest, OnProgress | None], tuple[RehearsalRecord | None, Report]]
-"""Rehearses a request in the current folder. Raises what a rehearsal raises."""
+"""Rehearses a request in the current folder. Raises the same as a rehearsal."""
 
 _NO_EDITABLE_RUN = translated(
     "the command starts no training whose settings gonogo can change: change them in its files"
@@ -43,10 +43,10 @@ def rehearse_with(
     rehearse: Rehearse,
     on_progress: OnProgress | None = None,
 ) -> tuple[RehearsalRecord | None, Report]:
-    """Rehearse the command of the current folder with the settings of ``--set``, and then with each of ``--also``.
+    """Rehearse the current folder's command with the settings of ``--set``, and then with each of ``--also``.
 
-    The report is of the first; it has the others beside it. Raises UserError, before anything is run, where a setting
-    has no place in the run's files.
+    The report is that of the first rehearsal and includes the others. Raises UserError, before anything is run, if a
+    setting can't be changed in the run's files.
     """
     with scratch_folder() as scratch:
         first = ChangedRun(request, changed, scratch / "0") if changed else None
@@ -73,10 +73,10 @@ def rehearse_with(
 
 
 class ChangedRun:
-    """The run in a copy of its project, with other settings."""
+    """The run in a copy of its project, with changed settings."""
 
     def __init__(self, request: RehearsalRequest, settings: Settings, scratch: Path) -> None:
-        """Make the copy. Raises UserError where a setting has no place in the run's files."""
+        """Make the copy. Raises UserError if a setting can't be changed in the run's files."""
         self.settings = settings
         self._command = tuple(request.command)
         scratch.mkdir()
@@ -102,7 +102,7 @@ class ChangedRun:
         self._request = replace(request, command=copy.words, environment=_path_in_copy(request.environment, copy))
 
     def rehearsed(self, rehearse: Rehearse, on_progress: OnProgress | None) -> tuple[RehearsalRecord | None, Report]:
-        """Rehearse it; the report speaks of the user's own files."""
+        """Rehearse the copy; the report refers to the user's own files."""
 
         def said(status: RehearsalStatus) -> None:
             assert on_progress is not None
@@ -113,7 +113,7 @@ class ChangedRun:
             record, report = rehearse(self._request, said if on_progress is not None else None)
             report = _with_times(report, record) if record is not None else report
         report = _with_user_paths(report, self._copy)
-        findings = tuple(msgspec.structs.replace(finding, fixes=()) for finding in report.findings)  # the copy's edits
+        findings = tuple(msgspec.structs.replace(finding, fixes=()) for finding in report.findings)  # for the copy
         rehearsal = report.rehearsal
         if rehearsal is not None:
             rehearsal = msgspec.structs.replace(rehearsal, command=self._command, changed=self._changed)
@@ -121,7 +121,7 @@ class ChangedRun:
 
 
 def summarize_variant(settings: Settings, report: Report) -> AlsoRehearsed:
-    """What the report of the run itself says of one with other settings."""
+    """Summarize the report of a run with other settings, for the main report."""
     rehearsal = report.rehearsal
     rank = rehearsal.ranks[0] if rehearsal is not None and rehearsal.ranks else None
     own = next((device for device in rank.devices if device.device == rank.device), None) if rank is not None else None
@@ -160,7 +160,7 @@ def _host_bytes_per_node(rehearsal: Rehearsal | None) -> int:
 
 
 def _run_of(copy: WorkingCopy) -> Run | None:
-    """The run that the copy's command launches; what its files are becomes the copy's own."""
+    """The run that the copy's command launches; replaces the symlinks to its files by real copies."""
     with copy.entered():
         checked = check([], copy.words, settings=settings_of(copy.folder))
     for path in checked.gathered.files.sources:
@@ -171,7 +171,7 @@ def _run_of(copy: WorkingCopy) -> Run | None:
 
 
 def _path_in_copy(environment: Path | None, copy: WorkingCopy) -> Path | None:
-    """A file of versions that lies in the project, as the copy has it."""
+    """The counterpart in the copy of an ``--environment`` file that belongs to the project."""
     if environment is None:
         return None
     original = copy.original_folder / environment
@@ -179,7 +179,7 @@ def _path_in_copy(environment: Path | None, copy: WorkingCopy) -> Path | None:
 
 
 def _with_user_paths(report: Report, copy: WorkingCopy) -> Report:
-    """The report without the copy's folder in any of its texts."""
+    """The report, with paths of the copy replaced by the user's own in all texts."""
 
     def shown(value: Any) -> Any:
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Settings of a run that ``--set`` and ``--also`` change: what they are called, and where the run's files say them."""
+"""The settings that ``--set`` and ``--also`` can change: their names, and where the run's files define them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gonogo.finding import Edit
 
 Settings = dict[str, str]
-"""By name, as typed: ``{"micro-batch": "4"}``."""
+"""Values by name, as typed: ``{"micro-batch": "4"}``."""
 _DEVICES = ("none", "cpu", "nvme")
 _VALUES: dict[str, tuple[str, ...]] = {
     "micro-batch": (),
@@ -28,7 +28,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "offload-optimizer": _DEVICES,
     "offload-parameters": _DEVICES,
 }
-"""The values of each setting; none are listed of one that takes any whole number from 1 on."""
+"""The allowed values of each setting; empty if any positive integer is allowed."""
 _MAX_DIGITS = 12
 _MALFORMED = translated("{option} {text!r}: write NAME=VALUE, for example {option} micro-batch=4")
 _UNKNOWN = translated("{option} {text!r}: there is no setting {name!r}; the settings are {names}")
@@ -44,7 +44,7 @@ _NO_PLACE = translated(
 
 
 def read_settings(texts: Sequence[str], option: str) -> Settings:
-    """``NAME=VALUE`` words, several of them joined by commas or each on its own. Raises UserError."""
+    """Parse ``NAME=VALUE`` words, separated by commas or given one by one. Raises UserError."""
     found: Settings = {}
     for text in (part.strip() for one in texts for part in one.split(",")):
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -67,12 +67,12 @@ def read_settings(texts: Sequence[str], option: str) -> Settings:
 
 
 def as_text(settings: Settings) -> str:
-    """``micro-batch=4,stage=2``, as ``--set`` takes it."""
+    """Format settings as ``--set`` accepts them: ``micro-batch=4,stage=2``."""
     return ",".join(f"{name}={value}" for name, value in settings.items())
 
 
 def edits_for(run: Run, name: str, value: str) -> list[Edit]:
-    """The edits that give a setting its value. Raises UserError where the files have no place for it, or it has it."""
+    """The edits that change a setting. Raises UserError if the files don't define it, or already have the value."""
     edits = _EDITS[name](run, value)
     if edits is None:
         raise UserError(_NO_PLACE.format(name=name, value=value, where=_WHERE[name]))
@@ -98,14 +98,14 @@ def _size_edits(argument: str) -> Callable[[Run, str], list[Edit] | None]:
 
 
 def _launcher_option_edits(run: Run, argument: str, value: str) -> Iterator[Edit]:
-    """The launcher's own option of that name, as accelerate's: what the program is given has to agree with it."""
+    """Edit the launcher's own option of that name (such as accelerate's), which must match the program's."""
     options = run.launch.launcher_options if run.launch is not None else None
     if options is not None and argument in options and options.can_edit(argument):
         yield options.replacing(argument, value)
 
 
 def _train_batch_size_edits(run: Run, argument: str, value: int) -> Iterator[Edit]:
-    """``train_batch_size`` is the product of the others: DeepSpeed refuses a config in which it is not."""
+    """Update ``train_batch_size``, the product of the others: DeepSpeed rejects inconsistent values."""
     sizes = [value if name == argument else size_of(run, name) or 1 for name in (MICRO_BATCH, ACCUMULATION)]
     written = run.config.raw("train_batch_size") if run.config is not None else None
     if run.config is not None and written is not None and whole_number(written) is not None and run.world_size:
@@ -113,7 +113,7 @@ def _train_batch_size_edits(run: Run, argument: str, value: int) -> Iterator[Edi
 
 
 def _length_edits(run: Run, value: str) -> list[Edit] | None:
-    """Of the arguments that say how long a sample is at most, those that the run gives."""
+    """Edit those arguments for the maximum sample length that the run sets."""
     given = [name for name in LENGTHS if run.arguments.get(name).number is not None]
     if given and all(run.arguments.get(name).number == int(value) for name in given):
         return []

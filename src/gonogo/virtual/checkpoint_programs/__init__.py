@@ -1,1 +1,1 @@
-"""What a checkpoint is given to where no command says it: PEFT's merge of an adapter, transformers' loading."""
+"""Programs that use a checkpoint if the user's command has none: PEFT's merge of an adapter, loading a model."""

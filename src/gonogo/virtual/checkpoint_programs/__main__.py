@@ -9,7 +9,7 @@ from typing import Any
 
 
 def merge(adapter: str, result: str) -> None:
-    """The adapter in its base, by PEFT's own merge."""
+    """Merge the adapter into its base model with PEFT, and save the result."""
     import peft
 
     with open(os.path.join(adapter, "adapter_config.json"), encoding="utf-8") as file:
@@ -23,7 +23,7 @@ def merge(adapter: str, result: str) -> None:
 
 
 def serve(folder: str) -> None:
-    """The model by its configuration's class, once through."""
+    """Load the model with the class named in its config, and run one forward pass."""
     import torch
     import transformers
 

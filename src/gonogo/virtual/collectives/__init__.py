@@ -1,1 +1,1 @@
-"""``torch.distributed`` without other processes: process groups, collectives, what the ranks call and send."""
+"""``torch.distributed`` without other processes: process groups and collectives, and what ranks call and send."""

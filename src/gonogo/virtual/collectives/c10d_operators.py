@@ -1,4 +1,4 @@
-"""Collectives: recorded, and answered by what the rehearsed ranks send; others are taken to send what this one does."""
+"""Records collectives and computes their results from the rehearsed ranks; others are assumed to send the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REDUCE_OPERATORS = {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_sc
 
 
 class CollectiveRecord:
-    """What this rank has put into collectives; ``peers`` are the ranks that are rehearsed with it."""
+    """What this rank has sent in collectives; ``peers`` are the ranks that are rehearsed with it."""
 
     def __init__(self, peers: Peers | None = None) -> None:
         self.peers = peers
@@ -35,12 +35,12 @@ class CollectiveRecord:
         """The reduction of the collective that is being called."""
 
     def totals(self) -> list[CollectiveTotal]:
-        """By operator, in the order of the names."""
+        """Totals per operator, sorted by name."""
         return [CollectiveTotal(name, self.count[name], self.bytes[name]) for name in sorted(self.count)]
 
 
 def install(record: CollectiveRecord) -> Callable[[], None]:
-    """Have the mode hand ``c10d`` operators to this file; returns the undo."""
+    """Route ``c10d`` operators of the dispatch mode to this module; returns the undo function."""
 
     def handle(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         return _collective(mode, func, args, kwargs, record)
@@ -53,7 +53,7 @@ def install(record: CollectiveRecord) -> Callable[[], None]:
 
 
 def _recording_options(options: Any, record: CollectiveRecord) -> Any:
-    """A class of options that notes the reduction: the operator's own argument can't be read from Python."""
+    """A subclass of the options that records the reduction, because the operator's argument can't be read."""
 
     class Noting(options):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -76,7 +76,7 @@ def _recording_options(options: Any, record: CollectiveRecord) -> Any:
 def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: CollectiveRecord) -> Any:
     name = func._schema.name.removeprefix("c10d::")
     sent = _sent_tensors(name, args)
-    if "barrier" not in name:  # its tensor stands for nothing
+    if "barrier" not in name:  # its tensor is a dummy
         _check_backend_device(sent, args)
     _check_sizes(name, args)
     record.count[name] += 1
@@ -99,9 +99,9 @@ def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: Co
 
 
 def _with_completed_work(out: Any, results: list[torch.Tensor]) -> Any:
-    """What an operator returned, its work being done and its future holding the outputs, as ProcessGroupNCCL's does.
+    """The operator's result with finished work whose future holds the outputs, as with ProcessGroupNCCL.
 
-    The fake backend's own work has neither: hooks of DistributedDataParallel read the future.
+    The work of the fake backend provides neither, but hooks of DistributedDataParallel read the future.
     """
     many = isinstance(out, tuple)
     work = out[-1] if many else out
@@ -112,7 +112,7 @@ def _with_completed_work(out: Any, results: list[torch.Tensor]) -> Any:
 
 
 def _check_backend_device(sent_tensors: list[torch.Tensor], args: Any) -> None:
-    """Raise what torch raises for a tensor on the CPU where the group was made with an accelerator's backend alone."""
+    """Raise torch's error for a CPU tensor in a group that has only an accelerator backend."""
     if not any(tensor.device.type == "cpu" for tensor in sent_tensors):
         return
     config = c10d._world.pg_backend_config.get(python_groups.find_process_group(args), "")
@@ -121,14 +121,14 @@ def _check_backend_device(sent_tensors: list[torch.Tensor], args: Any) -> None:
 
 
 def _check_sizes(name: str, args: Any) -> None:
-    """Raise what ProcessGroupNCCL raises where one tensor holds the parts of all ranks, and the sizes don't go with it.
+    """Raise ProcessGroupNCCL's error if the size of the tensor for all ranks doesn't match that of a single rank's.
 
     ``_allgather_base`` and ``_reduce_scatter_base`` of torch's ProcessGroupNCCL.cpp.
     """
     if name not in ("_allgather_base_", "_reduce_scatter_base_"):
         return
     output, sent = args[0], args[1]
-    if sent.device.type == "cpu":  # another backend's, which says it otherwise
+    if sent.device.type == "cpu":  # another backend, with other messages
         return
     group = python_groups.find_process_group(args)
     size = dist.get_world_size() if group is None else group.size()
@@ -149,7 +149,7 @@ def _check_sizes(name: str, args: Any) -> None:
 
 
 def _sent_tensors(name: str, args: Any) -> list[torch.Tensor]:
-    """The tensors that a rank puts in: the inputs, which follow the outputs where there are both."""
+    """The tensors that a rank sends: the inputs, which come after the outputs if there are both."""
     first = exchange.flat(args[0]) if args else []
     second = exchange.flat(args[1]) if len(args) > 1 else []
     return second or first
@@ -158,7 +158,7 @@ def _sent_tensors(name: str, args: Any) -> list[torch.Tensor]:
 def _assume_identical_ranks(
     mode: VirtualMode, operation: exchange.Operation, args: Any, record: CollectiveRecord
 ) -> None:
-    """Give the outputs their values: known ones as if all ranks agreed, else unknown."""
+    """Set the outputs as if all ranks had sent the same: values if the inputs are known, else unknown."""
     outputs = exchange.flat(args[0]) if args else []
     inputs = exchange.flat(args[1]) if len(args) > 1 else []
     if not operation.assumes_identical_sender:
@@ -171,7 +171,7 @@ def _assume_identical_ranks(
             mode.ledger.assume(_ALIKE)
             _scale_by_world_size(outputs, args, record)
         elif known and operation.root not in (None, operation.mine):
-            mode.ledger.assume(_ALIKE)  # what this rank has there may stand for nothing
+            mode.ledger.assume(_ALIKE)  # this rank's own value may be a placeholder
         return
     mine = [contents.read(t) if isinstance(t, VirtualTensor) else t for t in inputs]
     if any(value is None for value in mine):
@@ -188,7 +188,7 @@ def _assume_identical_ranks(
 
 
 def _scale_by_world_size(outputs: list[torch.Tensor], args: Any, record: CollectiveRecord) -> None:
-    """A sum over ranks that all send the same is that times their number."""
+    """Multiply by the number of ranks: the sum of identical values."""
     if record.reduction != dist.ReduceOp.SUM:
         return
     group = python_groups.find_process_group(args)
@@ -200,9 +200,9 @@ def _scale_by_world_size(outputs: list[torch.Tensor], args: Any, record: Collect
 
 
 def _is_uneven(args: Any) -> bool:
-    """Whether ranks send parts of several sizes, which NCCL takes (each part is broadcast), this rank's as it gets it.
+    """Whether ranks send parts of different sizes, which NCCL supports (it broadcasts each part).
 
-    The fake backend copies what this rank sends to the place of each.
+    The fake backend would copy this rank's tensor into every part.
     """
     parts, sent = exchange.flat(args[0]), exchange.flat(args[1])
     mine = parts[python_groups.find_process_group(args).rank()] if sent else None
@@ -214,7 +214,7 @@ def _no_rows(tensor: torch.Tensor) -> int:
 
 
 def _rows_of_split(name: str) -> Callable[[torch.Tensor], int]:
-    """What the fake backend splits: an all-to-all rows; the others elements, whatever their tensors' shapes are."""
+    """What the fake backend splits: rows for an all-to-all, elements otherwise, whatever the tensors' shapes."""
     if name.startswith("alltoall"):
         return lambda tensor: tensor.shape[0] if tensor.dim() else 1
     return lambda tensor: tensor.numel()
@@ -223,7 +223,7 @@ def _rows_of_split(name: str) -> Callable[[torch.Tensor], int]:
 def _swap_stand_ins(
     arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]], count_rows: Callable[[torch.Tensor], int]
 ) -> Any:
-    """Tensors without memory for the fake backend, which looks at nothing but how many there are to be split."""
+    """Replace tensors by ones without memory for the fake backend, which only looks at how many rows to split."""
     out = []
     for value in arguments:
         if isinstance(value, torch.Tensor):

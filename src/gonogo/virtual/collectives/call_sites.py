@@ -1,4 +1,4 @@
-"""From where a collective is called: the stack, remembered by number, and the parameters that ZeRO gathers by it."""
+"""The call sites of collectives: numbered stacks, and the parameters that ZeRO gathers at them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gonogo.virtual.stack import OURS, frame_of
 _FRAMES_KEPT = 60
 _ZERO_FILES = ("deepspeed/runtime/zero/partition_parameters.py", "deepspeed/runtime/zero/stage3.py")
 _PARAMETER_LIST_NAMES = ("params_to_reduce", "param_list", "params", "param")
-"""Local variables that hold the parameters of the collective, in ZeRO's functions."""
+"""Local variables of ZeRO's functions that hold the collective's parameters."""
 
 
 class CallSites:
-    """Stacks by number; a stack is described once, by ``on_new``."""
+    """Numbers the stacks; each is described once, by ``on_new``."""
 
     def __init__(self, on_new_site: Callable[[Site], None]) -> None:
         self._on_new = on_new_site
@@ -29,7 +29,7 @@ class CallSites:
         """Kept alive, so that no other takes its identity."""
 
     def here(self) -> tuple[int, tuple[int, ...]]:
-        """The number of the caller's stack, and DeepSpeed's numbers of the parameters that it is for."""
+        """The number of the caller's stack, and the ``ds_id`` of the parameters that the collective is for."""
         frame: FrameType | None = sys._getframe(1)
         key: list[int] = []
         parameters: tuple[int, ...] | None = None
@@ -70,7 +70,7 @@ def _ds_ids(value: Any) -> tuple[int, ...]:
 
 
 def describe_site(number: int, frame: FrameType | None) -> Site:
-    """The stack of a frame, under that number."""
+    """Describe the stack of a frame under the given number."""
     frames = []
     functions = []
     while frame is not None:

@@ -1,4 +1,4 @@
-"""DistributedDataParallel: its C++ reducer runs as it is, but for what reads memory or waits for a real backend."""
+"""DistributedDataParallel: its C++ reducer runs unchanged, except where it reads memory or awaits a real backend."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ dist: Any = _distributed
 
 
 class _ReductionState:
-    """How far the reduction of one backward has come."""
+    """The progress of gradient reduction in one backward."""
 
     def __init__(self, group: Any) -> None:
         self.group = group
         self.expected = self.begun = self.finished = False
 
     def begin(self, will_reduce: bool) -> None:
-        """A forward is run; ``will_reduce`` is False within ``no_sync``."""
+        """Note the start of a forward; ``will_reduce`` is False within ``no_sync``."""
         self.expected, self.begun, self.finished = will_reduce, False, False
 
     def watch(self, module: torch.nn.Module) -> None:
-        """Learn of every gradient that arrives."""
+        """Register hooks that note each gradient that is ready."""
         for parameter in module.parameters():
             if parameter.requires_grad:
                 parameter.register_post_accumulate_grad_hook(self._on_gradient_ready)  # type: ignore[no-untyped-call]
@@ -38,12 +38,12 @@ class _ReductionState:
 
     @property
     def is_half_done(self) -> bool:
-        """Some gradients came, and not every bucket was full."""
+        """Whether some gradients were ready, but not all buckets were filled."""
         return self.expected and self.begun and not self.finished
 
 
 def install(assume: Callable[[Text], object]) -> Callable[[], None]:
-    """Take the comparison of parameter shapes across ranks for granted, and finish each bucket's all-reduce at once."""
+    """Assume equal parameter shapes on all ranks, and finish each bucket's all-reduce at once; returns the undo."""
     patches = Patches()
     future_class: Any = torch.futures.Future
     forward: Any = DistributedDataParallel.forward
@@ -73,19 +73,19 @@ def install(assume: Callable[[Text], object]) -> Callable[[], None]:
                 register(self, reduction, all_reduce)
         if torch.is_grad_enabled():
             if reduction.is_half_done:
-                rebuild(self.reducer)  # raises: it begins by asking whether the last reduction was finished
+                rebuild(self.reducer)  # raises if the last reduction is unfinished, which it checks first
             reduction.begin(self.require_backward_grad_sync)
         return forward(self, *args, **kwargs)
 
     @functools.wraps(register)
     def noted(self: Any, state: Any, hook: Any) -> None:
-        self.__dict__["gonogo_hooked"] = True  # which torch 2.1 to 2.3 don't keep
+        self.__dict__["gonogo_hooked"] = True  # torch 2.1 to 2.3 don't record the hook
         register(self, state, hook)
 
     def keep_buckets(reducer: Any) -> bool:
-        """Buckets keep their first order: to rebuild them, C++ writes their numbers into memory.
+        """Never rebuild the buckets: C++ would write their indices into tensor memory.
 
-        What C++ asks before that, whether the last reduction was finished, is asked by ``with_hook``.
+        The check that precedes it in C++, whether the last reduction was finished, is made by ``with_hook``.
         """
         return False
 

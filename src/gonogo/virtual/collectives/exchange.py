@@ -1,4 +1,4 @@
-"""A ``c10d`` operator of several rehearsed ranks: what it is, told to the others, and answered by what they sent."""
+"""A ``c10d`` operator of several rehearsed ranks: described, sent to the others, and answered with what they sent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _IN_PLACE = frozenset({"allreduce_", "allreduce_coalesced_", "reduce_", "broadca
 
 
 class Operation:
-    """One call of a ``c10d`` operator, its arguments by name."""
+    """One call of a ``c10d`` operator, with its arguments by name."""
 
     def __init__(self, func: Any, args: Any, reduction: Any) -> None:
         self.name: str = func._schema.name.removeprefix("c10d::")
@@ -55,9 +55,10 @@ class Operation:
 
     @property
     def assumes_identical_sender(self) -> bool:
-        """Whether a sender that is not rehearsed is taken to send what this rank has.
+        """Whether a sender that is not rehearsed is assumed to send the same as this rank has.
 
-        Programs send from a group's first rank to have the same everywhere, and from another what only that one has.
+        Programs usually broadcast from a group's first rank what all ranks have, and from another what only that rank
+        has.
         """
         if self.name in ("recv_", "recv_any_source_"):
             return False
@@ -65,7 +66,7 @@ class Operation:
 
     @staticmethod
     def _blocks(kwargs: dict[str, Any], names: tuple[str, ...]) -> bool | None:
-        """Whether the program goes on only after it; None where this torch does not say."""
+        """Whether the call is blocking; None if this torch version does not tell."""
         for name in ("async_op", "asyncOp"):
             if name in names:
                 return not kwargs.get(name, True)
@@ -73,7 +74,7 @@ class Operation:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Elements of the tensors that have to be alike on all ranks."""
+        """The number of elements of the tensors whose sizes have to match on all ranks."""
         if self.name in ("barrier", "monitored_barrier_"):
             return ()
         tensors = self.outputs if self.name in _SIZED_BY_OUTPUT else self.inputs
@@ -81,7 +82,7 @@ class Operation:
 
     @property
     def dtype(self) -> str | None:
-        """The type of the tensors."""
+        """The dtype of the tensors."""
         tensors = self.inputs or self.outputs
         if self.name in ("barrier", "monitored_barrier_") or not tensors:
             return None
@@ -89,7 +90,7 @@ class Operation:
 
 
 def flat(value: Any) -> list[torch.Tensor]:
-    """The tensors in nested lists."""
+    """Flatten nested lists of tensors."""
     if isinstance(value, torch.Tensor):
         return [value]
     return [t for item in value for t in flat(item)] if isinstance(value, list | tuple) else []
@@ -105,7 +106,7 @@ _GROUP_MEMBERS: dict[int, tuple[Any, tuple[int, ...]]] = {}
 
 
 def _argument_names(func: Any) -> tuple[str, ...]:
-    """The names of an operator's arguments; operators live as long as the process."""
+    """The argument names of an operator, cached by identity, since operators are never freed."""
     known = _ARGUMENTS.get(id(func))
     if known is None:
         known = _ARGUMENTS[id(func)] = tuple(argument.name for argument in func._schema.arguments)
@@ -113,7 +114,7 @@ def _argument_names(func: Any) -> tuple[str, ...]:
 
 
 def members_of(group: Any) -> tuple[int, ...]:
-    """A process group's global ranks, in the group's order."""
+    """The global ranks of a process group, in the group's order."""
     places = c10d._world.pg_group_ranks.get(group)
     if places is None:
         return tuple(range(dist.get_world_size()))
@@ -129,7 +130,7 @@ def key_of(group: Any, members: Sequence[int]) -> str:
 
 
 def ask(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
-    """Tell the others of the operation, and give its outputs the values that follow; False where nobody is asked."""
+    """Send the operation to the other ranks and set its outputs accordingly; False if no other rank is rehearsed."""
     if operation.name in ("send", "recv_"):
         return _point_to_point(peers, operation, mode)
     if not peers.has_rehearsed_peer(operation.members) or operation.name == "recv_any_source_":
@@ -168,10 +169,11 @@ _COUNTS = (torch.int64, torch.int32, torch.bool)
 
 
 def exchange_in_process(operation: Operation, mode: VirtualMode) -> bool:
-    """A collective of counts among ranks that are rehearsed in this process, too: each gets what the others have.
+    """Exchange counts among ranks that are rehearsed in the same process, so that each gets the others' values.
 
-    Of whole numbers alone, by which programs decide (positions, lengths, numbers of batches); for values of weights
-    nobody need wait for the others. In a barrier they do, since what a rank lets another one read is gone after it.
+    Only for integers and booleans, which control the program (positions, lengths, numbers of batches): there is no
+    need to wait for values of weights. Barriers do wait, because what a rank lets another one read may be gone
+    afterwards.
     """
     waits = operation.blocks is not False
     if operation.name in ("barrier", "monitored_barrier_") and waits:
@@ -219,7 +221,7 @@ def _point_to_point(peers: Peers, operation: Operation, mode: VirtualMode) -> bo
 
 
 def _is_on_stack(function: str) -> bool:
-    """Whether this function of torch.distributed is on the stack: ``recv`` waits where ``irecv`` does not."""
+    """Whether this function of torch.distributed is on the stack: ``recv`` blocks, ``irecv`` does not."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == function and frame.f_code.co_filename == c10d.__file__:
@@ -236,7 +238,7 @@ def _waits(operation: Operation, payload: bytes | None, from_root: bool) -> Wait
 
 
 def _payload(operation: Operation) -> bytes | None:
-    """What this rank sends, where all of it is known."""
+    """The serialized tensors that this rank sends; None if not all values are known, or they are too large."""
     if not operation.inputs or operation.name in ("barrier", "monitored_barrier_", "allgather_coalesced_"):
         return None
     if any(isinstance(tensor, VirtualTensor) and not contents.is_known(tensor) for tensor in operation.inputs):
@@ -252,7 +254,7 @@ def _payload(operation: Operation) -> bytes | None:
 
 
 def _set_outputs(operation: Operation, received_payloads: list[bytes] | None, mode: VirtualMode) -> None:
-    """The outputs hold what follows from what was received; unknown where that isn't known."""
+    """Set the outputs to the result of the received values; unknown if those are unknown."""
     given = None
     if received_payloads is not None:
         with private.modes_off():
@@ -298,7 +300,7 @@ def exchange_objects(
     from_root: bool = False,
     sizes: tuple[int, ...] = (),
 ) -> list[Any] | None:
-    """Tell the others of a collective of Python objects; the lists of objects that the members send, or None."""
+    """Exchange lists of Python objects among the group's ranks; returns each member's list, or None if unknown."""
     group = group or c10d._get_default_group()
     members = members_of(group)
     if not peers.has_rehearsed_peer(members):
@@ -318,7 +320,7 @@ def exchange_objects(
 
 
 def pass_object(peers: Peers, group: Any, source: int, target: int, objects: list[Any] | None) -> list[Any] | None:
-    """Tell of objects that ``source`` sends to ``target``; for the target, what it receives, or None."""
+    """Pass objects from ``source`` to ``target``; returns what the target receives, else None."""
     group = group or c10d._get_default_group()
     members = members_of(group)
     if not peers.has_rehearsed_peer((source, target)):

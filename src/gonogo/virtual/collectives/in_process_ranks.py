@@ -1,4 +1,4 @@
-"""Ranks that are rehearsed in this very process, as Ray's workers are: what one of them broadcasts, the others get."""
+"""Ranks that are rehearsed in the same process, such as Ray workers: what one of them broadcasts, the others get."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from typing import Any
 
 
 class InProcessRanks:
-    """Whoever runs several ranks in one process answers here; else nobody does."""
+    """Hooks for a runner of several ranks in one process; by default they do nothing."""
 
     ask: Any = staticmethod(lambda group, operator, **what: None)
-    """Given a group and what is sent to it, the objects by member; None where nobody can say."""
+    """Called with a group and what is sent to it; returns the objects by member, or None if unknown."""
     root_sends: Any = staticmethod(lambda key, is_root, payload, waits: None)
-    """Given a broadcast's members, root and sizes and, at its root, a tensor's value: what the root sent.
+    """Called for a broadcast; returns what the root sent.
 
-    Without ``waits`` only where it has sent already."""
+    Arguments: the broadcast's members, root and sizes as a key; whether this rank is the root; the tensor's value at
+    the root. If ``waits`` is False, it returns a value only if the root has already sent it.
+    """
     meet: Any = staticmethod(lambda members: None)
-    """Given a barrier's members, returns when all of them are there."""
+    """Called with a barrier's members; returns when all of them have arrived."""
     all_send: Any = staticmethod(lambda members, what, payload: None)
-    """Given a collective's members, which one it is, and this rank's tensors: what each sent, when all of them came.
+    """Called with a collective's members, its description, and this rank's tensors; returns what each member sent.
 
-    Empty is what isn't known."""
+    Waits for all of them. Unknown values are empty.
+    """

@@ -1,7 +1,7 @@
-"""The other ranks that are rehearsed with this one: told of each collective, and waited for as the program would.
+"""The other ranks that are rehearsed with this one: each collective is sent to them, and awaited as in a real run.
 
-The exchange (``gonogo.rehearse.ranks.exchange``) compares what the ranks call. Where they part it says so, and
-:class:`RanksDiverged` ends the program there.
+The exchange (``gonogo.rehearse.ranks.exchange``) compares the calls of the ranks. If they diverge it reports that,
+and :class:`RanksDiverged` ends the program at that point.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from gonogo.virtual.protocol.messages import (
 from gonogo.virtual.protocol.plan import EXCHANGE_DESCRIPTOR, ExchangeAddress
 
 _BATCH = 64
-"""Calls in which the rank does not wait are told so many at a time ..."""
+"""Calls that need no answer are sent in batches of this many ..."""
 _BATCH_SECONDS = 0.02
-"""... or after so long."""
+"""... or after this many seconds."""
 _MAX_MESSAGES_AHEAD = 1024
-"""How many of them a rank makes without waiting for the others."""
+"""At most this many of them are made without waiting for the other ranks."""
 
 _MAX_THREADS = 256
 _THREAD_SITE_OFFSET = 1 << 40
-"""Numbers of stacks of threads begin there."""
+"""The first number for stacks of threads."""
 
 Situation = Callable[[], tuple[str | None, str, int]]
-"""Module, phase and step now."""
+"""Returns the current module, phase and step."""
 
 
 class RanksDiverged(BaseException):
-    """Raised in the program where it would wait for ever, or where another rank has ended."""
+    """Raised in the program if it would wait forever, or if another rank has ended."""
 
     def __init__(self, reply: Reply) -> None:
         super().__init__("the ranks have diverged")
@@ -59,11 +59,11 @@ class RanksDiverged(BaseException):
 
 
 class PeerStepLimitReached(BaseException):
-    """Raised in the program where another rank, for which it waits, was stopped after the steps asked for."""
+    """Raised in the program if it waits for a rank that was stopped after the requested steps."""
 
 
 class Peers:
-    """One rank's line to the exchange. ``situation`` is set before the program runs."""
+    """One rank's connection to the exchange. ``situation`` is set before the program runs."""
 
     def __init__(self, rank: int, address: ExchangeAddress, line: Connection) -> None:
         self.rank = rank
@@ -89,7 +89,7 @@ class Peers:
         self._waiting_to_go.append(message)
 
     def has_rehearsed_peer(self, members: tuple[int, ...]) -> bool:
-        """Whether the others of a group have to be asked: not where this rank alone is rehearsed of it."""
+        """Whether another rank of the group is rehearsed too, so that the exchange has to be asked."""
         if self.over or threading.get_ident() != self._thread:
             return False
         return any(member in self.ranks for member in members if member != self.rank)
@@ -109,7 +109,7 @@ class Peers:
         is_root_payload: bool = False,
         has_uneven_sizes: bool = False,
     ) -> list[bytes] | None:
-        """Tell of one collective; what each member sent where the rank waited and it is known, else None."""
+        """Report a collective; returns what each member sent if the rank waited for it and it is known, else None."""
         if group not in self._groups:
             self._groups.add(group)
             self._waiting_to_go.append(Group(group, members))
@@ -139,13 +139,13 @@ class Peers:
             )
         )
         if wait_mode is WaitMode.NO:
-            # What is sent to one rank, that rank may be waiting for.
+            # The receiver may already be waiting for it.
             if (
                 operator.startswith("send")
                 or len(self._waiting_to_go) >= _BATCH
                 or time.monotonic() - self._sent_at > _BATCH_SECONDS
             ):
-                self._flush()  # the answer can wait: where a rank learns of it has to be the same each time
+                self._flush()  # the reply is read later: where a rank learns of divergence must be deterministic
             return None
         self._ahead = 0
         self._flush()
@@ -153,10 +153,10 @@ class Peers:
         return [reply.payloads[which] for which in reply.of] if reply.kind == "values" else None
 
     def record_thread_collective(self, group: str, members: tuple[int, ...], operator: str, root: int | None) -> None:
-        """Remember that a thread of the program's own has called a collective, which waits for nobody here.
+        """Note a collective that was called in one of the program's own threads; it is not waited for.
 
-        Whether the other ranks call one in that group at all is told at the end; in which order a thread's calls come
-        beside others is known of no run.
+        At the end, only its group's occurrence on the other ranks is checked: the order of a thread's calls relative
+        to others is not deterministic.
         """
         thread, own = threading.current_thread(), threading.get_ident()
         if self.over or own == self._thread or (group, own) in self._of_threads:
@@ -171,7 +171,7 @@ class Peers:
         self._of_threads[group, own] = thread, (Group(group, members), site, ThreadCall(call))
 
     def follow_joins(self) -> Callable[[], None]:
-        """Note which threads the program waits for, however long that takes; returns the undo."""
+        """Note which threads the program joins without a timeout; returns the undo function."""
         patches, real = Patches(), threading.Thread.join
 
         @functools.wraps(real)
@@ -184,7 +184,7 @@ class Peers:
         return patches.undo
 
     def ask(self, question_name: str, own_answer: bytes) -> list[bytes] | None:
-        """What every rehearsed rank answers to the same question; None where not all come to ask it."""
+        """The answers of all rehearsed ranks to the same question; None if not all of them ask it."""
         if self.over or threading.get_ident() != self._thread:
             return None
         key = f"asked: {question_name}"
@@ -200,28 +200,28 @@ class Peers:
         return [reply.payloads[which] for which in reply.of] if reply.kind == "values" else None
 
     def context(self, batch: tuple[tuple[str, str], ...], num_batches: int, steps: int) -> None:
-        """The rank has read a batch."""
+        """Report that the rank has read a batch."""
         if not self.over:
             self._waiting_to_go.append(RankContext(batch, num_batches, steps))
 
     def ended(self, end_state: End, steps: int) -> None:
-        """The program has ended, after so many optimizer steps."""
+        """Report that the program has ended, after this many optimizer steps."""
         try:
             groups: set[str] = set()
             for (group, _), (thread, told) in self._of_threads.items():
-                # Python waits at its end for those that are no daemons, and the program for what it joins.
+                # At exit Python waits for non-daemon threads, and the program for those that it joins.
                 if group not in groups and (not thread.daemon or thread in self._joined):
                     groups.add(group)
                     self._waiting_to_go += told
             self._waiting_to_go.append(RankEnded(end_state, steps, _has_threads()))
             self._flush()
             self._connection.close()
-        except OSError:  # the exchange has gone, with whoever would be told
+        except OSError:  # the exchange has ended, so there is nobody to tell
             pass
         self.over = True
 
     def _flush(self) -> None:
-        # The list itself is handed to the call sites: emptied, not replaced.
+        # The call sites hold a reference to the list, so empty it instead of replacing it.
         encoded = self._encode(self._waiting_to_go)
         self._waiting_to_go.clear()
         self._connection.send_bytes(encoded)
@@ -239,18 +239,18 @@ class Peers:
 
 
 def _has_threads() -> bool:
-    """Whether threads of the program's own still run."""
+    """Whether any of the program's own threads is still running."""
     others = (one for one in threading.enumerate() if one is not threading.current_thread())
     return any(not getattr(one, "is_gonogo", False) for one in others)
 
 
 def worker_connection() -> Connection:
-    """The line that this worker was handed."""
+    """The connection that this worker inherited."""
     return Connection(os.dup(EXCHANGE_DESCRIPTOR))
 
 
 def connect_over_network(exchange_address: ExchangeAddress) -> Connection:
-    """A line to an exchange on another machine."""
+    """A connection to an exchange on another machine."""
     host, _, port = exchange_address.address.rpartition(":")
     connection = Client((host, int(port)), authkey=bytes.fromhex(exchange_address.key))
     disable_nagle(connection)

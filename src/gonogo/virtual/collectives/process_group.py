@@ -1,12 +1,12 @@
 """``torch.distributed`` for one rank of many: process groups without other processes.
 
-NCCL, HCCL and Gloo groups are made of torch's own ``fake`` backend, which runs no communication and opens no port;
-``get_backend`` goes on answering what the program asked for. Rendezvous keeps its own checks (``RANK``,
-``MASTER_ADDR``…), and gets a store in memory. Collectives reach the dispatch mode as ``c10d`` operators; those of
-Python objects are answered here, as though every rank had sent what this one sends.
+NCCL, HCCL and Gloo groups are built on torch's own ``fake`` backend, which runs no communication and opens no port;
+``get_backend`` still returns what the program requested. Rendezvous keeps its own checks (``RANK``,
+``MASTER_ADDR``…), but gets an in-memory store. Collectives reach the dispatch mode as ``c10d`` operators; those of
+Python objects are answered here, as if every rank had sent the same as this one.
 
 Replaces private names of torch.distributed: ``distributed_c10d._store_based_barrier``, ``_world.pg_map``,
-``_world.pg_backend_config``, ``rendezvous._create_c10d_store``. Tried on torch 2.13.0.
+``_world.pg_backend_config``, ``rendezvous._create_c10d_store``. Tested with torch 2.13.0.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gonogo.virtual.collectives.in_process_ranks import InProcessRanks
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.patching.patches import Patches
 
-rendezvous = importlib.import_module("torch.distributed.rendezvous")  # its function hides the module from ``import``
+rendezvous = importlib.import_module("torch.distributed.rendezvous")  # a function of the same name shadows the module
 _FileStore: Any = dist.FileStore  # type: ignore[attr-defined]
 Assume = Callable[[Text], object]
 
@@ -42,11 +42,11 @@ _NPU_BACKENDS = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
 def install(
     assume: Assume, peers: Peers | None = None, device_type: str = "cuda", stores: str | None = None
 ) -> Callable[[], None]:
-    """Put it in place; returns the undo. ``assume`` is told what was taken for granted about other ranks.
+    """Install the replacements; returns the undo function. ``assume`` is told each assumption about other ranks.
 
-    ``peers`` are the ranks that are rehearsed with this one; ``device_type`` is the accelerators': an Ascend machine
-    has HCCL and a torch without NCCL. ``stores`` is where the ranks keep what the program puts into its stores, if all
-    are here to put it in.
+    ``peers`` are the ranks that are rehearsed with this one; ``device_type`` is that of the accelerators: an Ascend
+    machine has HCCL and a torch without NCCL. ``stores`` is the folder in which all ranks share the program's stores,
+    provided that all ranks are rehearsed.
     """
     import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend "fake"
 
@@ -93,17 +93,17 @@ def install(
 
 
 class _MemoryStore(dist.HashStore):  # type: ignore[name-defined, misc]
-    """Stands for ``TCPStore`` and ``FileStore``: holds what this rank put in."""
+    """Replaces ``TCPStore`` and ``FileStore``; holds only what this rank has set."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
 
 def _shared(path: str) -> Any:
-    """A class of stores, one for each address or file that the program names, which all ranks see."""
+    """A class of stores that all ranks share, one per address or file that the program names."""
 
     class SharedStore(_FileStore):  # type: ignore[misc]
-        """Stands for ``TCPStore`` and ``FileStore`` where all ranks are rehearsed."""
+        """Replaces ``TCPStore`` and ``FileStore`` if all ranks are rehearsed."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             named = zlib.crc32(repr([*args[:2], kwargs.get("port"), kwargs.get("file_name")]).encode())
@@ -113,7 +113,7 @@ def _shared(path: str) -> Any:
 
 
 class _ProcessGroupNCCL:
-    """Stands for ``ProcessGroupNCCL`` where torch has none: its options are taken, and change nothing."""
+    """Replaces ``ProcessGroupNCCL`` in a torch without NCCL: its options are accepted and ignored."""
 
     NCCL_CTA_POLICY_ZERO = 0
 
@@ -126,14 +126,14 @@ class _ProcessGroupNCCL:
 
 
 def _backend_device(device_type: str, group: Any = None, as_string: bool = False) -> torch.device | str:
-    """Where the backend that was asked for takes tensors from; torch's own answer would be the fake backend's."""
+    """The device type of the requested backend; torch itself would return the fake backend's."""
     config = c10d._world.pg_backend_config[group or c10d._get_default_group()]
     device = "cpu" if "cpu" in str(config) else device_type
     return device if as_string else torch.device(device)
 
 
 def _device_types(default_property: property, device_type: str, group: Any) -> list[torch.device]:
-    """The devices that the backends that were asked for take tensors from: the fake one takes them from all."""
+    """The device types of the requested backends; the fake backend accepts tensors of all devices."""
     config = str(c10d._world.pg_backend_config.get(group, ""))
     own = [name for name in (device_type, "cpu") if f"{name}:" in config]
     if not own:
@@ -153,7 +153,7 @@ def _is_backend_available(backend: str, on_npu: bool = False) -> bool:
 
 
 def _validate_backend(backend: Any, on_npu: bool) -> str:
-    """The backend in lower case. Raises what torch raises for one that it does not know, or was not built with."""
+    """The backend in lower case. Raises torch's error for a backend that is unknown, or not built in."""
     name = "undefined" if backend is None else str(backend).lower()
     for part in name.split(","):
         single = part.rpartition(":")[2]
@@ -170,12 +170,12 @@ def _validate_backend(backend: Any, on_npu: bool) -> str:
 
 
 def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, Any]:
-    """What makes groups, and what asks for more than the fake backend has."""
+    """Functions that create groups, and those that need more than the fake backend provides."""
     real_init, real_new_group = c10d.init_process_group, c10d.new_group
     whole = "cpu:gloo,npu:hccl" if on_npu else "cpu:gloo,cuda:nccl"
 
     def name_group(group: Any, backend: str) -> Any:
-        """Have torch's own tables say which backend was asked for."""
+        """Register the requested backend in torch's own tables."""
         if isinstance(group, dist.ProcessGroup):
             store = c10d._world.pg_map[group][1]
             c10d._world.pg_map[group] = (dist.Backend(backend), store)
@@ -198,7 +198,7 @@ def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, An
         if backend is None and device_id is not None:
             backend = "hccl" if on_npu else "nccl"
         requested = _validate_backend(backend, on_npu)
-        timeout = c10d.default_pg_timeout if timeout is None else timeout  # which torch 2.1 asks to be given
+        timeout = c10d.default_pg_timeout if timeout is None else timeout  # required by torch 2.1
         if store is None:
             method = init_method or "env://"
             store, rank, world_size = next(rendezvous.rendezvous(method, rank, world_size, timeout=timeout))
@@ -248,12 +248,12 @@ def _groups(patches: Patches, peers: Peers | None, on_npu: bool) -> dict[str, An
 
 
 def _copy(value: Any) -> Any:
-    """What arrives is a pickled copy; what can't be pickled can't be sent."""
+    """Copy by pickling, as in a real transfer: objects that can't be pickled can't be sent."""
     return pickle.loads(pickle.dumps(value))
 
 
 def _source(src: Any, group: Any, group_src: Any) -> int:
-    """The global rank that sends, or gathers."""
+    """The global rank of the source or destination."""
     if group_src is not None:
         return int(dist.get_global_rank(group or c10d._get_default_group(), group_src))
     return 0 if src is None else int(src)
@@ -263,7 +263,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
     is_outside = c10d._rank_not_in_group
 
     def gathered(group: Any, operator: str, **what: Any) -> list[Any] | None:
-        """The objects that the group's ranks send, by member; None where this rank alone is rehearsed of it."""
+        """The objects sent by the group's ranks, by member; None if only this rank is rehearsed."""
         if peers is not None:
             return exchange.exchange_objects(peers, group, operator, **what)
         found: list[Any] | None = InProcessRanks.ask(group, operator, **what)

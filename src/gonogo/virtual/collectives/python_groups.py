@@ -1,7 +1,7 @@
-"""Process groups of a torch whose ``fake`` backend is written in Python, and passes the operators by: up to 2.1.
+"""Process groups for torch up to 2.1, whose ``fake`` backend is written in Python and bypasses the operators.
 
-Each method of a group hands the dispatch mode the ``c10d`` operator that C++ would have called, with the group itself
-in the place of the object that C++ boxes it in.
+Each method of a group passes the ``c10d`` operator that C++ would have called to the dispatch mode, with the group
+itself in place of the script object in which C++ boxes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ dist: Any = _distributed
 c10d: Any = _c10d
 
 NEEDED = not hasattr(dist.ProcessGroup, "unbox")
-"""Whether this torch is one of those."""
+"""Whether this torch needs it."""
 
 _OPERATORS = {
     "_allgather_base": "_allgather_base_",
@@ -46,12 +46,12 @@ _OPERATORS = {
 }
 """Method → operator."""
 _OPTION_ATTRIBUTE = {"reduce_op": "reduceOp", "root_rank": "rootRank", "root_tensor": "rootTensor"}
-"""Argument of an operator → where a method's options have it."""
+"""Operator argument → attribute of a method's options."""
 _DEFAULTED_ARGUMENTS = frozenset({"timeout", "sparse_indices", "device_ids", "async_op"})
 
 
 def install(patches: Patches) -> None:
-    """Have the backend ``fake`` make such groups."""
+    """Make the backend ``fake`` create such groups."""
 
     def create(store: Any, rank: int, size: int, timeout: Any) -> Any:
         return _Group(rank, size)
@@ -60,18 +60,18 @@ def install(patches: Patches) -> None:
 
 
 def unbox_group(group: Any) -> Any:
-    """A process group as Python knows it, of an operator's argument."""
+    """The Python process group behind an operator's argument."""
     return group if NEEDED else dist.ProcessGroup.unbox(group)
 
 
 def find_process_group(args: Any) -> Any:
-    """The process group among an operator's arguments; None where there is none."""
+    """The process group among an operator's arguments; None if there is none."""
     found = next((arg for arg in args if "ProcessGroup" in str(arg)), None)
     return None if found is None else unbox_group(found)
 
 
 def done(result: Any) -> Any:
-    """The work of a collective that has ended."""
+    """The work of a completed collective."""
     future: Any = torch.futures.Future()
     future.set_result(result)
     create: Any = vars(torch._C._distributed_c10d)["_create_work_from_future"]
@@ -79,15 +79,15 @@ def done(result: Any) -> Any:
 
 
 class _Group(dist.ProcessGroup):  # type: ignore[misc]
-    """A process group of which only this rank is here."""
+    """A process group of which this process has only one rank."""
 
     @property
     def group_name(self) -> str:
-        """The name that torch's own tables have for it."""
+        """The group's name in torch's own tables."""
         return str(c10d._world.pg_names[self])
 
     def getBackendName(self) -> str:
-        """What C++ asks for where a method is missing."""
+        """The name that C++ puts into its error if a method is missing."""
         return "fake"
 
     def __repr__(self) -> str:
@@ -115,7 +115,7 @@ def _make_method(operator: Any) -> Callable[..., Any]:
                 args.append(getattr(opts, _OPTION_ATTRIBUTE[name], None))
             else:
                 args.append(None if name in _DEFAULTED_ARGUMENTS else next(values, []))
-        with private.modes_off():  # as an operator reaches a mode
+        with private.modes_off():  # as on entry to a dispatch mode
             return VirtualTensor.virtual_mode.__torch_dispatch__(operator, (), tuple(args))
 
     return method

@@ -1,7 +1,7 @@
 """DTensor over virtual tensors, as FSDP2 and tensor parallelism use it, and the collectives that it calls.
 
-DTensor's own dispatch runs as it is: its operators end in operators on local tensors and in functional collectives,
-which are done here by their counterparts of ``torch.distributed``, so that they are recorded like any others.
+DTensor's own dispatch runs unchanged: it ends in operators on local tensors and in functional collectives. The latter
+are replaced by the corresponding ``torch.distributed`` calls, so that they are recorded like any others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ dist: Any = _distributed
 
 
 def install() -> Callable[[], None]:
-    """Have DTensors say where their local tensors are, and functional collectives be recorded; returns the undo."""
+    """Make DTensors report their local tensors' device, and record functional collectives; returns the undo."""
     patches = Patches()
 
     def follow(module: ModuleType) -> None:
@@ -45,14 +45,14 @@ def install() -> Callable[[], None]:
             patches.set(owner, name, of_local(name))
 
     def propagate_outside(module: ModuleType) -> None:
-        """A result's shape is found out on fake tensors, which take no memory: nothing of the program's."""
+        """Propagate shapes without dispatch modes: the fake tensors used for it aren't the program's."""
         owner: Any = module.ShardingPropagator
         for name in ("_propagate_tensor_meta_non_cached", "_propagate_tensor_meta"):
             if hasattr(owner, name):
                 patches.set(owner, name, _without_dispatch_modes(getattr(owner, name)))
 
     def rebuild_on_the_host(module: ModuleType) -> None:
-        """Only its shape is looked at, and to write in a tensor on CUDA, C++ would ask for a driver."""
+        """Build the tensor on the CPU: only its shape matters, and C++ would need a driver to fill a CUDA tensor."""
 
         def rebuilt(spec: Any) -> torch.Tensor:
             meta = spec.tensor_meta
@@ -81,7 +81,7 @@ def _functional_collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any)
     given = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
     if name == "wait_tensor":
         return args[0]
-    if name == "_wrap_tensor_autograd":  # what is not done yet; a rehearsal's collective is done when it is called
+    if name == "_wrap_tensor_autograd":  # marks pending results; here, collectives complete at once
         with mode:
             return torch.ops.aten.alias(args[0])
     run = _COLLECTIVES.get(name.removesuffix("_coalesced").removesuffix("_coalesced_"))
@@ -95,7 +95,7 @@ def _functional_collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any)
 
 
 def _reduce_op(operator_args: dict[str, Any]) -> Any:
-    """``ReduceOp`` of its name."""
+    """The ``ReduceOp`` with the given name."""
     name = str(operator_args["reduce_op"]).upper()
     return getattr(dist.ReduceOp, name)
 

@@ -1,4 +1,4 @@
-"""``torch.cuda``: whether there are devices, which is current, what each is; ``torch.accelerator``; versions."""
+"""``torch.cuda``: availability, current device, device properties; ``torch.accelerator``; versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo.virtual.cuda.memory import free_and_total, nested_stats
 from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 
 _LIMITS_BY_ARCHITECTURE = {
-    # compute capability: (threads a multiprocessor, shared memory a block may opt in to, L2 MiB)
+    # compute capability: (threads per multiprocessor, opt-in shared memory per block, L2 MiB)
     (7, 0): (2048, 96 << 10, 6),
     (7, 5): (1024, 64 << 10, 4),
     (8, 0): (2048, 163 << 10, 40),
@@ -26,13 +26,13 @@ _LIMITS_BY_ARCHITECTURE = {
 """CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; L2 of the largest chip."""
 
 _CUDA_BY_TORCH_VERSION = ((2, 11, "13.0"), (2, 8, "12.8"), (2, 7, "12.6"), (2, 5, "12.4"), (2, 0, "12.1"))
-"""The CUDA of the wheels on PyPI, from that torch on; what ``torch.version.cuda`` says where this torch has none."""
+"""CUDA version of the wheels on PyPI by torch version; used for ``torch.version.cuda`` if this torch has none."""
 
 NCCL_VERSION = (2, 27, 5)
 
 
 class _CudaDeviceProperties(SimpleNamespace):
-    """Stands for ``torch._C._CudaDeviceProperties``; printed as PyTorch prints it."""
+    """Replaces ``torch._C._CudaDeviceProperties``, with PyTorch's repr."""
 
     def __repr__(self) -> str:
         return (
@@ -43,7 +43,7 @@ class _CudaDeviceProperties(SimpleNamespace):
 
 
 def cuda_version() -> str:
-    """This torch's CUDA version; for a CPU build, that of the wheel which has the same version of torch."""
+    """The CUDA version of this torch; for a CPU build, that of the PyPI wheel with the same torch version."""
     if torch.version.cuda:
         return str(torch.version.cuda)
     major, minor = (int(part) for part in torch.__version__.split(".")[:2])
@@ -51,7 +51,7 @@ def cuda_version() -> str:
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
-    """(module, name, replacement) for every name this file answers for."""
+    """(module, name, replacement) for each name that this file replaces."""
     for name, value in _functions(cuda).items():
         yield torch.cuda, name, value
     for name, value in _accelerator_functions(cuda).items():
@@ -220,7 +220,7 @@ def _properties(cuda: VirtualCuda, index: int) -> _CudaDeviceProperties:
 
 
 def _runtime(cuda: VirtualCuda) -> SimpleNamespace:
-    """What ``torch.cuda.cudart()`` answers: the few functions that Python programs call, all successful."""
+    """The result of ``torch.cuda.cudart()``: the few functions that Python programs call, all of which succeed."""
 
     def mem_get_info(device: Any = None) -> tuple[int, int]:
         return torch.cuda.mem_get_info(device)
@@ -238,7 +238,7 @@ def _runtime(cuda: VirtualCuda) -> SimpleNamespace:
 
 
 def _accelerator_functions(cuda: VirtualCuda) -> dict[str, Any]:
-    """What ``torch.accelerator`` is made of."""
+    """The functions behind ``torch.accelerator``."""
     accelerator = torch.device(cuda.kind)
 
     def set_device(index: int) -> None:
@@ -276,7 +276,7 @@ def _dtypes() -> Iterator[torch.dtype]:
 
 
 def _blas_functions(cuda: VirtualCuda) -> dict[str, Any]:
-    """What ``torch.backends.cuda.cublas_workspace_size`` and programs that clear the workspaces call."""
+    """The functions behind ``torch.backends.cuda.cublas_workspace_size`` and for clearing the workspaces."""
 
     def clear(stream: int | None = None) -> None:
         if cuda.blas is not None:
@@ -295,7 +295,7 @@ def _blas_functions(cuda: VirtualCuda) -> dict[str, Any]:
 
 
 def _c_functions(cuda: VirtualCuda) -> dict[str, Any]:
-    """The functions of ``torch._C`` that other parts of torch and programs call past ``torch.cuda``."""
+    """Functions of ``torch._C`` that programs and other parts of torch call directly, bypassing ``torch.cuda``."""
     return {
         "_cuda_getDeviceCount": cuda.device_count,
         "_cuda_init": cuda.initialise,

@@ -1,11 +1,11 @@
-"""The facade of ``torch.cuda``: a process that has no CUDA device believes it has N of one type.
+"""The facade of ``torch.cuda``: a process without a CUDA device sees N of one type.
 
 :func:`install` replaces the functions and classes of ``torch.cuda``, ``torch.accelerator`` and the parts of
-``torch._C`` under them. No driver is entered, and on a CUDA build any other ``torch._C._cuda_*`` function raises.
-Tried on torch 2.13.0 (CPU build).
+``torch._C`` below them. No driver is called, and on a CUDA build any other ``torch._C._cuda_*`` function raises.
+Tested with torch 2.13.0 (CPU build).
 
-The parts, one file each: ``devices.py`` (which device, and what it is), ``streams.py``, ``memory.py``, ``random.py``,
-``tensors.py`` (tensors that go to the device or are pinned); all of them ask ``state.py``.
+The parts, one file each: ``devices.py`` (which device, and its properties), ``streams.py``, ``memory.py``,
+``random.py``, ``tensors.py`` (tensors that are moved to the device or pinned); all of them use ``state.py``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.patching.patches import Patches
 
 PARTS = (devices, streams, memory, random)
-"""What gives the replacements of ``torch.cuda``'s names."""
+"""The modules that provide the replacements for ``torch.cuda``."""
 
 
 def install(
@@ -35,14 +35,14 @@ def install(
     unsupported: Unsupported = not_rehearsed,
     pin: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> VirtualCuda:
-    """Put the facade up. Call it right after torch is imported, with ``CUDA_VISIBLE_DEVICES`` empty until then.
+    """Install the facade. Call it right after importing torch, with ``CUDA_VISIBLE_DEVICES`` empty until then.
 
-    ``count``: devices of the node; ``get_allocator``: index → that device's allocator, which answers the questions
-    about memory; ``visible_devices``: the value of ``CUDA_VISIBLE_DEVICES`` that the program is to find (None: unset),
-    which this sets; ``unsupported``: makes the exception for what can't be rehearsed (CUDA graphs, IPC);
-    ``pin``: makes the pinned copy of a real CPU tensor (default: a copy that says it is pinned).
+    ``count``: devices of the node; ``get_allocator``: returns the allocator of a device index, which answers queries
+    about memory; ``visible_devices``: the value of ``CUDA_VISIBLE_DEVICES`` for the program (None: unset), which is
+    set here; ``unsupported``: creates the exception for what can't be rehearsed (CUDA graphs, IPC); ``pin``: makes
+    the pinned copy of a real CPU tensor (default: a copy that is marked as pinned).
 
-    Returns the state; its ``undo()`` takes the facade down.
+    Returns the state; its ``undo()`` removes the facade.
     """
     cuda = VirtualCuda(accelerator, count, get_allocator, unsupported)
     hide_real_devices(cuda.patches)
@@ -51,7 +51,7 @@ def install(
     for part in PARTS:
         for module, name, value in part.replacements(cuda):
             if module is not torch._C and not hasattr(module, name):
-                continue  # an older torch doesn't have it; of torch._C's, a CPU build lacks some
+                continue  # missing in an older torch; a CPU build lacks some of torch._C's
             original = getattr(module, name, None)
             if callable(original) and original is not value:
                 replaced.append((original, value))
@@ -63,7 +63,7 @@ def install(
 
 
 def visible_count(count: int, visible_devices: str | None) -> int:
-    """How many of ``count`` devices ``CUDA_VISIBLE_DEVICES`` leaves: the list ends at its first invalid entry."""
+    """How many of ``count`` devices ``CUDA_VISIBLE_DEVICES`` leaves: the list ends at the first invalid entry."""
     if visible_devices is None:
         return count
     seen: list[str] = []
@@ -81,12 +81,12 @@ def visible_count(count: int, visible_devices: str | None) -> int:
 
 
 def hide_real_devices(patches: Patches) -> None:
-    """Have a CUDA build start its driver without devices, now; and let no other entry into it be called."""
+    """Make a CUDA build initialise its driver without devices, and block all other calls into the driver."""
     count_devices = getattr(torch._C, "_cuda_getDeviceCount", None)
     if count_devices is None:
         return
     patches.item(os.environ, "CUDA_VISIBLE_DEVICES", "")
-    found = count_devices()  # the driver reads the variable once, at its first call in a process
+    found = count_devices()  # the driver reads the variable only once per process, at its first call
     if found:
         raise RuntimeError(f"{found} real CUDA devices are in use by this process: a rehearsal must not touch them")
     harmless = {"_cuda_getCompiledVersion", "_cuda_getArchFlags", "_cuda_isInBadFork", "_cuda_CUDAAllocator"}
@@ -104,7 +104,7 @@ def _forbid(name: str) -> Callable[..., Any]:
 
 
 def set_visible_devices(cuda: VirtualCuda, visible_devices: str | None) -> None:
-    """Have the program find this value of the variable (None: unset), and the facade count by it."""
+    """Set the variable for the program (None: unset), and make the facade's device count follow it."""
     variable = cuda.visible_variable
     cuda.patches.item(os.environ, variable, visible_devices or "")
     if visible_devices is None:

@@ -1,4 +1,4 @@
-"""``torch.cuda.memory``: every question answered by the replayed caching allocator."""
+"""``torch.cuda.memory``: all queries are answered by the replayed caching allocator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
-    """(module, name, replacement) for every name this file answers for."""
+    """(module, name, replacement) for each name that this file replaces."""
     for name, value in {**_query_functions(cuda), **_control_functions(cuda)}.items():
         yield torch.cuda.memory, name, value
         if name in vars(torch.cuda):
@@ -25,14 +25,14 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
 
 
 def free_and_total(cuda: VirtualCuda, index: int) -> tuple[int, int]:
-    """``cudaMemGetInfo``: what the context, the communicators and the segments leave, and the device's memory."""
+    """``cudaMemGetInfo``: total memory, and what context, communicators and segments leave free."""
     accelerator = cuda.accelerator
     used = accelerator.allowance_bytes + cuda.allocator_of(index).reserved
     return max(accelerator.total_bytes - used, 0), accelerator.total_bytes
 
 
 def nested_stats(allocator: CachingAllocator) -> dict[str, Any]:
-    """``memory_stats`` as nested dicts, the shape in which C++ gives them."""
+    """``memory_stats`` as nested dicts, in the shape that C++ returns."""
     nested: dict[str, Any] = {}
     for key, value in allocator.memory_stats().items():
         *path, last = key.split(".")
@@ -114,7 +114,7 @@ def _control_functions(cuda: VirtualCuda) -> dict[str, Any]:
         return refuse
 
     def unsupported_class(name: str) -> type:
-        """A class, as annotations of a program take it: ``MemPool | None``."""
+        """A class, because programs use the name in annotations: ``MemPool | None``."""
         return type(name, (), {"__new__": unsupported(name)})
 
     return {
@@ -136,5 +136,5 @@ def _control_functions(cuda: VirtualCuda) -> dict[str, Any]:
         "change_current_allocator": unsupported("memory.change_current_allocator"),
         "CUDAPluggableAllocator": unsupported_class("CUDAPluggableAllocator"),
         "MemPool": unsupported_class("MemPool"),
-        "use_mem_pool": contextmanager(unsupported("use_mem_pool")),  # torch 2.14's compiler asks for its __wrapped__
+        "use_mem_pool": contextmanager(unsupported("use_mem_pool")),  # torch 2.14's compiler accesses its __wrapped__
     }

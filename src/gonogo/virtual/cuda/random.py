@@ -1,4 +1,4 @@
-"""``torch.cuda.random`` and ``torch.Generator(device="cuda")``: seeds and states are kept, and drive nothing."""
+"""``torch.cuda.random`` and ``torch.Generator(device="cuda")``: seeds and states are stored, but without effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEFAULT_SEED = 67280421310721
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
-    """(module, name, replacement) for every name this file answers for."""
+    """(module, name, replacement) for each name that this file replaces."""
     generator_class, generic_class = _generator_classes(cuda)
     generators = tuple(generator_class(index) for index in range(cuda.count))
     yield torch.cuda, "default_generators", generators
@@ -74,7 +74,7 @@ def _generator_classes(cuda: VirtualCuda) -> tuple[Any, type]:
     real = torch._C.Generator
 
     class CudaGenerator(real):  # type: ignore[misc, valid-type]
-        """A generator that says it is on a CUDA device; its state is Philox's: a seed and an offset."""
+        """A generator that claims to be on a CUDA device; its state is that of Philox: a seed and an offset."""
 
         def __new__(cls, index: int) -> Any:
             return super().__new__(cls)
@@ -137,7 +137,7 @@ def _generator_classes(cuda: VirtualCuda) -> tuple[Any, type]:
             return _rebuild, (cuda.kind, self._index, self._seed, self.offset)
 
     class CpuGenerator(real):  # type: ignore[misc, valid-type]
-        """A generator that takes a state that came by way of an accelerator, as accelerate sends it to all ranks."""
+        """A CPU generator that accepts a state that passed through an accelerator, as accelerate's broadcast does."""
 
         def set_state(self, new_state: Any) -> Any:
             check_rng_state(new_state)

@@ -1,4 +1,4 @@
-"""What the facade of ``torch.cuda`` knows: how many devices there are, and which is current in which thread."""
+"""The state of the ``torch.cuda`` facade: the number of devices, and each thread's current one."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.patching.patches import Patches
 
 Replacement = tuple[Any, str, Any]
-"""(module, name, what stands there now)."""
+"""(module, name, replacement)."""
 Unsupported = Callable[[str, Text], BaseException]
-"""Given what a program asked for and why it can't be rehearsed, the exception to raise."""
+"""Creates the exception, given what a program requested and why it can't be rehearsed."""
 
 
 def not_rehearsed(feature: str, reason: Text) -> BaseException:
-    """The exception where nobody says which."""
+    """The default exception for what can't be rehearsed."""
     return NotImplementedError(f"{feature} can't be rehearsed: {reason.en}")
 
 
 class VirtualCuda:
-    """The state behind the facade. ``current_device`` and ``current_stream_id`` are a thread's, as in CUDA.
+    """The state behind the facade. ``current_device`` and ``current_stream_id`` are per thread, as in CUDA.
 
-    Ascend's facade (``npu/``) is a subclass, since ``torch.npu`` is made after ``torch.cuda``.
+    Ascend's facade (``npu/``) is a subclass, since ``torch.npu`` is modelled on ``torch.cuda``.
     """
 
     kind = "cuda"
-    """The devices' type."""
+    """The device type."""
     c10_type = 1
-    """c10::DeviceType."""
+    """The value in c10::DeviceType."""
     visible_variable = "CUDA_VISIBLE_DEVICES"
-    """The environment variable that says which devices of the node the process sees."""
+    """The environment variable that restricts which devices of the node the process sees."""
     api: Any = torch.cuda
-    """The module that the program finds the facade in."""
+    """The module through which the program uses the facade."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class VirtualCuda:
 
     @property
     def current_device(self) -> int:
-        """Index of this thread's current device; 0 until it is set."""
+        """The index of this thread's current device; 0 until it is set."""
         return getattr(self._of_thread, "device", 0)
 
     @current_device.setter
@@ -74,37 +74,37 @@ class VirtualCuda:
 
     @property
     def current_streams(self) -> dict[int, Any]:
-        """Device index → this thread's current stream, where it is not the default one."""
+        """Device index → this thread's current stream, if it is not the default stream."""
         streams: dict[int, Any] | None = getattr(self._of_thread, "streams", None)
         if streams is None:
             streams = self._of_thread.streams = {}
         return streams
 
     def current_stream_id(self, index: int | None = None) -> int:
-        """The id of the stream that an allocation on the device belongs to; 0 is the default stream."""
+        """The id of the stream to which an allocation on the device belongs; 0 is the default stream."""
         stream = self.current_streams.get(self.current_device if index is None else index)
         return 0 if stream is None else int(stream.stream_id)
 
     def device_count(self) -> int:
-        """Devices the program sees: ``CUDA_VISIBLE_DEVICES`` counts until CUDA is initialised, as on real machines."""
+        """The number of visible devices; once CUDA is initialised, ``CUDA_VISIBLE_DEVICES`` has no effect."""
         if not self.initialized:
             self.count = self.visible()
         return self.count
 
     def initialise(self) -> None:
-        """What ``torch.cuda._lazy_init`` does to the program's eyes. Raises RuntimeError where no device is visible."""
+        """The visible effects of ``torch.cuda._lazy_init``. Raises RuntimeError if no device is visible."""
         if not self.initialized:
             if self.device_count() == 0:
                 raise RuntimeError(self.no_device_message())
             self.initialized = True
 
     def index_of(self, device: Any = None) -> int:
-        """The index that ``device`` (an index, a device, its name, or None for the current one) stands for."""
+        """The index for ``device`` (an index, a device, its name, or None for the current one)."""
         if device is None:
             return self.current_device
         if isinstance(device, int):
             return device if device >= 0 else self.current_device
-        if isinstance(device, torch.cuda.device):  # the context manager, as torch takes it too
+        if isinstance(device, torch.cuda.device):  # the context manager, which torch accepts too
             return int(device.idx)
         device = torch.device(device)
         if device.type != self.kind:
@@ -112,26 +112,26 @@ class VirtualCuda:
         return self.current_device if device.index is None else int(device.index)
 
     def index_to_set(self, device: Any) -> int:
-        """As :meth:`index_of`, for ``set_device``, which wants a device named in full."""
+        """Like :meth:`index_of`, but for ``set_device``, which requires an explicit index."""
         return int(torch.cuda._utils._get_device_index(device))
 
     def check_ordinal(self, index: int) -> None:
-        """Raise what CUDA raises for a device that is not there."""
+        """Raise CUDA's error for a device that does not exist."""
         self.initialise()
         if not 0 <= index < self.count:
             raise RuntimeError(self.invalid_ordinal_message(index))
 
     def no_device_message(self) -> str:
-        """What is said where no device is visible."""
+        """The error message if no device is visible."""
         return "No CUDA GPUs are available"
 
     def invalid_ordinal_message(self, index: int) -> str:
-        """What is said of a device that is not there."""
+        """The error message for a device that does not exist."""
         seen = f"(device {index} was asked for; this process sees {self.count}: 0 to {self.count - 1})"
         return f"CUDA error: invalid device ordinal\n{seen}"
 
     def with_index(self, device: Any) -> Any:
-        """``device`` as ``cuda:N`` where it names a CUDA device (``"cuda"``, ``1``), else as it is. Checks N."""
+        """``device`` as ``cuda:N`` if it means a CUDA device (``"cuda"``, ``1``), else unchanged. Checks N."""
         if isinstance(device, bool) or not isinstance(device, str | int | torch.device):
             return device
         found = torch.device(self.kind, device) if isinstance(device, int) else torch.device(device)
@@ -142,5 +142,5 @@ class VirtualCuda:
         return torch.device(self.kind, index)
 
     def undo(self) -> None:
-        """Take the facade down: ``torch`` is as it was."""
+        """Remove the facade and restore ``torch``."""
         self.patches.undo()

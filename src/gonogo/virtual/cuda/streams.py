@@ -1,4 +1,4 @@
-"""``torch.cuda.Stream`` and ``Event``: they order nothing, since nothing runs; time is the process's own."""
+"""``torch.cuda.Stream`` and ``Event``: they order nothing, since no kernels run; times are wall-clock times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 
 
 def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
-    """(module, name, replacement) for every name this file answers for."""
+    """(module, name, replacement) for each name that this file replaces."""
     stream_class, external_class, event_class = _classes(cuda)
     private.register_stream_classes(stream_class, event_class)
     for module in (torch.cuda, torch.cuda.streams):
@@ -70,7 +70,7 @@ def _index(cuda: VirtualCuda, device: Any) -> int:
 
 def _graph_class(cuda: VirtualCuda) -> type:
     class CUDAGraph:
-        """A captured graph runs kernels without Python: there is nothing to rehearse it with."""
+        """Not supported: a captured graph runs kernels without Python, so it can't be rehearsed."""
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             raise cuda.unsupported(
@@ -81,11 +81,11 @@ def _graph_class(cuda: VirtualCuda) -> type:
 
 
 def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
-    """``Stream``, ``ExternalStream`` and ``Event`` of one facade."""
+    """The classes ``Stream``, ``ExternalStream`` and ``Event`` of a facade."""
     numbers = itertools.count(1)
 
     class Stream(torch._C.Stream):
-        """Stands for ``torch.cuda.Stream``."""
+        """Replaces ``torch.cuda.Stream``."""
 
         _priority: int
         _before: tuple[Any, Any]
@@ -123,7 +123,7 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
             return 0, -5
 
         def is_capturing(self) -> bool:
-            """Whether a CUDA graph is being captured: never, since graphs are not rehearsed."""
+            """Always False, since CUDA graphs are not rehearsed."""
             return False
 
         def query(self) -> bool:
@@ -156,13 +156,13 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
             return f"<torch.{cuda.kind}.Stream device={self.device} {cuda.kind}_stream={self.cuda_stream:#x}>"
 
     class ExternalStream(Stream):
-        """Stands for ``torch.cuda.ExternalStream``."""
+        """Replaces ``torch.cuda.ExternalStream``."""
 
         def __new__(cls, stream_ptr: int, device: Any = None, **kwargs: Any) -> Any:
             return super().__new__(cls, device, stream_ptr=stream_ptr)
 
     class Event:
-        """Stands for ``torch.cuda.Event``; the time between two is that which passed in this process."""
+        """Replaces ``torch.cuda.Event``; the time between two events is the process's wall-clock time."""
 
         def __init__(
             self,
@@ -216,8 +216,8 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
 
 
 def _generic_classes(cuda: VirtualCuda, stream_class: Any, event_class: Any) -> tuple[type, type]:
-    """``torch.Stream`` and ``torch.Event``: of CUDA where that is asked for (or nothing is), else torch's own."""
-    real_stream, real_event = torch._C.Stream, getattr(torch._C, "Event", event_class)  # newer than torch 2.3
+    """``torch.Stream`` and ``torch.Event``: CUDA's if requested (or by default), else torch's own."""
+    real_stream, real_event = torch._C.Stream, getattr(torch._C, "Event", event_class)  # missing in torch up to 2.3
 
     class _AnyStream(type):
         def __instancecheck__(cls, instance: object) -> bool:

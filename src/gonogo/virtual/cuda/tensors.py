@@ -1,8 +1,8 @@
-"""Tensors on their way to a CUDA device, where C++ would look for a driver before any mode is asked.
+"""Tensors on their way to a CUDA device, for which C++ would call the driver before any dispatch mode.
 
 Covers plain tensors (a :class:`VirtualTensor` has its own methods): ``Tensor.to``, ``.cuda``, ``.type``,
-``.pin_memory``; and what builds a tensor from Python data: ``torch.tensor``, ``as_tensor``, ``asarray``,
-``Tensor.new_tensor``, ``torch.cuda.FloatTensor``. Each is built on the CPU, then moved by ``Tensor.to``.
+``.pin_memory``; and functions that build a tensor from Python data: ``torch.tensor``, ``as_tensor``, ``asarray``,
+``Tensor.new_tensor``, ``torch.cuda.FloatTensor``. They build it on the CPU, then move it by ``Tensor.to``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEGACY_TYPES = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", 
 
 
 def install(cuda: VirtualCuda, pin: PinFunction | None = None) -> None:
-    """Replace the methods and functions; undone with the facade. ``pin`` makes a pinned copy of a plain tensor."""
+    """Replace the methods and functions until the facade is removed. ``pin`` makes a plain tensor's pinned copy."""
     _replace_moves(cuda)
     _replace_pinning(cuda.patches, pin)
     _replace_builders(cuda)
@@ -35,7 +35,7 @@ def _replace_moves(cuda: VirtualCuda) -> None:
     def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if args:
             first = args[0]
-            if isinstance(first, torch.Tensor):  # C++ would read the device that it was told of
+            if isinstance(first, torch.Tensor):  # C++ would read the underlying device
                 return to(self, first.device, first.dtype, *args[1:], **kwargs)
             args = (cuda.with_index(first), *args[1:])
         if kwargs.get("device") is not None:
@@ -90,7 +90,7 @@ def _replace_builders(cuda: VirtualCuda) -> None:
     _freeze_device_constructors()
 
     def target(device: Any) -> torch.device | None:
-        """The CUDA device that the new tensor belongs on, by argument or by default; None for any other."""
+        """The CUDA device for the new tensor, explicit or by default; None for any other device."""
         if device is None:
             device = _default_device()
         where = cuda.with_index(device)
@@ -146,7 +146,7 @@ def _replace_builders(cuda: VirtualCuda) -> None:
 
 
 def _default_device() -> torch.device | None:
-    """The device of the innermost ``with torch.device(…)`` or ``set_default_device``; None where there is neither."""
+    """The device of the innermost ``with torch.device(…)``, else of ``set_default_device``; None without either."""
     if not torch._C._len_torch_function_stack():
         return None
     from torch.overrides import _get_current_function_mode_stack
@@ -157,7 +157,7 @@ def _default_device() -> torch.device | None:
 
 
 def _tensors_to_numbers(data: Any, dtype: Any) -> tuple[Any, Any]:
-    """A list of tensors as a list of their numbers, and their dtype: C++ would read numbers that are not there."""
+    """Convert a list of tensors to numbers with their dtype: C++ would read memory that doesn't exist."""
     if not isinstance(data, list | tuple) or not data:
         return data, dtype
     if any(isinstance(item, torch.Tensor) for item in data):
@@ -170,7 +170,7 @@ def _tensors_to_numbers(data: Any, dtype: Any) -> tuple[Any, Any]:
 
 
 def _freeze_device_constructors() -> None:
-    """``with torch.device(…)`` goes by a set of torch's own functions: have it made before any is replaced."""
+    """Have torch build its set of constructors for ``with torch.device(…)`` before any of them is replaced."""
     from torch.utils._device import _device_constructors
 
     _device_constructors()

@@ -1,1 +1,1 @@
-"""What an operator takes and gives: schema, devices, views, and what real kernels refuse."""
+"""The properties of operators: schema, devices, views, and the checks that real kernels make."""

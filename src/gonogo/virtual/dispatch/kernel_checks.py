@@ -1,8 +1,8 @@
-"""What real kernels refuse of dtypes and shapes where meta kernels don't, or say it in other words.
+"""Checks of dtypes and shapes that real kernels make, but meta kernels don't, or report with another message.
 
-Meta kernels in Python (``torch/_meta_registrations.py``, ``torch/_refs``) give a product of float32 and bfloat16
-without a word, and have their own words for the rest; programs and hazards know those of the kernels, which are in
-``aten/src/ATen/native``: ``LinearAlgebra.cpp``, ``Convolution.cpp``, ``cuda/Blas.cpp``, ``cuda/layer_norm_kernel.cu``,
+Meta kernels in Python (``torch/_meta_registrations.py``, ``torch/_refs``) silently multiply float32 by bfloat16, and
+have messages of their own; programs and hazards expect those of the kernels, which are in ``aten/src/ATen/native``:
+``LinearAlgebra.cpp``, ``Convolution.cpp``, ``cuda/Blas.cpp``, ``cuda/layer_norm_kernel.cu``,
 ``cuda/group_norm_kernel.cu``; and ``infer_size_impl`` of ``ATen/ExpandUtils.cpp``.
 """
 
@@ -31,10 +31,10 @@ _C_TYPE = {
 
 
 class CompilationState:
-    """What the program has compiled."""
+    """Whether the program uses torch.compile."""
 
     anything: ClassVar[bool] = False
-    """Whether it has: compiled norms take weights of another dtype than the data's, up to torch 2.13."""
+    """Whether anything was compiled: up to torch 2.13, compiled norms accept weights and data of different dtypes."""
 
 
 def _scalar_type(tensor: torch.Tensor) -> str:
@@ -56,12 +56,12 @@ def _check_matmul_shapes(a: torch.Tensor, b: torch.Tensor) -> None:
 
 
 def _raise_no_kernel(name: str, tensor: torch.Tensor) -> None:
-    """What CUDA's dispatch by dtype says where it has nothing for this one."""
+    """Raise CUDA's error for a dtype without a kernel."""
     raise NotImplementedError(f"\"{name}\" not implemented for '{_scalar_type(tensor)}'")
 
 
 def _check_cuda_matmul_dtype(name: str, a: torch.Tensor) -> None:
-    """CUDA has no kernel for products of integers."""
+    """Raise if the tensor is an integer one: CUDA has no integer matmul."""
     if not (a.is_cpu or a.dtype.is_floating_point or a.dtype.is_complex):
         raise RuntimeError(f"\"{name}_cuda\" not implemented for '{_scalar_type(a)}'")
 
@@ -99,7 +99,7 @@ def _layer_norm(data: torch.Tensor, shape: Any, weight: torch.Tensor | None, *_:
 
 
 def _check_affine_weight(data: torch.Tensor, weight: torch.Tensor | None, *_: Any) -> None:
-    """CUDA's norms want their weights as the data is; the CPU's take float32 beside bfloat16, as batch norm does."""
+    """Check that weights have the data's dtype, as CUDA's norms require; the CPU's accept float32 with bfloat16."""
     if weight is not None and not data.is_cpu and not CompilationState.anything:
         _alike(data, weight)
 
@@ -146,7 +146,7 @@ _FULL_PRECISION_OPERATORS = {
     aten._ctc_loss.default: "ctc_loss_cuda", aten._ctc_loss.Tensor: "ctc_loss_cuda",
 }  # fmt: skip
 _FP8_CAPABILITY = (8, 9)
-"""The least compute capability with products of 8-bit floats; CUDA's ``scaled_mm`` asks for it before anything else."""
+"""Minimum compute capability for FP8 matmul, which CUDA's ``scaled_mm`` checks first."""
 
 
 def _scaled_mm(a: torch.Tensor, *_: Any) -> None:
@@ -171,16 +171,16 @@ _CHECKS: dict[Any, Callable[..., None]] = {
 
 
 def check_operands(func: Any, arguments: Sequence[Any]) -> None:
-    """Raise RuntimeError as the kernel of ``func`` does, for operands that its meta kernel would take."""
+    """Raise the kernel's RuntimeError for operands that the meta kernel of ``func`` would accept."""
     check = _CHECKS.get(func)
     if check is not None:
         check(*arguments)
 
 
 def check_generator(generator: Any, device: torch.device, tensors: Sequence[torch.Tensor]) -> None:
-    """Raise RuntimeError where random numbers are drawn on a device of another type than the generator's.
+    """Raise RuntimeError if random numbers are drawn on another device type than the generator's.
 
-    By ``check_generator`` of ``ATen/core/Generator.h``; into an empty tensor nothing is drawn.
+    Follows ``check_generator`` of ``ATen/core/Generator.h``; empty tensors are not checked, since nothing is drawn.
     """
     if generator is None or (tensors and not tensors[0].numel()):
         return
@@ -194,7 +194,7 @@ _SIZE = re.compile(r"torch\.Size\((\[[\d, ]*\])\)")
 
 
 def to_kernel_error(error: RuntimeError, arguments: Sequence[Any]) -> RuntimeError:
-    """A meta kernel's error in the words of the real one; the error itself where they are the same."""
+    """Translate a meta kernel's error into the real kernel's message; unchanged if they are the same."""
     said = str(error)
     if said.startswith(_BROADCAST_MESSAGES):
         return _broadcast_error([one.shape for one in arguments if isinstance(one, torch.Tensor)]) or error
@@ -203,7 +203,7 @@ def to_kernel_error(error: RuntimeError, arguments: Sequence[Any]) -> RuntimeErr
 
 
 def _broadcast_error(shapes: Sequence[torch.Size]) -> RuntimeError | None:
-    """By ``infer_size_impl``: the operands in order, the dimensions from the last."""
+    """The error of ``infer_size_impl``: operands in order, dimensions from the last."""
     result: tuple[int, ...] = ()
     for shape in shapes:
         rank = max(len(result), len(shape))

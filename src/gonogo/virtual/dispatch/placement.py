@@ -1,8 +1,8 @@
-"""Which device an operator runs on, and the error that real hardware gives where its operands lie apart.
+"""The device on which an operator runs, and the error of real hardware if its operands are on different devices.
 
-The rule is that of TensorIterator and of the checks generated for CUDA kernels
-(aten/src/ATen/TensorIterator.cpp ``compute_types``; c10::impl::common_device_check): all operands on one device,
-but a CPU tensor without dimensions may accompany any.
+The rule is that of TensorIterator and of the checks generated for CUDA kernels (aten/src/ATen/TensorIterator.cpp
+``compute_types``; c10::impl::common_device_check): all operands have to be on one device, but a zero-dimensional CPU
+tensor may accompany any.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ MIXED_DEVICE_OPERATORS = {
     aten.set_.source_Tensor, aten.set_.source_Storage, aten.set_.source_Storage_storage_offset,
     aten.is_same_size.default, aten.is_set_to.default,
 }  # fmt: skip
-"""Operators whose operands may lie on different devices."""
+"""Operators whose operands may be on different devices."""
 
 INDEXING_OPERATORS = {
     aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default, aten.index_put_.default,
     aten._index_put_impl_.default, aten._unsafe_index_put.default,
 }  # fmt: skip
-"""Indices may be on the CPU whatever the device of the indexed tensor, but not the other way round."""
+"""Operators whose indices may be on the CPU whatever the device of the indexed tensor, but not the reverse."""
 
 
 def mismatch(first: torch.device, second: torch.device) -> RuntimeError:
-    """The error that PyTorch raises for operands on two devices."""
+    """PyTorch's error for operands on two devices."""
     return RuntimeError(
         "Expected all tensors to be on the same device, but found at least two devices, "
         f"{first} and {second}!"
@@ -39,7 +39,7 @@ def mismatch(first: torch.device, second: torch.device) -> RuntimeError:
 
 
 def common_device(func: Any, tensors: list[VirtualTensor], args: Any) -> torch.device:
-    """The device of ``func``'s result. Raises RuntimeError where real hardware would."""
+    """The device of ``func``'s result. Raises RuntimeError if real hardware would."""
     if func in MIXED_DEVICE_OPERATORS:
         return tensors[0]._device
     if func in INDEXING_OPERATORS:
@@ -49,7 +49,7 @@ def common_device(func: Any, tensors: list[VirtualTensor], args: Any) -> torch.d
 
 def _find_common_device(tensors: Iterable[VirtualTensor]) -> torch.device:
     common: torch.device | None = None
-    yields = False  # the device came from a CPU tensor without dimensions
+    yields = False  # whether the device is that of a zero-dimensional CPU tensor
     for tensor in tensors:
         device = tensor._device
         if common is None:
@@ -80,7 +80,7 @@ def _indexing_device(tensors: list[VirtualTensor], args: Any) -> torch.device:
 
 
 def foreach_devices(args: Any) -> list[torch.device]:
-    """The devices of a ``_foreach_`` operator's results: each list position is an operation of its own."""
+    """The devices of a ``_foreach_`` operator's results: each list position is an independent operation."""
     lists = [value for value in args if isinstance(value, list | tuple) and value and _is_tensor(value[0])]
     singles = [value for value in args if isinstance(value, VirtualTensor)]
     return [_find_common_device([*column, *singles]) for column in zip(*lists, strict=False)]

@@ -1,4 +1,4 @@
-"""What the mode has to know of an operator before it runs it: read once from its schema."""
+"""What the dispatch mode has to know about an operator before it runs: read once from its schema."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _UNDECLARED_VIEWS = {
     aten._unsafe_view.default, aten.lift_fresh.default, aten._reshape_alias.default,
     aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default, aten.unsafe_chunk.default,
 }  # fmt: skip
-"""Their schema does not say that they share their input's storage."""
+"""Operators that share their input's storage although their schema doesn't declare it."""
 _COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isposinf", "isneginf", "isfinite"}
 _STATIC_UNLESS_MASKED = {aten.index.Tensor, aten._unsafe_index.Tensor}
-"""Tagged as having a dynamic shape, which they have with boolean indices only."""
+"""Operators tagged as having a dynamic output shape, which is true only with boolean indices."""
 KNOWN_FACTORIES = {
     "zeros", "ones", "full", "arange", "eye", "linspace", "logspace", "scalar_tensor", "tril_indices", "triu_indices",
     "rand", "randn", "randint", "randperm", "hann_window", "hamming_window", "bartlett_window", "blackman_window",
     "kaiser_window", "empty", "empty_strided", "new_zeros", "new_ones", "new_full", "zeros_like", "ones_like",
     "full_like", "rand_like", "randn_like", "randint_like", "empty_like", "new_empty", "new_empty_strided", "normal",
 }  # fmt: skip
-"""Operators whose result's values don't depend on a tensor's values, so that they can be known."""
+"""Operators whose results don't depend on tensor values, so that they can be known."""
 UNIFORM_FACTORIES = {
     "zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1,
 }  # fmt: skip
@@ -34,7 +34,7 @@ _EMPTY_FACTORIES = {"empty", "empty_strided", "empty_like", "new_empty", "new_em
 
 
 class Operator:
-    """The facts of one operator overload."""
+    """The properties of one operator overload."""
 
     __slots__ = (
         "compares", "composite", "data_dependent", "fills", "foreach", "func", "handler", "inplace_view", "is_empty",

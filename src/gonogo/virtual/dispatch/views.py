@@ -1,7 +1,7 @@
-"""Views: tensors over another's storage. How one is laid depends on the operator, its base's layout and its arguments.
+"""Views of another tensor's storage; their layout depends on the operator, its base's layout and its arguments.
 
-The first such call runs the operator; later ones lay the view in one call, without the operator: three times as fast,
-and most of a program's operators are views.
+The first such call runs the operator; later ones create the view directly, without the operator. This is three times
+as fast, and most of a program's operators are views.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from gonogo.virtual.dispatch.schema import Operator
 from gonogo.virtual.tensor import MetaKernelState, Spec, alias_of
 
 _ABSOLUTE_OFFSET_OPERATORS = {torch.ops.aten.as_strided.default}
-"""Their result's offset is an argument, where others' is their base's and a constant."""
+"""Operators whose result's offset is an argument; that of others is their base's plus a constant."""
 
 
 class ViewCache:
-    """The layouts that are known."""
+    """A cache of known view layouts."""
 
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Spec, int]] = {}
 
     def of(self, operator: Operator, args: Any) -> Any:
-        """The result of an operator that makes views of its first argument, and takes no other tensor."""
+        """The result of an operator that returns a view of its first argument, and takes no other tensor."""
         base = args[0]
         key = (operator, base.spec, *[tuple(value) if type(value) is list else value for value in args[1:]])
         known = self._known.get(key)

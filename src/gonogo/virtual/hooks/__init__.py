@@ -1,1 +1,1 @@
-"""Followed without being changed: torch's training calls, DeepSpeed's engine, transformers' Trainer."""
+"""Observes, without changing them, torch's training calls, DeepSpeed's engine and transformers' Trainer."""

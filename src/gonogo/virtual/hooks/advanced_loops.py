@@ -1,7 +1,8 @@
-"""A training loop led to what it does by its counter: saves and evaluations that lie beyond the rehearsed steps.
+"""Advances a training loop's counter, to reach saves and evaluations that lie beyond the rehearsed steps.
 
-After the last step the counter is set to the number at which the test holds (``step == len(loader)``), so that the
-program itself does what it would do then. A test that can't be met so is told of where its phase was not reached.
+After the last step the counter is set to the number at which a test holds (``step == len(loader)``), so that the
+program itself does what it would do then. A test that can't be made true this way is reported if its phase was not
+reached.
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ from gonogo.virtual.stack import frame_of
 
 _COUNTER_NAME = "gonogo_counter"
 _MOST = 8
-"""Tests to which one loop is led, at most."""
+"""At most this many tests are reached per run."""
 _TEXT_SHOWN = 100
 
 
 class _CounterTarget(NamedTuple):
-    """How a test comes to hold: the number that its counter is given."""
+    """The number to which a counter is set to make a test hold."""
 
     counter: str
     value: int
     before: int
     sure: bool
-    """Whether the loop surely comes to that number."""
+    """Whether the loop is certain to reach that number."""
 
 
 class LoopAdvancer:
-    """What the program's loops are led to. ``led`` is what they were, ``unmet`` what they can't be."""
+    """Advances the program's loops. ``led``: the advances made, ``unmet``: tests that can't be reached."""
 
     def __init__(self) -> None:
         self.led: list[AdvancedLoop] = []
@@ -58,7 +59,7 @@ class LoopAdvancer:
         self._done: set[tuple[str, int]] = set()
 
     def after_step(self) -> None:
-        """The last step that was asked for, or one more, has been made: lead the loop to the next test."""
+        """Advance the loop to the next test, after the last requested step or an additional one."""
         self.waiting = False
         given: dict[str, int] = {}
         frame: FrameType | None = sys._getframe(1)
@@ -68,7 +69,7 @@ class LoopAdvancer:
             frame = frame.f_back
 
     def _lead(self, frame: FrameType, counter_values: dict[str, int]) -> None:
-        """Set the frame's counters, each once in a step; a test that needs another number waits for the next one."""
+        """Set the frame's counters, each once per step; a test that needs another number waits for the next step."""
         path = frame.f_code.co_filename
         tree = _parse_file(path)
         if tree is None:
@@ -95,7 +96,7 @@ class LoopAdvancer:
                     self.led.append(AdvancedLoop(place, shown, met.counter, met.before, met.value, sure=met.sure))
 
     def is_caused_by_advance(self, error: BaseException) -> bool:
-        """Whether an exception came of a number that a counter was given: it was looked up by it, or divided by."""
+        """Whether an exception is due to a counter's changed value: the failing line uses it to index or divide."""
         if not self.led or not isinstance(error, LookupError | ZeroDivisionError | OverflowError):
             return False
         last = None
@@ -131,9 +132,9 @@ def _is_users(path: str, function: str) -> bool:
 
 
 def _find_counter_value(frame: FrameType, test: LoopTest) -> _CounterTarget | str | None:
-    """By which number of a counter a test holds; ``holds`` where it does already, ``never`` where the loop ends before.
+    """The counter value at which a test holds; ``holds`` if it does already, ``never`` if the loop ends before.
 
-    None where it isn't a matter of one counter.
+    None if the test doesn't depend on exactly one counter.
     """
     counters = counter_names(test.loops)
     whole = test.node.test
@@ -169,7 +170,7 @@ def _find_counter_value(frame: FrameType, test: LoopTest) -> _CounterTarget | st
 
 
 class _CounterSubstitution(ast.NodeTransformer):
-    """Puts a name of our own in the place of a counter."""
+    """Replaces a counter by a name of gonogo's."""
 
     def __init__(self, counter: str) -> None:
         self._counter = counter
@@ -186,7 +187,7 @@ def _compiled(expression: ast.Expression) -> Any:
 
 
 def _value(node: ast.expr, frame: FrameType, scope: dict[str, Any]) -> Any:
-    """What an expression without calls of the program's comes to now; None where it fails."""
+    """Evaluate an expression without calls to the program's code; None if it fails."""
     if not is_arithmetic(node):
         return None
     try:
@@ -196,7 +197,7 @@ def _value(node: ast.expr, frame: FrameType, scope: dict[str, Any]) -> Any:
 
 
 def _candidates(parts: list[ast.expr], now: int, frame: FrameType, scope: dict[str, Any]) -> list[int]:
-    """Numbers from now on at which the tests may hold: about the multiples of the numbers that stand in them."""
+    """Counter values at which the tests may hold: near multiples of the numbers that occur in them."""
     named = {
         value
         for part in parts
@@ -213,7 +214,7 @@ def _candidates(parts: list[ast.expr], now: int, frame: FrameType, scope: dict[s
 def _final_counter_value(
     frame: FrameType, test: LoopTest, counter: str, scope: dict[str, Any]
 ) -> tuple[int | None, bool]:
-    """The last number that a counter comes to, and whether it surely does; None where that isn't known."""
+    """The last value of a counter, and whether the loop is certain to reach it; None if unknown."""
     for loop in test.loops:
         if isinstance(loop, ast.While) or counter not in loop_target_names(loop):
             continue
@@ -240,7 +241,7 @@ def _final_counter_value(
 
 
 def _set(frame: FrameType, counter: str, value: int) -> bool:
-    """Give a counter of a frame that runs a value."""
+    """Set a counter in a running frame."""
     owner, _, name = counter.rpartition(".")
     if owner:
         held = _value(ast.parse(owner, mode="eval").body, frame, dict(frame.f_locals))

@@ -1,7 +1,7 @@
-"""``nn.DataParallel``: one process that copies its model to each accelerator (``python train.py`` on several).
+"""``nn.DataParallel``: one process that copies its model to each accelerator (``python train.py`` on several GPUs).
 
-What moves tensors between accelerators is C++ of a CUDA build (torch/csrc/cuda/comm.cpp), and here as it does it. The
-replicas run one after the other, not in threads of their own: what each allocates is the same.
+Tensors are moved between accelerators by C++ of a CUDA build (torch/csrc/cuda/comm.cpp), reimplemented here. The
+replicas run one after the other instead of in threads; what each allocates is the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Devices = Sequence[int]
 
 
 def install(device_type: str) -> Callable[[], None]:
-    """Have virtual tensors moved between accelerators; returns the undo."""
+    """Move virtual tensors between accelerators; returns the undo."""
     patches = Patches()
     mover = _Mover(device_type)
     for name in ("scatter", "gather", "broadcast", "broadcast_coalesced"):
@@ -60,7 +60,7 @@ def _has_virtual(tensors: Any) -> bool:
 
 
 class _Mover:
-    """torch's ``_scatter``, ``_gather``, ``_broadcast`` and ``_broadcast_coalesced``; streams change nothing here."""
+    """torch's ``_scatter``, ``_gather``, ``_broadcast`` and ``_broadcast_coalesced``; streams have no effect."""
 
     def __init__(self, device_type: str) -> None:
         self._type = device_type
@@ -93,7 +93,7 @@ class _Mover:
         return tensor.to(self._device(index), non_blocking=True)
 
     def _device(self, index: int | None) -> torch.device:
-        """By its number; -1 is the CPU, None the accelerator that is set."""
+        """The device of an index: -1 is the CPU, None the current accelerator."""
         if index == -1:
             return torch.device("cpu")
         return torch.device(self._type, torch.cuda.current_device() if index is None else index)

@@ -1,7 +1,7 @@
-"""A loader's worker processes, whose work a rehearsal does in the training process: what a forked one can't do.
+"""A DataLoader's workers, whose work a rehearsal does in the training process: checks what a forked worker can't do.
 
-A process that is forked after the training process has used the accelerator can't use it itself; torch refuses it in
-``torch/cuda/__init__.py`` and torch_npu in ``torch_npu/npu/__init__.py``, both named ``_lazy_init``.
+A process forked after the accelerator was initialised can't use it; torch rejects that in ``torch/cuda/__init__.py``
+and torch_npu in ``torch_npu/npu/__init__.py``, both in ``_lazy_init``.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ LOADED_IN_TRAINING_PROCESS = translated("the data is loaded in the training proc
 
 
 def in_this_process(loader: Any, make: Callable[[Any], Any], mode: VirtualMode) -> Any:
-    """The iterator that ``make`` makes of a loader without workers; where there would be some, they can't use CUDA.
+    """The iterator that ``make`` returns for the loader without workers, with the restrictions of its workers.
 
-    Raises RuntimeError, in torch's words, from its ``next`` where a forked worker would use the accelerator; and what
-    pickle raises where a worker that is started afresh can't be given the data set.
+    Raises torch's RuntimeError from ``next`` if a forked worker would use the accelerator; and pickle's error if the
+    data set can't be passed to a spawned worker.
     """
     if not loader.num_workers:
         return make(loader)
@@ -55,7 +55,7 @@ def in_this_process(loader: Any, make: Callable[[Any], Any], mode: VirtualMode) 
 
 
 def _fetch_in_daemon(fetch: Callable[..., Any]) -> Callable[..., Any]:
-    """A loader's workers are daemonic: multiprocessing lets them start no processes of their own."""
+    """Make the process daemonic while fetching, as workers are: multiprocessing doesn't let them start processes."""
 
     @functools.wraps(fetch)
     def in_worker(*args: Any) -> Any:
@@ -70,17 +70,17 @@ def _fetch_in_daemon(fetch: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Sink(io.RawIOBase):
-    """Takes what is pickled, up to some bytes; raises OverflowError beyond, where the classes have been seen."""
+    """Discards pickled data; raises OverflowError after a limit, when all classes will have been seen."""
 
     def __init__(self) -> None:
         self._left = _MAX_PICKLED_BYTES
 
     def writable(self) -> bool:
-        """It takes bytes."""
+        """Always True."""
         return True
 
     def write(self, data: Any) -> int:
-        """Count what is written, and drop it."""
+        """Count the bytes and discard them."""
         self._left -= len(data)
         if self._left < 0:
             raise OverflowError
@@ -88,7 +88,7 @@ class _Sink(io.RawIOBase):
 
 
 def _hand_over(loader: Any) -> None:
-    """Pickle what a worker would be started with, as multiprocessing does."""
+    """Pickle what a spawned worker would receive, as multiprocessing does."""
     given = (loader.dataset, loader.collate_fn, loader.worker_init_fn)
     try:
         ForkingPickler(io.BufferedWriter(_Sink())).dump(given)
@@ -100,7 +100,7 @@ def _hand_over(loader: Any) -> None:
 
 
 def _is_caused_by_gonogo(error: BaseException) -> bool:
-    """Whether something of gonogo's can't be pickled: a virtual tensor, a wrapped function."""
+    """Whether the unpicklable object is gonogo's: a virtual tensor or a wrapped function."""
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename.startswith(OURS) and trace.tb_frame.f_code is not _hand_over.__code__:
@@ -110,7 +110,7 @@ def _is_caused_by_gonogo(error: BaseException) -> bool:
 
 
 def measure_loading(loader: Any, batch: Any, before: LoaderSharedMemory | None) -> LoaderSharedMemory | None:
-    """What the loader's workers would keep in shared memory, by a batch as they would make it: the most so far."""
+    """What the workers keep in shared memory, judging by a batch as they would produce it; the maximum so far."""
     workers = getattr(loader, "num_workers", 0)
     if not workers:
         return before
@@ -122,7 +122,7 @@ def measure_loading(loader: Any, batch: Any, before: LoaderSharedMemory | None) 
 
 
 def _shared_memory_bytes(batch: Any, page_bytes: dict[int, int]) -> dict[int, int]:
-    """Bytes, in whole pages, of each storage in main memory; what holds no tensors goes through a pipe."""
+    """Bytes, in full pages, of each storage in main memory; objects without tensors go through a pipe."""
     if isinstance(batch, torch.Tensor):
         if batch.device.type == "cpu" and type(batch) is torch.Tensor:
             storage = batch.untyped_storage()
@@ -155,7 +155,7 @@ class _InForkedWorker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run one operator, unless it would start the accelerator once more."""
+        """Run one operator, unless it would initialise the accelerator again."""
         kwargs = kwargs or {}
         if types and private.has_foreign_dispatch(tuple(types)):
             return NotImplemented

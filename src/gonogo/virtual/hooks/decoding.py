@@ -1,16 +1,17 @@
-"""Layers of a model that generates, counted and not run where a token would do what the one before it did.
+"""Skips layer calls during generation whose effect is known from earlier tokens, and accounts for them instead.
 
-``generate`` calls every layer once for each token. What a call does follows from its arguments and from the cache. So
-a layer is not called where
+``generate`` calls every layer once per token. The effect of a call follows from its arguments and from the cache. So
+a layer's call is skipped if
 
-- it was called for two tokens, eight apart, and did the same: the same operators and collectives, no condition on
-  values, the same results, and memory that grew by as much; FLOPs and bytes may grow from token to token, and are added
-  as if they went on to. Eight, because kernels pad what they are given to multiples of eight;
-- its arguments are again the same, but for a side that may be as many tokens longer.
+- the layer did the same for two tokens, eight apart: the same operators and collectives, no condition on values, the
+  same results, and the same growth of memory; FLOPs and bytes may grow from token to token, and are extrapolated.
+  Eight, because kernels pad their inputs to multiples of eight;
+- its arguments are the same again, except for a dimension that may be larger by as many tokens.
 
-The cache grows by its own code, of states of the same shape. What lies outside of the layers is run for each token. The
-last token of a completion, which has the longest cache and so the peak, is run whole, and so are eight tokens whenever
-their number has doubled: they must come to what would have been added, bytes read and seconds to a hundredth.
+The cache grows by its own code, with states of the same shape. Code outside the layers is run for each token. The
+last token of a completion, which has the longest cache and so the peak, is run in full, and so are eight tokens
+whenever their number has doubled: the measured effects must match the extrapolated ones, bytes read and seconds to
+within 1 %.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from gonogo.virtual.values.value_trace import ValueTrace
 
 _LOOPS = ("_sample", "_beam_search", "_greedy_search", "_contrastive_search")
 _PERIOD = 8
-"""Tokens after which a layer does the same again."""
+"""A layer's effect repeats after this many tokens."""
 _WHAT = translated("{counted} of {total} layer calls in generate")
 _WHY = translated(
     "counted, not run: each would do for its token what the calls before it did (use --every to run them)"
@@ -45,12 +46,12 @@ _WHY = translated(
 
 
 _Effect: TypeAlias = tuple[list[dict[Any, float]], dict[str, int]]
-"""What a call has added: to each tally, and to each device in bytes."""
+"""The effect of a call: what it added to each tally, and bytes per device."""
 _N = TypeVar("_N", int, float)
 
 
 class _ValueReadDetector(ValueTrace):
-    """Only whether anything asks what the known values among a call's arguments are."""
+    """Detects whether a call reads the known values among its arguments."""
 
     def __init__(self, arguments: Any) -> None:
         with private.modes_off():
@@ -68,7 +69,7 @@ class _ValueReadDetector(ValueTrace):
 
 @dataclass(frozen=True)
 class _Made:
-    """A tensor without values, to be made again."""
+    """A tensor without values, described so that it can be created again."""
 
     spec: Spec
     nbytes: int
@@ -78,31 +79,31 @@ class _Made:
 
 @dataclass
 class _Call:
-    """A call of a layer that was run."""
+    """A layer call that was run."""
 
     number: int
-    """The token that it was for, from 1."""
+    """The number of the token, from 1."""
     arguments: Any
-    """What :func:`_describe` says of them."""
+    """As described by :func:`_describe`."""
     results: Any
-    """With :class:`_Made` in the place of tensors."""
+    """With :class:`_Made` in place of tensors."""
     updates: list[tuple[Any, Any, Any]]
-    """(cache, arguments, keyword arguments) of each growth of the cache, with :class:`_Made` for tensors."""
+    """(cache, arguments, keyword arguments) of each cache update, with :class:`_Made` in place of tensors."""
     grown: list[dict[Any, float]]
-    """What was counted, by tally."""
+    """What the call added to each tally."""
     memory: dict[str, int]
-    """Bytes that the call has added to each device."""
+    """Bytes that the call added on each device."""
 
 
 @dataclass
 class _Layer:
-    """A layer of the model."""
+    """The state of one layer of the model."""
 
     calls: int = 0
     ran: dict[int, tuple[_Call | None, _Call | None]] = field(default_factory=dict)
-    """The two that were run first and are alike, or the last two, by their number modulo the period."""
+    """The first two equal calls, or the last two calls, by token number modulo the period."""
     is_given_up: bool = False
-    """Whether it was found to do different things for different tokens."""
+    """Whether the layer turned out to behave differently for different tokens."""
 
 
 @dataclass
@@ -110,18 +111,18 @@ class _GenerateCall:
     """One call of ``generate``."""
 
     tokens: int
-    """The most that it may write."""
+    """The maximum number of new tokens."""
     layers: dict[int, _Layer] = field(default_factory=dict)
     updates: list[tuple[Any, Any, Any]] | None = None
-    """Where growths of the cache are noted while a layer is watched."""
+    """Where cache updates are recorded while a layer is being watched."""
     total: int = 0
     counted: int = 0
 
 
 class Decoding:
-    """Which calls of a generating model's layers are run.
+    """Decides which layer calls of a generating model are run.
 
-    ``tallies``: what is counted by the whole process; ``every``: whether each is run.
+    ``tallies``: the counters of the whole process; ``must_run_all``: whether every call is run.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class Decoding:
         self._total = self._counted = 0
 
     def install(self) -> Callable[[], None]:
-        """Follow transformers' loops over tokens once they are imported. Returns the undo."""
+        """Wrap transformers' decoding loops once they are imported; returns the undo."""
         patches = Patches()
 
         def follow(module: Any) -> None:
@@ -155,7 +156,7 @@ class Decoding:
                 if update is not None and issubclass(owner, module.Cache):
                     patches.set(owner, "update", self._updating(update))
 
-        if hasattr(torch.nn.Module, "_compiled_call_impl"):  # torch 2.1 and newer
+        if hasattr(torch.nn.Module, "_compiled_call_impl"):  # torch 2.1 or newer
             patches.on_undo(after_import("transformers.generation.utils", follow))
             patches.on_undo(after_import("transformers.cache_utils", follow_caches))
         return patches.undo
@@ -199,7 +200,7 @@ class Decoding:
             now = self._now
             if now is None or now.updates is None:
                 return update(cache, *args, **kwargs)
-            into, now.updates = now.updates, None  # of an update that calls another only the outer one
+            into, now.updates = now.updates, None  # of nested updates, record only the outermost
             try:
                 into.append((cache, _to_template(args), _to_template(kwargs)))
                 return update(cache, *args, **kwargs)
@@ -233,7 +234,7 @@ class Decoding:
         expected_effect: _Effect | None,
         run: functools.partial[Any],
     ) -> Any:
-        """Run a call, and keep what it did."""
+        """Run a call and record its effect."""
         tallies = self._tallies()
         ledger = self._life.ledger
         assumed = ledger.branches, ledger.made_numbers
@@ -261,7 +262,7 @@ class Decoding:
         return result
 
     def _count(self, now: _GenerateCall, layer: _Layer, last: _Call, expected_effect: _Effect) -> Any:
-        """Do for a token what a call that is not run would have left: counts, a longer cache, results."""
+        """Apply the effect of a skipped call: tallies, a longer cache, results."""
         tallies = self._tallies()
         before, memory = [dict(one.numbers()) for one in tallies], self._bytes()
         for cache, args, kwargs in last.updates:
@@ -300,7 +301,7 @@ class Decoding:
 
 
 def _layers_of(model: torch.nn.Module) -> Iterator[Any]:
-    """The modules in the outermost lists of modules, but those whose calls something else has a part in."""
+    """The modules in the outermost ModuleLists, except those whose calls are hooked, replaced or compiled."""
     for child in model.children():
         if not isinstance(child, torch.nn.ModuleList):
             yield from _layers_of(child)
@@ -309,7 +310,7 @@ def _layers_of(model: torch.nn.Module) -> Iterator[Any]:
 
 
 def _is_plain_forward(part: Any) -> bool:
-    """Whether a call is its class's ``forward`` alone: no hooks, nothing in its place, not compiled."""
+    """Whether a call runs only the class's ``forward``: not hooked, replaced or compiled."""
     is_hooked = part._forward_hooks or part._forward_pre_hooks
     return not is_hooked and "forward" not in vars(part) and part._compiled_call_impl is None
 
@@ -319,14 +320,14 @@ def _is_power_of_two(number: int) -> bool:
 
 
 def _expected_effect(before: _Call, last: _Call, number: int) -> _Effect:
-    """What a call should come to by two that are a period apart."""
+    """Extrapolate the effect of a call from two calls that are one period apart."""
     ahead = (number - last.number) // _PERIOD
     grown = [_extrapolate(old, new, ahead) for old, new in zip(before.grown, last.grown, strict=True)]
     return grown, _extrapolate(before.memory, last.memory, ahead)
 
 
 def _continues(before: _Call, last: _Call, number: int, arguments: Any) -> bool:
-    """Whether a call with these arguments does what those two did."""
+    """Whether a call with these arguments continues the pattern of the two recorded ones."""
     if last.number - before.number != _PERIOD or before.results != last.results or before.updates != last.updates:
         return False
     is_steady = all(_is_steady(old, new) for old, new in zip(before.grown, last.grown, strict=True))
@@ -336,12 +337,12 @@ def _continues(before: _Call, last: _Call, number: int, arguments: Any) -> bool:
 
 
 _COSTS_GROWING_WITH_LENGTH = ("flops", "memory_bytes", "long_seconds", "short_seconds")
-"""What of the work of a token may be more than that of the one before: it reads a longer cache, padded to 8 or 16."""
+"""Work that may grow from token to token, because the cache gets longer (padded to 8 or 16)."""
 _TOLERANCE = 0.01
 
 
 def _is_steady(before: Mapping[Any, float], last: Mapping[Any, float]) -> bool:
-    """Whether two calls have counted the same, but for work that grows with the cache."""
+    """Whether two calls counted the same, except for work that grows with the cache."""
     if before.keys() != last.keys():
         return False
     return all(last[name] == value or _grows_with_cache(name) for name, value in before.items())
@@ -352,7 +353,7 @@ def _grows_with_cache(name: Any) -> bool:
 
 
 def _continues_linearly(before: Any, last: Any, now: Any, steps_ahead: int) -> bool:
-    """Whether the third goes on as the second does from the first: numbers of tensors' sides by as much each time."""
+    """Whether ``now`` continues linearly from ``before`` and ``last``: dimensions grow by a constant amount."""
     if isinstance(before, _Shape) and isinstance(last, _Shape) and isinstance(now, _Shape):
         if not before.kind == last.kind == now.kind:
             return False
@@ -370,12 +371,12 @@ class _Shape:
     """A tensor among arguments."""
 
     kind: Hashable
-    """What may not change from token to token."""
+    """The properties that must not change from token to token."""
     sides: tuple[int, ...]
 
 
 def _known_values(value: Any) -> list[torch.Tensor]:
-    """The real values of the tensors among arguments, where they are known."""
+    """The values of the tensors among arguments, as far as they are known."""
     if isinstance(value, VirtualTensor):
         known = contents.look(value)
         return [] if known is None else [known]
@@ -387,7 +388,7 @@ def _known_values(value: Any) -> list[torch.Tensor]:
 
 
 def _describe(value: Any) -> Any:
-    """Arguments with a :class:`_Shape` in the place of each tensor; objects by their identity."""
+    """Arguments with a :class:`_Shape` in place of each tensor; other objects by identity."""
     if isinstance(value, torch.Tensor):
         return _Shape((type(value), value.dtype, value.device, value.dim()), tuple(value.shape))
     if isinstance(value, Mapping) and type(value) is dict:
@@ -400,7 +401,7 @@ def _describe(value: Any) -> Any:
 
 
 def _to_template(value: Any) -> Any:
-    """A value with a :class:`_Made` in the place of each tensor; None where it can't be made again."""
+    """A value with a :class:`_Made` in place of each tensor; None if it can't be created again."""
     if isinstance(value, VirtualTensor):
         if value.requires_grad or value.storage_offset() or contents.is_known(value):
             return None
@@ -426,7 +427,7 @@ def _extrapolate(before: Mapping[Any, _N], last: Mapping[Any, _N], steps_ahead: 
 
 
 def _same(expected_effect: _Effect, call: _Call) -> bool:
-    """Whether a call that was run came to what was expected of it; in what it reads, and the time it takes, nearly."""
+    """Whether a call's effect matches the expected one; bytes read and time only approximately."""
     if expected_effect[1] != call.memory:
         return False
     for wanted, found in zip(expected_effect[0], call.grown, strict=True):

@@ -1,4 +1,4 @@
-"""DeepSpeed's engine, followed: when it is made, steps and saves, and what is gathered and reduced."""
+"""Observes DeepSpeed's engine: creation, steps, saves, gathered parameters and gradient reduction."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PARTITION_METHODS = ("copy_grads_in_partition", "_build_compact_grad_partition_
 
 
 def install(lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> Callable[[], None]:
-    """Follow every engine; the config as it resolved it is left in ``facts["deepspeed_config"]``."""
+    """Wrap every engine; stores the config, as the engine resolved it, in ``facts["deepspeed_config"]``."""
     patches = Patches()
     _skip_rank0_comparison(patches)
     patches.on_undo(
@@ -66,7 +66,7 @@ def _follow(patches: Patches, module: Any, lifecycle: Lifecycle, modules: Module
             _count_partial_engine(engine, lifecycle, modules)
             raise
         modules.add_root(engine)
-        # `engine.config` is what the program gave: to an older DeepSpeed it may be a path.
+        # `engine.config` is what the program passed: for older DeepSpeed versions it may be a path.
         facts["deepspeed_config"] = lifecycle.seen.engine_config = engine._config._param_dict
         lifecycle.seen.stage = engine.zero_optimization_stage()
         _count_weights(engine, lifecycle)
@@ -86,7 +86,7 @@ def _follow(patches: Patches, module: Any, lifecycle: Lifecycle, modules: Module
         if boundary:
             lifecycle.step_done(engine)
 
-    # The weights that an engine takes to the device are parameters from the start, whether or not it is ever made.
+    # The weights that an engine moves to the device count as parameters, even if its creation fails later.
     _wrap_counting_as(patches, engine_class, "_configure_distributed_model", lifecycle.memory, "parameters")
     patches.set(engine_class, "__init__", followed_init)
     patches.set(engine_class, "step", followed_step)
@@ -97,7 +97,7 @@ def _follow(patches: Patches, module: Any, lifecycle: Lifecycle, modules: Module
 
 
 def _follow_pipeline(patches: Patches, lifecycle: Lifecycle, modules: ModuleTracker, module: Any) -> None:
-    """A pipeline's engine takes its steps as instructions of a schedule, not by ``step``."""
+    """Wrap the optimizer step of a pipeline engine, which is an instruction of its schedule instead of ``step``."""
     owner = module.PipelineEngine
     step = owner._exec_optimizer_step
 
@@ -156,7 +156,7 @@ def _wrap_outside_modules(patches: Patches, owner: Any, name: str, memory: Memor
 
 
 def _count_gathered(patches: Patches, module: Any, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
-    """Parameters that ZeRO-3 gathers are parameters while they are held, and their own module's.
+    """Attribute gathered ZeRO-3 parameters to the category of parameters and to their own module.
 
     They are prefetched while an earlier module runs, and gathered for backward before the module is known to run.
     """
@@ -175,7 +175,7 @@ def _count_gathered(patches: Patches, module: Any, lifecycle: Lifecycle, modules
 
 
 def _count_reduced(patches: Patches, lifecycle: Lifecycle, name: str, category: str | None, module: Any) -> None:
-    """Buckets into which gradients are put to be reduced are not those of the module that is in backward then."""
+    """Don't attribute reduction buckets to the module whose backward happens to be running."""
     owner = getattr(module, name)
     for method in _PARTITION_METHODS:
         _wrap_counting_as(patches, owner, method, lifecycle.memory, "gradients")
@@ -190,7 +190,7 @@ def _count_reduced(patches: Patches, lifecycle: Lifecycle, name: str, category: 
 
 
 def _count_weights(engine: Any, lifecycle: Lifecycle) -> None:
-    """The model's weights are parameters, frozen ones too, though they came to the device while the engine was made."""
+    """Count the model's weights as parameters, including frozen ones that were moved during the engine's creation."""
     for parameter in engine.module.parameters():
         for tensor in (parameter, getattr(parameter, "ds_tensor", None)):
             if isinstance(tensor, VirtualTensor):
@@ -198,7 +198,7 @@ def _count_weights(engine: Any, lifecycle: Lifecycle) -> None:
 
 
 def _count_partial_engine(engine: Any, lifecycle: Lifecycle, modules: ModuleTracker) -> None:
-    """The weights, where the engine could not be made: they are parameters in what is told of its memory, too."""
+    """Count the weights as parameters if the engine could not be created, so that its memory report is right too."""
     model = vars(engine).get("_modules", {}).get("module")
     if model is None:
         return
@@ -208,10 +208,10 @@ def _count_partial_engine(engine: Any, lifecycle: Lifecycle, modules: ModuleTrac
 
 
 def _skip_rank0_comparison(patches: Patches) -> None:
-    """ZeRO-3's checks that the ranks agree, where rank 0 isn't rehearsed: each rank gets its own list as rank 0's.
+    """Skip ZeRO-3's comparison with rank 0 if rank 0 isn't rehearsed: each rank gets its own list as rank 0's.
 
-    DeepSpeed broadcasts rank 0's list into a tensor of -1, and a rank that is rehearsed without rank 0 takes what a
-    root sends to be what it has itself. Read at deepspeed 0.19.8 (runtime/zero/utils.py).
+    DeepSpeed broadcasts rank 0's list into a tensor of -1, and a rank that is rehearsed without rank 0 would take its
+    own tensor to be what the root sends. As of deepspeed 0.19.8 (runtime/zero/utils.py).
     """
     patches.on_undo(after_import("deepspeed.runtime.zero.utils", lambda module: _replace_checks(patches, module)))
 
@@ -238,13 +238,11 @@ def _replace_checks(patches: Patches, module: Any) -> None:
 
 
 def defer_compile_passes() -> Callable[[], None]:
-    """DeepSpeed's compile passes, registered when DeepCompile is first used rather than by every engine.
+    """Defer the registration of DeepSpeed's compile passes until DeepCompile is first used; returns the undo.
 
-    An engine registers its predefined passes as it is made, and for that imports TorchInductor, which takes longer than
-    anything else that ``deepspeed.initialize`` does. Nothing reads them but DeepCompile, which imports its backend
+    An engine registers its predefined passes when it is created, and imports TorchInductor for that, which takes
+    longer than all the rest of ``deepspeed.initialize``. Only DeepCompile reads them, and it imports its backend
     first.
-
-    Have engines put their passes by; returns the undo.
     """
     patches = Patches()
     waiting: list[Callable[[], object]] = []
@@ -263,7 +261,7 @@ def defer_compile_passes() -> Callable[[], None]:
 def _defer_registration(patches: Patches, module: Any, deferred_registrations: list[Callable[[], object]]) -> None:
     engine_class = module.DeepSpeedEngine
     register = getattr(engine_class, "register_compile_pass", None)
-    if register is None or _BACKEND in sys.modules:  # up to DeepSpeed 0.18 the backend is imported with the engine
+    if register is None or _BACKEND in sys.modules:  # up to DeepSpeed 0.18, importing the engine imports the backend
         return
 
     @functools.wraps(register)
@@ -271,7 +269,7 @@ def _defer_registration(patches: Patches, module: Any, deferred_registrations: l
         caller = sys._getframe(1).f_code
         predefined = caller.co_name == "__init__" and caller.co_filename == module.__file__
         if predefined and _BACKEND not in sys.modules:
-            made = weakref.ref(engine)  # an engine that the program drops must go
+            made = weakref.ref(engine)  # must not keep the engine alive
             deferred_registrations.append(lambda: register(made(), *args, **kwargs))
             return None
         return register(engine, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""A mixture of experts as its configuration says: how many there are, how many a token takes, over how many ranks."""
+"""The model's mixture of experts: number of experts, experts per token, expert-parallel ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHOSEN = ("moe_router_topk", "num_experts_per_tok", "num_experts_per_token", "m
 
 
 def experts_of(model: nn.Module, expert_parallel: int) -> Experts | None:
-    """What the model's configuration says; None where it has no experts. ``expert_parallel``: ranks that share them."""
+    """The MoE settings of the model's config; None without experts. ``expert_parallel``: ranks that share them."""
     for config in _configs(model):
         count, chosen = _number(config, _COUNTS), _number(config, _CHOSEN)
         if count > 1 and chosen:
@@ -25,7 +25,7 @@ def experts_of(model: nn.Module, expert_parallel: int) -> Experts | None:
 
 
 def megatron_expert_parallel() -> int:
-    """Megatron-Core's size of expert parallelism; 1 where it isn't there, or has made no groups."""
+    """Megatron-Core's expert-parallel size; 1 if it isn't loaded or has no such groups."""
     state: Any = sys.modules.get("megatron.core.parallel_state")
     try:
         return int(state.get_expert_model_parallel_world_size())

@@ -1,8 +1,8 @@
-"""``FullyShardedDataParallel``: buffers that it moves in place, and what it gathers parameters into.
+"""``FullyShardedDataParallel``: buffers that it moves in place, and tensors for gathered parameters.
 
-It moves a buffer by ``buffer.data = …``, and a tensor of real values can't become a virtual one so. Data on the CPU is
-real in a rehearsal, a module's buffers too (rotary frequencies, running means): those of a module that is wrapped stand
-as virtual tensors from then on, with their values.
+It moves a buffer by ``buffer.data = …``, which can't turn a tensor with real values into a virtual one. In a
+rehearsal, data on the CPU is real, including module buffers (rotary frequencies, running means). So buffers of
+wrapped modules are replaced by virtual tensors that keep their values.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import local_tensors
 
 _GATHERED_ATTRIBUTES = ("_full_param_padded", "_full_prec_full_param_padded", "_mp_shard")
-"""Attributes of a flat parameter, made when the first forward begins and resized around each use."""
+"""Attributes of a flat parameter, created before the first forward and resized around each use."""
 
 
 def install(mode: VirtualMode) -> Callable[[], None]:
-    """Have wrapped modules hold no real buffer, and count what is gathered as parameters; returns the undo."""
+    """Virtualise the buffers of wrapped modules, and count gathered tensors as parameters; returns the undo."""
     patches = Patches()
 
     def follow(file: ModuleType) -> None:

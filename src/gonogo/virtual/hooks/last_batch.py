@@ -1,7 +1,7 @@
-"""What only a later batch of a program's data shows, and is rehearsed where that batch is near.
+"""Failures that occur only at a later batch, rehearsed if that batch is near.
 
-A last batch of one row, of which BatchNorm has no variance and ``squeeze()`` leaves no dimension; a learning rate's
-schedule that is over before the data is. A rehearsal that ends the data after its steps would see neither.
+The last batch may have a single row, which BatchNorm rejects and of which ``squeeze()`` removes a dimension; a
+learning rate schedule may end before the data does. A rehearsal that ends the data after its steps would miss both.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 from gonogo.virtual.patching.patches import Patches
 
 MAX_EXTRA_BATCHES = 32
-"""So many batches more are read, at most."""
+"""At most this many additional batches are read."""
 
 
 class Schedule:
-    """A OneCycleLR that the program steps: it raises an exception when it is stepped beyond its last step."""
+    """A OneCycleLR that the program steps: it raises when stepped beyond its last step."""
 
     def __init__(self, scheduler: Any, batches_before: int, *, covers_all_data: bool) -> None:
         self.scheduler = weakref.ref(scheduler)
@@ -27,7 +27,7 @@ class Schedule:
         self.steps = 0
 
     def batches_until_overrun(self, batches_read: int) -> int:
-        """How many batches more it takes to step it once too often, at the pace of those read so far; 0: unknown."""
+        """How many more batches it takes to step it once too often, at the current pace; 0: unknown."""
         scheduler = self.scheduler()
         read = batches_read - self.batches_before
         if scheduler is None or not self.steps or read <= 0:
@@ -37,7 +37,7 @@ class Schedule:
 
 
 class LastBatchTracker:
-    """What is known of the end of the data that the program trains on."""
+    """Tracks the end of the training data."""
 
     def __init__(self) -> None:
         self.is_made = False
@@ -53,12 +53,12 @@ class LastBatchTracker:
         """Whether the data was read up to a last batch of one row, of which one is enough."""
 
     def read(self) -> None:
-        """A batch of training has been read."""
+        """Note that a training batch has been read."""
         self.batches += 1
         self.overstepped = False
 
     def extra_batches_to_read(self, loader: Any, left: int) -> int:
-        """How many batches are to be read after enough steps, of ``left`` that there are; mostly none."""
+        """How many of the ``left`` batches to read after the requested steps; usually none."""
         if self.is_made:
             return 0
         if not self._was_read and 0 < left <= MAX_EXTRA_BATCHES and has_single_row_last_batch(loader):
@@ -68,14 +68,14 @@ class LastBatchTracker:
         return more if 0 < more <= min(left, MAX_EXTRA_BATCHES) else 0
 
     def track_schedulers(self, patches: Patches) -> None:
-        """Know of the OneCycleLR that the program steps last."""
+        """Track the OneCycleLR that the program stepped last."""
         from torch.optim.lr_scheduler import OneCycleLR
 
         step = OneCycleLR.step
 
         def followed(scheduler: Any, *args: Any, **kwargs: Any) -> None:
             if self.schedule is None or self.schedule.scheduler() is not scheduler:
-                # Its own first step, as it is made.
+                # the initial step of its constructor
                 self.schedule = Schedule(scheduler, self.batches, covers_all_data=not self.was_ended)
             else:
                 self.schedule.steps += 1
@@ -87,7 +87,7 @@ class LastBatchTracker:
 
 
 def has_single_row_last_batch(loader: Any) -> bool:
-    """Whether the last batch of a loader holds one row, and the others more."""
+    """Whether a loader's last batch has a single row, and the others have more."""
     from torch.utils.data import BatchSampler
 
     batches = getattr(loader, "batch_sampler", None)

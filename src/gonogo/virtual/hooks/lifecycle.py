@@ -1,4 +1,4 @@
-"""The life of a training program: which phase it is in, how many steps it has made, and when it has made enough."""
+"""The state of a training program: its phase, its number of steps, and whether it has run long enough."""
 
 from __future__ import annotations
 
@@ -37,17 +37,19 @@ _CATEGORY_OF_PHASE: dict[str, str] = {
     "exit": "temporary",
 }
 _STEADY_PHASES = ("generate", "reward", "score", "sync", "forward", "backward", "step", "evaluate")
-"""Phases in which every rank of a node does the same; before the first step, initialization as well."""
+"""Phases in which all ranks of a node do the same; before the first step, this includes initialization."""
 _MAX_EXTRA_STEPS = 8
-"""A program that doesn't stop when its data ends is stopped after so many steps more than were asked for."""
+"""A program that doesn't stop when its data ends is stopped after this many steps beyond the requested ones."""
 _MAX_CHEAP_STEPS = 400
 _MAX_CHEAP_CPU_SECONDS = 8.0
 _MAX_CHEAP_WALL_SECONDS = 30.0
-"""A loop of steps that cost little is let go on for so long, to its own end if that is near: what a program does at its
-fortieth step, at its last batch and behind its loop is then really run. So is the data that it reads, if all that is
-left of it costs no more."""
+"""Cheap steps continue for at most this many seconds, so that a short loop reaches its end.
+
+What the program does at its fortieth step, at its last batch and after its loop is then actually run. The same limit
+holds for reading all the remaining data.
+"""
 _MAX_PASSES_WITH_BATCH = 12
-"""Epochs beyond the first steps that are shown a batch each, more than most fine-tunes have."""
+"""Epochs after the requested steps that still get a batch each; more than most fine-tunes have."""
 _MAX_PASSES = 1000
 _MAX_LOOP_BATCHES = 64
 EVALUATION_BATCHES = 2
@@ -67,9 +69,9 @@ def _unreached_loop_note(one: AdvancedLoop) -> OmittedPart:
 
 
 def affordable(cpu_seconds: float, wall_seconds: float, spent_seconds: tuple[float, float] = (0.0, 0.0)) -> int:
-    """How often something more is done that costs so many seconds of the processor, and by the clock, each time.
+    """How many more repetitions are affordable, given CPU and wall-clock seconds per repetition.
 
-    ``spent_seconds`` of both are no longer there for it.
+    ``spent_seconds``: what has already been used of both budgets.
     """
     by_processor = (_MAX_CHEAP_CPU_SECONDS - spent_seconds[0]) / max(cpu_seconds, 1e-3)
     by_clock = (_MAX_CHEAP_WALL_SECONDS - spent_seconds[1]) / max(wall_seconds, 1e-3)
@@ -77,22 +79,22 @@ def affordable(cpu_seconds: float, wall_seconds: float, spent_seconds: tuple[flo
 
 
 class RehearsalComplete(BaseException):
-    """Raised in the program once it has shown what was asked for and would go on without end."""
+    """Raised in the program after it has shown what was requested, if it would not end by itself."""
 
 
 def attach_phase(error: BaseException, phase: Phase) -> None:
-    """Attach the phase in which an exception was raised; the innermost one stays."""
+    """Attach the phase in which an exception was raised; an inner phase that is already attached is kept."""
     if not hasattr(error, "gonogo_phase"):
         error.gonogo_phase = phase  # type: ignore[attr-defined]
 
 
 def _ended_in_generator(error: BaseException) -> bool:
-    """Whether Python made it of a StopIteration that left a generator (PEP 479)."""
+    """Whether Python converted it from a StopIteration that left a generator (PEP 479)."""
     return type(error) is RuntimeError and isinstance(error.__cause__, StopIteration)
 
 
 def _generator_calls() -> set[tuple[CodeType, int]]:
-    """Where generators are asked for a value whose bodies are running now: the code that asks, and its line."""
+    """The call sites of all generators that are running now: calling code object and line."""
     calls = set()
     frame = sys._getframe(1)
     while frame.f_back is not None:
@@ -112,7 +114,7 @@ def _raise_location(error: BaseException) -> tuple[CodeType, int] | None:
 
 
 class Lifecycle:
-    """Phase and step of the program. ``target`` is the number of optimizer steps to make."""
+    """Phase and step of the program. ``target``: the number of optimizer steps to make."""
 
     def __init__(self, target: int, memory: MemoryRecord, ledger: Ledger) -> None:
         self.target = target
@@ -193,11 +195,11 @@ class Lifecycle:
 
     @property
     def enough(self) -> bool:
-        """Whether the steps asked for have been made."""
+        """Whether the requested steps have been made."""
         return self.step >= self.target
 
     def enter(self, phase: Phase) -> None:
-        """The program is in ``phase`` from now on."""
+        """Switch to ``phase``."""
         if phase == self.phase and not self._after_save:
             return
         self._after_save = False
@@ -218,12 +220,12 @@ class Lifecycle:
 
     @contextmanager
     def during(self, phase: Phase, activity: str = "") -> Iterator[None]:
-        """The program is in ``phase`` meanwhile."""
+        """Within the block, the program is in ``phase``."""
         before, before_activity = self.phase, self.activity
         self.activity = activity or self.activity
         self.in_evaluation += phase == "evaluate"
         if phase == "save" and self.phase != "save":
-            gc.collect()  # when Python would do so by itself depends on all else that it does
+            gc.collect()  # collect now: the time of automatic collection is not deterministic
         self.enter(phase)
         try:
             yield
@@ -234,25 +236,25 @@ class Lifecycle:
             self.in_evaluation -= phase == "evaluate"
             self._switch(before)
             self.activity = before_activity
-            if phase == "save":  # what was gathered on one rank may not be collected yet
+            if phase == "save":  # what was gathered on one rank may not have been freed yet
                 self._after_save = True
                 for record in self.memory.devices.values():
                     record.steady = False
 
     def expect(self, *phases: Phase) -> None:
-        """A real run of the program, as it is set up, reaches these phases."""
+        """Expect that a real run, as configured, reaches these phases."""
         self.expected += [phase for phase in phases if phase not in self.expected]
 
     def on_program_end(self) -> None:
-        """The program has run to its end. One that makes no optimizer has none to step: its backward was all of it."""
+        """Note that the program has ended. Without an optimizer, no optimizer step is expected of it."""
         ended_early = self.data_ended is not None or self.empty_pass
         if "backward" in self.reached and not (self.has_optimizer or self.has_engine or ended_early):
             self.expected = [phase for phase in self.expected if phase != "step"]
 
     def step_done(self, optimizer: object) -> None:
-        """An optimizer, or an engine, has stepped; a step is counted where the first of the iteration has.
+        """Note a step of an optimizer or engine; of several optimizers, only the first one per iteration counts.
 
-        Raises RehearsalComplete where the program goes on far beyond the target.
+        Raises RehearsalComplete if the program continues far beyond the target.
         """
         self.seen.stepped(self.trained_root)
         if self._stepped and id(optimizer) not in self._stepped:
@@ -269,7 +271,7 @@ class Lifecycle:
             if self._enough_at is None:
                 self._enough_at = time.process_time(), time.monotonic()
                 self._all_read = self._agree_on_reading()
-            # What a loop comes to by itself must not be done twice: it is led where it won't go on.
+            # Advance a loop only if it won't get there by itself, or it would happen twice.
             if self._all_read is not False and not self.reads_on:
                 self._advance_loops()
         if (
@@ -283,7 +285,7 @@ class Lifecycle:
             raise RehearsalComplete
 
     def _can_continue_cheaply(self) -> bool:
-        """Whether the program goes on, for as many steps as cost little on each rank; asked for once."""
+        """Extend the run, once, by as many steps as are cheap on every rank; returns False if there are none."""
         if self._went_on_cheaply or self._enough_at is None or self.data_ended is not None:
             return False
         self._went_on_cheaply = True
@@ -292,18 +294,18 @@ class Lifecycle:
             (time.process_time() - processor) / _MAX_EXTRA_STEPS, (time.monotonic() - clock) / _MAX_EXTRA_STEPS
         )
         everywhere = self.ask_left(more) if self.ask_left is not None else [more]
-        if not everywhere:  # a rank has ended, or waits elsewhere
+        if not everywhere:  # a rank has ended, or is waiting elsewhere
             return False
         self.more_steps += min(everywhere)
         return min(everywhere) > 0
 
     @property
     def reads_on(self) -> bool:
-        """Whether the data that every rank reads is read on, beyond the steps asked for, and some of it is left."""
+        """Whether all ranks continue to read data beyond the requested steps, and some of it is left."""
         return bool(self._all_read) and self.reading is not None and self.reading()
 
     def affordable_batches(self) -> int:
-        """How many batches more cost little, by what those after the first step have cost; 0 while that isn't known."""
+        """How many more batches are cheap, judging by those after the first step; 0 while that is unknown."""
         if self._first_step is None:
             return 0
         processor, clock, before = self._first_step
@@ -320,7 +322,7 @@ class Lifecycle:
         return reads if everywhere and set(everywhere) == {int(reads)} else None
 
     def _advances_loop_at_end(self) -> bool:
-        """Whether a loop over no loader, which goes on beyond what is run of it, is led to something now."""
+        """Whether a loop that doesn't iterate over a loader, and continues beyond the rehearsal, was advanced now."""
         if self._all_read is not False or self.data_ended is not None:
             return False
         before = len(self.loops.led)
@@ -337,34 +339,34 @@ class Lifecycle:
 
     @property
     def needs_loop_batch(self) -> bool:
-        """Whether a loop is given one more batch, to be led to what it does at another number."""
+        """Whether to give a loop one more batch, so that it can be advanced to another number."""
         if not self.loops.waiting or self._more_batches >= _MAX_LOOP_BATCHES:
             return False
         self._more_batches += 1
         return True
 
     def left_out(self) -> list[OmittedPart]:
-        """What a real run comes to by its loops and the rehearsal did not, and what was cut short."""
+        """What a real run reaches through its loops but the rehearsal did not, and what was cut short."""
         unmet = [_unreached_loop_note(one) for kind, one in self.loops.unmet if kind not in self.reached]
         return [*unmet, *self.cut.values()]
 
     def end_data(self, batch_count: int) -> None:
-        """The rehearsal ends the program's data here, after ``batch_count`` batches, with more to come."""
+        """End the program's data after ``batch_count`` batches, although there is more."""
         what = translated("the data, which a rehearsal ends after {given} batches").format(given=batch_count)
         self.ahead.was_ended = True
         self.data_ended = Assumption(what.en, self.ledger.place(), 1, what.zh)
 
     def ended(self) -> StopIteration:
-        """What ends the program's data, to be raised where it asks for a batch."""
+        """The exception that ends the program's data, to be raised when it requests a batch."""
         self.end = StopIteration()
         self._ended_generators = _generator_calls()
         return self.end
 
     def should_repeat_data(self, *, anew: bool) -> bool:
-        """Whether the program, which begins its data once more after enough steps, is given one batch of it.
+        """Whether to give one batch to a program that iterates over its data again after the requested steps.
 
-        A loop without any would divide by no batches. ``anew``: it begins because of the end, of which it wants none.
-        Raises RehearsalComplete where that has happened very often.
+        A loop without any batch might divide by zero. ``anew``: it iterates again because the data ended, so it gets
+        none. Raises RehearsalComplete if this has happened very often.
         """
         self._later_passes += 1
         if anew or self._later_passes > _MAX_PASSES:
@@ -375,11 +377,11 @@ class Lifecycle:
         return goes
 
     def is_caused_by_ended_data(self, error: BaseException) -> bool:
-        """Whether a program failed for data that only a rehearsal ends, after enough steps.
+        """Whether a program failed because the rehearsal ended its data after the requested steps.
 
-        A loop over none leaves its names without values, its sums without a number to divide by, and has no first. A
-        loop that counts its steps asks for the next batch by name, and lets the end of the data end the program; where
-        a generator of its own goes through the loader, Python raises another StopIteration, where that was asked.
+        An empty loop leaves variables undefined, averages divide by zero, and there is no first batch. A loop that
+        counts its steps calls ``next`` and is ended by the StopIteration; if the program iterates through a generator
+        of its own, Python raises a new StopIteration at the same call.
         """
         end = error.__cause__ if _ended_in_generator(error) else error
         if self.end is not None and end is self.end:
@@ -391,11 +393,11 @@ class Lifecycle:
         return self._gave_nothing and self.enough and empty
 
     def moment(self) -> tuple[Phase, int]:
-        """Phase and step now; what a save has gathered belongs to it until the next phase is entered."""
+        """The current phase and step; after a save, memory counts as the save's until the next phase begins."""
         return "save" if self._after_save else self.phase, self.step
 
     def describe(self, module: str | None) -> str:
-        """What the program is doing, for the display and for a worker that is ended."""
+        """What the program is doing, for the progress display and for a worker that is ended."""
         parts: list[Any] = [
             self.phase,
             f"step {self.step + 1}" if self.phase in ("forward", "backward", "step") else "",

@@ -1,4 +1,4 @@
-"""Megatron-LM's training loop, ended through its own count of iterations; Megatron-Core's buffers of gradients."""
+"""Ends Megatron-LM's training loop through its own iteration count; accounts for Megatron-Core's gradient buffers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SAVES = ("save_checkpoint", "save_checkpoint_and_time")
 
 
 def install(lifecycle: Lifecycle) -> Callable[[], None]:
-    """Have the loop stop after the steps asked for, so that what comes after it is run: evaluation, test, save."""
+    """Make the loop stop after the requested steps, so that evaluation, test and save are run; returns the undo."""
     patches = Patches()
     patches.on_undo(after_import("megatron.training.training", functools.partial(_follow, patches, lifecycle)))
     buffers = functools.partial(_count_buffers, patches, lifecycle)
@@ -92,10 +92,10 @@ def _with_fewer_samples(
 
 
 def _with_data_flags(original: Callable[..., Any], get_args: Callable[[], Any]) -> Callable[..., Any]:
-    """Have a rank without data train and evaluate as the one of its group that has them.
+    """Make a rank without data train and evaluate like the rank of its tensor-parallel group that has the data.
 
-    Only the first rank of a tensor-parallel group reads data; rank 0 tells the others whether there are any. Where rank
-    0 isn't rehearsed, the others would keep what they put in, which is no.
+    Only the first rank of a tensor-parallel group reads data; rank 0 tells the others whether there is any. If rank 0
+    isn't rehearsed, the others would keep their own flags, which say no.
     """
 
     @functools.wraps(original)

@@ -1,4 +1,4 @@
-"""Whose memory is: parameters, gradients, flat buffers and optimizer states are their modules', whatever made them."""
+"""Attributes memory to modules: parameters, gradients, flat buffers and optimizer states, whatever created them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from gonogo.virtual.tensor import VirtualTensor, local_tensors
 
 
 class Placement:
-    """Tensors and their owners, gathered storage by storage: what is a view of a buffer owns its range of it."""
+    """Tensors and their owners, grouped by storage: a view of a buffer owns its range of the buffer."""
 
     def __init__(self, memory: MemoryRecord) -> None:
         self._memory = memory
         self._ranges: dict[int, tuple[Cell, list[tuple[int, int, str]]]] = {}
 
     def add(self, tensor: VirtualTensor, owner: Owner) -> None:
-        """Say whose a tensor is."""
+        """Set the owner of a tensor."""
         at = int(tensor.storage_offset()) * tensor.element_size()
         nbytes = min(tensor.numel() * tensor.element_size(), tensor.cell.nbytes - at)
         if nbytes <= 0:
@@ -37,22 +37,22 @@ class Placement:
             at += count
 
     def apply(self) -> None:
-        """Have the ledger count each storage so."""
+        """Apply the owners to the memory record, storage by storage."""
         for cell, ranges in self._ranges.values():
             if ranges:
                 self._memory.own(cell, placed(ranges, cell.nbytes))
 
 
 def owner_of(tensor: VirtualTensor) -> Owner:
-    """Who owns the tensor's range of its storage, as far as that has been said."""
+    """The owner of the tensor's range of its storage, as far as it is known."""
     start = int(tensor.storage_offset()) * tensor.element_size()
     return owner_of_part(tensor.cell.holding.owner, start, start + tensor.numel() * tensor.element_size())
 
 
 def assign_model_owners(root: nn.Module, modules: ModuleTracker) -> dict[int, str]:
-    """Count a model's parameters, buffers, partitions and gradients as their modules'.
+    """Attribute a model's parameters, buffers, partitions and gradients to their modules.
 
-    Returns the module's path of each parameter, by the parameter's identity.
+    Returns the module path of each parameter, by the parameter's ``id``.
     """
     placement, paths = Placement(modules.memory), {}
     for module in root.modules():
@@ -70,11 +70,11 @@ def assign_model_owners(root: nn.Module, modules: ModuleTracker) -> dict[int, st
 
 
 def assign_gathered_owners(module: nn.Module, modules: ModuleTracker, *, recurse: bool) -> None:
-    """Count what ZeRO-3 has gathered for a module as that module's, whichever ran when it was allocated."""
+    """Attribute what ZeRO-3 has gathered for a module to that module, whichever ran when it was allocated."""
     for part in module.modules() if recurse else (module,):
         for parameter in part._parameters.values():
             for tensor in local_tensors(parameter):
-                # What is a view of a larger buffer is left to what says whose the buffer is.
+                # Views of larger buffers get their owner from the buffer.
                 if (
                     tensor.numel()
                     and owns_storage(tensor)
@@ -84,7 +84,7 @@ def assign_gathered_owners(module: nn.Module, modules: ModuleTracker, *, recurse
 
 
 def assign_state_owners(optimizer: Any, memory: MemoryRecord) -> None:
-    """Count gradients and states of what an optimizer steps as those of its owners."""
+    """Attribute an optimizer's gradients and states to the owners of the parameters."""
     placement = Placement(memory)
     for group in getattr(optimizer, "param_groups", ()):
         for parameter in group["params"]:
@@ -99,14 +99,14 @@ def assign_state_owners(optimizer: Any, memory: MemoryRecord) -> None:
 
 
 def assign_elementwise_owner(placement: Placement, base: VirtualTensor, value: Any) -> None:
-    """``value``, if it has an element for each of ``base``'s, is its owners'."""
+    """Attribute ``value`` to the owners of ``base`` if it has one element for each of ``base``'s."""
     for tensor in local_tensors(value):
         if tensor.numel() == base.numel():
             placement.add(tensor, owner_of(base))
 
 
 def install(modules: ModuleTracker) -> Callable[[], None]:
-    """Have DDP's buckets of gradients owned by the modules of their parameters; returns the undo."""
+    """Attribute DDP's gradient buckets to the modules of their parameters; returns the undo."""
     patches = Patches()
     register: Any = DistributedDataParallel.register_comm_hook
 
@@ -136,7 +136,7 @@ def _assign_bucket_owners(ddp: nn.Module, bucket: Any, modules: ModuleTracker) -
 
 
 def _stored_tensors(parameter: torch.Tensor) -> Iterator[VirtualTensor]:
-    """What a rank holds for a parameter: itself, its partitions, its gradient, the scales of its quantization."""
+    """What a rank stores for a parameter: the parameter, its partitions, gradient and quantization scales."""
     yield from local_tensors(parameter)
     for name in ("ds_tensor", "ds_secondary_tensor"):
         yield from local_tensors(getattr(parameter, name, None))

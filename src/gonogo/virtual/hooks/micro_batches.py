@@ -1,17 +1,17 @@
-"""Micro-batches of one optimizer step that are counted, not run: each would do what the one before it did.
+"""Skips micro-batches of gradient accumulation that would repeat the previous one, and counts them instead.
 
 What a micro-batch does follows from the batch, from what is in memory when it begins, and from the program's own
-variables. So one is not run where
+variables. So one is skipped if
 
-- another micro-batch of gradient accumulation began with the same in memory: the same bytes of the same modules and
-  kinds, and the allocator's large blocks at the same places; and has left memory as it was;
-- the batch has the same shapes, and its values come to the same wherever that other one's were read
+- another micro-batch of the accumulation began with the same memory contents: the same bytes of the same modules and
+  categories, and the allocator's large blocks at the same addresses; and has left memory unchanged;
+- the batch has the same shapes, and its values give the same results wherever the other one's were read
   (:class:`gonogo.virtual.values.value_trace.ValueTrace`);
-- neither the trainer nor a module of the model has counted a micro-batch, and no condition on unknown values was met,
-  which is answered now so, now so.
+- neither the trainer nor a module of the model has counted micro-batches, and no condition on unknown values was met,
+  since its answer may vary.
 
-The first and the last of each step are always run: they set gradients rather than add to them, and reduce them.
-What the other one has counted (operators, collectives, work, assumptions) is added once more.
+The first and the last micro-batch of each step are always run: they set gradients instead of adding to them, and
+reduce them. What the other one has counted (operators, collectives, work, assumptions) is added once more.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gonogo.virtual.values import contents
 from gonogo.virtual.values.value_trace import ValueTrace
 
 _MIN_ACCUMULATION_STEPS = 4
-"""Micro-batches of a step below which none could be left out: the first, one and its like, the last."""
+"""With fewer micro-batches per step none can be skipped: the first, two equal ones, and the last are run."""
 _WHAT = translated("{counted} of {total} micro-batches of gradient accumulation")
 _WHY = translated(
     "counted, not run: each would do what the one before it did, with the same shapes and the same memory (use --every "
@@ -47,14 +47,14 @@ class Tally(Protocol):
     """Something that is counted while a program runs."""
 
     def numbers(self) -> Mapping[Any, float]:
-        """All counts, by what they are of."""
+        """All counts, by key."""
 
     def add(self, key: Any, amount: float) -> None:
-        """Add to one of them."""
+        """Add to one of the counts."""
 
 
 class CounterTally:
-    """A ``Counter`` of whatever is there."""
+    """The counts of a ``Counter``."""
 
     def __init__(self, counter: Counter[Any]) -> None:
         self._counter = counter
@@ -69,7 +69,7 @@ class CounterTally:
 
 
 class NumbersTally:
-    """Numbers among an object's attributes: those that are named, or all whole ones that it has of its own."""
+    """Numeric attributes of an object: the named ones, or all integers in its ``__dict__``."""
 
     def __init__(self, owner: Any, *names: str) -> None:
         self._owner = owner
@@ -89,7 +89,7 @@ class NumbersTally:
 
 @dataclass
 class _LossTemplate:
-    """What a training step returned: a tensor of one unknown number."""
+    """The result of a training step: a tensor with one unknown number."""
 
     spec: Spec
     nbytes: int
@@ -103,22 +103,23 @@ class _Run:
     """A micro-batch that was run."""
 
     batch: Hashable
-    """Shapes and places of its tensors, and all else of it."""
+    """Shapes and storage places of its tensors, and everything else in it."""
     before: tuple[object, ...]
     trace: ValueTrace
     loss: _LossTemplate
     counts: list[tuple[Tally, dict[Any, float]]]
     only_in_step: int | None
-    """The step that alone it speaks for; None: any."""
+    """The only step for which it is representative; None: any step."""
     is_neutral: bool = False
-    """Whether memory has been seen to be afterwards what it was before."""
+    """Whether it is known to leave memory as it was before."""
 
 
 class MicroBatches:
-    """Which micro-batches of transformers' Trainer are run.
+    """Decides which micro-batches of transformers' Trainer are run.
 
-    ``tallies``: what is counted by the whole process; ``every``: whether each is run; ``agree``: whether all ranks that
-    are rehearsed together say that this one repeats, given what this rank says.
+    ``tallies``: the counters of the whole process; ``must_run_all``: whether every micro-batch is run;
+    ``all_ranks_agree``: whether all ranks that are rehearsed together say that this one repeats, given this rank's
+    answer.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class MicroBatches:
 
     @contextmanager
     def followed(self, trainer: Any) -> Iterator[None]:
-        """``trainer`` is trained meanwhile."""
+        """Within the block, handle the micro-batches of ``trainer``."""
         accumulates = getattr(trainer.args, "gradient_accumulation_steps", 1) >= _MIN_ACCUMULATION_STEPS
         if self._every() or not accumulates or "training_step" in vars(trainer):
             yield
@@ -172,7 +173,7 @@ class MicroBatches:
         before = self._state()
         known = self._known
         repeats = known is not None and self._is_repeat(known, batch, before, reals)
-        if self._agree(repeats) and known is not None:  # by all ranks, so by this one: ``known`` is there
+        if self._agree(repeats) and known is not None:  # all ranks include this one, so ``known`` is set
             return self._count(known)
         self._known = None
         if batch is None:
@@ -184,12 +185,12 @@ class MicroBatches:
     def _is_repeat(
         self, recorded_run: _Run, batch: Hashable, before: tuple[object, ...], reals: Sequence[torch.Tensor]
     ) -> bool:
-        """Whether this micro-batch would do what the known one did."""
+        """Whether this micro-batch would do the same as the recorded one."""
         if recorded_run.batch != batch or recorded_run.before != before:
             return False
         recorded_run.is_neutral = (
             recorded_run.is_neutral or self._known_at == self._total - 1
-        )  # it was the one before this one
+        )  # it was the previous one
         speaks_for_it = recorded_run.is_neutral and recorded_run.only_in_step in (None, self._life.step)
         return speaks_for_it and recorded_run.trace.holds_for(reals)
 
@@ -203,7 +204,7 @@ class MicroBatches:
         self, trainer: Any, run: Callable[[], Any], batch: Hashable, before: tuple[object, ...],
         reals: list[torch.Tensor],
     ) -> tuple[Any, _Run | None]:  # fmt: skip
-        """Run a micro-batch, and what can be said of others by it; None where nothing can."""
+        """Run a micro-batch and record it, for comparison with later ones; None if it isn't representative."""
         ledger = self._life.ledger
         model = trainer.model_wrapped
         own = NumbersTally(trainer)
@@ -244,7 +245,7 @@ class MicroBatches:
 
 
 def changed_numbers(before: Mapping[Any, float], after: Mapping[Any, float]) -> dict[Any, float]:
-    """By how much numbers of a :class:`Tally` have changed, where they have."""
+    """The differences between two readings of a :class:`Tally`, without zeros."""
     return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
 
 
@@ -256,7 +257,7 @@ def _loss_of(result: Any) -> _LossTemplate | None:
 
 
 def _described(value: Any, reals: list[torch.Tensor]) -> Hashable:
-    """Everything of a batch but its values, which go to ``reals``; None where there is something that can't be told."""
+    """A description of a batch without its values, which are appended to ``reals``; None if it is unsupported."""
     spec: Spec | None = None
     if isinstance(value, VirtualTensor):
         spec = value.spec

@@ -1,4 +1,4 @@
-"""Which module is running, forward or backward, and what the model's tensors are called."""
+"""Tracks which module is running, forward or backward, and the names of the model's tensors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ModuleTracker:
         self._handles: list[Any] = []
 
     def install(self) -> Callable[[], None]:
-        """Set the hooks; returns what takes them off."""
+        """Register the hooks; returns a function that removes them."""
         hooks = torch.nn.modules.module
         self._handles = [
             hooks.register_module_forward_pre_hook(self._enter),
@@ -45,18 +45,18 @@ class ModuleTracker:
             handle.remove()
 
     def add_root(self, root: nn.Module) -> None:
-        """Learn the names of a model's modules, without those that wrappers add."""
+        """Register the names of a model's modules, without the parts that wrappers add."""
         for name, module in root.named_modules():
             self._names[id(module)] = _unwrapped_path(name)
         self._roots[id(root)] = weakref.ref(root)
 
     def path_of(self, module: nn.Module) -> str:
-        """The module's path in its model, or its class's name where it has none."""
+        """The module's path in its model, or its class name if it has none."""
         return self._names.get(id(module)) or type(module).__name__
 
     @property
     def current(self) -> str | None:
-        """Path of the module that runs (in backward: whose output's gradient is being used)."""
+        """The path of the running module (in backward, the one whose output's gradient is being used)."""
         return self.memory.module
 
     def _enter(self, module: nn.Module, inputs: Any) -> None:
@@ -94,12 +94,12 @@ class ModuleTracker:
             self.memory.module = path
 
     def roots(self) -> list[nn.Module]:
-        """The models that are alive, largest first."""
+        """The live models, largest first."""
         alive = [root for reference in self._roots.values() if (root := reference()) is not None]
         return sorted(alive, key=lambda root: -sum(1 for _ in root.parameters()))
 
     def named_tensors(self) -> Iterator[tuple[str, str, torch.Tensor]]:
-        """(name, kind, tensor) of every parameter, buffer, gradient and partition of the live models."""
+        """(name, kind, tensor) for each parameter, buffer, gradient and partition of the live models."""
         for root in self.roots():
             for name, parameter in root.named_parameters():
                 name = name.removeprefix("module.")
@@ -113,7 +113,7 @@ class ModuleTracker:
                 yield name.removeprefix("module."), "buffer", buffer
 
     def numbered_parameters(self) -> dict[int, str]:
-        """Names of the parameters by the numbers that DeepSpeed has given them."""
+        """The names of the parameters by their ``ds_id`` from DeepSpeed."""
         return {
             number: name
             for name, kind, tensor in self.named_tensors()
@@ -121,7 +121,7 @@ class ModuleTracker:
         }
 
     def name_of(self, tensor: torch.Tensor) -> tuple[str | None, str]:
-        """(name, kind) of a tensor that is, or shares storage with, one of the models' tensors."""
+        """(name, kind) of a tensor that is one of the models' tensors, or shares storage with one."""
         for name, kind, candidate in self.named_tensors():
             if candidate is tensor:
                 return name, kind
@@ -132,20 +132,20 @@ class ModuleTracker:
         return None, "unknown"
 
     def watch_gradients(self, root: nn.Module) -> None:
-        """Note which trainable parameters get a gradient, and count their storages as parameters."""
+        """Note which trainable parameters get a gradient, and count the gradients' storages as gradients."""
         if id(root) in self._watched:
             return
         self._watched.add(id(root))
         for parameter in root.parameters():
             if parameter.requires_grad and parameter.is_leaf:
                 parameter.register_hook(self._noting(id(parameter)))  # type: ignore[no-untyped-call]
-                # Up to torch 2.8 the hook above is left out where a checkpoint recomputes an autograd.Function.
+                # Up to torch 2.8, that hook doesn't run if a checkpoint recomputes an autograd.Function.
                 parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                     lambda leaf: self.with_gradient.add(id(leaf))
                 )
 
     def has_any_gradient(self, parameters: Iterable[torch.Tensor]) -> bool:
-        """Whether one of them has a gradient, or had one: some optimizers step within the backward."""
+        """Whether any of them has or had a gradient: some optimizers step within the backward."""
         return any(one.grad is not None or id(one) in self.with_gradient for one in parameters)
 
     def _noting(self, parameter_id: int) -> Callable[[Any], None]:
@@ -157,7 +157,7 @@ class ModuleTracker:
         return note
 
     def without_gradient(self, root: nn.Module) -> tuple[list[str], list[str]]:
-        """Trainable parameters (that took part in no forward, that did and got no gradient)."""
+        """Trainable parameters without gradient: (those that took part in no forward, those that did)."""
         unused: list[str] = []
         without: list[str] = []
         seen = _flattened_parameter_ids(root)
@@ -172,7 +172,7 @@ class ModuleTracker:
         return unused, without
 
     def left_on_cpu(self, root: nn.Module) -> list[TensorPlace]:
-        """Parameters and buffers on the CPU where most of the model is on an accelerator; ZeRO's own are left out."""
+        """Parameters and buffers on the CPU if most of the model is on an accelerator; without ZeRO's own tensors."""
         places = []
         named: list[tuple[str, torch.Tensor, bool]] = [
             (n, p, False) for n, p in root.named_parameters() if not hasattr(p, "ds_id")
@@ -194,7 +194,7 @@ _WRAPPERS = frozenset({"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_o
 
 
 def _unwrapped_path(name: str) -> str:
-    """A module's path without what DDP, DeepSpeed, FSDP, checkpoint wrappers and torch.compile put into it."""
+    """A module's path without the parts added by DDP, DeepSpeed, FSDP, checkpoint wrappers and torch.compile."""
     names = name.split(".")
     if names[0] == "module":
         del names[0]
@@ -202,14 +202,14 @@ def _unwrapped_path(name: str) -> str:
 
 
 def _flattened_parameter_ids(root: nn.Module) -> set[int]:
-    """The parameters that FSDP's first version flattened: the graph knows the flat one alone, and they get views."""
+    """The parameters that FSDP1 flattened: they are views, and only the flat parameter is in the graph."""
     handles = (getattr(module, "_handle", None) for module in root.modules())
     flat = (getattr(handle, "flat_param", None) for handle in handles)
     return {id(one) for parameter in flat for one in getattr(parameter, "_params", None) or ()}
 
 
 def owns_storage(tensor: VirtualTensor) -> bool:
-    """Whether the tensor is most of its storage, not a part of some bucket."""
+    """Whether the tensor makes up most of its storage, so that it isn't part of a bucket."""
     return tensor.numel() * tensor.element_size() * 2 >= tensor.cell.nbytes
 
 

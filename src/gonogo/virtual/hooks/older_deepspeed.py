@@ -1,7 +1,7 @@
-"""Names that an older DeepSpeed imports and a newer torch or numpy no longer has: put back when DeepSpeed is imported.
+"""Restores names that an older DeepSpeed imports, but that newer versions of torch or numpy no longer have.
 
-A name is put back only where the DeepSpeed at hand imports it, and is said to have been. Tried with DeepSpeed 0.14.0 to
-0.16.5 on torch 2.13 and numpy 2.4.
+A name is restored only if the installed DeepSpeed imports it, and is recorded as an assumption. Tested with DeepSpeed
+0.14.0 to 0.16.5 on torch 2.13 and numpy 2.4.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _ELASTIC = "torch.distributed.elastic.agent.server.api"
 
 class _MovedName(NamedTuple):
     importer: str
-    """File of DeepSpeed that imports the name."""
+    """The file of DeepSpeed that imports the name."""
     module: str
     name: str
     until: str
-    """The newest DeepSpeed that imports it."""
+    """The newest DeepSpeed version that imports it."""
     make: Callable[[], Any]
 
 
 def _socket_with_port() -> socket.socket:
-    """A socket bound to a free port of this machine, as torch's ``_get_socket_with_port`` made it."""
+    """A socket bound to a free local port, as torch's former ``_get_socket_with_port`` created it."""
     for family, kind, protocol, _, _ in socket.getaddrinfo("localhost", None, socket.AF_UNSPEC, socket.SOCK_STREAM):
         found = socket.socket(family, kind, protocol)
         try:
@@ -64,7 +64,7 @@ MOVED_NAMES = (
 
 
 class _BeforeImportFinder(MetaPathFinder):
-    """Finds nothing itself: has an action run before the module that the others find is executed."""
+    """A finder that locates no module itself, but runs an action before DeepSpeed is executed."""
 
     def __init__(self, action: Callable[[Path], None]) -> None:
         self._action = action
@@ -86,7 +86,7 @@ class _BeforeImportFinder(MetaPathFinder):
 
 
 class _HookedLoader(Loader):
-    """The module's own loader, after an action."""
+    """The module's own loader, preceded by an action."""
 
     def __init__(self, inner: Loader, action: Callable[[], None]) -> None:
         self._inner = inner
@@ -104,7 +104,7 @@ class _HookedLoader(Loader):
 
 
 def install(assume: Assume) -> Callable[[], None]:
-    """Watch for the import of DeepSpeed; returns the undo. ``assume`` is told which names were put back."""
+    """Wait for the import of DeepSpeed; returns the undo. ``assume`` is told which names were restored."""
     patches = Patches()
 
     def restore(folder: Path) -> None:
@@ -124,7 +124,7 @@ def install(assume: Assume) -> Callable[[], None]:
 
 
 def _set_accelerator(module: ModuleType) -> None:
-    """Tell a DeepSpeed up to 0.12 its accelerator: where DS_ACCELERATOR says ``cuda`` it asks itself without end."""
+    """Set the accelerator for DeepSpeed up to 0.12, which recurses endlessly if DS_ACCELERATOR is ``cuda``."""
     asks_itself = "elif is_current_accelerator_supported()" in inspect.getsource(module.get_accelerator)
     if asks_itself and os.environ.get("DS_ACCELERATOR") == "cuda":
         accelerators = importlib.import_module("deepspeed.accelerator.cuda_accelerator")
@@ -132,7 +132,7 @@ def _set_accelerator(module: ModuleType) -> None:
 
 
 def _missing(folder: Path) -> Iterator[_MovedName]:
-    """The names that the DeepSpeed in ``folder`` imports from modules that lack them."""
+    """The names that the DeepSpeed in ``folder`` imports from modules that no longer have them."""
     for moved in MOVED_NAMES:
         importer = folder / moved.importer
         if not importer.is_file():

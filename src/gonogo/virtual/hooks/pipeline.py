@@ -1,4 +1,4 @@
-"""The schedule of a pipeline, as the framework that runs it says."""
+"""The schedule of a pipeline, according to the framework that runs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ALONE = (1, 1, 1)
 
 
 def pipeline_of(models: Iterable[Any]) -> tuple[int, int, int]:
-    """Stages, micro-batches of a step, and parts of the model on each rank, by Megatron or DeepSpeed's engine."""
+    """(stages, micro-batches per step, model chunks per rank), from Megatron or DeepSpeed's engine."""
     return _megatron_pipeline() or next(filter(None, map(_of_deepspeed, models)), ALONE)
 
 
@@ -21,7 +21,7 @@ def _megatron_pipeline() -> tuple[int, int, int] | None:
         stages = state.get_pipeline_model_parallel_world_size()
         chunks = state.get_virtual_pipeline_model_parallel_world_size() or 1
         return int(stages), int(counts.get_num_microbatches()), int(chunks)
-    except (AttributeError, AssertionError, TypeError):  # it isn't there, or has made no groups
+    except (AttributeError, AssertionError, TypeError):  # not loaded, or no groups created
         return None
 
 

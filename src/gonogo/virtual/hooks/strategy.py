@@ -1,4 +1,4 @@
-"""How a model is distributed, by name and sizes: ``DeepSpeed ZeRO-3``, ``FSDP2 4 × TP 2``, ``DDP 2 × TP 2 × PP 2``."""
+"""The name of the parallelism strategy: ``DeepSpeed ZeRO-3``, ``FSDP2 4 × TP 2``, ``DDP 2 × TP 2 × PP 2``."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _MESH_DIMENSION_NAMES = (
     ("cp", "CP"),
     ("context", "CP"),
 )
-"""What a dimension of a device mesh is, by a word of its name; another one holds samples."""
+"""The kind of a device mesh's dimension, by a word of its name; other dimensions are data-parallel."""
 
 
 def strategy_of(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -> str:
-    """The name and the sizes; empty where each process trains a model of its own. ``stage``: of ZeRO's engine."""
+    """The name with sizes; empty if each process trains its own model. ``stage``: that of the ZeRO engine."""
     if stage is not None:
         is_pipeline = any(type(module).__name__ == "PipelineModule" for module in (root, *wrappers))
         return "DeepSpeed" + ",".join([" pipeline"] * is_pipeline + [f" ZeRO-{stage}"] * bool(stage))
@@ -53,12 +53,12 @@ def strategy_of(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -
 
 
 def expert_parallel_ranks(root: nn.Module) -> int:
-    """Ranks that share the experts: Megatron-Core's size, or a mesh's; 1 where each rank has them all."""
+    """Ranks that share the experts: Megatron-Core's or the mesh's EP size; 1 if each rank has all experts."""
     return max(megatron_expert_parallel(), _mesh_sizes(root).get("EP", 1))
 
 
 def _megatron_strategy(wrapped_modules: list[nn.Module]) -> str:
-    """Megatron-Core's groups, where a model is wrapped in its data parallelism."""
+    """Megatron-Core's groups, if the model is wrapped in its DDP or FSDP."""
     config = next(
         (config for module in wrapped_modules if (config := getattr(module, "ddp_config", None)) is not None), None
     )
@@ -78,7 +78,7 @@ def _megatron_strategy(wrapped_modules: list[nn.Module]) -> str:
 
 
 def _size(state: Any, function: str) -> int:
-    """What one of Megatron-Core's functions says; 1 where it isn't there, or its group isn't made."""
+    """The result of one of Megatron-Core's functions; 1 if it doesn't exist or its group isn't initialised."""
     try:
         found = getattr(state, function)()
     except (AttributeError, AssertionError):
@@ -87,7 +87,7 @@ def _size(state: Any, function: str) -> int:
 
 
 def _mesh_sizes(root: nn.Module) -> dict[str, int]:
-    """Of a mesh with more than one dimension in use: sizes by kind, samples first; empty for a plain one."""
+    """Sizes by kind for a mesh with several dimensions in use, data parallelism first; else empty."""
     meshes = {id(mesh): mesh for mesh in _meshes(root)}
     sizes: dict[str, int] = {}
     for mesh in meshes.values():
@@ -110,5 +110,5 @@ def _meshes(root: nn.Module) -> Iterator[Any]:
 
 
 def _is_sharded(parameter: torch.Tensor) -> bool:
-    """Whether it is a DTensor of which each rank holds a part."""
+    """Whether it is a DTensor of which each rank holds only a part."""
     return any(placement.is_shard() for placement in getattr(parameter, "placements", ()))

@@ -13,7 +13,7 @@ from gonogo.virtual.patching.patches import Patches
 
 
 def install(lifecycle: Lifecycle, micro_batches: MicroBatches) -> Callable[[], None]:
-    """Have every Trainer stop after the steps asked for, evaluating and saving once where it is set up to."""
+    """Make every Trainer stop after the requested steps, with an evaluation and a save if configured."""
     patches = Patches()
     patches.on_undo(
         after_import("transformers.trainer", lambda module: _follow(patches, module, lifecycle, micro_batches))
@@ -25,12 +25,12 @@ def _follow(patches: Patches, module: Any, lifecycle: Lifecycle, micro_batches: 
     from transformers import TrainerCallback
 
     class StopWhenRehearsed(TrainerCallback):  # type: ignore[misc]
-        """Ends the training loop after its last rehearsed step, or after the data that is read on to its end."""
+        """Ends the training loop after the last rehearsed step, or after the remaining data has been read."""
 
         one_more = False
-        """Whether a batch is still to come: accelerate reads one ahead."""
+        """Whether another batch follows: accelerate prefetches one."""
         has_saved = False
-        """Whether it was told to evaluate and to save, after the last rehearsed step."""
+        """Whether it was told to evaluate and save after the last rehearsed step."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.has_saved = False
@@ -44,9 +44,7 @@ def _follow(patches: Patches, module: Any, lifecycle: Lifecycle, micro_batches: 
             reads_on = lifecycle.enough and lifecycle.reads_on
             if lifecycle.enough and not reads_on and not self.one_more:
                 control.should_training_stop = not lifecycle.goes_on_with_data or lifecycle.step > lifecycle.target
-            if (
-                lifecycle.enough and not self.has_saved
-            ):  # the data may end with the loop, where nothing is told any more
+            if lifecycle.enough and not self.has_saved:  # the data may end with the loop, and no callback follows
                 control.should_log = self.has_saved = True
                 if _is_on(args, "eval_strategy", "evaluation_strategy"):
                     control.should_evaluate = True

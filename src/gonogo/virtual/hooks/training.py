@@ -1,4 +1,4 @@
-"""Follows a training program through torch's own calls: backward, optimizer steps, data, parameters, saving."""
+"""Follows a training program through torch's own calls: backward, optimizer steps, data, parameters, modes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from gonogo.virtual.values.data_mode import real_data
 
 
 def install(mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
-    """Patch torch so that ``lifecycle`` follows the program; returns what puts everything back."""
+    """Patch torch so that ``lifecycle`` follows the program; returns a function that undoes all patches."""
     patches = Patches()
     patches.on_undo(modules.install())
     patches.on_undo(foreach.install())
@@ -61,7 +61,7 @@ def _enter_root(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -
         lifecycle.model_in_eval_mode = False
         if "forward" not in lifecycle.reached:
             gc.collect()
-            gc.freeze()  # what was imported and built stays: collections need not walk it again
+            gc.freeze()  # imports and models stay alive, so later collections can skip them
             lifecycle.left_on_cpu = modules.left_on_cpu(root)
             lifecycle.trained_root = root
             if not lifecycle.has_engine:
@@ -74,7 +74,7 @@ def _enter_root(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -
 
 
 def _is_in_training_mode(root: nn.Module) -> bool:
-    """By what a wrapper wraps: Lightning takes DDP to evaluation with the model, and only the model back."""
+    """Whether a wrapper or its model is training: Lightning calls ``eval()`` on DDP, but ``train()`` on the model."""
     while not root.training:
         inner = list(root.children())
         if len(inner) != 1 or root._parameters:
@@ -124,14 +124,14 @@ def _in_backward(
 
 
 class _AutogradEngine:
-    """Autograd's engine, of which a program may ask a backward past ``torch.autograd.backward``, as pipelines do."""
+    """Wraps autograd's engine, since programs such as pipelines may bypass ``torch.autograd.backward``."""
 
     def __init__(self, variable: Any, run_backward: Callable[..., Any]) -> None:
         self._engine = variable._execution_engine
         self._followed = run_backward
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
-        """Gradients that are kept make it a backward; those that are handed back (``torch.autograd.grad``) don't."""
+        """Follow a backward only if it accumulates gradients, which ``torch.autograd.grad`` doesn't."""
         if kwargs.get("accumulate_grad"):
             return self._followed(self._engine.run_backward, *args, **kwargs)
         return self._engine.run_backward(*args, **kwargs)
@@ -141,7 +141,7 @@ class _AutogradEngine:
 
 
 def _count_parameters(root: nn.Module, lifecycle: Lifecycle) -> None:
-    """What FSDP made of the parameters while it set up are the parameters now."""
+    """Count the parameters in their current form, which FSDP may have created during its setup."""
     for parameter in root.parameters():
         for tensor in local_tensors(parameter):
             lifecycle.memory.recategorise(tensor.cell, "parameters")
@@ -192,7 +192,7 @@ def _optimizer_parameters(optimizer: Any) -> Iterator[torch.Tensor]:
 
 
 def categorise_optimizer_states(optimizer: Any, lifecycle: Lifecycle) -> None:
-    """Count an optimizer's state tensors as such."""
+    """Count an optimizer's state tensors as optimizer memory."""
     for state in getattr(optimizer, "state", {}).values():
         if isinstance(state, Mapping):
             for value in state.values():
@@ -201,7 +201,7 @@ def categorise_optimizer_states(optimizer: Any, lifecycle: Lifecycle) -> None:
 
 
 def _make_parameters_virtual(patches: Patches, mode: VirtualMode) -> None:
-    """Parameters are virtual from the start, and their values, which nothing may depend on, unknown."""
+    """Make parameters virtual from the start, with unknown values, since nothing may depend on them."""
     original = nn.Parameter.__new__
 
     def new(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
@@ -237,7 +237,7 @@ def _follow_data(patches: Patches, lifecycle: Lifecycle, mode: VirtualMode) -> N
     _follow_loader(patches, DataLoader, _SingleProcessDataLoaderIter, lifecycle, mode)
     patches.set(nn.Module, "train", followed_train)
 
-    def stateful(module: Any) -> None:  # has its own way to iterate, in the place of DataLoader's
+    def stateful(module: Any) -> None:  # replaces DataLoader's iteration by its own
         owner = module.StatefulDataLoader
         _follow_loader(patches, owner, owner._get_iterator, lifecycle, mode)
 
@@ -258,7 +258,7 @@ def _follow_loader(
     told = owner.__len__
 
     def length(loader: Any) -> int:
-        """A Trainer that learns of no batch here begins no pass over the data: it raises that there is no length."""
+        """The loader's length; notes if it is 0, because a Trainer then raises without iterating over the data."""
         count: int = told(loader)
         lifecycle.empty_pass = lifecycle.empty_pass or count == 0
         return count
@@ -269,7 +269,7 @@ def _follow_loader(
 
 
 def has_no_batches(loader: Any) -> bool:
-    """Whether a data loader says itself that it has no batch; one that has no length, or fails to tell it, doesn't."""
+    """Whether a data loader reports a length of 0; False if it has no length or raises."""
     try:
         return len(loader) == 0
     except Exception:
@@ -277,7 +277,7 @@ def has_no_batches(loader: Any) -> bool:
 
 
 def _is_incidental_train_call(module: nn.Module) -> bool:
-    """Whether ``train`` is called for a module's child, or by a ``from_pretrained``, which ends with ``eval()``."""
+    """Whether ``train`` is called for a child module, or by ``from_pretrained``, which ends with ``eval()``."""
     caller: FrameType | None = sys._getframe(2)
     while caller is not None and caller.f_code.co_name in ("train", "eval") and caller.f_locals.get("self") is module:
         caller = caller.f_back
@@ -285,17 +285,17 @@ def _is_incidental_train_call(module: nn.Module) -> bool:
 
 
 _MAX_BATCHES_TO_FINISH = 64
-"""Where a rank has no more batches left than that, and another has more, the data goes on to its end."""
+"""If ranks have different numbers of batches left, and one at most this many, the data continues to its end."""
 _LOOKED_AHEAD, _FEW = 64, 8
-"""So many batches are read ahead of a data set without a length, where ranks need equally many; of large ones few."""
+"""Batches to prefetch from a data set without a length, to compare the counts of ranks; fewer of large ones."""
 _LARGE = 4 << 20
 _READ_SECONDS, _READ_CLOCK = 6.0, 20.0
-"""Data is read to its end without being given where that takes no longer, of the processor and by the clock."""
+"""Remaining data is read without running it if that takes at most this long, in CPU and wall-clock seconds."""
 _MAX_ODD_REHEARSED = 2 * MAX_ODD_BATCHES
-"""Of all ranks together."""
+"""Over all ranks together."""
 _FARTHEST, _MOST_READ = 8192, 100_000
 _MAX_BUFFERED_BYTES = 128 << 20
-"""Bytes of batches that are read ahead."""
+"""Bytes of batches that are prefetched."""
 _SKIPPED_TRAINING_BATCHES = translated("{place}: training batches beyond the first {given} of {total}")
 _GOES_ON = translated("training continues to the end of its data, all {total} batches")
 _ASSUMED_SIMILAR = translated("they are assumed to be like the first ones: their rows were not read")
@@ -314,7 +314,7 @@ _ALIKE = translated(
 class BatchIterator:
     """A data loader's iterator that runs the program's data pipeline on real tensors, and ends early.
 
-    Training data ends once enough steps were made; an evaluation sees a few batches.
+    Training data ends after the requested steps; an evaluation gets only a few batches.
     """
 
     def __init__(self, loader: Any, original: Callable[[Any], Any], lifecycle: Lifecycle, mode: VirtualMode) -> None:
@@ -405,7 +405,7 @@ class BatchIterator:
         began = time.process_time(), time.monotonic()
         with real_data():
             batch = next(self._iterator)
-        if self._given:  # the first one starts what reads
+        if self._given:  # the first read includes startup costs
             self._reads += 1
             self._seconds[0] += time.process_time() - began[0]
             self._seconds[1] += time.monotonic() - began[1]
@@ -417,7 +417,7 @@ class BatchIterator:
         return self._life.ended()
 
     def _evaluation_batches_left(self) -> int | None:
-        """How many batches of an evaluation are left; None where the data doesn't tell."""
+        """How many batches of an evaluation are left; None if the data has no length."""
         if getattr(self._iterator, "_dataset_kind", None) != 0:
             return None
         with contextlib.suppress(Exception):
@@ -425,9 +425,9 @@ class BatchIterator:
         return None
 
     def _reads_other_data(self) -> bool:
-        """Whether a pass after the last step is over data that nothing was trained on, and goes on without a step.
+        """Whether to continue a pass after the last step that makes no step, over data that was not trained on.
 
-        A callback that looks at a held-out batch when training ends need not say that it evaluates.
+        A callback that looks at a held-out batch at the end of training may do so without switching to evaluation.
         """
         life = self._life
         if not life.to_the_end or life.step != self._step_before or id(self._loader.dataset) in life.trained_on:
@@ -438,9 +438,9 @@ class BatchIterator:
         return False
 
     def _should_read_whole_pass(self) -> bool:
-        """Whether all that is left of a pass that trains nothing is read, since it costs little on each rank.
+        """Whether to read all the rest of a pass without training, because it is cheap on each rank.
 
-        Its last batch may be smaller than those before, and what stands behind its loop gets all of them.
+        Its last batch may be smaller than the others, and the code after its loop gets the results of all batches.
         """
         life = self._life
         if self._whole is None and life.to_the_end:
@@ -451,7 +451,7 @@ class BatchIterator:
         return bool(self._whole)
 
     def _record_skipped(self, kind: Text) -> None:
-        """Note what of a pass that trains nothing is left out, once for each place."""
+        """Note what is left out of a pass without training, once per place in the program."""
         left = self._evaluation_batches_left()
         if left is not None and not left:
             return
@@ -462,7 +462,7 @@ class BatchIterator:
         self._life.cut.setdefault(place, OmittedPart(what.en, what.zh, why.en, why.zh))
 
     def _must_continue(self) -> bool:
-        """Whether the data can't be ended here: the ranks that are rehearsed together have different amounts left."""
+        """Whether the data must not be ended here, because the rehearsed ranks have different amounts left."""
         life = self._life
         if self._goes_on is None:
             self._goes_on = False
@@ -482,7 +482,7 @@ class BatchIterator:
         return self._goes_on
 
     def _should_read_further(self) -> bool:
-        """Whether a batch further on shows what the first ones don't; ranks read on together, or none does."""
+        """Whether to read on to a later batch that shows something new; all ranks read on together, or none does."""
         life = self._life
         if self._until is None and self._given:
             left = self._batches_left(1) if getattr(self._iterator, "_dataset_kind", None) == 0 else 0
@@ -494,7 +494,7 @@ class BatchIterator:
         return self._until is not None and self._given < self._until
 
     def _should_read_all(self) -> bool:
-        """Whether all that is left of the data is read, since it costs little on each rank, and some of it still is."""
+        """Whether to read all remaining data, because it is cheap on each rank, and some of it is left."""
         life = self._life
         if life.to_the_end and not self._asked_for_all:
             self._asked_for_all = True
@@ -511,7 +511,7 @@ class BatchIterator:
         return self._until is not None and self._given < self._until
 
     def _lookahead_batches(self) -> int:
-        """How many batches are read ahead, of data that doesn't tell how many there are: more where that is cheap."""
+        """How many batches to prefetch if the data has no length; more if reading is cheap."""
         if self._bytes > _LARGE:
             return _FEW
         if not self._reads or not self._bytes or not self._life.to_the_end:
@@ -520,16 +520,16 @@ class BatchIterator:
         return max(_LOOKED_AHEAD, min(affordable, _FARTHEST))
 
     def _affordable_reads(self) -> int:
-        """How many batches more may be read, by what those after the first have taken; 0 while that isn't known."""
+        """How many more batches may be read, judging by the time of those after the first; 0 if that is unknown."""
         if not self._reads:
             return 0
         processor, clock = (max(seconds / self._reads, 1e-5) for seconds in self._seconds)
         return min(int(_READ_SECONDS / processor), int(_READ_CLOCK / clock))
 
     def _collect_odd_batches(self, left: int) -> int:
-        """Read all that is left, where that is cheap, and give the batches of it that are unlike those before.
+        """Read all remaining data, if that is cheap, and keep only the batches that differ from earlier ones.
 
-        Returns how many are given: on each rank as many. Of data that can't be read so it is said that it was not.
+        Returns how many are kept, the same number on each rank. If the data can't be read this way, 0.
         """
         life = self._life
         can = left <= min(self._affordable_reads(), _MOST_READ) and left * self._bytes <= _MAX_BUFFERED_BYTES
@@ -540,14 +540,14 @@ class BatchIterator:
             and life.affordable_batches() >= _MAX_ODD_REHEARSED
         )
         everywhere = life.ask_left(left * can) if life.ask_left is not None else [left * can]
-        if not can or not left or set(everywhere or ()) != {left}:  # of unequal amounts, the ends are met as they are
+        if not can or not left or set(everywhere or ()) != {left}:  # with unequal amounts, the data is not shortened
             return 0
         what = _GOES_ON.format(total=f"{self._given + left:,}")
         life.read_beyond = Assumption(what.en, life.ledger.place(), 1, what.zh)
         with real_data():
             rest = [*self._ahead, *self._iterator]
             mine = self._odd.among(rest)
-        # Ranks read the same places: what batches have alike there, their lengths mostly, collectives may rely on.
+        # All ranks use the same indices: collectives may rely on what batches at an index share, such as lengths.
         places = set(mine)
         for at in range(MAX_ODD_BATCHES if life.ask_left is not None else 0):
             everywhere = life.ask_left(mine[at] if at < len(mine) else -1) if life.ask_left is not None else None
@@ -560,7 +560,7 @@ class BatchIterator:
         return count
 
     def _record_unread(self) -> None:
-        """Note what of the training data was neither given nor read, once for each place."""
+        """Note which training data was neither run nor read, once per place in the program."""
         left = self._evaluation_batches_left()
         life = self._life
         if not left or life.ahead.is_made or not life.to_the_end or id(self._loader.dataset) in life.read_through:
@@ -570,7 +570,7 @@ class BatchIterator:
         self._life.cut.setdefault(place, OmittedPart(what.en, what.zh, _ASSUMED_SIMILAR.en, _ASSUMED_SIMILAR.zh))
 
     def _record_lookahead(self, count: int) -> None:
-        """Note how far was looked ahead, of data without a length."""
+        """Note how far the lookahead went, for data without a length."""
         if self._iterator._dataset_kind == 0:
             return
         place = self._life.ledger.place()
@@ -578,11 +578,11 @@ class BatchIterator:
         self._life.cut.setdefault(place, OmittedPart(what.en, what.zh, _UNEVEN.en, _UNEVEN.zh))
 
     def _batches_left(self, max_batches: int) -> int:
-        """How many batches there are still; of a data set without a length as many are read as are ``max_batches``."""
+        """How many batches are left; for data without a length, at most ``max_batches``, which are prefetched."""
         with real_data():
             if not isinstance(getattr(self._iterator, "_dataset_kind", None), int):
                 return 0
-            if self._iterator._dataset_kind == 0:  # of a data set with a length
+            if self._iterator._dataset_kind == 0:  # a data set with a length
                 return len(self._iterator) - self._given
             self._ahead += itertools.islice(self._iterator, max(0, max_batches - len(self._ahead)))
         return len(self._ahead)
@@ -592,7 +592,7 @@ class BatchIterator:
 
 
 def bytes_of(batch: Any) -> int:
-    """The bytes of a batch's tensors, as it comes from its loader."""
+    """The bytes of all tensors in a batch, as the loader returned it."""
     if isinstance(batch, torch.Tensor):
         return batch.nbytes
     inner = batch if isinstance(batch, dict) else getattr(batch, "data", None)
@@ -602,7 +602,7 @@ def bytes_of(batch: Any) -> int:
 
 
 def virtual_batch(batch: Any, mode: VirtualMode) -> Any:
-    """The batch with every real CPU tensor replaced by a virtual one that knows its values."""
+    """The batch with every real CPU tensor replaced by a virtual one with known values."""
     if type(batch) is torch.Tensor:
         return mode.virtualise(batch) if batch.device.type == "cpu" else batch
     if isinstance(batch, dict):

@@ -1,4 +1,4 @@
-"""What is seen of a training while it runs: its batches, recomputation, the optimizer; and of its model at the end."""
+"""Observations of a training run: its batches, recomputation and optimizer, and its model at the end."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import local_tensors
 
 _MATMUL_OPERANDS = {"mm": (0, 1), "addmm": (1, 2), "bmm": (0, 1), "baddbmm": (1, 2)}
-"""Matrix products, and which of their tensors are the factors."""
+"""Matrix products, and the indices of their factors."""
 _MAX_UNQUANTIZED_SHOWN = 5
 
 
 class TrainingFacts:
-    """What a training was seen to do; filled by the hooks."""
+    """What was observed of a training; filled by the hooks."""
 
     def __init__(self) -> None:
         self.samples: set[int] = set()
@@ -53,7 +53,7 @@ class TrainingFacts:
         self._vocabulary = 0
 
     def embed(self, module: nn.Embedding, inputs: Any) -> None:
-        """A forward looks token ids up: of several embeddings, that of the most tokens has the text's."""
+        """Record the shape of token ids; of several embeddings, the one with the largest vocabulary is the text's."""
         ids = inputs[0] if inputs else None
         if not isinstance(ids, torch.Tensor) or not ids.dim() or ids.is_floating_point():
             return
@@ -65,7 +65,7 @@ class TrainingFacts:
             self.tokens.add(ids.shape[-1])
 
     def batch(self, batch: Any) -> None:
-        """A batch was read: how many samples it has, for models that look no tokens up."""
+        """Record the number of samples, for models without token embeddings."""
         if not self._vocabulary:
             tensors = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()
             first = next((value for value in tensors if isinstance(value, torch.Tensor) and value.dim()), None)
@@ -73,11 +73,11 @@ class TrainingFacts:
                 self.samples.add(first.shape[0])
 
     def recompute(self, module: nn.Module) -> None:
-        """A module's forward runs in backward."""
+        """Record that a module's forward was recomputed in backward."""
         self.recomputed[id(module)] = _class_name(module)
 
     def stepped(self, root: nn.Module | None) -> None:
-        """An optimizer step of the model is complete."""
+        """Record a completed optimizer step of the model."""
         if root is not None and not self.weights_on:
             self.weights_on = _weight_statistics(root)[1]
         if self.backwards:
@@ -85,7 +85,7 @@ class TrainingFacts:
         self.backwards = 0
 
     def before_step(self, optimizer: Any, *, has_gradients: bool) -> None:
-        """An optimizer is about to step: of one within another, the inner one comes last."""
+        """Record an optimizer that is about to step; of nested optimizers, the inner one is recorded last."""
         if has_gradients:
             self.with_gradient += 1
         elif self.backwards:
@@ -96,7 +96,7 @@ class TrainingFacts:
             self.masters[_dtype(tensor)] += tensor.numel()
 
     def after_step(self, optimizer: Any) -> None:
-        """An optimizer has stepped: where its states are. ZeRO steps its sub-groups one by one."""
+        """Record the devices of an optimizer's states. ZeRO steps its sub-groups one by one."""
         for state in optimizer.state.values():
             if isinstance(state, Mapping):
                 for value in state.values():
@@ -108,7 +108,7 @@ class TrainingFacts:
 def as_run(
     training_facts: TrainingFacts, root: nn.Module | None, mode: VirtualMode, argv: Iterable[str], *, nvme: bool
 ) -> AsRun | None:
-    """All that was seen, and the model as it is now; None where nothing was trained."""
+    """All observations, and the model as it is now; None if nothing was trained."""
     if root is None:
         return None
     wrappers, model = _unwrap_model(root)
@@ -160,7 +160,7 @@ def _optimizer_tensors(optimizer: Any) -> Iterator[torch.Tensor]:
 
 
 def _class_name(module: nn.Module) -> str:
-    """The name of a module's class; FSDP2 puts a class of its own before the module's."""
+    """The name of a module's class; FSDP2 inserts a class of its own before it."""
     kind = type(module)
     if kind.__bases__[0].__name__ == "FSDPModule" and len(kind.__bases__) > 1:
         kind = kind.__bases__[1]
@@ -168,7 +168,7 @@ def _class_name(module: nn.Module) -> str:
 
 
 def _unwrap_model(root: nn.Module) -> tuple[list[nn.Module], nn.Module]:
-    """The wrappers round a model, and the model."""
+    """The wrappers around a model, and the model."""
     wrappers: list[nn.Module] = []
     while True:
         inner = next((root._modules[name] for name in ("module", "_fsdp_wrapped_module", "_orig_mod")
@@ -180,13 +180,13 @@ def _unwrap_model(root: nn.Module) -> tuple[list[nn.Module], nn.Module]:
 
 
 def _whole(parameter: Any) -> int:
-    """Parameters of a weight: partitioned ones in full, 4-bit ones as many as they stand for."""
+    """The number of parameters of a weight: full size if partitioned, unpacked size if 4-bit."""
     shape = getattr(getattr(parameter, "quant_state", None), "shape", None)
     return prod(shape) if shape is not None else int(getattr(parameter, "ds_numel", parameter.numel()))
 
 
 def _flat_parameter_counts(root: nn.Module) -> dict[int, int]:
-    """What FSDP's first version has flattened: parameters of each one that it shows, by identity."""
+    """The sizes of parameters that FSDP1 has flattened, by the identity of the flat parameter and of its views."""
     wholes = {}
     for module in root.modules():
         flat = getattr(getattr(module, "_handle", None), "flat_param", None)
@@ -203,7 +203,7 @@ def _is_quantized(parameter: Any) -> bool:
 
 
 def _weight_statistics(root: nn.Module) -> tuple[Counter[str], Counter[str], int, int, int]:
-    """Parameters by dtype; bytes that a rank keeps by kind of device; how many in all, trainable, quantized."""
+    """Parameters by dtype; bytes per device kind on this rank; total, trainable and quantized parameters."""
     dtypes: Counter[str] = Counter()
     where: Counter[str] = Counter()
     trainable = quantized = 0
@@ -240,7 +240,7 @@ def _largest_matmul(mode: VirtualMode) -> str:
 
 
 def _attention_kinds(mode: VirtualMode) -> Iterator[str]:
-    """The kinds of attention, by the operators that each ends in."""
+    """The attention implementations, judging by the operators that were called."""
     names = {operator.name for operator in mode.known_operators()}
     if any(assumption.what.startswith("flash-attn") for assumption in mode.ledger.entries()):
         yield "flash_attention_2"
@@ -251,13 +251,13 @@ def _attention_kinds(mode: VirtualMode) -> Iterator[str]:
     if any("fusion_attention" in name for name in names):
         yield "npu_fusion_attention"
     softmaxes = (specs[0] for operator, specs in mode.remembered() if operator.name == "_softmax" and specs)
-    # Of scores: samples, heads, queries, keys. SDPA's own fallback has a softmax of another name.
+    # Attention scores: samples, heads, queries, keys. SDPA's own fallback uses another softmax operator.
     if any(len(spec.shape) == 4 and spec.shape[-1] > 1 and spec.device.type != "cpu" for spec in softmaxes):
         yield "eager"
 
 
 def _recomputed_modules(training_facts: TrainingFacts, root: nn.Module) -> tuple[Recomputed, ...]:
-    """By class; where several children of a module ran again, its forward did, which is not called as a module."""
+    """The recomputed modules by class; if several children of a module were recomputed, the module itself was."""
     left = dict(training_facts.recomputed)
     counts: Counter[str] = Counter()
     there = Counter(_class_name(module) for module in root.modules())
@@ -285,7 +285,7 @@ def _unquantized_modules(root: nn.Module, model: Any) -> tuple[Unquantized, ...]
 
 
 def _skipped_by_quantization(config: Any) -> list[str]:
-    """Parts of names of the modules that the user has the quantization leave out."""
+    """Name parts of the modules that the user excluded from quantization."""
     section = getattr(config, "quantization_config", None)
     values = section if isinstance(section, dict) else getattr(section, "__dict__", {})
     named = [*(values.get("llm_int8_skip_modules") or ()), *(values.get("modules_to_not_convert") or ())]

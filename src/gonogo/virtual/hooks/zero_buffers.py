@@ -1,7 +1,7 @@
-"""DeepSpeed's buffers: which category they are, and whose ranges they consist of.
+"""DeepSpeed's buffers: their memory category, and the modules that own their ranges.
 
-ZeRO's optimizers flatten the parameters of a group, one after the other, and keep this rank's partition of that in
-fp32, with a gradient and states alike. Names are those of DeepSpeed 0.14 to 0.19.
+ZeRO's optimizers concatenate the parameters of a group into a flat buffer, and keep this rank's partition of it in
+fp32, with a gradient and states of the same layout. Names are those of DeepSpeed 0.14 to 0.19.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BUFFER_CATEGORIES = {
     "temp_grad_buffer_for_cpu_offload": "communication",
     "temp_grad_buffer_for_gpu_offload": "communication",
 }
-"""Attributes of DeepSpeed's ZeRO and mixed-precision optimizers that hold tensors, and what these are."""
+"""Tensor attributes of DeepSpeed's ZeRO and mixed-precision optimizers, with their memory category."""
 
 _ALIKE = (
     ("fp32_groups_gradients_flat", "bf16_groups_flat"),
@@ -53,21 +53,21 @@ _ALIKE = (
     ("fp32_groups", "fp16_groups"),
     ("param_buffer_of_bit16_for_cpu_offload_groups", "single_partition_of_fp32_groups"),
 )
-"""Lists of buffers that have an element for each one of another list's, in its order."""
+"""Lists of buffers, each with a second list of buffers that has the same layout."""
 _PARTITION_ATTRIBUTES = (
     ("single_partition_of_fp32_groups", "parallel_partitioned_bit16_groups"),
     ("fp32_groups_flat_partition", "bf16_partitioned_groups"),
 )
-"""Lists of what this rank keeps of each group, beside the group's partitions of all ranks."""
+"""Lists of this rank's partition of each group, each with a second list of all ranks' partitions."""
 
 
 def categorise_buffers(engine: Any, lifecycle: Lifecycle) -> None:
-    """Count what the engine's optimizer holds as what it is."""
+    """Set the memory categories of the tensors of the engine's optimizer."""
     optimizer = getattr(engine, "optimizer", None)
     if optimizer is None:
         return
     for attribute, value in vars(optimizer).items():
-        category = _BUFFER_CATEGORIES.get(attribute.rpartition("__")[2])  # a class-private name carries the class's
+        category = _BUFFER_CATEGORIES.get(attribute.rpartition("__")[2])  # private names have the class as a prefix
         for tensor in _tensors_in(value) if category is not None else ():
             lifecycle.memory.recategorise(tensor.cell, str(category))
             gradient = tensor.grad if tensor.is_leaf else None
@@ -77,7 +77,7 @@ def categorise_buffers(engine: Any, lifecycle: Lifecycle) -> None:
 
 
 def assign_buffer_owners(engine: Any, modules: ModuleTracker) -> None:
-    """Count what the engine's optimizer holds as that of the modules whose parameters it is made of."""
+    """Attribute the buffers of the engine's optimizer to the modules whose parameters they consist of."""
     paths = assign_model_owners(engine.module, modules)
     optimizer = getattr(engine, "optimizer", None)
     if optimizer is None:
@@ -104,7 +104,7 @@ def _leaves(optimizer: Any, name: str) -> list[VirtualTensor]:
 
 
 def _partition_owners(optimizer: Any) -> Iterator[tuple[Any, Owner]]:
-    """Masters of ZeRO-1 and -2 and of the bf16 optimizer: a copy of this rank's partition, a view of a flat buffer."""
+    """Master weights of ZeRO-1, ZeRO-2 and the bf16 optimizer: copies of this rank's partition of a flat buffer."""
     groups = getattr(optimizer, "real_dp_process_group", None)
     for name, of in _PARTITION_ATTRIBUTES:
         kept, everyone = getattr(optimizer, name, None), getattr(optimizer, of, None)
@@ -115,7 +115,7 @@ def _partition_owners(optimizer: Any) -> Iterator[tuple[Any, Owner]]:
 
 
 def _sub_group_owners(optimizer: Any, paths: dict[int, str]) -> Iterator[tuple[Any, Owner]]:
-    """Masters of ZeRO-3, a sub-group of parameters each: their partitions in their order."""
+    """Master weights of ZeRO-3: each sub-group consists of its parameters' partitions, in order."""
     groups = getattr(optimizer, "fp16_groups", None) or ()
     for name in ("fp32_partitioned_groups_flat", "fp16_partitioned_groups_flat"):
         for flat, group in zip(getattr(optimizer, name, None) or (), groups, strict=False):
@@ -128,7 +128,7 @@ def _partition_numel(parameter: Any) -> int:
 
 
 def _gradient_owners(optimizer: Any, paths: dict[int, str]) -> Iterator[tuple[Any, Owner]]:
-    """Gradients that are kept a parameter each."""
+    """Gradients that are stored per parameter."""
     groups = getattr(optimizer, "fp16_groups", None) or getattr(optimizer, "params_in_partition", None) or ()
     by_number = {getattr(parameter, "ds_id", None): paths.get(id(parameter)) for group in groups for parameter in group}
     for attribute, value in vars(optimizer).items():

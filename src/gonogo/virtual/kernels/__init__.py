@@ -1,10 +1,11 @@
 """Stand-ins for DeepSpeed's compiled kernels: nothing is compiled, loaded or computed.
 
-``OpBuilder.load()`` gives an object with the functions of the compiled module. A stand-in looks at devices, dtypes
+``OpBuilder.load()`` returns an object with the functions of the compiled module. A stand-in checks devices, dtypes
 and sizes exactly as the kernel's C++ does (deepspeed/ops/csrc), raises the same errors, allocates what the kernel
-allocates, and tells which tensors it would have written. A kernel that has none says so by name when it is called.
+allocates, and reports which tensors it would have written. A kernel without a stand-in raises an error that names it
+when it is called.
 
-Tried with DeepSpeed 0.14.0 to 0.19.8.
+Tested with DeepSpeed 0.14.0 to 0.19.8.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _SETTINGS = {
     "transformer_inference": translated(" (hybrid_engine in the configuration, such as --enable_hybrid_engine)"),
     "sparse_attn": translated(" (sparse_attention in the configuration)"),
 }
-"""By the kernel's name: the setting that asks for it."""
+"""The settings that require a kernel, by its name."""
 
 
 def _not_rehearsed(feature: str, reason: Text) -> BaseException:
@@ -49,19 +50,19 @@ def _not_rehearsed(feature: str, reason: Text) -> BaseException:
 
 @dataclass
 class KernelStandIns:
-    """What was loaded, and the traffic to NVMe. :meth:`undo` gives DeepSpeed its own loader back."""
+    """The kernels that were loaded, and the traffic to NVMe. :meth:`undo` restores DeepSpeed's own loader."""
 
     loaded: list[str] = field(default_factory=list)
     nvme: NvmeTraffic = field(default_factory=NvmeTraffic)
     patches: Patches = field(default_factory=Patches)
 
     def undo(self) -> None:
-        """Take the stand-ins out of modules that are imported from now on, and of those that are."""
+        """Restore the loader in modules that are imported, now or later."""
         self.patches.undo()
 
 
 class _MissingKernel:
-    """A kernel without a stand-in: loading it is harmless, calling any function of it is not."""
+    """A kernel without a stand-in: it can be loaded, but calling any of its functions raises."""
 
     def __init__(self, name: str, unsupported: Unsupported) -> None:
         self._name = name
@@ -81,10 +82,10 @@ class _MissingKernel:
 def install(
     written: Written, unsupported: Unsupported = _not_rehearsed, assume: Callable[[Text], object] = lambda what: None
 ) -> KernelStandIns:
-    """Have DeepSpeed, once it is imported, load stand-ins; also refuse extensions that the program compiles itself.
+    """Make DeepSpeed load stand-ins, and reject extensions that the program compiles itself.
 
-    ``written`` is called with each tensor that a kernel would have changed; ``unsupported`` makes the exception for
-    what has no stand-in; ``assume`` is told that a kernel is taken to build on the machine.
+    ``written`` is called with each tensor that a kernel would have changed; ``unsupported`` creates the exception for
+    kernels without a stand-in; ``assume`` is told that a kernel is assumed to build on the machine.
     """
     kernels = KernelStandIns()
     makers: dict[str, Callable[[], Any]] = {
@@ -120,7 +121,7 @@ def install(
         own = {"load": load, "is_compatible": lambda builder, verbose=False: True}
 
         def init_subclass(cls: type, /, **kwargs: Any) -> None:
-            """A builder's own loader and own check (libaio, a compiler…) give way to the stand-ins'."""
+            """Replace the loader and compatibility check (libaio, a compiler…) that a builder overrides."""
             for name, function in own.items():
                 if name in vars(cls):
                     kernels.patches.set(cls, name, function)

@@ -1,9 +1,9 @@
-"""Stand-ins for what Megatron-Core asks of Apex: softmax, layer norms, and gradients added up in a product.
+"""Stand-ins for what Megatron-Core uses of Apex: softmax, layer norms, fused gradient accumulation.
 
-The compiled modules, read in csrc/ and apex/contrib/csrc/ of NVIDIA/apex. A softmax has the input's shape and dtype;
-its backward writes over the gradient that it is given, and returns it. A layer norm gives statistics in float32, a pair
-for each row. A weight's gradient is added to ``main_grad`` in the product itself. The Python around the layer norms
-lies in ``stand_ins/with_apex``: Apex is on no index, and Megatron's own images have it.
+The compiled modules follow csrc/ and apex/contrib/csrc/ of NVIDIA/apex. A softmax has the input's shape and dtype;
+its backward overwrites the incoming gradient and returns it. A layer norm returns statistics in float32, a pair per
+row. A weight's gradient is accumulated into ``main_grad`` by the matmul itself. The Python code around the layer
+norms is in ``stand_ins/with_apex``, since Apex is on no package index, while Megatron's own images include it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Assume = Callable[[Text], object]
 
 
 def install(patches: Patches, written: Written, assume: Assume, count_flops: Computed = ignore_flops) -> None:
-    """Have programs import them; the first call is an assumption."""
+    """Make the modules importable; the first call is recorded as an assumption."""
     for name in _NAMES:
         patches.item(sys.modules, name, _softmax(name, written, assume))
     made = (_fast_layer_norm(written, assume), _layer_norm(written, assume))
@@ -45,11 +45,11 @@ def install(patches: Patches, written: Written, assume: Assume, count_flops: Com
 
 
 class _ApexFinder:
-    """Finds ``apex``, where it isn't installed, for programs that run Megatron-Core; others do without."""
+    """Makes ``apex`` importable if it isn't installed, but only for programs that use Megatron-Core."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The package's place, or None."""
+        """The spec of the stand-in package, or None."""
         if name != "apex" or _MEGATRON not in sys.modules:
             return None
         return PathFinder.find_spec(name, [_PACKAGES])

@@ -1,4 +1,4 @@
-"""DeepNVMe (csrc/aio, csrc/gds): offloading to NVMe. No byte is written; what would be is counted."""
+"""DeepNVMe (csrc/aio, csrc/gds): offloading to NVMe. Nothing is written; the bytes are only counted."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Written = Callable[[torch.Tensor], object]
 
 @dataclass
 class NvmeTraffic:
-    """Bytes to and from NVMe, and how large the files would become."""
+    """Bytes read from and written to NVMe, and the resulting file sizes."""
 
     read_bytes: int = 0
     written_bytes: int = 0
     files: dict[str, int] = field(default_factory=dict)
-    """File → its size."""
+    """File → its size in bytes."""
 
     def size_of(self, path: str) -> int:
-        """The size that the file would have; 0 where there is none."""
+        """The size that the file would have; 0 if it doesn't exist."""
         size = self.files.get(path)
         if size is None:
             size = os.path.getsize(path) if os.path.isfile(path) else 0
@@ -32,12 +32,12 @@ class NvmeTraffic:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes that all files take."""
+        """Total bytes of all files."""
         return sum(self.files.values())
 
 
 class AsyncIo:
-    """The modules ``async_io`` and ``gds``."""
+    """Replaces the modules ``async_io`` and ``gds``."""
 
     def __init__(self, written: Written, traffic: NvmeTraffic) -> None:
         self._written = written
@@ -50,21 +50,21 @@ class AsyncIo:
     gds_handle = aio_handle
 
     def aio_read(self, buffer: torch.Tensor, filename: str, *args: Any) -> int:
-        """Read a whole file."""
+        """Read an entire file."""
         return self.aio_handle().sync_pread(buffer, filename)
 
     def aio_write(self, buffer: torch.Tensor, filename: str, *args: Any) -> int:
-        """Write a whole file."""
+        """Write an entire file."""
         return self.aio_handle().sync_pwrite(buffer, filename)
 
     def deepspeed_memcpy(self, dest: torch.Tensor, src: torch.Tensor) -> int:
-        """``deepspeed_py_memcpy``."""
+        """Replaces ``deepspeed_py_memcpy``."""
         self._written(dest)
         return 0
 
 
 class Handle(PinHandle):
-    """``aio_handle`` and ``gds_handle``."""
+    """Replaces ``aio_handle`` and ``gds_handle``."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Handle(PinHandle):
         return self._settings[0]
 
     def get_queue_depth(self) -> int:
-        """Requests under way at once."""
+        """Maximum number of requests in flight."""
         return self._settings[1]
 
     def get_single_submit(self) -> bool:
@@ -94,7 +94,7 @@ class Handle(PinHandle):
         return self._settings[2]
 
     def get_overlap_events(self) -> bool:
-        """Whether submitting and completing overlap."""
+        """Whether submission and completion overlap."""
         return self._settings[3]
 
     def get_intra_op_parallelism(self) -> int:
@@ -104,13 +104,13 @@ class Handle(PinHandle):
     get_thread_count = get_intra_op_parallelism
 
     def get_alignment(self) -> int:
-        """Bytes that every transfer is a multiple of: a device sector for each thread."""
+        """The alignment of transfers in bytes: one sector (512) per thread."""
         return 512 * self._settings[4]
 
     def pread(
         self, buffer: torch.Tensor, filename: Any, validate: bool = False, async_: bool = False, file_offset: int = 0
     ) -> int:
-        """0 where it goes on meanwhile, else the number of operations; -1 where C++ refuses."""
+        """Returns 0 if asynchronous, else the number of completed operations; -1 if C++ would reject it."""
         path = str(filename)
         nbytes = buffer.nbytes
         if file_offset + nbytes > self._traffic.size_of(path) or nbytes % self._settings[4]:
@@ -122,7 +122,7 @@ class Handle(PinHandle):
     def pwrite(
         self, buffer: torch.Tensor, filename: Any, validate: bool = False, async_: bool = False, file_offset: int = 0
     ) -> int:
-        """0 where it goes on meanwhile, else the number of operations; -1 where C++ refuses."""
+        """Returns 0 if asynchronous, else the number of completed operations; -1 if C++ would reject it."""
         path, nbytes = str(filename), buffer.nbytes
         if nbytes % self._settings[4]:
             return -1
@@ -131,48 +131,48 @@ class Handle(PinHandle):
         return self._started(async_)
 
     def read(self, buffer: torch.Tensor, filename: Any, validate: bool = False, file_offset: int = 0) -> int:
-        """Not parallel; 0."""
+        """Read without parallelism; returns 0, or -1 on an error."""
         return min(self.pread(buffer, filename, validate, False, file_offset), 0)
 
     def write(self, buffer: torch.Tensor, filename: Any, validate: bool = False, file_offset: int = 0) -> int:
-        """Not parallel; 0."""
+        """Write without parallelism; returns 0, or -1 on an error."""
         return min(self.pwrite(buffer, filename, validate, False, file_offset), 0)
 
     def sync_pread(self, buffer: torch.Tensor, filename: Any, file_offset: int = 0) -> int:
-        """Number of operations."""
+        """Read; returns the number of completed operations."""
         return self.pread(buffer, filename, False, False, file_offset)
 
     def sync_pwrite(self, buffer: torch.Tensor, filename: Any, file_offset: int = 0) -> int:
-        """Number of operations."""
+        """Write; returns the number of completed operations."""
         return self.pwrite(buffer, filename, False, False, file_offset)
 
     def async_pread(self, buffer: torch.Tensor, filename: Any, file_offset: int = 0) -> int:
-        """0."""
+        """Start to read; returns 0."""
         return self.pread(buffer, filename, False, True, file_offset)
 
     def async_pwrite(self, buffer: torch.Tensor, filename: Any, file_offset: int = 0) -> int:
-        """0."""
+        """Start to write; returns 0."""
         return self.pwrite(buffer, filename, False, True, file_offset)
 
     def wait(self) -> int:
-        """Number of operations that were under way."""
+        """Returns the number of operations that were pending."""
         pending, self._pending = self._pending, 0
         return pending
 
     def new_pinned_device_tensor(self, num_elem: int, example_tensor: torch.Tensor) -> torch.Tensor:
-        """GDS: a registered tensor on the device."""
+        """GDS: allocate a registered tensor on the device."""
         return torch.empty(num_elem, dtype=example_tensor.dtype, device=example_tensor.device)
 
     def free_pinned_device_tensor(self, tensor: torch.Tensor) -> bool:
-        """GDS: the memory goes with the tensor."""
+        """GDS: does nothing, since the memory is freed with the tensor."""
         return True
 
     def pin_device_tensor(self, tensor: torch.Tensor) -> bool:
-        """GDS: register it."""
+        """GDS: register a tensor."""
         return True
 
     def unpin_device_tensor(self, tensor: torch.Tensor) -> bool:
-        """GDS: take the registration off."""
+        """GDS: unregister a tensor."""
         return True
 
     def _started(self, is_async: bool) -> int:

@@ -1,11 +1,11 @@
-"""bitsandbytes: its own Python runs (Linear4bit, Linear8bitLt, quantization states, optimizers); its library does not.
+"""bitsandbytes: its Python code runs (Linear4bit, Linear8bitLt, quantization, optimizers), but not its library.
 
-Every function of ``libbitsandbytes`` is launched with tensors that Python has allocated, and allocates none itself. So
-the operators' CUDA implementations in Python are run as they are, on virtual tensors, with a library whose functions do
-nothing: all that is allocated is allocated. What operators write is unknown afterwards.
+All functions of ``libbitsandbytes`` get tensors that Python has allocated, and allocate none themselves. So the CUDA
+implementations of operators in Python run unchanged on virtual tensors, with a library whose functions do nothing:
+all allocations happen as in the real run. The values that operators write are unknown afterwards.
 
-Paged states of optimizers are CUDA managed memory, outside PyTorch's allocator, and move to the host when the device is
-full: they are counted as host memory. Tried with bitsandbytes 0.40.0 and 0.50.2.
+Paged optimizer states are CUDA managed memory, outside PyTorch's allocator, and are moved to the host when the device
+is full: they are counted as host memory. Tested with bitsandbytes 0.40.0 and 0.50.2.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Written = Callable[[torch.Tensor], object]
 LIBRARY = translated("bitsandbytes' compiled library loads on the machine")
 PAGED_STATES_ASSUMPTION = translated("bitsandbytes' paged states are in host memory")
 _CPU_FUNCTION_MARKER = "_cpu"
-"""In the names of the functions that work on real tensors of the CPU, which this machine may do as well."""
+"""Part of the names of functions that work on real CPU tensors, which are run on this machine."""
 
 
 class _Library:
-    """Stands for ``libbitsandbytes``: any function can be called, and does nothing."""
+    """Replaces ``libbitsandbytes``: any function can be called, and does nothing."""
 
     compiled_with_cuda = True
 
@@ -60,14 +60,14 @@ class _Library:
 
 
 def install(patches: Patches, namespaces: dict[str, Any], written: Written, assume: Callable[[Text], object]) -> None:
-    """Follow bitsandbytes once it is imported. ``namespaces``: where the mode looks up operators' handlers."""
+    """Patch bitsandbytes when it is imported. ``namespaces``: the dispatch mode's handlers by operator namespace."""
     implementations: dict[str, Callable[..., Any]] = {}
 
     def replace_library(module: ModuleType) -> None:
         if not isinstance(module.lib, _Library):
             patches.set(module, "lib", _Library(module.lib, assume))
 
-    def replace_setup(module: ModuleType) -> None:  # up to 0.42, which refuses to be imported without CUDA's libraries
+    def replace_setup(module: ModuleType) -> None:  # up to 0.42, whose import fails without CUDA libraries
         def run_cuda_setup(setup: Any) -> None:
             own = Path(module.__file__ or "").parent.parent / "libbitsandbytes_cpu.so"
             with contextlib.suppress(OSError):
@@ -121,7 +121,7 @@ def install(patches: Patches, namespaces: dict[str, Any], written: Written, assu
 
         patches.set(module, "get_paged", get_paged)
 
-    logging.getLogger("bitsandbytes.cextension").disabled = True  # it would say that the real library can't be loaded
+    logging.getLogger("bitsandbytes.cextension").disabled = True  # it would warn that the library is missing
     patches.item(namespaces, "bitsandbytes", handle)
     patches.on_undo(after_import("bitsandbytes.cuda_setup.main", replace_setup))
     patches.on_undo(after_import("bitsandbytes.cextension", replace_library))

@@ -1,4 +1,4 @@
-"""The checks that kernels make of their tensors, with C++'s messages."""
+"""The checks that kernels make of their tensors, with the messages of the C++ code."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _NAMES = {
 
 
 def scalar_type(tensor: torch.Tensor) -> str:
-    """The name C++ gives the dtype."""
+    """The dtype's name in C++."""
     return _NAMES.get(tensor.dtype, str(tensor.dtype))
 
 
 def check(condition: bool, message: str) -> None:
-    """``TORCH_CHECK``."""
+    """``TORCH_CHECK``: raise RuntimeError with the message if the condition is False."""
     if not condition:
         raise RuntimeError(message)
 
 
 def on_accelerator(tensor: torch.Tensor) -> bool:
-    """``Tensor::is_cuda``, or of whichever accelerator it is."""
+    """``Tensor::is_cuda``, or its equivalent for other accelerators."""
     return tensor.device.type not in ("cpu", "meta")
 
 
 def check_in_host_memory(kernel: str, **tensors: torch.Tensor) -> None:
-    """A CPU kernel reads pointers unchecked: given a device's, the process would die. Raises RuntimeError instead."""
+    """Raise RuntimeError for tensors on a device: a CPU kernel would read their pointers and crash the process."""
     for name, tensor in tensors.items():
         check(
             tensor.device.type == "cpu",
@@ -43,7 +43,7 @@ def check_in_host_memory(kernel: str, **tensors: torch.Tensor) -> None:
 
 
 def check_in_device_memory(kernel: str, **tensors: torch.Tensor) -> None:
-    """A device's kernel reads pointers unchecked: given the host's, the launch fails. Raises RuntimeError."""
+    """Raise RuntimeError for tensors in host memory: a device kernel would read their pointers and fail."""
     for name, tensor in tensors.items():
         check(
             on_accelerator(tensor),
@@ -53,7 +53,7 @@ def check_in_device_memory(kernel: str, **tensors: torch.Tensor) -> None:
 
 
 def check_multi_tensor(tensor_lists: Sequence[Sequence[torch.Tensor]], depth: int, kernel: str) -> None:
-    """``multi_tensor_apply`` (csrc/adam/multi_tensor_apply.cuh) behind ``DISPATCH_DOUBLE_FLOAT_AND_HALF``."""
+    """The checks of ``multi_tensor_apply`` (csrc/adam/multi_tensor_apply.cuh) and of its dtype dispatch macro."""
     if tensor_lists and tensor_lists[0]:
         first = tensor_lists[0][0]
         check(first.dtype in FLOATING_DTYPES, f"{kernel} not implemented for '{scalar_type(first)}'")
@@ -74,9 +74,9 @@ def _is_channels_last(tensor: torch.Tensor) -> bool:
 
 
 def with_signature(words: str, run: Callable[..., Any]) -> Callable[..., Any]:
-    """``run``, called with the arguments by name, as pybind's function of that signature would take them.
+    """Wrap ``run`` to be called with keyword arguments, after binding like pybind with the given signature.
 
-    ``words`` are the parameters in order, ``step lr weight_decay=0``. Raises TypeError where arguments don't fit.
+    ``words`` are the parameters in order: ``step lr weight_decay=0``. Raises TypeError if arguments don't match.
     """
     parameters = []
     for word in words.split():

@@ -22,17 +22,17 @@ _SUPPORTED_DTYPES = {
     (torch.bfloat16, torch.float32), (torch.bfloat16, torch.bfloat16),
     (torch.float32, torch.float32),
 }  # fmt: skip
-"""(parameter, state) dtypes that have an invoker; ``s_optimizer`` of all three kernels."""
+"""Supported (parameter, state) dtypes; those in ``s_optimizer`` of all three kernels."""
 
 
 class _CpuOptimizer:
-    """A module of kernels; what it is called with stands in ``csrc/*/cpu_*.cpp``, in this order."""
+    """A kernel module; argument names and their order follow ``csrc/*/cpu_*.cpp``."""
 
     kernel = ""
     options = ""
-    """What a new optimizer is given after its number."""
+    """Arguments for creating an optimizer, after its id."""
     numbers = ""
-    """What a step is given between the optimizer's number and the tensors."""
+    """Arguments of a step, between the optimizer's id and the tensors."""
     states: tuple[str, ...] = ()
 
     def __init__(self, mark_written: Written) -> None:
@@ -68,28 +68,28 @@ class _CpuOptimizer:
             "is not supported on current hardware",
         )
         for tensor in (params, grads, *states.values()):
-            tensor.contiguous()  # a copy where it is not: then the kernel updates the copy, which is lost
+            tensor.contiguous()  # a copy if it isn't contiguous: then the kernel's update is lost
         for tensor in (params, *states.values()):
             if tensor.is_contiguous():
                 self._written(tensor)
         return 0
 
     def _step_and_copy(self, optimizer_id: int, device_params: torch.Tensor, **others: Any) -> int:
-        """Up to DeepSpeed 0.14.2 a step could also copy the parameters to the device."""
+        """A step that also copies the parameters to the device; up to DeepSpeed 0.14.2."""
         check_in_device_memory(f"DeepSpeedCPU{self.kernel}", device_params=device_params)
         result = self._step(optimizer_id, **others)
         self._written(device_params)
         return result
 
     def _rollback(self, optimizer_id: int, **others: Any) -> int:
-        """``ds_adam_rollback``, which Adam alone has: float32 only, else -1."""
+        """``ds_adam_rollback``, which only Adam has: float32 only, else returns -1."""
         if any(others[name].dtype != torch.float32 for name in ("params", "grads", *self.states)):
             return -1
         return self._step(optimizer_id, **others)
 
 
 class CpuAdam(_CpuOptimizer):
-    """The module ``cpu_adam``."""
+    """Replaces the module ``cpu_adam``."""
 
     kernel = "Adam"
     options = "alpha=0.001 betta1=0.9 betta2=0.999 eps=1e-8 weight_decay=0 adamw_mode=True"
@@ -98,7 +98,7 @@ class CpuAdam(_CpuOptimizer):
 
 
 class CpuAdagrad(_CpuOptimizer):
-    """The module ``cpu_adagrad``."""
+    """Replaces the module ``cpu_adagrad``."""
 
     kernel = "Adagrad"
     options = "alpha=0.01 eps=1e-8 weight_decay=0"
@@ -107,7 +107,7 @@ class CpuAdagrad(_CpuOptimizer):
 
 
 class CpuLion(_CpuOptimizer):
-    """The module ``cpu_lion``."""
+    """Replaces the module ``cpu_lion``."""
 
     kernel = "Lion"
     options = "alpha=0.001 betta1=0.9 betta2=0.999 weight_decay=0"

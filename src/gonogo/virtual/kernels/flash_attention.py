@@ -1,8 +1,8 @@
-"""flash-attn's compiled module ``flash_attn_2_cuda`` (csrc/flash_attn/flash_api.cpp of 2.8.3): shapes, checks, memory.
+"""flash-attn's compiled module ``flash_attn_2_cuda`` (csrc/flash_attn/flash_api.cpp of 2.8.3).
 
-A stand-in makes the checks that C++ makes, with its messages, and allocates what C++ allocates: outputs, log-sum-exp,
-and in the backward the float32 accumulators. Left out is the split of few, short queries over the key's length (a
-transient of generation, a few MiB).
+The stand-in makes the same checks as C++, with the same messages, and allocates the same tensors: outputs,
+log-sum-exp, and in the backward the float32 accumulators. Not covered is split-KV for few, short queries (a transient
+of generation, a few MiB).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from gonogo.virtual.kernels.flops import CAUSAL_SHARE, Computed, attention_flops
 VERSION = "2.8.3"
 ASSUMED = translated("flash-attn {version} is installed on the machine").format(version=VERSION)
 _ROWS = 128
-"""Query rows are taken in blocks of so many."""
+"""The block size in query rows."""
 
 
 class FlashAttention(ModuleType):
-    """The module ``flash_attn_2_cuda``."""
+    """Replaces the module ``flash_attn_2_cuda``."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class FlashAttention(ModuleType):
         return_softmax: bool,
         generator: Any = None,
     ) -> list[torch.Tensor]:
-        """``mha_varlen_fwd``: sequences of several lengths, one behind the other."""
+        """``mha_varlen_fwd``: packed sequences of different lengths."""
         self._check(q, k, v, softcap, p_dropout)
         total_q, heads, size = q.shape
         if block_table is None:
@@ -173,7 +173,7 @@ class FlashAttention(ModuleType):
     def fwd_kvcache(
         self, q: torch.Tensor, kcache: torch.Tensor, vcache: torch.Tensor, *others: Any, out: torch.Tensor | None = None
     ) -> list[torch.Tensor]:
-        """``mha_fwd_kvcache``: [out, softmax_lse]; new keys and values are written into the caches."""
+        """``mha_fwd_kvcache``: [out, softmax_lse]; new keys and values are written to the caches."""
         self._check(q, kcache, vcache, 0.0, 0.0)
         self._count(q, kcache, vcache, [(q.shape[1], kcache.shape[1])] * q.shape[0], False)
         self._written(kcache)
@@ -199,7 +199,7 @@ class FlashAttention(ModuleType):
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: Sequence[tuple[int, int]],
         is_causal: bool, backward: bool = False,
     ) -> None:  # fmt: skip
-        """Queries, keys and values are read, and something of the queries' size written; backward, twice as much."""
+        """Count FLOPs and bytes: reads q, k and v, writes a tensor of q's size; backward twice as much."""
         flops = attention_flops(q.shape[-2], lengths, q.shape[-1], v.shape[-1], backward=backward)
         done = CAUSAL_SHARE if is_causal else 1.0
         self._computed(flops, *(q, k, v, q) * (1 + backward), kind="attention", done=done)
@@ -229,7 +229,7 @@ class FlashAttention(ModuleType):
         )
         softmax_d = torch.empty(softmax_shape, dtype=torch.float32, device=q.device)
         transient = [torch.empty(accumulator_shape, dtype=torch.float32, device=q.device)]
-        if k.shape[-2] != q.shape[-2]:  # grouped queries: a key's gradients are summed up after they are made
+        if k.shape[-2] != q.shape[-2]:  # grouped-query attention: gradients are computed per query head, then summed
             transient += [torch.empty(expanded_shape, dtype=q.dtype, device=q.device) for _ in range(2)]
         del transient
         return self._mark_written(dq, dk, dv, softmax_d)
@@ -253,7 +253,7 @@ def _check_shape(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> Non
 
 
 def _check_lengths(cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor) -> int:
-    """The number of sequences."""
+    """Check the sequence bounds and return the number of sequences."""
     for name, tensor in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
         check(tensor.dtype == torch.int32, f"{name} must have dtype int32")
         check(on_accelerator(tensor), f"{name} must be on CUDA")

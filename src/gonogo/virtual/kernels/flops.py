@@ -1,4 +1,4 @@
-"""Floating-point operations of kernels that have a stand-in, by the formulas of ``torch.utils.flop_counter``."""
+"""Floating-point operations of kernels with a stand-in, by the formulas of ``torch.utils.flop_counter``."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Callable, Sequence
 import torch
 
 Computed = Callable[..., object]
-"""Told of each kernel: its floating-point operations, then the tensors that it reads and writes.
+"""Called for each kernel with its FLOPs, then the tensors that it reads and writes.
 
-``kind``: ``product`` or ``attention``; ``done``: the share of the operations that the kernel really makes, half of them
-where a causal mask leaves out the rest.
+``kind``: ``product`` or ``attention``; ``done``: the fraction of the operations that the kernel actually executes,
+half of them if a causal mask excludes the rest.
 """
 CAUSAL_SHARE = 0.5
 
 
 def ignore_flops(flops: int, *operands: torch.Tensor, kind: str = "", done: float = 1.0) -> None:
-    """For who doesn't count."""
+    """Default for callers that don't count."""
 
 
 def product_flops(rows: int, inner: int, columns: int) -> int:
-    """A matrix product."""
+    """FLOPs of a matrix product."""
     return 2 * rows * inner * columns
 
 
 def attention_flops(
     num_heads: int, lengths: Sequence[tuple[int, int]], size: int, v_head_dim: int, *, backward: bool = False
 ) -> int:
-    """Attention over sequences of (queries, keys): two products forward, five backward, whatever is masked."""
+    """FLOPs of attention over (queries, keys): two matmuls forward, five backward, regardless of masks."""
     pairs = sum(queries * keys for queries, keys in lengths)
     sizes = 3 * size + 2 * v_head_dim if backward else size + v_head_dim
     return 2 * num_heads * pairs * sizes
@@ -37,7 +37,7 @@ def attention_flops(
 def lengths_by_sequence(
     cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, max_seqlen_q: int, max_seqlen_k: int
 ) -> list[tuple[int, int]]:
-    """Of each sequence of a batch, (queries, keys); where its bounds are unknown, as long as any may be."""
+    """(queries, keys) for each sequence of a batch; the maximum lengths if the bounds are unknown."""
     ends = [known_numbers(bounds) for bounds in (cu_seqlens_q, cu_seqlens_k)]
     if ends[0] is None or ends[1] is None:
         return [(max_seqlen_q, max_seqlen_k)] * (cu_seqlens_q.numel() - 1)
@@ -46,7 +46,7 @@ def lengths_by_sequence(
 
 
 def known_numbers(tensor: torch.Tensor) -> list[int] | None:
-    """A tensor's whole numbers, where they are known."""
+    """The values of an integer tensor; None if they are unknown."""
     mode = getattr(type(tensor), "virtual_mode", None)
     known = mode.known_values(tensor) if mode is not None else tensor
     return None if known is None else [int(number) for number in known.tolist()]

@@ -13,12 +13,12 @@ TensorLists = list[list[torch.Tensor]]
 
 
 class _MultiTensor:
-    """A module with one kernel over lists of tensors: gradients, parameters, and the states."""
+    """A module with one kernel over lists of tensors: gradients, parameters and states."""
 
     kernel = ""
     lists = 0
     numbers = ""
-    """What it is given after the lists; see ``csrc/*/multi_tensor_*.cu``."""
+    """The kernel's arguments after the lists; see ``csrc/*/multi_tensor_*.cu``."""
 
     def __init__(self, written: Written) -> None:
         self._written = written
@@ -34,21 +34,21 @@ class _MultiTensor:
 
 
 class FusedAdam(_MultiTensor):
-    """The module ``fused_adam``."""
+    """Replaces the module ``fused_adam``."""
 
     kernel, lists = "adam", 4
     numbers = "lr beta1 beta2 epsilon step mode bias_correction weight_decay"
 
 
 class FusedLion(_MultiTensor):
-    """The module ``fused_lion``."""
+    """Replaces the module ``fused_lion``."""
 
     kernel, lists = "lion", 3
     numbers = "lr beta1 beta2 step weight_decay"
 
 
 class FusedLamb:
-    """The module ``fused_lamb``."""
+    """Replaces the module ``fused_lamb``."""
 
     def __init__(self, written: Written) -> None:
         self._written = written
@@ -60,7 +60,7 @@ class FusedLamb:
     def _run(
         self, p: torch.Tensor, p_copy: torch.Tensor, m: torch.Tensor, v: torch.Tensor, g: torch.Tensor, **numbers: float
     ) -> torch.Tensor:
-        """Returns the coefficient of the layer, one element on the device."""
+        """Run one step; returns the layer's coefficient, one element on the device."""
         inputs = {"p": p, "m": m, "v": v, "g": g, **({"p_copy": p_copy} if p_copy.numel() else {})}
         for name, tensor in inputs.items():
             check(on_accelerator(tensor), f"{name} must be a CUDA tensor")

@@ -1,4 +1,4 @@
-"""Kernels of the host: flattening, page-locked memory, communication (csrc/utils, csrc/pin_memory, csrc/cpu/comm)."""
+"""Host kernels: flattening, page-locked memory, communication (csrc/utils, csrc/pin_memory, csrc/cpu/comm)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Written = Callable[[torch.Tensor], object]
 
 
 class Utils:
-    """The module ``utils``."""
+    """Replaces the module ``utils``."""
 
     def flatten(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-        """One contiguous tensor of one dimension (up to DeepSpeed 0.18)."""
+        """A contiguous one-dimensional tensor (up to DeepSpeed 0.18)."""
         flat: torch.Tensor = _flatten_dense_tensors(tensors)  # type: ignore[no-untyped-call]
         return flat
 
@@ -25,7 +25,7 @@ class Utils:
         return views
 
     def cast_to_byte_tensor(self, src_tensor: Any) -> Any:
-        """The same memory as bytes."""
+        """A uint8 view of the same memory."""
         if isinstance(src_tensor, list | tuple):
             return [self.cast_to_byte_tensor(tensor) for tensor in src_tensor]
         if src_tensor.nbytes <= 1:
@@ -34,46 +34,46 @@ class Utils:
 
 
 class PinHandle:
-    """``pin_handle`` of the module ``pin_memory``."""
+    """Replaces ``pin_handle`` of the module ``pin_memory``."""
 
     def new_cpu_locked_tensor(self, num_elem: int, example_tensor: torch.Tensor) -> torch.Tensor:
-        """A page-locked tensor of one dimension, with the dtype of ``example_tensor``."""
+        """A page-locked one-dimensional tensor with the dtype of ``example_tensor``."""
         return torch.empty(num_elem, dtype=example_tensor.dtype, device="cpu").pin_memory()
 
     def free_cpu_locked_tensor(self, locked_tensor: torch.Tensor) -> bool:
-        """The memory goes with the tensor."""
+        """Does nothing: the memory is freed with the tensor."""
         return True
 
     def free_cpu_locked_tensor_by_ptr(self, address: int) -> bool:
-        """The memory goes with the tensor."""
+        """Does nothing: the memory is freed with the tensor."""
         return True
 
     def is_pinned(self, buffer: torch.Tensor) -> bool:
-        """Whether it is page-locked."""
+        """Whether the buffer is page-locked."""
         return buffer.is_pinned()
 
 
 class PinMemory:
-    """The module ``pin_memory``."""
+    """Replaces the module ``pin_memory``."""
 
     pin_handle = PinHandle
 
 
 class ShareMemComm:
-    """The modules ``deepspeed_shm_comm`` and ``deepspeed_ccl_comm``."""
+    """Replaces the modules ``deepspeed_shm_comm`` and ``deepspeed_ccl_comm``."""
 
     def __init__(self, mark_written: Written) -> None:
         self._written = mark_written
 
     def initialize(self, size: int, rank: int, *rest: Any) -> None:
-        """There is no shared memory to open."""
+        """Does nothing: there is no shared memory to open."""
 
     def vector_kernel_level(self) -> int:
-        """As on a host with AVX-512."""
+        """The level of a host with AVX-512."""
         return 2
 
     def inference_all_reduce(self, data: torch.Tensor, operation: int = 0) -> torch.Tensor:
-        """The sum over ranks, in a tensor of its own."""
+        """The sum over ranks, in a new tensor."""
         return torch.empty_like(data)
 
     def inference_all_reduce_(self, data: torch.Tensor, operation: int = 0) -> None:

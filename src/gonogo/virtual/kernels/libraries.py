@@ -1,4 +1,4 @@
-"""Stand-ins for compiled kernels that are not DeepSpeed's: of bitsandbytes, flash-attn, Triton and others."""
+"""Installs stand-ins for compiled kernels other than DeepSpeed's: bitsandbytes, flash-attn, Triton and others."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from gonogo.virtual.kernels.flops import Computed
 from gonogo.virtual.patching.patches import Patches
 
 _PACKAGES = str(Path(__file__).parent.parent / "stand_ins")
-"""Python of packages that can't be installed without a GPU's compiler, each with its metadata."""
+"""Python code of packages that can't be installed without a CUDA compiler, with their metadata."""
 _XFORMERS_PATH = str(Path(_PACKAGES) / "with_xformers")
-"""Apart, as it is there only where the run may have it."""
+"""In a separate folder, because it is used only if the run may have xFormers."""
 _PYTHON_OPERATOR_NAMESPACES = ("flash_attn", "deepspeed", "autotp", "autosp")
-"""Namespaces of operators whose functions show more than their fake kernels do: memory, and collectives."""
+"""Operator namespaces whose Python functions show more than their fake kernels: memory and collectives."""
 
 
 _LOADS = translated("flash-attn's compiled kernels load on the machine")
@@ -45,9 +45,10 @@ def install(
     count_flops: Computed,
     missing_modules: Collection[str] = (),
 ) -> Callable[[], None]:
-    """Put all of them in place; returns the undo. ``namespaces``: where the mode looks up operators' handlers.
+    """Install all of them; returns the undo. ``namespaces``: the dispatch mode's handlers by operator namespace.
 
-    ``count_flops`` is told of the work of each kernel; ``missing_modules``: packages that the run surely has not.
+    ``count_flops`` is called with the work of each kernel; ``missing_modules``: packages that the run certainly
+    lacks.
     """
     patches = Patches()
     bitsandbytes.install(patches, namespaces, written, assume)
@@ -75,7 +76,7 @@ def install(
 
 
 def _run_in_python(mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """A library's operator done by the library's function, whose compiled part is stood in for."""
+    """Run a custom operator through its Python function, whose compiled part is replaced by a stand-in."""
     function = private.custom_operator(func._schema.name)
     if function is None:
         return mode.run(mode.operator(func), args, kwargs)

@@ -1,7 +1,7 @@
-"""CUDA kernels that a program compiles as it runs (``torch.cuda._compile_kernel``): launched for nothing.
+"""CUDA kernels that a program compiles at run time (``torch.cuda._compile_kernel``): launches do nothing.
 
-A raw kernel works on the tensors that it is given and allocates none: leaving it out changes no shape and no memory.
-Its parameters in C say what it may write: a pointer that is not ``const``.
+A raw kernel works on the tensors that it gets and allocates none: skipping it changes neither shapes nor memory. Its
+C parameters tell what it may write: pointers that are not ``const``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gonogo.virtual.kernels.checks import on_accelerator
 from gonogo.virtual.patching.patches import Patches
 
 _NAME = "_compile_kernel"
-"""torch.cuda's, since torch 2.8."""
+"""In ``torch.cuda`` since torch 2.8."""
 _LAUNCHES = translated("CUDA kernel {name} compiles and runs on the machine")
 
 
 def install(patches: Patches, written: Callable[[torch.Tensor], object], assume: Callable[[Text], object]) -> None:
-    """Stand in for kernels that NVRTC would compile, where this torch can."""
+    """Replace the compilation of kernels by NVRTC, if this torch has it."""
     if not hasattr(torch.cuda, _NAME):
         return
 
@@ -34,7 +34,7 @@ def install(patches: Patches, written: Callable[[torch.Tensor], object], assume:
 
 
 class _Kernel:
-    """What ``_compile_kernel`` returns."""
+    """The object that ``_compile_kernel`` returns."""
 
     def __init__(
         self, written_arguments: frozenset[int] | None, mark_written: Callable[[torch.Tensor], object]
@@ -43,7 +43,7 @@ class _Kernel:
         self._written = mark_written
 
     def set_shared_memory_config(self, shared_mem_bytes: int) -> None:
-        """More shared memory than usual: the device's own business."""
+        """Does nothing: the setting has no effect here."""
 
     def __call__(
         self,
@@ -53,7 +53,7 @@ class _Kernel:
         shared_mem: int = 0,
         stream: Any = None,
     ) -> None:
-        """Refuse what torch refuses, and note what is written."""
+        """Launch the kernel: make torch's checks of arguments, and mark the tensors that it writes."""
         for position, value in enumerate(args or ()):
             if not isinstance(value, torch.Tensor):
                 if not isinstance(value, int | float):
@@ -66,7 +66,7 @@ class _Kernel:
 
 
 def written_positions(source: str, name: str) -> frozenset[int] | None:
-    """The places of a kernel's parameters that it may write through; None where its parameters can't be read."""
+    """The positions of parameters that a kernel may write through; None if its parameters can't be parsed."""
     without_comments = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
     found = re.search(rf"\b{re.escape(name)}\s*\(([^()]*)\)\s*\{{", without_comments)
     if found is None:

@@ -14,7 +14,7 @@ Written = Callable[[torch.Tensor], object]
 
 
 class QuantizationType(IntEnum):
-    """Whether groups have an offset beside their scale."""
+    """Whether groups have an offset in addition to their scale."""
 
     Symmetric = 0
     Asymmetric = 1
@@ -29,7 +29,7 @@ def _scale_sizes(sizes: torch.Size, factor: float) -> list[int]:
 
 
 class Quantizer:
-    """The module ``quantizer``."""
+    """Replaces the module ``quantizer``."""
 
     QuantizationType = QuantizationType
     Symmetric = QuantizationType.Symmetric
@@ -39,7 +39,7 @@ class Quantizer:
         self._written = written
 
     def quantize(self, input_vals: torch.Tensor, groups: int, num_bits: int, quant_type: Any) -> list[torch.Tensor]:
-        """Values as int8 (two a byte where they have 4 bits), and float32 scales a group."""
+        """Quantize to int8 (two values per byte if 4-bit); returns the values, and float32 scales per group."""
         check_in_device_memory("quantizer.quantize", input_vals=input_vals)
         shape = _scale_sizes(input_vals.shape, 1 if num_bits == 8 else 0.5)
         return self._pair(input_vals, shape, groups, quant_type)
@@ -47,19 +47,19 @@ class Quantizer:
     def dequantize(
         self, quantized: torch.Tensor, params: torch.Tensor, groups: int, num_bits: int, quant_type: Any
     ) -> torch.Tensor:
-        """The values in half precision."""
+        """Dequantize to float16."""
         return self._expanded(quantized, params, num_bits, torch.float16)
 
     def dequantize_fp32(
         self, quantized: torch.Tensor, params: torch.Tensor, groups: int, num_bits: int, quant_type: Any
     ) -> torch.Tensor:
-        """The values in single precision."""
+        """Dequantize to float32."""
         return self._expanded(quantized, params, num_bits, torch.float32)
 
     def dequantize_int4_to_half_experimental(
         self, data: torch.Tensor, scale: torch.Tensor, minimum: torch.Tensor, num_group: int, group_size: int
     ) -> torch.Tensor:
-        """[num_group, group_size] in half precision."""
+        """Dequantize to float16, in the shape [num_group, group_size]."""
         check_in_device_memory("quantizer.dequantize_int4_to_half_experimental", data_in=data)
         return torch.empty((num_group, group_size), dtype=torch.float16, device=data.device)
 
@@ -75,14 +75,14 @@ class Quantizer:
         nodes: int,
         devices_per_node: int,
     ) -> list[torch.Tensor]:
-        """One dimension of int8, laid out for the all-to-all, and the scales."""
+        """Quantize to one-dimensional int8 in the order of the all-to-all; returns the values and scales."""
         check_in_device_memory("quantizer.swizzle_quant", input_vals=input_vals)
         return self._pair(input_vals, [input_vals.numel() // (8 // num_bits)], groups, quant_type)
 
     def loco_swizzle_quant(
         self, input_vals: torch.Tensor, error_feedback: torch.Tensor, err_beta: float, *rest: Any
     ) -> list[torch.Tensor]:
-        """As :meth:`swizzle_quant`, with the error of the step before, which is updated."""
+        """Like :meth:`swizzle_quant`, with the previous step's error feedback, which is updated."""
         out = self.swizzle_quant(input_vals, *rest)
         self._written(error_feedback)
         return out
@@ -97,7 +97,7 @@ class Quantizer:
         quant_type: Any,
         devices_per_node: int,
     ) -> list[torch.Tensor]:
-        """The parts of a node's devices summed and quantized again."""
+        """Sum the shards of a node's devices and quantize the result."""
         check_in_device_memory("quantizer.quantized_reduction", input_vals=input_vals, input_scales=input_scales)
         shape = [*input_vals.shape[:-1], input_vals.shape[-1] // devices_per_node]
         return self._pair(input_vals, shape, out_groups, quant_type)
@@ -110,7 +110,7 @@ class Quantizer:
         err_beta: float,
         *rest: Any,
     ) -> list[torch.Tensor]:
-        """As :meth:`quantized_reduction`, with error feedback."""
+        """Like :meth:`quantized_reduction`, with error feedback."""
         out = self.quantized_reduction(input_vals, input_scales, *rest)
         self._written(error_feedback)
         return out
@@ -127,7 +127,7 @@ class Quantizer:
         return torch.empty(shape, dtype=dtype, device=quantized.device)
 
     def __getattr__(self, name: str) -> Any:
-        """``ds_quantize_fp16`` and its eight variants: the values are rounded in place, and returned."""
+        """``ds_quantize_fp16`` and its eight variants, which round the values in place and return them."""
         if not name.startswith(("ds_quantize", "ds_sr_quantize")):
             raise AttributeError(name)
 
@@ -140,7 +140,7 @@ class Quantizer:
 
 
 class FpQuantizer:
-    """The module ``fp_quantizer``."""
+    """Replaces the module ``fp_quantizer``."""
 
     def __init__(self, written: Written) -> None:
         self._written = written
@@ -154,7 +154,7 @@ class FpQuantizer:
         q_bits: int,
         q_mantisa_bits: int,
     ) -> torch.Tensor:
-        """Fills ``out``."""
+        """Quantize ``val`` into ``out``."""
         check_in_device_memory("fp_quantizer.quantize", out=out, val=val)
         self._written(out)
         return out
@@ -162,16 +162,16 @@ class FpQuantizer:
     def dequantize(
         self, val: torch.Tensor, val_q: torch.Tensor, group_size: int, q_mantisa_bits: int, q_exponent_bits: int
     ) -> None:
-        """Fills ``val``."""
+        """Dequantize ``val_q`` into ``val``."""
         check_in_device_memory("fp_quantizer.dequantize", val=val, val_q=val_q)
         self._written(val)
 
     def selective_dequantize(self, val: torch.Tensor, val_q: torch.Tensor, indexes: torch.Tensor, *sizes: int) -> None:
-        """Fills the rows of ``val`` that ``indexes`` names."""
+        """Dequantize the rows of ``val_q`` that ``indexes`` selects into ``val``."""
         check_in_device_memory("fp_quantizer.selective_dequantize", val=val, val_q=val_q, indexes=indexes)
         self._written(val)
 
     def get_scales(self, out: torch.Tensor, num_groups: int) -> torch.Tensor:
-        """The scales that stand between the values: a view in C++, values of their own here."""
+        """The scales stored between the values: a view in C++, separate memory here."""
         check_in_device_memory("fp_quantizer.get_scales", out=out)
         return torch.empty((num_groups, 1), dtype=torch.float32, device=out.device)

@@ -12,19 +12,19 @@ Written = Callable[[torch.Tensor], object]
 
 
 class RandomLtd:
-    """The module ``random_ltd``."""
+    """Replaces the module ``random_ltd``."""
 
     def __init__(self, mark_written: Written) -> None:
         self._written = mark_written
 
     def token_sort_(self, unsorted_token_ids: torch.Tensor, original_tokens: int) -> torch.Tensor:
-        """Sorts in place."""
+        """Sort the token ids in place."""
         check_in_device_memory("random_ltd.token_sort_", unsorted_token_ids=unsorted_token_ids)
         self._written(unsorted_token_ids)
         return unsorted_token_ids
 
     def token_gather(self, activations: torch.Tensor, sorted_indices: torch.Tensor, batch_first: bool) -> torch.Tensor:
-        """The tokens kept: [batch, kept, channels], or [kept, batch, channels]."""
+        """Gather the kept tokens: [batch, kept, channels] or [kept, batch, channels]."""
         check_in_device_memory("random_ltd.token_gather", activations=activations, sorted_indices=sorted_indices)
         batch, kept = sorted_indices.shape[0], sorted_indices.shape[1]
         shape = (batch, kept) if batch_first else (kept, batch)
@@ -37,7 +37,7 @@ class RandomLtd:
         sorted_indices: torch.Tensor,
         batch_first: bool,
     ) -> torch.Tensor:
-        """Writes the tokens back."""
+        """Write the tokens back into ``all_activations``."""
         check_in_device_memory(
             "random_ltd.token_scatter_",
             all_activations=all_activations,
@@ -48,14 +48,14 @@ class RandomLtd:
         return all_activations
 
     def mask_gather_bert(self, dense_mask: torch.Tensor, sorted_indices: torch.Tensor) -> torch.Tensor:
-        """[layers, batch, 1, kept, kept]."""
+        """Gather an attention mask: [layers, batch, 1, kept, kept]."""
         check_in_device_memory("random_ltd.mask_gather_bert", dense_mask=dense_mask, sorted_indices=sorted_indices)
         layers, kept = sorted_indices.shape[0], sorted_indices.shape[2]
         shape = (layers, dense_mask.shape[0], 1, kept, kept)
         return torch.empty(shape, dtype=dense_mask.dtype, device=dense_mask.device)
 
     def mask_gather_gpt(self, dense_mask: torch.Tensor, truncated_seq_len: int) -> torch.Tensor:
-        """[batch, 1, kept, kept]."""
+        """Gather an attention mask: [batch, 1, kept, kept]."""
         check_in_device_memory("random_ltd.mask_gather_gpt", dense_mask=dense_mask)
         shape = (dense_mask.shape[0], 1, truncated_seq_len, truncated_seq_len)
         return torch.empty(shape, dtype=dense_mask.dtype, device=dense_mask.device)

@@ -1,7 +1,8 @@
-"""``torchaudio.load`` and ``save`` of WAV files where what decodes them does not load on this machine.
+"""``torchaudio.load`` and ``save`` of WAV files if their decoders don't load on this machine.
 
-From 2.9 on torchaudio reads by torchcodec, which wants FFmpeg's and CUDA's libraries; before, by libraries of its own.
-The machine that trains has them. Where they are here they read; where torchcodec isn't installed, neither is it there.
+Since 2.9, torchaudio reads through torchcodec, which needs FFmpeg and CUDA libraries; before, it had libraries of its
+own. The training machine is assumed to have them. If they load here, they are used; if torchcodec isn't installed,
+the error is raised as in the run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 
 
 class WavFile(NamedTuple):
-    """A WAV file: its samples by channel, as they lie in it."""
+    """A WAV file with its raw samples by channel."""
 
     samples: torch.Tensor
     rate: int
@@ -38,7 +39,7 @@ class WavFile(NamedTuple):
 
     @property
     def normalized(self) -> torch.Tensor:
-        """Between -1 and 1."""
+        """Samples scaled to between -1 and 1."""
         if self.is_float:
             return self.samples.float()
         if self.bits == 8:
@@ -47,7 +48,7 @@ class WavFile(NamedTuple):
 
 
 def install(patches: Patches, assume: Callable[[Text], object]) -> None:
-    """Read and write WAV files where the package's own way fails for want of libraries."""
+    """Read and write WAV files if the package itself fails because of missing libraries."""
     patches.on_undo(after_import("torchaudio", lambda module: _follow(patches, module, assume)))
 
 
@@ -78,7 +79,7 @@ def _with_fallback(
 
 
 def _is_not_installed(error: Exception) -> bool:
-    """Whether it is for want of torchcodec, which the run's environment has as little as this one."""
+    """Whether it fails because torchcodec isn't installed, which means that the run doesn't have it either."""
     return isinstance(error, ImportError) and find_spec("torchcodec") is None and "torchcodec" in str(error).lower()
 
 
@@ -128,7 +129,7 @@ def _bytes_of(uri: Any) -> bytes:
 
 
 def read_wav(data: bytes) -> WavFile | None:
-    """The samples of a WAV file of plain numbers; None for any other file."""
+    """Read an uncompressed WAV file; None for any other file."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE" or sys.byteorder != "little":
         return None
     kind = channels = rate = bits = 0
@@ -168,7 +169,7 @@ def _numbers(body: bytearray, kind: int, bits: int) -> torch.Tensor | None:
 
 
 def write_wav(path: str, waveform: torch.Tensor, sample_rate: int) -> None:
-    """A WAV file of 16 bits of (channels, samples) between -1 and 1."""
+    """Write samples between -1 and 1, of shape (channels, samples), as a 16-bit WAV file."""
     channels = waveform.shape[0]
     body = (waveform.clamp(-1, 1) * 32767).round().to(torch.int16).t().contiguous()
     data = bytes(body.view(torch.uint8).flatten().tolist())

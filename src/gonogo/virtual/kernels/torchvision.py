@@ -1,8 +1,8 @@
-"""torchvision where its compiled operators do not load, as its CUDA build beside a torch without CUDA.
+"""torchvision whose compiled operators do not load, such as its CUDA build with a torch without CUDA.
 
-Its Python then stops at the import, since it describes operators that nobody has defined. They are defined here,
-without a kernel: transforms and models work, and who calls such an operator is told so. Pictures are read and written
-by Pillow, to the same numbers but for a JPEG's rounding.
+Its import would fail, because it describes operators that don't exist. They are defined here without a kernel:
+transforms and models work, and calling such an operator raises an error. Images are read and written by Pillow, with
+the same values except for JPEG rounding.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _OPERATORS = (
 
 _ASSUMED = translated("torchvision's image readers load on the machine")
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
-"""Pillow's names of ImageReadMode's numbers; 0 leaves a picture as it is."""
+"""Pillow's modes by ImageReadMode; 0 leaves an image unchanged."""
 
 
 def install(patches: Patches, assume: Callable[[Text], object]) -> None:
-    """Define the operators, and read pictures, when torchvision has found that its own library does not load."""
+    """Define the operators and an image reader, if torchvision's own library does not load."""
 
     def define(extension: ModuleType) -> None:
         if extension._has_ops() or hasattr(torch.ops.torchvision, "nms"):
@@ -90,14 +90,14 @@ def _decode_with_pillow(patches: Patches, module: ModuleType, assume: Callable[[
 
 
 def _number(mode: Any) -> int:
-    """ImageReadMode's number; newer releases take its name as well."""
+    """The number of an ImageReadMode; newer releases also accept its name."""
     if isinstance(mode, str):
         return {"UNCHANGED": 0, "GRAY": 1, "GRAY_ALPHA": 2, "RGB": 3, "RGB_ALPHA": 4, "RGBA": 4}.get(mode.upper(), 0)
     return int(getattr(mode, "value", mode))
 
 
 def _real_values(tensor: Any, fallback: torch.Tensor) -> torch.Tensor:
-    """The values, or ``fallback`` where nothing is known of them. Call with the modes off."""
+    """The tensor's values, or ``fallback`` if they are unknown. To be called with dispatch modes off."""
     known = contents.read(tensor) if isinstance(tensor, VirtualTensor) else tensor
     return fallback if known is None else known
 

@@ -1,8 +1,8 @@
-"""Triton kernels, whoever wrote them (Liger, Unsloth, a user): launched for nothing on virtual tensors.
+"""Triton kernels of any origin (Liger, Unsloth, a user): on virtual tensors, launches do nothing.
 
-A kernel works on the tensors that it is given and allocates none, so leaving it out changes no shape and no memory.
-What it writes is read from its source: whatever goes into ``tl.store`` or an atomic operation. Real tensors are
-refused as Triton refuses the CPU's. Tried with Triton 2.1 to 3.9.
+A kernel works on the tensors that it is given and allocates none, so skipping it changes no shape and no memory.
+What it writes is derived from its source: whatever is passed to ``tl.store`` or an atomic operation. Real CPU tensors
+raise the same error as Triton. Tested with Triton 2.1 to 3.9.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
 _BENCHMARK_BYTES = 256 << 20
-"""What Triton's autotuner writes between two runs, to empty the device's cache."""
+"""The buffer that Triton's autotuner clears between two runs, to flush the device's cache."""
 _MOVES = ("load", "make_block_ptr", "make_tensor_descriptor", "advance", "arange", "program_id", "max_contiguous",
           "multiple_of", "where", "cast", "to", "broadcast_to", "minimum", "maximum", "cdiv")  # fmt: skip
-"""Functions of ``triton.language`` that are given pointers and write nothing."""
+"""Functions of ``triton.language`` that accept pointers and write nothing."""
 
 
 def install(
@@ -35,7 +35,7 @@ def install(
     assume: Callable[[Text], object],
     compute_capability: tuple[int, int],
 ) -> None:
-    """Stand in for Triton's launches once the program imports it."""
+    """Replace Triton's kernel launches once the program imports it."""
     known: dict[Any, frozenset[str]] = {}
 
     def replace_launch(module: ModuleType) -> None:
@@ -60,7 +60,7 @@ def install(
         tuned: set[int] = set()
 
         def run(autotuner: Any, *args: Any, **kwargs: Any) -> Any:
-            """The first setup is taken; that several were timed shows in the memory alone."""
+            """Use the first config; the benchmark of several configs only shows in memory."""
             config = autotuner.configs[0]
             if len(autotuner.configs) > 1 and id(autotuner) not in tuned:
                 tuned.add(id(autotuner))
@@ -71,7 +71,7 @@ def install(
 
     def replace_driver(module: ModuleType) -> None:
         target = SimpleNamespace(backend="cuda", arch=compute_capability[0] * 10 + compute_capability[1], warp_size=32)
-        # Its place since Triton 3.5; up to 2.1, of torch 2.1, where a question for another name enters CUDA's driver.
+        # Its name since Triton 3.5; in 2.1 (torch 2.1), accessing any other name initializes CUDA's driver.
         name = next((name for name in ("_active", "_obj") if name in vars(module.driver)), "active")
         patches.set(module.driver, name, _Driver(target))
 
@@ -82,7 +82,7 @@ def install(
 
 
 class _Driver:
-    """What libraries ask Triton's active driver for."""
+    """The part of Triton's active driver that libraries query."""
 
     def __init__(self, target: SimpleNamespace) -> None:
         self._target = target
@@ -93,11 +93,11 @@ class _Driver:
         return self._target
 
     def get_current_device(self) -> int:
-        """Its index."""
+        """The current device's index."""
         return torch.cuda.current_device()
 
     def get_active_torch_device(self) -> torch.device:
-        """It."""
+        """The current device."""
         return torch.device("cuda", torch.cuda.current_device())
 
     def get_device_interface(self) -> ModuleType:
@@ -105,7 +105,7 @@ class _Driver:
         return torch.cuda
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
-        """What times a launch; Triton 3.2 asks for it where a kernel is defined, and nothing here calls it."""
+        """The benchmark function; Triton 3.2 asks for it when a kernel is defined, and nothing here calls it."""
 
         def benchmark(*args: Any, **kwargs: Any) -> list[float]:
             raise NotImplementedError("a launch on a virtual accelerator takes no time that could be measured")
@@ -121,20 +121,20 @@ def _properties(device: int) -> dict[str, int]:
 
 
 def written_parameters(function: Callable[..., Any]) -> frozenset[str]:
-    """The parameters of a kernel through which it may write; all of them where its source can't be read."""
+    """The parameters of a kernel through which it may write, or all of them if its source can't be read."""
     parameters = frozenset(inspect.signature(function).parameters)
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
         return parameters
     flows = _PointerFlowVisitor(parameters)
-    for _ in range(2):  # a pointer may be moved on at the end of a loop's body
+    for _ in range(2):  # twice, since a pointer may be advanced at the end of a loop's body
         flows.visit(tree)
     return frozenset(flows.written)
 
 
 class _PointerFlowVisitor(ast.NodeVisitor):
-    """Which parameters each name may point into, and which of them are written through."""
+    """Tracks which parameters each name may point into, and which of them are written."""
 
     def __init__(self, parameter_names: frozenset[str]) -> None:
         self.into: dict[str, set[str]] = {name: {name} for name in parameter_names}
@@ -142,7 +142,7 @@ class _PointerFlowVisitor(ast.NodeVisitor):
 
     def _of(self, node: ast.AST | None) -> set[str]:
         if node is None or (isinstance(node, ast.Call) and _called_name(node) == "load"):
-            return set()  # what is loaded is a value
+            return set()  # a load returns a value, not a pointer
         if isinstance(node, ast.Name):
             return self.into.get(node.id, set())
         return {name for child in ast.iter_child_nodes(node) for name in self._of(child)}
@@ -171,7 +171,7 @@ class _PointerFlowVisitor(ast.NodeVisitor):
             owner = node.func.value if isinstance(node.func, ast.Attribute) else None
             first = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "pointer"), None)
             self.written |= self._of(first) | self._of(owner)
-        elif isinstance(node.func, ast.Name) and name not in _MOVES:  # a function of the kernel's own
+        elif isinstance(node.func, ast.Name) and name not in _MOVES:  # a helper function of the kernel's author
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
                 self.written |= self._of(argument)
         self.generic_visit(node)

@@ -1,1 +1,1 @@
-"""A run's life followed: what of its state is saved, and what of it the second life holds."""
+"""Tracks a run across save and resume: what state is saved, and what the resumed run has of it."""

@@ -25,7 +25,7 @@ _WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:module|_orig_mod|_fsdp_wrapped_module|_
 
 
 class StateTensor(NamedTuple):
-    """One tensor of the state: what it is, and the tensor that this rank has of it."""
+    """One tensor of the training state, with this rank's copy or shard of it."""
 
     kind: Any
     slot: str
@@ -37,11 +37,11 @@ class StateTensor(NamedTuple):
 
     @property
     def label(self) -> Label:
-        """What its bytes are labelled with."""
+        """The label attached to its bytes."""
         return self.kind, self.slot, self.name, self.part
 
     def described(self, *, randomly_initialized: bool) -> HeldState:
-        """As the record has it."""
+        """The form that is stored in the record."""
         return HeldState(
             self.kind, self.name, self.shape, str(self.tensor.dtype).removeprefix("torch."), self.slot, self.trained,
             randomly_initialized, tuple(_origins_of(self.tensor)), self.part,
@@ -49,7 +49,7 @@ class StateTensor(NamedTuple):
 
     @property
     def is_from_file(self) -> bool:
-        """Whether most of it was read from a file, or comes from another rank."""
+        """True if most of it was read from a file or received from another rank."""
         return sum(origin.share for origin in _origins_of(self.tensor)) > 0.5
 
 
@@ -68,7 +68,7 @@ def origins_of_pieces(pieces: Iterable[Piece], nbytes: int) -> Iterator[StateOri
 
 
 def _shard_position(tensor: Any) -> str:
-    """Which part of a divided tensor this rank has: alike on ranks that have the same one."""
+    """The part of a sharded tensor that this rank has, as a string that is equal on ranks with the same part."""
     if isinstance(tensor, DTensor) and any(placement.is_shard() for placement in tensor.placements):
         shape, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
         return f"{tuple(offset)}+{tuple(shape)}"
@@ -76,7 +76,7 @@ def _shard_position(tensor: Any) -> str:
 
 
 class Inventory:
-    """Knows the models, and the optimizers and schedulers that are alive."""
+    """Tracks the model's tensors, and the optimizers and schedulers that are alive."""
 
     def __init__(self, modules: ModuleTracker) -> None:
         self._modules = modules
@@ -85,7 +85,7 @@ class Inventory:
         self._seen: set[int] = set()
 
     def install(self) -> Callable[[], None]:
-        """Follow which optimizers and schedulers are made; returns the undo."""
+        """Record optimizers and schedulers as they are created; returns the undo."""
         patches = Patches()
         _track_instances(patches, torch.optim.Optimizer, self._optimizers)
         for name in ("LRScheduler", "ReduceLROnPlateau"):
@@ -102,7 +102,7 @@ class Inventory:
         return next(iter(self._modules.roots()), None)
 
     def held(self, trained_model: nn.Module | None) -> Iterator[StateTensor]:
-        """All tensors of the state."""
+        """All tensors of the training state."""
         root = self._root(trained_model)
         names: dict[int, str] = {}
         if root is not None:
@@ -113,7 +113,7 @@ class Inventory:
             yield from _optimizer_tensors(optimizer, names, f"{number + 1}: " if len(used) > 1 else "")
 
     def counters(self) -> Iterator[StateCounter]:
-        """The optimizers' steps, and the schedulers' positions."""
+        """The optimizers' step counts, and the schedulers' positions."""
         optimizers = [o for one in self._optimizers if (o := one()) is not None and _has_state(o)]
         for number, optimizer in enumerate(optimizers):
             steps = list(_optimizer_steps(optimizer))
@@ -145,7 +145,7 @@ def _track_instances(patches: Patches, owner: Any, instances: list[weakref.ref[A
 
 
 def _follow_deepspeed(patches: Patches, instances: list[weakref.ref[Any]], module: ModuleType) -> None:
-    """DeepSpeed's schedulers, which have no class in common."""
+    """Track DeepSpeed's schedulers, which have no common base class."""
     for owner in list(vars(module).values()):
         if not isinstance(owner, type) or issubclass(owner, torch.optim.lr_scheduler.LRScheduler):
             continue

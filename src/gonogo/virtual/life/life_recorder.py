@@ -1,4 +1,4 @@
-"""One of a run's two lives, recorded: the first until it is killed after its save, the second from its resume on."""
+"""Records one of a run's two lives: the first until it is killed after its save, the second from its resume on."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _ALLOCATOR: Callable[..., CachingAllocator] = PLAIN.allocator
 
 
 def recording_components(recorder: LifeRecorder) -> ComponentFactories:
-    """The parts of a session whose life is followed."""
+    """The session components that record a run's life."""
     return ComponentFactories(OriginMode, ModuleTracker, functools.partial(_RecordedLifecycle, recorder), _ALLOCATOR)
 
 
 class LifeRecorder:
-    """What is known of the life so far."""
+    """Records one life of a run: its state at save and at start, its batches and random states."""
 
     def __init__(self, part: LifePart) -> None:
         self.record = RankLife(part, began=time.time())
@@ -56,7 +56,7 @@ class LifeRecorder:
         self._averages = Averages(labels=part == "first")
 
     def install(self, mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
-        """Follow the program of a session; returns the undo."""
+        """Attach to the program of a session; returns the undo."""
         assert isinstance(mode, OriginMode)
         self._mode, self._life = mode, lifecycle
         self._inventory = Inventory(modules)
@@ -99,7 +99,7 @@ class LifeRecorder:
     # -- what the program does ------------------------------------------------------------
 
     def on_forward(self) -> None:
-        """Training goes on: the second life's state is what it is now."""
+        """Record the state at the first forward: in the first life its labels, in the second what was resumed."""
         self._averages.close()
         if self._is_first:
             if self._saved_since_step and not self.record.save_peaks:
@@ -114,13 +114,13 @@ class LifeRecorder:
             self.record.at_start = self._moment(self._life.trained_root, continues_training=True)
 
     def on_backward(self) -> None:
-        """The first life is killed where it goes on after a save: by now it has read the batch that came next."""
+        """Kill the first life once training continues after a save: by then it has read the next batch."""
         if self._is_first and self._saved_since_step and self._life.step:
             self.record.killed = True
             raise RehearsalComplete
 
     def on_step(self) -> None:
-        """The state is new: it gets its names again."""
+        """Label the state again, since the optimizer has replaced its values."""
         self._averages.open(self._inventory.held(self._life.trained_root))
         if self._is_first:
             self._label()
@@ -130,7 +130,7 @@ class LifeRecorder:
                     device.open_window()
 
     def ended(self, outcome: Outcome) -> RankLife:
-        """The record, at the program's end; one that failed before it trained has shown nothing of its state."""
+        """The record at the program's end; a program that failed before training leaves no state in it."""
         resumed = not self._is_first and not self._is_afterwards
         self._averages.close()
         if resumed and self.record.at_start is None and outcome == "completed":
@@ -168,7 +168,7 @@ class LifeRecorder:
             self.record.batches_before_save = len(self.record.batches)
         if any(label[0] in (*_STATES, "rank") for *_, pieces in tensors for *_, label in pieces):
             self._saved_since_step = True
-            self._life.goes_on_with_data = True  # to the batch that comes next
+            self._life.goes_on_with_data = True  # up to the next batch
         self._record_saved_tensors(file, tensors)
 
     def _record_saved_tensors(self, file: str, tensors: list[Described]) -> None:

@@ -1,4 +1,4 @@
-"""The dispatch mode of a rehearsal in which it is followed what is copied where: see ``origins.py``."""
+"""The dispatch mode of a rehearsal that tracks which state is copied where: see ``origins.py``."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ BATCH = "batch"
 
 
 class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
-    """Hands origins on wherever an operator copies."""
+    """Propagates origins whenever an operator copies."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.on_batch_used: Callable[[str], None] | None = None
-        """Told of the batch that the next operator with something of a batch takes in; once."""
+        """Called once, with the batch that the next operator on batch data uses."""
         self.averages: Averages | None = None
         """Told of each operator, where a life's averages of its weights are followed."""
         self.mixes = False
-        """Whether what is computed of states has them as origins: where weights are merged, not where they train."""
+        """True if computed results inherit their inputs' origins: when weights are merged, not in training."""
         self._rules: dict[int, OriginRule | None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """As the mode that doesn't follow."""
+        """Run the operator as ``VirtualMode`` does, and propagate origins."""
         if self.on_batch_used is not None:
             self._detect_batch_use(args)
         sent = _pieces_before_collective(func, args) if func.namespace == "c10d" else None
@@ -82,7 +82,7 @@ _COPY_OPERATORS = frozenset(
         *("all_gather_into_tensor", "all_to_all_single", "broadcast", "wait_tensor"),
     }
 )
-"""Operators whose result is the first operand, or parts of it."""
+"""Operators whose result is their first operand, or parts of it."""
 _OVERWRITING_OPERATORS = frozenset(
     {"zero_", "fill_", "normal_", "uniform_", "random_", "exponential_", "bernoulli_", "arange_"}
 )
@@ -114,7 +114,7 @@ def _rule_of(func: Any) -> OriginRule | None:
 
 
 def _computed(func: Any, args: Any, kwargs: Any, out: Any) -> None:
-    """What an operator makes of several states holds all of them; which byte holds which is not followed."""
+    """Label a computed result with all its inputs' states; which byte comes from which is not tracked."""
     given = [*_virtual_tensors(args), *_virtual_tensors(kwargs.values())]
     labels = [(0, 1, label) for tensor in given for _, _, label in origins.pieces_in(tensor) if label[0] != BATCH]
     if not labels:
@@ -170,7 +170,7 @@ def _add_written_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
 
 
 def _split_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
-    """One tensor's parts as tensors of their own, returned or given as ``out``."""
+    """Split a tensor into separate ones, either returned or written to ``out``."""
     (source, *_) = (*_virtual_tensors(args[:1]), None)
     if source is None:
         return
@@ -180,7 +180,7 @@ def _split_origins(func: Any, args: Any, kwargs: Any, out: Any) -> None:
 
 
 def _gather_copy_in(func: Any, args: Any, kwargs: Any, out: Any) -> None:
-    """FSDP2 copies its shards into the buffer that it then gathers."""
+    """FSDP2's copy of its shards into the all-gather buffer."""
     results = list(_virtual_tensors(out))
     if results:
         origins.join_origins(results[0], list(_virtual_tensors(args[:1])), concatenated=True)
@@ -193,7 +193,7 @@ _GATHERS = frozenset({"allgather_", "_allgather_base_", "allgather_coalesced_", 
 
 
 def _pieces_before_collective(func: Any, args: Any) -> _SentPieces | None:
-    """What the ranks' own tensors held before a collective that hands contents on."""
+    """What the ranks' tensors held before a collective that passes contents on."""
     name = func._schema.name.removeprefix("c10d::")
     if name not in _GATHERS and name not in ("broadcast_", "scatter_", "gather_", "recv_", "alltoall_base_"):
         return None
@@ -212,7 +212,7 @@ def _collective(func: Any, args: Any, sent: _SentPieces) -> None:
         root = operation.root if name != "recv_" else operation.peer
         if root is not None and root == operation.mine:
             if name == "broadcast_":
-                return  # it has what it had
+                return  # the root keeps its contents
             _give(outputs, [held[operation.mine % max(len(held), 1)]] if held else [])
             return
         if not any(tensor.cell.origins for tensor in outputs) and not any(held):
@@ -236,7 +236,8 @@ _FLAT_GATHERS = ("_allgather_base_", "allgather_into_tensor_coalesced_")
 def _set_slot_origins(
     operation: Operation, outputs: list[VirtualTensor], pieces_by_rank: list[list[origins.Piece]]
 ) -> None:
-    """Of a buffer of several states each rank has others: this rank's slot is known, the rest is what others sent."""
+    """If a buffer mixes several states, only this rank's slot is known; the rest is labelled as sent by other
+    ranks."""
     size = max(len(operation.members), 1)
     for tensor, pieces in zip(outputs, pieces_by_rank, strict=False):
         start, end = origins.span_of(tensor)
@@ -254,7 +255,7 @@ def _mark_received(outputs: list[VirtualTensor], rank: str) -> None:
 
 
 def _give(outputs: list[VirtualTensor], pieces_by_rank: list[list[origins.Piece]]) -> None:
-    """Each output holds what the ranks sent: this rank's own states, of which the others hold other parts."""
+    """Label each output with what the ranks sent: this rank's own states, of which the others hold other shards."""
     pieces = origins.drop_shard_labels([piece for one in pieces_by_rank for piece in one])
     for tensor in outputs:
         start, end = origins.span_of(tensor)

@@ -1,4 +1,4 @@
-"""Which random states a program asks for, in order to save them, and which it sets."""
+"""Tracks which random states a program reads (to save them) and which it sets."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _follow(patches: Patches, owner: Any, name: str, kind: str, on_get: Told | N
 
 
 def _report_state(report_state: Told, kind: str, state: Any) -> None:
-    """Of the states of several accelerators each is one."""
+    """Report the states of several accelerators one by one."""
     for one in state if kind == "accelerator" and isinstance(state, list | tuple) else [state]:
         digest = hashlib.sha256()
         _update_digest(digest, one)

@@ -1,1 +1,1 @@
-"""What a program looks for, and what of it is not there."""
+"""What a program looks up and doesn't find."""

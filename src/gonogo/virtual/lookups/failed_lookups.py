@@ -1,9 +1,10 @@
-"""What a program asks for and does not get: files, modules, libraries, programs, addresses, each with who asked.
+"""Lookups that failed: files, modules, libraries, programs, addresses, each with the code that asked.
 
-A failure may come of any of it, however it words that: pyarrow gives the bare path, torch says "Could not find any
-NVRTC library", a program of the user's goes on with None. So it is taken down where it is asked for: by Python's audit
-events, by what looks for files, by a finder that stands last in the importer, by the loader of libraries. Which of it
-has to do with a failure is told by the functions that ran both times (:func:`lookups_before_failure`).
+Any of them may be the cause of a later failure, however its message is worded: pyarrow gives only the path, torch
+says "Could not find any NVRTC library", user code may carry on with None. So lookups are recorded where they happen:
+by Python's audit events, by wrappers of functions that search for files, by a finder at the end of ``sys.meta_path``,
+and by the library loader. A lookup is related to a failure if the same function calls are on the stack both times
+(:func:`lookups_before_failure`).
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ _IGNORED_PATH_PREFIXES = ("/proc/self", "/proc/thread-self", "/sys/fs/cgroup", "
 
 
 _IGNORED_CALLER_MODULES = frozenset({"gettext", "locale", "mimetypes", "platform", "uuid", "zoneinfo"})
-"""Modules of Python's that look in places of their own for what they can do without (a translation of argparse's
-words, the system's types of files): no program names these."""
+"""Modules of the standard library that probe for optional files of their own (argparse's translations, the system's
+MIME types), which no program names."""
 
 
 class _UnansweredLookup(NamedTuple):
-    """One question without an answer, and the stack that asked it: (identity of a frame, its code, its line), innermost
-    first. Frames are not kept, since they hold the program's values: the identity of one that has returned may be
-    another's by the time that something fails."""
+    """One failed lookup, and the stack that made it: (identity of a frame, its code, its line), innermost first.
+    Frames themselves are not kept, since they keep the program's values alive, so the identity of a frame that has
+    returned may have been reused by the time something fails."""
 
     kind: Kind
     name: str
@@ -64,26 +65,23 @@ class _UnansweredLookup(NamedTuple):
 
 
 class FailedLookups:
-    """What one process has asked for in vain."""
+    """The failed lookups of one process."""
 
     def __init__(self, scratch: str | None = None, made: Iterable[str] = ()) -> None:
-        """``scratch``: the folder of this process's caches, which begin empty: what is not in them is nothing.
-
-        ``made``: whole paths of what gonogo made in place of something that is not here.
-        """
+        """``scratch``: the folder of this process's caches, which start empty; lookups in it are ignored."""
         self._made = tuple(made)
-        of_gonogo = (*_IGNORED_PATH_PREFIXES, OURS)  # what its own stand-ins don't have is nothing of the program's
+        of_gonogo = (*_IGNORED_PATH_PREFIXES, OURS)  # nor what gonogo's stand-ins don't find
         self._not_taken = of_gonogo if scratch is None else (*of_gonogo, os.path.join(scratch, ""))
         self.written: set[str] = set()
-        """The folders in which the program itself has written."""
-        # Libraries look for thousands of things while they are imported: they don't push out what the program asked.
+        """The folders to which the program itself has written."""
+        # Libraries look up thousands of things during import; separate dicts keep these from evicting the program's.
         self._by_user: dict[tuple[str, str, str, int], _UnansweredLookup] = {}
         self._by_libraries: dict[tuple[str, str, str, int], _UnansweredLookup] = {}
         self.moment: Callable[[], tuple[Phase, int]] = lambda: ("load", 0)
         self._busy = False
 
     def note(self, kind: Kind, name: str) -> None:
-        """Take down what was asked for by the function that runs now."""
+        """Record a failed lookup of the function that is running."""
         if self._busy:
             return
         self._busy = True
@@ -102,29 +100,30 @@ class FailedLookups:
             self._busy = False
 
     def latest_first(self) -> Iterator[_UnansweredLookup]:
-        """What the user's code asked for, then what libraries did."""
+        """The lookups of user code, then those of libraries, each newest first."""
         yield from reversed(list(self._by_user.values()))
         yield from reversed(list(self._by_libraries.values()))
 
     def look(self, path: str) -> None:
-        """Take down a path that was looked for, if nothing is there, or what gonogo made."""
+        """Record a lookup of a path if nothing is there."""
         if self._busy or path.startswith(self._not_taken):
             return
         if self._made and _is_below(os.path.abspath(path), self._made):
             self.note("made", path)
             return
-        # An entry of Python's path that is not here, as pythonXY.zip is on most machines, is asked for by the importer
-        # again and again; a module that lacks for it is taken down as such.
+        # The importer keeps probing entries of sys.path that don't exist, such as pythonXY.zip on most machines;
+        # a module that is missing because of that is recorded as a module.
         if not _is_found(path) and not _is_recompilable(path) and path not in sys.path:
             self.note("file", path)
 
     def listed(self, path: str) -> None:
-        """Take down a folder that was listed and was written to: other ranks may have written there, too."""
+        """Record the listing of a folder to which the program has written: other ranks may have written there as
+        well."""
         if os.path.abspath(path) in self.written:
             self.note("folder", path)
 
     def wrote(self, path: str) -> None:
-        """The program writes a file, or makes a folder's entry, of that path."""
+        """Note that the program writes a file or creates a directory entry at a path."""
         if len(self.written) < _MAX_KEPT:
             self.written.add(os.path.dirname(os.path.abspath(path)))
 
@@ -134,10 +133,10 @@ _hooked = False
 
 
 def install(failed_lookups: FailedLookups) -> Callable[[], None]:
-    """Have this process take down what it asks for in vain; returns the undo."""
+    """Record what this process looks up in vain; returns the undo."""
     global _hooked
     _ACTIVE_LOOKUPS.append(failed_lookups)
-    if not _hooked:  # an audit hook can't be taken away
+    if not _hooked:  # an audit hook can't be removed
         _hooked = True
         sys.addaudithook(_audit)
     patches = Patches()
@@ -157,18 +156,18 @@ def install(failed_lookups: FailedLookups) -> Callable[[], None]:
 
 
 def looked_for(path: str) -> None:
-    """A path was looked for: ``os.stat`` and the like."""
+    """Record a path that was probed with ``os.stat`` or the like."""
     if _ACTIVE_LOOKUPS:
         _ACTIVE_LOOKUPS[-1].look(path)
 
 
 def is_folder_here(path: str) -> bool:
-    """Whether a folder lies there: asked by gonogo itself, which the program has not to do with."""
+    """``os.path.isdir`` for gonogo's own use, which is not recorded as a lookup of the program."""
     return stat.S_ISDIR(_mode_of(path))
 
 
 def is_file_here(path: str) -> bool:
-    """Whether a file lies there: asked by gonogo itself."""
+    """``os.path.isfile`` for gonogo's own use, which is not recorded."""
     return stat.S_ISREG(_mode_of(path))
 
 
@@ -180,7 +179,7 @@ def _mode_of(path: str) -> int:
 
 
 def record_unreachable_host(host: str) -> None:
-    """A host was asked for, and the kernel, or the resolver, had no way to it."""
+    """Record a host that the kernel or the resolver could not reach."""
     _note("address", host)
 
 
@@ -190,7 +189,7 @@ def _note(kind: Kind, name: Any) -> None:
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    lookups = _ACTIVE_LOOKUPS[-1:]  # another thread may end them meanwhile
+    lookups = _ACTIVE_LOOKUPS[-1:]  # another thread may remove it concurrently
     if not lookups:
         return
     current = lookups[0]
@@ -214,7 +213,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     with contextlib.suppress(TypeError, ValueError):
         text = os.fsdecode("." if path is None else path)
         if event == "sqlite3.connect" and (text in ("", ":memory:") or _IN_MEMORY_DATABASE_PATTERN.search(text)):
-            return  # a database of the process's own
+            return  # an in-memory database
         if text.startswith("file:"):
             text = text[5:].partition("?")[0]
         current.look(text.removesuffix(MODULE_LISTING_SUFFIX))
@@ -223,9 +222,10 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _is_gonogo_frame(frame: FrameType | None) -> bool:
-    """Whether gonogo itself writes, or has a library write (a model's stand-in): the program has not.
+    """True if the write comes from gonogo itself or from a library on its behalf (a model's stand-in), not the
+    program.
 
-    What gonogo writes on the program's behalf, as ``torch.save`` does, is told by :meth:`FailedLookups.wrote`.
+    What gonogo writes on the program's behalf, as for ``torch.save``, is recorded by :meth:`FailedLookups.wrote`.
     """
     while frame is not None:
         path = frame.f_code.co_filename
@@ -245,7 +245,7 @@ def _is_read(arguments: tuple[Any, ...]) -> bool:
 
 
 def _program(executable: Any, words: Any) -> None:
-    """Take down a program that is started and is not here; of a shell's command, its first word."""
+    """Record a program that is started but not installed; for a shell command, its first word."""
     with contextlib.suppress(TypeError, ValueError, OSError):
         name = os.fsdecode(executable)
         given = [os.fsdecode(word) for word in words] if isinstance(words, (list, tuple)) else []
@@ -307,21 +307,21 @@ def _record_empty_path_glob(find: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _LastFinder:
-    """Stands last: what it is asked for, no other finder has."""
+    """The last finder in ``sys.meta_path``: it is only asked for what no other finder has."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """No module; that it was asked for is taken down."""
+        """Record the module, and find none."""
         _note("module", name)
 
     def find_distributions(self, context: Any = None) -> Iterator[Any]:
-        """No distribution; that one of a name was asked for is taken down."""
+        """Record the distribution if it was asked for by name, and find none."""
         if getattr(context, "name", None):
             _note("module", context.name)
         return iter(())
 
 
 def _asking(frame: FrameType | None) -> tuple[Frame, tuple[tuple[int, CodeType, int], ...]] | None:
-    """The innermost frame that is neither gonogo's nor Python's own, and the identities of the whole stack."""
+    """The innermost frame that is neither gonogo's nor the standard library's, and the stack from there on."""
     asked: Frame | None = None
     stack: list[tuple[int, CodeType, int]] = []
     while frame is not None and len(stack) < _MAX_DEPTH:
@@ -339,9 +339,9 @@ def _asking(frame: FrameType | None) -> tuple[Frame, tuple[tuple[int, CodeType, 
 def lookups_before_failure(
     failed_lookups: FailedLookups, error: BaseException, argument_paths: list[str]
 ) -> list[FailedLookup]:
-    """What was asked for in vain in a function that ran when it failed, or by the user's own code; the last first.
+    """Failed lookups by functions that were still running at the failure, or by user code, newest first.
 
-    What is there by now was only made later. ``argument_paths``: paths that what failed was given.
+    Files that exist by now are skipped. ``argument_paths``: paths passed to the call that failed.
     """
     failing = list(_traceback_frames(error))
     places = {id(frame): number for number, (frame, _) in enumerate(failing)}
@@ -393,11 +393,11 @@ def _is_below(path: str, places: tuple[str, ...]) -> bool:
 def _still_running(
     one: _UnansweredLookup, failing: list[tuple[FrameType, int]], places: dict[int, int]
 ) -> Iterator[tuple[int, int]]:
-    """The frames that asked and had not returned when it failed: their place among those that failed, and the line from
-    which they asked, the outermost first.
+    """Match the frames of a lookup that were still running at the failure. Yields the index in ``failing`` and the
+    line of the lookup, outermost first.
 
-    What runs within a frame is its callee both times, or it is another call, whose frame may have been given the memory
-    of one that had returned.
+    A frame's callee has to be the next frame both times; otherwise it is another call, whose frame may have reused
+    the memory of one that had returned.
     """
     expected: int | None = None
     for identity, code, line in reversed(one.stack):
@@ -405,7 +405,7 @@ def _still_running(
         if number is not None and failing[number][0].f_code is not code:
             number = None
         if expected is None and number is None:
-            continue  # below what caught the exception
+            continue  # outside the function that caught the exception
         if number is None or (expected is not None and number != expected):
             return
         yield number, line
@@ -420,7 +420,7 @@ def _traceback_frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
 
 
 def _frame(path: str, line: int, function: str) -> Frame | None:
-    """The frame without its text, which would have to be read; None for gonogo's own and for what is no file."""
+    """The frame without its source line, which would have to be read; None if it is gonogo's own or not in a file."""
     return None if path.startswith((OURS, "<")) else Frame(path, line, function, "", _owner(path))
 
 
@@ -428,7 +428,8 @@ _owner = functools.cache(owner_of)
 
 
 def _is_raising_function(raising_frame: Frame, frame: Frame, kind: Kind) -> bool:
-    """Whether a function is the one that raised. What ranks have written is gathered in one, and missed in another."""
+    """True if ``frame`` is the function that raised. For folders (files of other ranks, collected in one function and
+    missed in another) the same package is enough."""
     if kind == "folder":
         return _package(raising_frame) == _package(frame)
     return (raising_frame.path, raising_frame.function) == (frame.path, frame.function)
@@ -456,7 +457,7 @@ def _is_found(path: str) -> bool:
 
 
 def _is_recompilable(path: str) -> bool:
-    """Whether a path is of Python's cache of a module whose source is here: an import does without it."""
+    """True for a ``.pyc`` file whose source exists, which an import can do without."""
     if not path.endswith(".pyc"):
         return False
     try:

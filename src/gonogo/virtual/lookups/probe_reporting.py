@@ -1,7 +1,7 @@
-"""What a Python program only looks for, and does not open, is taken down with its other lookups.
+"""Records paths that a Python program only probes, without opening them, along with its other lookups.
 
-``os.stat`` and the like raise no audit event, so they are replaced. The import system's listings are marked: they look
-for modules only, and say nothing of what else lies in a folder.
+``os.stat`` and the like raise no audit event, so they are wrapped. Directory listings by the import system are
+marked, since they only look for modules and say nothing about other files in a folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gonogo.virtual.protocol.plan import MODULE_LISTING_SUFFIX
 
 
 def install() -> Callable[[], None]:
-    """Have this process, and those that it forks, take down what they look for; returns the undo."""
+    """Record the probes of this process and of its forks; returns the undo."""
     patches = Patches()
     patch_os(patches, {name: _wrap_probe(getattr(os, name)) for name in ("stat", "lstat", "access", "readlink")})
     _follow_importing(patches)
@@ -32,7 +32,7 @@ def _wrap_probe(probe_function: Any) -> Any:
     @functools.wraps(probe_function)
     def looks(path: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(path, int) and kwargs.get("dir_fd") is None:
-            with contextlib.suppress(TypeError):  # which the call itself says
+            with contextlib.suppress(TypeError):  # the original call raises it
                 looked_for(os.fsdecode(path))
         return probe_function(path, *args, **kwargs)
 
@@ -40,7 +40,7 @@ def _wrap_probe(probe_function: Any) -> Any:
 
 
 def _follow_importing(patches: Patches) -> None:
-    """The import system lists each folder on the path: a file that is no module changes nothing of what it finds."""
+    """Mark the import system's directory listings, whose result doesn't depend on files that are not modules."""
     from importlib import _bootstrap_external as machinery
 
     def list_modules(path: str) -> list[str]:
@@ -52,7 +52,7 @@ def _follow_importing(patches: Patches) -> None:
 
 
 class _PatchedModule:
-    """A module with some of its names replaced."""
+    """A module with some of its attributes replaced."""
 
     def __init__(self, module: Any, **replaced: Any) -> None:
         self.__dict__.update(replaced)

@@ -1,1 +1,1 @@
-"""The short rehearsals of ``gonogo plan``: the program, what is counted in it, and the process that forks them."""
+"""The short rehearsals of ``gonogo plan``: the program, what is measured, and the server process that forks them."""

@@ -1,4 +1,4 @@
-"""What a model is made of, found by making it without memory."""
+"""A model's parameter counts and sizes, found by building it on the meta device."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from gonogo.virtual.synthetic.model import LocatedModel, read_model
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 MAX_BATCHED_TOKENS = 4096
-"""TRL's ``max_num_batched_tokens`` of an engine in the trainer's process (trl/generation/vllm_generation.py)."""
+"""TRL's ``max_num_batched_tokens`` for an engine colocated with the trainer (trl/generation/vllm_generation.py)."""
 _SIZES = (1, 2, 4, 8)
 
 _LAYER_PATTERN = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
 
 
 def facts_of(arguments: tuple[str, ...]) -> Facts:
-    """The facts of the model that the program ``gonogo.virtual.measuring.program`` would train with those arguments."""
+    """Facts about the model that ``gonogo.virtual.measuring.program`` would train with these arguments."""
     given = parse(list(arguments))
     stored = read_model(given.model)
     found = _adapt_to_task(stored, given.task)
@@ -58,7 +58,7 @@ def facts_of(arguments: tuple[str, ...]) -> Facts:
 
 
 def _adapt_to_task(located_model: LocatedModel, task: str) -> LocatedModel:
-    """A reward model scores: it has a head for that in place of the words'."""
+    """For a reward model, replace the class by the one for sequence classification."""
     if task != "rm":
         return located_model
     from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING as SCORING
@@ -81,7 +81,7 @@ def _count_parameters(folder: str) -> int:
 
 
 def _layer(sizes: dict[str, int], depth: int) -> int:
-    """Parameters of the last layer of the stack that has ``depth`` layers; 0 where none is found."""
+    """Parameters of the last layer of the stack with ``depth`` layers, or 0 if there is no such stack."""
     stacks: dict[str, Counter[int]] = {}
     for name, size in sizes.items():
         match = _LAYER_PATTERN.match(name)
@@ -92,9 +92,10 @@ def _layer(sizes: dict[str, int], depth: int) -> int:
 
 
 def engine_facts(folder: str, dtype: str, trust_remote_code: bool) -> tuple[EngineFacts, ...]:
-    """The figures, by each tensor-parallel size that divides the heads; none where the engine is not known to load it.
+    """The engine's memory for each tensor-parallel size that divides the heads; empty if the engine can't load the
+    model.
 
-    Key and value heads have to be divided, or held by each rank once at least (vllm/config/model.py,
+    Key and value heads have to be divisible by the size, or replicated evenly across ranks (vllm/config/model.py,
     ``get_num_kv_heads``).
     """
     numbers = stand_in_version()[0].split(".")

@@ -1,4 +1,4 @@
-"""What the measuring process is asked, and what it answers; both as lines of JSON."""
+"""The messages to and from the measuring process, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from gonogo.evidence.rehearsal.work import PhaseWork
 
 
 class MeasurementJob(msgspec.Struct, frozen=True):
-    """One short rehearsal of the program ``gonogo.virtual.measuring.program``, in a world of a size."""
+    """One short rehearsal of ``gonogo.virtual.measuring.program`` with a given world size."""
 
     name: str
     arguments: tuple[str, ...]
     world_size: int
     local_world_size: int
     answer: str
-    """Where the :class:`Measured` or :class:`Facts` goes, as JSON."""
+    """Path of the file to which the :class:`Measured` or :class:`Facts` is written as JSON."""
     timeout: float
     steps: int
     capacity: int | None = None
-    """What the caching allocator may reserve; None: however much it asks for."""
+    """Limit in bytes of what the caching allocator may reserve; None if unlimited."""
     describe: bool = False
-    """Only say what the model is made of."""
+    """Only return the :class:`Facts`, without a rehearsal."""
     program: str = "gonogo.virtual.measuring.program"
     """The module that is run."""
 
 
 class PhasePeak(msgspec.Struct, frozen=True):
-    """The most that was allocated in one phase of the program, and what it was. Bytes."""
+    """The peak of allocated memory in one phase of the program, and its composition. Bytes."""
 
     allocated: float
     by_category: dict[str, float]
@@ -36,61 +36,62 @@ class PhasePeak(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """What a short rehearsal showed."""
+    """The result of a short rehearsal."""
 
     record: RankRecord
     work: tuple[PhaseWork, ...]
     peaks: dict[str, PhasePeak]
-    """By phase: with more layers or samples another phase may be the highest."""
+    """Peak per phase: with more layers or samples another phase may have the highest."""
 
 
 class EngineFacts(msgspec.Struct, frozen=True):
-    """What one rank of a rollout engine takes of a GPU for the model, with ``tp`` ranks to share it. Bytes."""
+    """GPU memory of one rank of a rollout engine, with ``tp`` ranks sharing the model. Bytes."""
 
     tp: int
     weights: int
     cache_of_token: int
     forward: int
-    """Activations of the forward by which the engine measures itself, with TRL's ``max_num_batched_tokens``."""
+    """Activations of the profiling forward, with TRL's ``max_num_batched_tokens``."""
     sampler_of_sequence: int
-    """Of each sequence that may run at once, in the same measurement."""
+    """Additional memory in the profiling run per sequence that may run concurrently."""
     graphs: int
     graphs_in_share: bool
-    """Whether the release leaves room for its CUDA graphs within its share of the GPU."""
+    """True if the release reserves room for its CUDA graphs within its share of the GPU."""
 
     def profiled(self, num_sequences: int) -> int:
-        """What the engine measures beside its weights."""
+        """What the engine's profiling measures in addition to its weights."""
         return max(self.forward, num_sequences * self.sampler_of_sequence)
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What a model is made of."""
+    """What ``plan`` needs to know about a model."""
 
     model_class: str
     parameters: int
     trainable: int
     layer_parameters: int
-    """Of one repeated layer; 0 where the model has no depth that can be changed."""
+    """Parameters of one repeated layer; 0 if the model's depth can't be changed."""
     depth: int
     period: int
-    """After so many layers the pattern of layers repeats."""
+    """Number of layers after which the pattern of layers repeats."""
     hidden_size: int
     vocabulary: int
     largest_parameter: int
     """Elements of the largest single parameter."""
     weight_bytes: int
-    """What the weights take on one GPU that has all of them."""
+    """Size of all weights on a single GPU."""
     dtype: str = "bf16"
     engine: tuple[EngineFacts, ...] = ()
-    """By tensor-parallel size, as far as the heads can be divided; none where no engine is asked for, or known."""
+    """One entry per tensor-parallel size that divides the heads; empty if no engine is requested or it is not
+    supported."""
     stored_class: str = ""
-    """The class of the model's checkpoint, where the one that is trained is another."""
+    """The class of the checkpoint, if a different one is trained."""
     beside_parameters: int = 0
-    """Of the reward model or the teacher."""
+    """Parameters of the reward model or the teacher."""
 
 
 class JobEnded(msgspec.Struct, frozen=True):
-    """A job is over: ``""`` where its answer was written, else why there is none."""
+    """A finished job: ``""`` if its answer was written, otherwise the reason for its failure."""
 
     name: str
     why: str

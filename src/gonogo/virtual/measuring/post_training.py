@@ -1,7 +1,7 @@
-"""The program of ``gonogo plan --task``: the script that is written for the user, on samples of the lengths asked for.
+"""The program of ``gonogo plan --task``: runs the script generated for the user on samples of the requested lengths.
 
-The script is run as it is, with TRL's trainers. Two things are made for it: its data, and a tokenizer that turns each
-word into a token, so that a sample is as long as was asked.
+The script runs unmodified, with TRL's trainers. Two things are synthetic: its data, and a tokenizer that turns each
+word into one token, so that a sample has exactly the requested length.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from gonogo.virtual.tracing.work import counting
 
 _WORDS = 500
-"""Different words of the samples, where the model's table of embeddings has rows for so many."""
+"""Number of distinct words in the samples, if the model's vocabulary is large enough."""
 _PAD, _END = "<pad>", "<end>"
 _UNLIMITED_BYTES = 1 << 45
 _TEMPLATE = (
@@ -29,7 +29,7 @@ _TEMPLATE = (
 
 
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The program's own command line, and the script's."""
+    """Split the command line into the program's own arguments and the script's."""
     parser = argparse.ArgumentParser(prog="gonogo.virtual.measuring.post_training", allow_abbrev=False)
     parser.add_argument("--script", required=True)
     parser.add_argument("--task", required=True)
@@ -42,7 +42,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def main(arguments: list[str]) -> None:
-    """Make the samples, and run the script on them."""
+    """Create the samples, and run the script on them."""
     given, rest = parse(arguments)
     words = words_of(given.vocabulary)
     data = os.path.join(os.path.dirname(given.script), "data.jsonl")
@@ -59,14 +59,14 @@ def main(arguments: list[str]) -> None:
 
 
 def words_of(vocabulary: int) -> int:
-    """How many different words the samples have, beside padding and end."""
+    """Number of distinct words in the samples, leaving room for the padding and end tokens."""
     return max(1, min(_WORDS, vocabulary - 2))
 
 
 def synthetic_rows(
     task: str, count: int, prompt_tokens: int, completion_tokens: int, words: int
 ) -> Iterator[dict[str, Any]]:
-    """Samples of so many tokens, of so many different words."""
+    """Yield ``count`` samples of the given lengths in tokens, with ``words`` distinct words."""
     for number in range(count):
         asked, answer, worse = (
             _text(length, number + more, words)
@@ -76,7 +76,7 @@ def synthetic_rows(
             yield {"prompt": asked, "answer": "w1"}
         elif task == "dpo":
             yield {"prompt": asked, "chosen": answer, "rejected": worse}
-        elif task == "rm":  # TRL puts an end behind each, and leaves out what is too long then
+        elif task == "rm":  # TRL appends an EOS token to each, and drops samples that become too long
             chosen, rejected = (f"{asked} {said}".rpartition(" ")[0] for said in (answer, worse))
             yield {"chosen": chosen, "rejected": rejected}
         elif task == "kto":
@@ -91,7 +91,7 @@ def _text(length: int, start: int, words: int) -> str:
 
 
 def tokenizer_of(folder: str, words: int) -> Any:
-    """Each word a token."""
+    """A tokenizer that turns each word into one token."""
     from transformers import PreTrainedTokenizerFast
 
     known = {f"w{number}": number for number in range(words)} | {_PAD: words, _END: words + 1}
@@ -111,7 +111,7 @@ def tokenizer_of(folder: str, words: int) -> Any:
 
 
 def _replace_tokenizer(folder: str, words: int) -> None:
-    """Whoever asks for a model's tokenizer, or its processor, is given the made one."""
+    """Make ``AutoTokenizer`` and ``AutoProcessor`` return the synthetic tokenizer for every model."""
     import transformers
 
     made = tokenizer_of(folder, words)
@@ -120,7 +120,7 @@ def _replace_tokenizer(folder: str, words: int) -> None:
 
 
 def _count_training() -> None:
-    """What ``Trainer.train`` runs is counted, where someone watches."""
+    """Count the FLOPs of ``Trainer.train``, if a counter is active."""
     from transformers import Trainer
 
     original: Any = Trainer.train
@@ -134,7 +134,7 @@ def _count_training() -> None:
 
 
 def _disable_hashing() -> None:
-    """TRL names a file by all bytes of the model's weights, which are not here; any name will do."""
+    """Replace TRL's hash of the model's weights, which names a cache file: the weights don't exist here."""
     for module in ("dpo_trainer", "kto_trainer"):
         trainer = importlib.import_module(f"trl.trainer.{module}")
         if hasattr(trainer, "hash_module"):
@@ -142,10 +142,11 @@ def _disable_hashing() -> None:
 
 
 def _enlarge_engine_cache(cache: int) -> None:
-    """An engine with so large a cache, however much the GPU has: what it takes is reckoned apart from the trainer."""
+    """Give the engine a cache of this size whatever the GPU's memory: it is accounted for separately from the
+    trainer."""
     import torch
 
-    stand_in: Any = importlib.import_module("vllm")  # of the rehearsal: it need not be installed
+    stand_in: Any = importlib.import_module("vllm")  # the rehearsal's stand-in: vllm need not be installed
     asking: Any = torch.cuda
     original = stand_in.LLM.__init__
 

@@ -1,4 +1,4 @@
-"""The program whose short rehearsals are measured: the synthetic one, with a way of tuning."""
+"""The program whose short rehearsals are measured: the synthetic program with a choice of what is tuned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gonogo.virtual.tracing.work import counting
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The program's own command line."""
+    """Parse the program's command line."""
     parser = argparse.ArgumentParser(prog="gonogo.virtual.measuring.program")
     parser.add_argument("--model", required=True)
     parser.add_argument("--deepspeed", required=True)
@@ -33,7 +33,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def main(arguments: list[str]) -> None:
-    """Make the model and its batch, and train for the steps."""
+    """Create the model and its batch, and train for the requested steps."""
     given = parse(arguments)
     options = ProgramOptions(
         model=given.model,

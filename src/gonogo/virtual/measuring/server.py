@@ -1,7 +1,8 @@
 """``python -m gonogo.virtual.measuring.server``: rehearses each job in a fork of a process that imports torch once.
 
-The first line of standard input is a :class:`ServerSettings`; then come jobs (``jobs.Job``), a line of JSON each, run
-as many at once as there are cores. Answers go to their files, and a line for each (``jobs.JobEnded``) to stdout.
+The first line of standard input is a :class:`ServerSettings`; then come jobs (``jobs.MeasurementJob``), one line of
+JSON each, of which as many run concurrently as there are cores. Answers are written to the jobs' files, and a line
+per finished job (``jobs.JobEnded``) to stdout.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from gonogo.virtual.measuring.jobs import JobEnded, Measured, MeasurementJob, Ph
 
 
 class PhasePeaks:
-    """Follows one device; ``device`` is a ``tracking.DeviceRecord``, ``life`` tells the phase."""
+    """Tracks the peak of each phase on a device: a ``tracking.DeviceRecord``, with the ``lifecycle`` that knows the
+    phase."""
 
     def __init__(self, device: Any, lifecycle: Any) -> None:
         self._device = device
@@ -55,17 +57,17 @@ _WRITE_SECONDS = 10.0
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _BOUNDLESS = 1 << 45
 SAID = 2
-"""The status of a job that ended with a sentence for the user, the last line of its log."""
+"""Exit status of a job that ended with a message for the user, the last line of its log."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True):
-    """The first line: what all jobs have in common."""
+    """The first line of input: settings shared by all jobs."""
 
     accelerator: str
     folder: str
     at_once: int
     trains_by: tuple[str, ...] = ()
-    """Modules that all jobs import beside transformers and DeepSpeed."""
+    """Modules that all jobs import in addition to transformers and DeepSpeed."""
 
 
 class _Running:
@@ -80,10 +82,10 @@ def main() -> None:
     """Serve until standard input ends."""
     from gonogo.virtual.ranks.importing import import_worker
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and ends this process
     jobs = os.dup(0)
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what programs print is no answer
+    os.dup2(2, 1)  # what programs print must not mix with the answers
     first, _, rest = _read_line(jobs).partition(b"\n")
     start = msgspec.json.decode(first, type=ServerSettings)
     import_worker()
@@ -120,7 +122,7 @@ def _session(start: ServerSettings) -> Any:
 
 
 def _import_stack(extra_modules: tuple[str, ...]) -> None:
-    """What every job needs; a child does not import it again."""
+    """Import what every job needs, so that forked children need not."""
     import importlib
 
     import deepspeed  # noqa: F401
@@ -134,7 +136,7 @@ def _import_stack(extra_modules: tuple[str, ...]) -> None:
 
 
 def _read_line(descriptor: int) -> bytes:
-    """What comes up to a line's end, and whatever came with it."""
+    """Read until a line is complete; returns it with whatever followed in the same read."""
     data = b""
     while b"\n" not in data:
         more = os.read(descriptor, 1 << 16)
@@ -145,7 +147,7 @@ def _read_line(descriptor: int) -> bytes:
 
 
 class _LineReader:
-    """Lines from a descriptor, as they come."""
+    """Reads lines from a descriptor as they arrive."""
 
     def __init__(self, descriptor: int, buffered: bytes) -> None:
         self._descriptor = descriptor
@@ -153,7 +155,7 @@ class _LineReader:
         self.ended = False
 
     def ready(self, wait: bool) -> list[bytes]:
-        """The whole lines that are there; with ``wait``, at least one, or the end."""
+        """The complete lines available so far; with ``wait``, block until there is one or the input ends."""
         while b"\n" not in self._read and not self.ended:
             if not select.select([self._descriptor], [], [], None if wait else 0)[0]:
                 break
@@ -188,7 +190,7 @@ def _serve(session: Any, start: ServerSettings, lines: _LineReader, answers: Tex
 
 
 def _end_reason(running_job: _Running) -> str | None:
-    """Why a job is over; None while it runs."""
+    """Why a job has ended, or None while it runs; kills it if it exceeds its timeout."""
     ended, status = os.waitpid(running_job.process, os.WNOHANG)
     if ended:
         if os.path.exists(running_job.job.answer):
@@ -206,7 +208,7 @@ def _end_reason(running_job: _Running) -> str | None:
 
 
 def _rehearse(session: Any, job: MeasurementJob) -> NoReturn:
-    """In the child: the job, as a worker of ``gonogo rehearse`` does it."""
+    """Run the job in the forked child, as a worker of ``gonogo rehearse`` does."""
     status = 70
     try:
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL))

@@ -1,19 +1,19 @@
-"""Ways of tuning a model: everything, adapters, or all but what sees and hears."""
+"""What is tuned: all parameters, adapters, or all but the vision and audio encoders."""
 
 from __future__ import annotations
 
 from typing import Any
 
 _BYTES_PER_4BIT_PARAMETER = 0.5 + 1 / 64 + 4 / (64 * 256)
-"""Of one weight: itself, the 8-bit scale of a block of 64, and the 32-bit scale of 256 of those."""
+"""Bytes per parameter: the 4-bit weight, an 8-bit scale per block of 64, and a 32-bit scale per 256 of those."""
 _ENCODER_NAME_PARTS = ("visual", "vision", "image", "audio", "speech")
-"""Words in the names of modules that turn images and sounds into embeddings."""
+"""Parts of the names of modules that encode images or audio."""
 _CONNECTING = ("merger", "project", "connector", "adapter")
-"""Words in the names of modules between those and the language model, which freeze-vision leaves trained."""
+"""Parts of the names of modules between the encoder and the language model, which freeze-vision keeps trainable."""
 
 
 def quantized(located_model: Any, arguments: Any) -> Any:
-    """The model with its linear layers in 4 bits, as ``from_pretrained`` loads it; see the script that is written."""
+    """The model with 4-bit linear layers, loaded by ``from_pretrained`` as the generated script does."""
     import torch
     from transformers import BitsAndBytesConfig
 
@@ -32,7 +32,7 @@ def quantized(located_model: Any, arguments: Any) -> Any:
 
 
 def bytes_of_weights(model: Any, tune: str) -> int:
-    """What the weights take in 16 bits, or, for ``qlora``, with the linear layers but the last in 4."""
+    """Bytes of the weights in 16 bits; for ``qlora``, linear layers except the output head count as 4-bit."""
     from torch import nn
 
     whole: int = 2 * sum(parameter.numel() for parameter in model.parameters())
@@ -46,7 +46,8 @@ def bytes_of_weights(model: Any, tune: str) -> int:
 
 
 def tuned(model: Any, tune: str, lora_rank: int) -> Any:
-    """The model with what ``tune`` trains left trainable: ``full``, ``lora``, ``qlora`` or ``freeze-vision``."""
+    """The model with only those parameters trainable that ``tune`` trains: ``full``, ``lora``, ``qlora``,
+    ``freeze-vision``."""
     if tune in ("lora", "qlora"):
         from peft import LoraConfig, get_peft_model
 

@@ -1,1 +1,1 @@
-"""What lies where, and what PyTorch's caching allocator reserves for it."""
+"""What the program has allocated, and what PyTorch's caching allocator reserves for it."""

@@ -1,4 +1,4 @@
-"""The settings of PyTorch's caching allocator, as ``PYTORCH_CUDA_ALLOC_CONF`` states them.
+"""The settings of PyTorch's caching allocator, as given in ``PYTORCH_CUDA_ALLOC_CONF``.
 
 Source: c10/core/AllocatorConfig.h and AllocatorConfig.cpp, c10/cuda/CUDAAllocatorConfig.h (torch 2.13); for Ascend,
 whose ``PYTORCH_NPU_ALLOC_CONF`` has the same syntax, torch_npu/csrc/core/npu/NPUAllocatorConfig.cpp and
@@ -29,7 +29,7 @@ _IGNORED = frozenset(
         "throw_on_cudamalloc_oom",
     }
 )
-"""Options that PyTorch knows and that change nothing in how the device's segments are cut."""
+"""Options that PyTorch accepts and that don't affect how the device's segments are split."""
 _IGNORED_ON_NPU = _IGNORED | {
     "base_addr_aligned_kb",
     "multi_stream_lazy_reclaim",
@@ -42,23 +42,23 @@ _NPU_PADDING_BYTES = 32
 
 @dataclass(frozen=True)
 class AllocatorSettings:
-    """What a user may change in the caching allocator; the defaults are PyTorch's."""
+    """The caching allocator's user settings, with PyTorch's defaults."""
 
     max_split_bytes: int | None = None
     """Blocks of this size or more are never split (``max_split_size_mb``); None: every block may be."""
     max_non_split_rounding_bytes: int = 20 * MIB
     large_segment_bytes: int = 20 * MIB
     roundup_divisions: tuple[int, ...] = ()
-    """One entry for each of 16 intervals, or empty where sizes are rounded to 512 bytes only."""
+    """One entry for each of 16 intervals, or empty if sizes are only rounded to 512 bytes."""
     garbage_collection_threshold: float = 0.0
     expandable_segments: bool = False
     memory_fraction: float = 1.0
     padding_bytes: int = 0
-    """Added to each request before it is rounded: CANN's operators read that much beyond a tensor's end."""
+    """Added to each request before rounding: CANN's operators read that far beyond a tensor's end."""
 
     @classmethod
     def parse(cls, text: str, device_type: str = "cuda") -> AllocatorSettings:
-        """Read ``key:value,key:[a:b,>:c]``. Raises ValueError, in PyTorch's words, for what PyTorch refuses."""
+        """Parse ``key:value,key:[a:b,>:c]``. Raises ValueError with PyTorch's message for what PyTorch rejects."""
         values: dict[str, object] = {}
         on_npu = device_type == "npu"
         if on_npu:
@@ -104,15 +104,15 @@ class AllocatorSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], device_type: str = "cuda") -> AllocatorSettings:
-        """The settings a process with this environment has: PYTORCH_CUDA_ALLOC_CONF, else PYTORCH_ALLOC_CONF.
+        """The settings of a process with this environment: PYTORCH_CUDA_ALLOC_CONF, else PYTORCH_ALLOC_CONF.
 
-        On Ascend PYTORCH_NPU_ALLOC_CONF stands for the first.
+        On Ascend, PYTORCH_NPU_ALLOC_CONF replaces the former.
         """
         own = f"PYTORCH_{device_type.upper()}_ALLOC_CONF"
         return cls.parse(environment.get(own, environment.get("PYTORCH_ALLOC_CONF", "")), device_type)
 
     def round_up(self, nbytes: int) -> int:
-        """The size of the block that serves ``nbytes``: 512-byte steps, or a division of a power of two."""
+        """The block size for a request of ``nbytes``: a multiple of 512 bytes, or a division of a power of two."""
         nbytes += self.padding_bytes
         if self.roundup_divisions and nbytes >= 512:
             interval = min(max(nbytes.bit_length() - 1 - 20, 0), _ROUNDUP_INTERVALS - 1)
@@ -131,7 +131,7 @@ def _parse_min_20_mib(key: str, value: str) -> int:
 
 
 def _parse_divisions(value: str) -> tuple[int, ...]:
-    """``8`` for all sizes, or ``[256:1,512:2,>:4]``: sizes in MiB, each with its divisions."""
+    """Parse ``8`` (for all sizes) or ``[256:1,512:2,>:4]``, which maps sizes in MiB to divisions."""
     table = [0] * _ROUNDUP_INTERVALS
     if not value.startswith("["):
         return (_check_power_of_two(int(value), "divisions"),) * _ROUNDUP_INTERVALS

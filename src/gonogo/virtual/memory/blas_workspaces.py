@@ -1,22 +1,22 @@
-"""cuBLAS's workspaces, which PyTorch takes from its caching allocator at the first matrix product.
+"""cuBLAS workspaces, which PyTorch takes from its caching allocator at the first matrix product.
 
-A workspace belongs to a cuBLAS handle and a stream, and a handle to a thread: autograd runs the backward in a thread of
-its own for each device, so that a training on one stream holds two. They are never given back, except by
-``torch._C._cuda_clearCublasWorkspaces()``; ``empty_cache()`` leaves them.
+A workspace belongs to a cuBLAS handle and a stream, and a handle to a thread. Autograd runs the backward pass in a
+separate thread per device, so training on one stream holds two. They are never freed, except by
+``torch._C._cuda_clearCublasWorkspaces()``; ``empty_cache()`` keeps them.
 
-Read in aten/src/ATen/cuda/CublasHandlePool.cpp and aten/src/ATen/native/cuda/Blas.cpp; by release:
+Based on aten/src/ATen/cuda/CublasHandlePool.cpp and aten/src/ATen/native/cuda/Blas.cpp; by release:
 
-- size, since 2.0: 32 MiB where the compute capability is 9.0, else 8.125 MiB (``:4096:2:16:8``), or what
-  ``CUBLAS_WORKSPACE_CONFIG`` says (https://github.com/pytorch/pytorch/pull/91564); since 2.12 32 MiB for Blackwell too
+- size, since 2.0: 32 MiB for compute capability 9.0, else 8.125 MiB (``:4096:2:16:8``), or the value of
+  ``CUBLAS_WORKSPACE_CONFIG`` (https://github.com/pytorch/pytorch/pull/91564); since 2.12 32 MiB for Blackwell too
   (https://github.com/pytorch/pytorch/pull/175344).
 - cuBLASLt, which adds biases: ``CUBLASLT_WORKSPACE_SIZE`` KiB, by default 1 MiB
-  (https://github.com/pytorch/pytorch/pull/73439). Up to 2.8 taken and given back at each call; since 2.9 kept
-  (https://github.com/pytorch/pytorch/pull/156495); since 2.12 cuBLAS's own is used for it, unless
+  (https://github.com/pytorch/pytorch/pull/73439). Up to 2.8 allocated and freed at each call; since 2.9 kept
+  (https://github.com/pytorch/pytorch/pull/156495); since 2.12 cuBLAS's workspace is used for it, unless
   ``TORCH_CUBLASLT_UNIFIED_WORKSPACE=0`` (https://github.com/pytorch/pytorch/pull/175879).
-- since 2.15 all are taken and given back at each call, unless ``TORCH_CUBLAS_WORKSPACE_CACHE=1``
+- since 2.15 all are allocated and freed at each call, unless ``TORCH_CUBLAS_WORKSPACE_CACHE=1``
   (https://github.com/pytorch/pytorch/pull/194311).
 
-Pull requests are dated to releases by when they were merged.
+Pull requests are assigned to releases by their merge date.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ CUBLAS_OPERATORS = _CUBLASLT_ONLY_OPERATORS | {
     *("addbmm", "addmm", "addmv", "baddbmm", "bmm", "dot", "mm", "mv", "vdot"),
     *("linalg_solve_triangular", "triangular_solve"),
 }
-"""Operators of ATen whose CUDA kernels are cuBLAS's."""
+"""ATen operators whose CUDA kernels call cuBLAS."""
 _BIAS_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _AUTOGRAD = "autograd"
 
 WorkspaceKey = tuple[bool, Any, Any, int, int]
-"""(of cuBLASLt, process, thread, device, stream)."""
+"""(is cuBLASLt, process, thread, device, stream)."""
 
 
 class BlasWorkspaces:
@@ -71,16 +71,16 @@ class BlasWorkspaces:
         self._release = Version(Version(release or torch.__version__).base_version)
         self._environment = os.environ if environment is None else environment
         self.process: Callable[[], Any] = lambda: None
-        """Which process runs now, where this one stands for several."""
+        """The current process, if this one simulates several."""
         self._kept: dict[WorkspaceKey, Cell] = {}
         self._threads: dict[int, int] = {}
-        """Thread → its handle's number; a handle goes on to a new thread once its own has ended."""
+        """Thread → number of its handle; when a thread ends, its handle is reused by a new one."""
         self._size: int | None = None
         self._lt_size: int | None = None
 
     @property
     def size(self) -> int:
-        """Bytes of a workspace of cuBLAS: read from the environment at the first use, as PyTorch does."""
+        """Size of a cuBLAS workspace in bytes, read from the environment at the first use, as in PyTorch."""
         if self._size is None:
             self._size = self._of_config()
         return self._size
@@ -91,7 +91,7 @@ class BlasWorkspaces:
 
     @property
     def lt_size(self) -> int:
-        """Bytes of a workspace of cuBLASLt."""
+        """Size of a cuBLASLt workspace in bytes."""
         if self._lt_size is None:
             said = self._environment.get("CUBLASLT_WORKSPACE_SIZE", "").strip()
             self._lt_size = (int(said) if re.fullmatch(r"[0-9]+", said) else _DEFAULT_LT_WORKSPACE_KIB) * _KIB
@@ -119,7 +119,8 @@ class BlasWorkspaces:
         return self._caches_workspaces and (said if said in ("0", "1") else default) == "1"
 
     def used_by(self, name: str, args: Any, out: Any) -> None:
-        """An operator of :data:`CUBLAS_OPERATORS` has made ``out`` on a CUDA device."""
+        """Allocate the workspace for an operator of :data:`CUBLAS_OPERATORS` that has produced ``out`` on a CUDA
+        device."""
         if not isinstance(out, torch.Tensor) or out.device.type != "cuda" or not out.numel():
             return
         index = out.device.index or 0
@@ -154,12 +155,13 @@ class BlasWorkspaces:
         return handle
 
     def clear(self, stream: int | None = None) -> None:
-        """Give them back (of one stream alone)."""
+        """Free the workspaces, or only those of one stream."""
         self._kept = {key: cell for key, cell in self._kept.items() if stream is not None and key[4] != stream}
 
 
 def _uses_cublaslt(args: Any) -> bool:
-    """Whether ``addmm`` is done by cuBLASLt: the bias of a linear layer, as ``isInputCompliesAddmmCudaLt`` asks."""
+    """True if ``addmm`` uses cuBLASLt: the bias of a linear layer, with the checks of
+    ``isInputCompliesAddmmCudaLt``."""
     bias, right = args[0], args[2]
     if bias.dim() != 1 or bias.dtype not in _BIAS_DTYPES or not bias.is_contiguous():
         return False

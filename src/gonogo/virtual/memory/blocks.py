@@ -1,4 +1,4 @@
-"""What a caching allocator is made of: blocks, pools of free blocks, and the statistics it keeps."""
+"""The building blocks of a caching allocator: blocks, pools of free blocks, and its statistics."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Block:
         self.pool = pool
         self.live = False
         self.mapped = True
-        """Whether memory stands behind it: only blocks of expandable segments may be without."""
+        """False for an unmapped block, which only expandable segments have."""
         self.requested = 0
         self.born = 0
-        """``Pool.searches`` when it became free; its age is what garbage collection goes by."""
+        """``BlockPool.searches`` when it was freed, from which garbage collection computes its age."""
 
     @property
     def is_split(self) -> bool:
-        """Whether its segment has other blocks beside it."""
+        """True if other blocks share its segment."""
         return self.prev is not None or self.next is not None
 
 
@@ -41,7 +41,7 @@ class Stat:
         self.current = self.peak = self.allocated = self.freed = 0
 
     def add(self, amount: int) -> None:
-        """Increase by ``amount``, or decrease where it is negative."""
+        """Increase by ``amount``, or decrease if it is negative."""
         if amount >= 0:
             self.current += amount
             self.allocated += amount
@@ -52,12 +52,12 @@ class Stat:
             self.freed -= amount
 
     def named(self, name: str) -> dict[str, int]:
-        """Its four numbers under the keys that ``torch.cuda.memory_stats`` gives them."""
+        """Its four values under the keys of ``torch.cuda.memory_stats``."""
         return {f"{name}.{key}": getattr(self, key) for key in ("current", "peak", "allocated", "freed")}
 
 
 class Totals:
-    """The statistics of one pool, or of both."""
+    """The statistics of one pool, or of all pools together."""
 
     __slots__ = (
         "allocated_bytes",
@@ -79,7 +79,8 @@ class Totals:
         self.split_bytes = Stat()
 
     def by_name(self) -> dict[str, Stat]:
-        """PyTorch's names. A block is *active* as long as it is allocated: no stream holds it any longer."""
+        """The statistics by PyTorch's names. *Active* equals allocated, since no stream holds a freed block any
+        longer."""
         return {
             "active": self.allocation,
             "active_bytes": self.allocated_bytes,
@@ -94,16 +95,16 @@ class Totals:
 
 
 class BlockPool:
-    """The free blocks of one stream and one class of size, in order of (size, address)."""
+    """The free blocks of one stream and one size class, sorted by (size, address)."""
 
     __slots__ = ("free", "granularity", "is_small", "keys", "least_remainder", "searches", "totals", "unmapped")
 
     def __init__(self, *, is_small: bool, granularity: int, min_remainder: int, totals: Totals) -> None:
         self.is_small = is_small
         self.granularity = granularity
-        """Bytes of the pages of an expandable segment."""
+        """Page size in bytes of an expandable segment."""
         self.least_remainder = min_remainder
-        """A block is split where at least this much would remain."""
+        """Minimum remainder for which a block is split."""
         self.totals = totals
         self.free: dict[int, Block] = {}
         self.keys: list[int] = []
@@ -111,20 +112,20 @@ class BlockPool:
         self.searches = 0
 
     def insert(self, block: Block) -> None:
-        """Take a free block in."""
+        """Add a free block."""
         address = block.address
         self.free[address] = block
         insort(self.keys, block.size << ADDRESS_BITS | address)
         block.born = self.searches
 
     def remove(self, block: Block) -> None:
-        """Take a free block out."""
+        """Remove a free block."""
         keys = self.keys
         del keys[bisect_left(keys, block.size << ADDRESS_BITS | block.address)]
         del self.free[block.address]
 
     def merge(self, block: Block) -> int:
-        """Make one block of ``block`` and its free neighbours in the same state; returns how many it took in."""
+        """Merge ``block`` with its free neighbours in the same state; returns how many were merged."""
         count = 0
         other = block.prev
         if other is not None and not other.live and other.mapped is block.mapped:
@@ -152,5 +153,5 @@ class BlockPool:
             del self.unmapped[block.address]
 
     def in_order(self) -> list[Block]:
-        """The free blocks, smallest first, as a list of its own."""
+        """The free blocks, smallest first, as a new list."""
         return [self.free[key & ADDRESS_MASK] for key in self.keys]

@@ -1,15 +1,16 @@
 """A replay of PyTorch's CUDA caching allocator: how much memory a program *reserves*, not only what it uses.
 
-``nvidia-smi`` shows, and a device runs out of, the segments that the allocator has taken from the driver. This follows
-c10/cuda/CUDACachingAllocator.cpp (``DeviceCachingAllocator``) function by function, on one device, without memory:
+What ``nvidia-smi`` shows, and what a device runs out of, are the segments that the allocator has taken from the
+driver. This follows c10/cuda/CUDACachingAllocator.cpp (``DeviceCachingAllocator``) function by function, for one
+device, without any memory:
 
 - ``round_size``: blocks are multiples of 512 bytes;
 - ``get_pool``: blocks up to 1 MiB live in the small pool, others in the large one; each stream has its own pools;
 - ``get_free_block``: the smallest free block that fits, the lowest address among equals;
 - ``get_allocation_size``: new segments have 2 MiB (small), 20 MiB (up to 10 MiB), else the size rounded up to 2 MiB;
-- ``should_split``: what is left of a block becomes a block where it has 512 bytes (small) or more than 1 MiB (large);
-- ``try_merge_blocks``: free neighbours become one;
-- a segment that doesn't fit: cached segments are given back (``release_cached_blocks``), then it is tried again.
+- ``should_split``: the remainder becomes a block if it has 512 bytes (small) or more than 1 MiB (large);
+- ``try_merge_blocks``: adjacent free blocks are merged;
+- if the driver has no room for a segment, cached segments are released (``release_cached_blocks``), then it retries.
 
 A freed block that another stream still uses (``record_stream``) is reused at once: a virtual device has no queue.
 """
@@ -35,19 +36,19 @@ class AllocatorShortage(NamedTuple):
     """The first allocation that would have raised ``OutOfMemoryError``. All bytes."""
 
     requested: int
-    """What the program asked for."""
+    """The size requested by the program."""
     segment: int
-    """What was asked of the driver: the size that PyTorch's message names ("Tried to allocate …")."""
+    """The size requested from the driver, which PyTorch's message names ("Tried to allocate …")."""
     allocated: int
     reserved: int
-    """Both as they stood when the allocation failed, cached segments already given back."""
+    """Reserved and allocated bytes when the allocation failed, after cached segments were released."""
 
 
 class CachingAllocator:
-    """One device's allocator. Safe against threads, and against a ``free`` from a finalizer amid a call.
+    """The allocator of one device. Thread-safe, and safe against a ``free`` from a finalizer during a call.
 
-    ``capacity_bytes``: what segments may take together; ``settings``: the user's; see :class:`AllocatorSettings`.
-    After a :attr:`shortage` it goes on as though memory were unlimited.
+    ``capacity_bytes``: limit of all segments together; ``settings``: the user's, see :class:`AllocatorSettings`.
+    After a :attr:`shortage` it continues as if memory were unlimited.
     """
 
     def __init__(self, capacity_bytes: int, settings: AllocatorSettings | None = None) -> None:
@@ -94,12 +95,12 @@ class CachingAllocator:
         return self._all.reserved_bytes.peak
 
     def malloc(self, nbytes: int, stream: int = 0) -> int:
-        """Allocate; returns the address, which is unique among live blocks. 0 bytes take no block and give 0."""
+        """Allocate; returns the address, which is unique among live blocks. 0 bytes take no block and return 0."""
         if nbytes <= 0:
             return 0
         with self._lock:
             if self._busy:
-                # A finalizer that the garbage collector runs amid a call may allocate: give it a segment of its own.
+                # A finalizer run by the garbage collector during a call may allocate: give it its own segment.
                 return self._malloc_apart(nbytes, stream)
             self._busy = True
             try:
@@ -110,7 +111,7 @@ class CachingAllocator:
                 self._busy = False
 
     def free(self, address: int) -> None:
-        """Give a block back. Raises ValueError for an address that is not live."""
+        """Free a block. Raises ValueError if no block is live at the address."""
         if address == 0:
             return
         with self._lock:
@@ -126,13 +127,14 @@ class CachingAllocator:
                 self._busy = False
 
     def size_of(self, address: int) -> int:
-        """Bytes of the live block at ``address``. Raises KeyError where there is none."""
+        """Bytes of the live block at ``address``. Raises KeyError if there is none."""
         return self._live[address].size
 
     def state(self) -> tuple[object, ...]:
-        """What the blocks to come depend on: large blocks by their places; of small ones, which are many, how many.
+        """The state that determines future blocks: the positions of large blocks, and the number of the many small
+        ones.
 
-        Small blocks have segments of their own, so that their places can't change what the large ones take.
+        Small blocks have segments of their own, so their positions can't affect the large ones.
         """
         live = sorted((block.address, block.size) for block in self._live.values() if not block.pool.is_small)
         small = Counter(block.size for block in self._live.values() if block.pool.is_small)
@@ -146,7 +148,7 @@ class CachingAllocator:
         return (live, small, free, limits)
 
     def segments(self) -> Iterator[tuple[int, Block, bool]]:
-        """(stream, first block, whether it is expandable) of each segment that there is."""
+        """(stream, first block, is expandable) of each segment."""
         streams = {id(pool): stream for stream, pools in self._pools.items() for pool in pools}
         free = [block for pools in self._pools.values() for pool in pools for block in pool.free.values()]
         unmapped = [block for pools in self._pools.values() for pool in pools for block in pool.unmapped.values()]
@@ -155,13 +157,13 @@ class CachingAllocator:
                 yield streams.get(id(block.pool), 0), block, self._expandable is not None
 
     def empty_cache(self) -> None:
-        """``torch.cuda.empty_cache()``: give every wholly free segment back."""
+        """``torch.cuda.empty_cache()``: release every segment that is entirely free."""
         with self._lock:
             if not self._busy:
                 self._release_cached()
 
     def set_memory_fraction(self, fraction: float, total_bytes: int) -> None:
-        """``torch.cuda.set_per_process_memory_fraction``: segments may take that part of ``total_bytes``."""
+        """``torch.cuda.set_per_process_memory_fraction``: limit segments to this fraction of ``total_bytes``."""
         if self.shortage is None:
             self._driver.limit = min(self.capacity_bytes, int(total_bytes * fraction))
 
@@ -213,7 +215,7 @@ class CachingAllocator:
         return self._use(pool, block, size, nbytes)
 
     def _find_admissible_block(self, pool: BlockPool, size: int, index: int) -> int:
-        """``get_free_block`` under settings that are not the default; the number of free blocks where none will do."""
+        """``get_free_block`` with non-default settings; returns ``len(pool.keys)`` if no block qualifies."""
         pool.searches += 1
         none = len(pool.keys)
         if index == none:
@@ -229,7 +231,7 @@ class CachingAllocator:
         return index
 
     def _use(self, pool: BlockPool, block: Block, size: int, nbytes: int) -> int:
-        """``alloc_found_block``: split the block where what remains is worth it, and count it as live."""
+        """``alloc_found_block``: split the block if the remainder is large enough, and count it as live."""
         totals, every = pool.totals, self._all
         remaining = block.size - size
         was_split = block.prev is not None or block.next is not None
@@ -267,7 +269,7 @@ class CachingAllocator:
             self._oversize_allocations.add(block_count)
 
     def _malloc_apart(self, nbytes: int, stream: int) -> int:
-        """A block in a segment of its own, which touches no list of free blocks."""
+        """Allocate in a separate segment, without touching any list of free blocks."""
         pool = (self._pools.get(stream) or self._new_pools())[nbytes > SMALL_SIZE]
         size = self._fixed.segment_size(self.settings.round_up(nbytes))
         self._driver.count(pool, size, 1)
@@ -276,7 +278,7 @@ class CachingAllocator:
         return self._use(pool, Block(address, size, None, None, pool), size, nbytes)
 
     def _free(self, address: int) -> None:
-        """``free`` and ``free_block``: merge the block with its free neighbours, and into the pool."""
+        """``free`` and ``free_block``: merge the block with its free neighbours, and return it to the pool."""
         block = self._live.pop(address, None)
         if block is None:
             raise ValueError(f"no live block at {address:#x}")
@@ -300,7 +302,7 @@ class CachingAllocator:
         pool.insert(block)
 
     def _grow(self, pool: BlockPool, size: int, nbytes: int) -> Block:
-        """``malloc`` from where no free block was found: a new segment, by way of what is cached if need be."""
+        """``malloc`` if no free block was found: allocate a new segment, releasing cached ones if necessary."""
         if self._collects:
             limit = min(self._driver.limit, self.capacity_bytes)
             surplus = self.reserved - int(self.settings.garbage_collection_threshold * limit)
@@ -323,7 +325,7 @@ class CachingAllocator:
         return block
 
     def _release_cached(self) -> None:
-        """``release_cached_blocks``: give back every segment that is one free block."""
+        """``release_cached_blocks``: release every segment that is one free block."""
         self.synchronizations += 1
         for which in (1, 0):
             for pools in self._pools.values():

@@ -1,4 +1,4 @@
-"""Expandable segments: one range of addresses a pool, to which memory is mapped page by page as it grows.
+"""Expandable segments: one address range per pool, in which memory is mapped page by page as it grows.
 
 Source: c10/cuda/CUDACachingAllocator.cpp, ``ExpandableSegment``, ``find_expandable_block``, ``map_block``,
 ``try_allocate_expandable_block``, ``unmap_block``. Pages have 2 MiB in the small pool and 20 MiB in the large one.
@@ -17,7 +17,7 @@ class ExpandableSegments:
         self._driver = driver
 
     def best_fit(self, pool: BlockPool, index: int) -> int:
-        """Among the free blocks from ``index`` on, the one that fits best, counting what each may still grow by."""
+        """Index of the best-fitting free block from ``index`` on, taking into account how far each can still grow."""
         blocks = [pool.free[key & ADDRESS_MASK] for key in pool.keys[index : index + 2]]
         while len(blocks) == 2 and _expandable_size(blocks[1]) < _expandable_size(blocks[0]):
             index += 1
@@ -25,7 +25,7 @@ class ExpandableSegments:
         return index
 
     def allocate(self, pool: BlockPool, size: int) -> Block | None:
-        """A free block of at least ``size`` bytes, already out of the pool; None where memory runs out."""
+        """A free block of at least ``size`` bytes, already removed from the pool, or None if memory runs out."""
         block = self._find(pool, size)
         if not block.mapped and not self._map(pool, block, min(block.size, size)):
             return None
@@ -38,7 +38,7 @@ class ExpandableSegments:
         return block
 
     def release(self, pool: BlockPool) -> None:
-        """Unmap every whole page that lies in a free block."""
+        """Unmap every page that lies entirely in a free block."""
         for block in pool.in_order():
             self._unmap(pool, block)
 
@@ -62,7 +62,8 @@ class ExpandableSegments:
         return block
 
     def _map(self, pool: BlockPool, block: Block, size: int) -> bool:
-        """Put memory behind the first ``size`` bytes of an unmapped block, in whole pages; merge; False if it lacks."""
+        """Map whole pages behind the first ``size`` bytes of an unmapped block, and merge; False if memory runs
+        out."""
         mapped = min(-(-size // pool.granularity) * pool.granularity, block.size)
         if not self._driver.take(pool, mapped, segment_count=0):
             return False

@@ -1,4 +1,4 @@
-"""Segments as ``cudaMalloc`` gives them: of one size for life, given back only when wholly free.
+"""Segments allocated by ``cudaMalloc``: of fixed size, released only when entirely free.
 
 Source: c10/cuda/CUDACachingAllocator.cpp, ``get_allocation_size``, ``alloc_block``, ``release_block``,
 ``release_available_cached_blocks``, ``garbage_collect_cached_blocks``.
@@ -25,10 +25,10 @@ class FixedSegments:
         self._settings = settings
         self._max_split = settings.max_split_bytes
         self.oversize = Stat()
-        """Segments of ``max_split_size_mb`` or more."""
+        """Segments of at least ``max_split_size_mb``."""
 
     def segment_size(self, size: int) -> int:
-        """Bytes of the segment that is made for a block of ``size`` bytes."""
+        """Size in bytes of the segment that is allocated for a block of ``size`` bytes."""
         if size <= SMALL_SIZE:
             return SMALL_SEGMENT
         if size < MIN_LARGE_ALLOCATION:
@@ -36,7 +36,7 @@ class FixedSegments:
         return -(-size // PAGE) * PAGE
 
     def allocate(self, pool: BlockPool, size: int) -> Block | None:
-        """A new segment as one block, in no pool; None where the driver has no room for it."""
+        """Allocate a segment as one block that is in no pool yet, or return None if the driver has no room."""
         segment = self.segment_size(size)
         if not self._driver.take(pool, segment, segment_count=1):
             return None
@@ -47,13 +47,14 @@ class FixedSegments:
         return Block(address, segment, None, None, pool)
 
     def release(self, pool: BlockPool) -> None:
-        """Give back every segment that is one free block."""
+        """Release every segment that is one free block."""
         for block in pool.in_order():
             if not block.is_split:
                 self._release_block(pool, block)
 
     def release_oversize(self, pool: BlockPool, size: int) -> bool:
-        """Give back just enough blocks that are too large to be split; whether they make ``size`` bytes together."""
+        """Release just enough oversize (never split) blocks for ``size`` bytes; returns False if there aren't
+        enough."""
         assert self._max_split is not None
         wanted = max(size, self._max_split)
         blocks = [block for block in pool.in_order() if block.size >= self._max_split]
@@ -69,7 +70,7 @@ class FixedSegments:
         return released >= wanted
 
     def collect_garbage(self, pools: Iterable[BlockPool], target: int) -> None:
-        """Give back ``target`` bytes of wholly free segments, those not used for long first, by mean age."""
+        """Release ``target`` bytes of entirely free segments, those older than the mean age first."""
         free = [
             (pool, block, pool.searches - block.born)
             for pool in pools

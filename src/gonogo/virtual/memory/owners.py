@@ -1,8 +1,8 @@
-"""Whose bytes a storage holds: one module's, or, of a flat buffer, those of several, range by range.
+"""Owners of a storage's bytes: one module, or for a flat buffer several modules, range by range.
 
-A storage is owned by a module's path, by None (outside any module), or by :class:`Shares`. What ZeRO, FSDP and DDP
-flatten is several parameters one after the other; a partition of it, a copy in another dtype, its gradient and its
-optimizer's states have the same order, so that their shares follow from those of the buffer that they are made of.
+An owner is a module's path, None (outside any module), or :class:`Shares`. Buffers that ZeRO, FSDP and DDP flatten
+contain several parameters one after the other; their partitions, copies in another dtype, gradients and optimizer
+states have the same order, so their shares follow from those of the buffer that they are derived from.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Ranges of a flat buffer in its order: (bytes, module); what belongs to nobody (padding) is None's."""
+    """Consecutive ranges of a flat buffer: (bytes, module), with None for padding."""
 
     ranges: tuple[tuple[int, str | None], ...]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all ranges."""
+        """Total size of all ranges."""
         return sum(count for count, _ in self.ranges)
 
 
@@ -28,7 +28,8 @@ Owner = str | Shares | None
 
 
 def shares(ranges: Iterable[tuple[int, str | None]]) -> Owner:
-    """The owner of consecutive ranges: neighbours of one module become one; a buffer of one module is that module's."""
+    """The owner of consecutive ranges. Adjacent ranges of one module are merged; a single module is returned as its
+    path."""
     joined: list[tuple[int, str | None]] = []
     for count, module in ranges:
         if joined and joined[-1][1] == module:
@@ -41,9 +42,9 @@ def shares(ranges: Iterable[tuple[int, str | None]]) -> Owner:
 
 
 def placed(ranges: Iterable[tuple[int, int, str]], nbytes: int) -> Owner:
-    """The owner of a buffer of ``nbytes`` in which modules have ranges (start, end, module), in any order.
+    """The owner of a buffer of ``nbytes`` from ranges (start, end, module) in any order.
 
-    Of ranges that overlap (tied weights) the first has what both have; what lies between them is None's.
+    Where ranges overlap (tied weights), the first one owns the bytes; gaps belong to None.
     """
     laid: list[tuple[int, str | None]] = []
     at = 0
@@ -56,7 +57,7 @@ def placed(ranges: Iterable[tuple[int, int, str]], nbytes: int) -> Owner:
 
 
 def owner_of_part(owner: Owner, start: int, end: int) -> Owner:
-    """The owner of the bytes from ``start`` to ``end`` of what ``owner`` owns."""
+    """The owner of bytes ``start`` to ``end`` of a buffer with owner ``owner``."""
     if not isinstance(owner, Shares):
         return owner
     ends = list(accumulate(count for count, _ in owner.ranges))
@@ -68,7 +69,7 @@ def owner_of_part(owner: Owner, start: int, end: int) -> Owner:
 
 
 def divided(owner: Owner, nbytes: int) -> list[tuple[str | None, int]]:
-    """``nbytes`` of a buffer like that which ``owner`` owns, by module: they add up to ``nbytes``."""
+    """Divide ``nbytes`` among modules in proportion to ``owner``'s ranges, adding up to exactly ``nbytes``."""
     if not isinstance(owner, Shares):
         return [(owner, nbytes)]
     whole = owner.nbytes
@@ -81,7 +82,7 @@ def divided(owner: Owner, nbytes: int) -> list[tuple[str | None, int]]:
 
 
 def scaled(owner: Owner, nbytes: int) -> Owner:
-    """The owner of a buffer of ``nbytes`` that holds the same elements in another dtype."""
+    """The owner of a buffer of ``nbytes`` with the same elements in another dtype."""
     if not isinstance(owner, Shares) or owner.nbytes == nbytes:
         return owner
     return shares((count, module) for module, count in divided(owner, nbytes))

@@ -1,8 +1,8 @@
-"""Memory over a program's life in some hundred points: between two of them the highest moment is kept, whole.
+"""Memory over a program's life in a few hundred points, none of which misses a peak.
 
-A run of millions of allocations has to leave something that can be drawn, and no peak may be lost on the way. So the
-program's life is cut into stretches of equally many allocations; of each the moment with the most memory counts. When
-there are too many stretches, neighbours become one, which keeps the higher of both.
+A run with millions of allocations has to be reduced to something that can be plotted, without losing a peak. So the
+run is divided into intervals with equal numbers of allocations, each represented by the moment with the most memory.
+When there are too many intervals, adjacent ones are merged, keeping the higher moment.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import NamedTuple
 from gonogo.evidence.rehearsal.record import CATEGORIES, MemoryTimeline, Phase
 
 _MAX_POINTS = 512
-"""The most that are kept; after joining neighbours there are half as many."""
+"""Maximum number of points; merging adjacent intervals halves it."""
 
 
 class Moment(NamedTuple):
-    """The highest moment of a stretch."""
+    """The moment with the most memory in an interval."""
 
     live: int
     by_category: tuple[int, ...]
@@ -24,7 +24,7 @@ class Moment(NamedTuple):
     phase: Phase
     step: int
     category: int
-    """Of the allocation that reached it."""
+    """Category of the allocation that reached it."""
     module: str | None
     operator: str = ""
     place: str = ""
@@ -32,14 +32,14 @@ class Moment(NamedTuple):
 
 
 class Timeline:
-    """The stretches of one device. ``width`` allocations are one."""
+    """The intervals of one device, of ``width`` allocations each."""
 
     def __init__(self) -> None:
         self.width = 1
         self._moments: list[Moment] = []
 
     def add(self, moment: Moment) -> None:
-        """The next stretch has ended."""
+        """Add the moment of an interval that has ended."""
         self._moments.append(moment)
         if len(self._moments) < _MAX_POINTS:
             return
@@ -48,7 +48,7 @@ class Timeline:
         self.width *= 2
 
     def as_record(self, device: str, last: Moment) -> MemoryTimeline:
-        """All of it, with the stretch that has not ended."""
+        """The timeline as a record, including the unfinished interval."""
         moments = [*self._moments, last]
         return MemoryTimeline(
             device=device,

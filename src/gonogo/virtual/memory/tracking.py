@@ -1,4 +1,4 @@
-"""What lies where: every storage of the program on its device, live and at the peak, by category and module."""
+"""Tracks every storage of the program by device, category and module, both live and at the peak."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _INDEX = {name: index for index, name in enumerate(CATEGORIES)}
 
 
 class Holding:
-    """What one owner holds of one category on a device: now, and at the peak that was noted last.
+    """Bytes of one category that one owner holds on a device: live, and at the most recent peak.
 
-    A peak is noted by number alone. Whatever changes for the first time since then keeps what it was, so that the whole
-    division of each peak is known at no cost to those that are passed.
+    Noting a peak only increments a number. The first change after that saves the previous value (``keep``), so the
+    complete breakdown of each peak is known without copying it at every new peak.
     """
 
     __slots__ = ("category", "kept", "kept_of", "live", "owner")
@@ -48,17 +48,17 @@ class Holding:
         self.kept_of = peak_count
 
     def keep(self, peak_count: int) -> None:
-        """Called before a change: ``peak_count`` were noted so far."""
+        """Save the live bytes before a change; ``peak_count`` is the number of peaks so far."""
         if self.kept_of != peak_count:
             self.kept, self.kept_of = self.live, peak_count
 
     def at_peak(self, peak_count: int) -> int:
-        """Bytes at the last of ``peak_count``."""
+        """Bytes at the last of ``peak_count`` peaks."""
         return self.kept if self.kept_of == peak_count else self.live
 
 
 class Cell:
-    """One storage. Lives as long as a tensor that uses it, and gives its bytes back when it goes."""
+    """One storage. It lives as long as a tensor uses it, and frees its bytes when it is deleted."""
 
     __slots__ = (
         "__weakref__",
@@ -80,22 +80,22 @@ class Cell:
         self.nbytes = nbytes
         self.holding = device_record.holding(category, owner)
         self.born = 0
-        """How many peaks had been noted when it was taken: of later ones it was a part."""
+        """Number of peaks noted before it was allocated; it is part of all later ones."""
         self.at_peak: tuple[int, Holding] | None = None
-        """(a peak, under what it was counted there), where it has changed since."""
+        """(a peak's number, the holding under which it was counted there), if it has been moved since."""
         self.pinned = False
         self.values: Any = None
-        """The real bytes where they are known (see ``values.py``), else None."""
+        """The real bytes if they are known (see ``contents.py``), else None."""
         self.nonnegative = False
-        """Whether unknown values are known not to be negative (see ``signs.py``)."""
+        """True if its unknown values are known to be nonnegative (see ``signs.py``)."""
         self.origins: list[tuple[int, int, tuple[str, ...]]] | None = None
-        """Where its bytes come from (see ``origins.py``), where that is followed."""
+        """Where its bytes come from (see ``origins.py``), if origins are tracked."""
         self.chosen = False
-        """Whether known values come of choices among unknown scores, which may be others on the accelerator."""
+        """True if its known values depend on selections by unknown scores, which may differ on the accelerator."""
         self.address = device_record.take(self)
 
     def resize(self, nbytes: int) -> None:
-        """The storage was given another size: one allocation goes, another comes, of unknown values."""
+        """Reallocate the storage with another size and unknown values."""
         self.freed_by.give_back(self)
         self.nbytes, self.values, self.pinned, self.origins = nbytes, None, False, None
         self.address = self.freed_by.take(self)
@@ -105,7 +105,7 @@ class Cell:
 
 
 class DeviceRecord:
-    """The storages of one device. ``allocator`` replays the caching allocator; None for the host."""
+    """The storages of one device. ``allocator`` replays the caching allocator, and is None for the host."""
 
     def __init__(self, name: str, total_bytes: int, allowance_bytes: int, allocator: CachingAllocator | None) -> None:
         self.name = name
@@ -117,37 +117,37 @@ class DeviceRecord:
         self.peak = 0
         self.peak_pinned = 0
         self.steady = False
-        """Whether the program is in a phase in which all ranks do the same; see ``HostMemory.steady_peak_bytes``."""
+        """True in a phase in which all ranks do the same; see ``HostMemory.steady_peak_bytes``."""
         self.steady_peak = 0
         self.load_peak: int | None = None
-        """The peak up to the end of the first loading; None before that."""
+        """The peak up to the end of the first loading, or None before that."""
         self.window_peak = 0
-        """The most that was live since :meth:`open_window`."""
+        """The peak since :meth:`open_window`."""
         self.by_category = [0] * len(CATEGORIES)
         self.peak_by_category = tuple(self.by_category)
         self.peaks = 0
-        """How many peaks have been noted."""
+        """Number of peaks noted so far."""
         self.peak_phase: Phase = "load"
         self.peak_step = 0
         self.shortage: Shortage | None = None
         self.on_shortage: Callable[[DeviceRecord, int], Shortage] | None = None
         self.stream: Callable[[], int] = lambda: 0
-        """The stream that an allocation belongs to: each has its own pools in the caching allocator."""
+        """Returns the current stream: each stream has its own pools in the caching allocator."""
         self.moment: Callable[[], tuple[Phase, int]] = lambda: ("load", 0)
         self.phase_peaks: dict[Phase, tuple[int, tuple[int, ...]]] = {}
-        """By phase that is over: the most that was live, and its division by category."""
+        """For each phase that has ended: its peak, and the breakdown by category."""
         self._phase_high, self._phase_noted = 0, 0
         self._phase_categories = self.peak_by_category
         self._noted_peak = 0
         self._timeline = Timeline()
         self._left_of_stretch = 1
         self._high = 0
-        """The most that was live in this stretch of the timeline."""
+        """The peak of the current interval of the timeline."""
         self._high_by: Holding | None = None
         self.here: Callable[[], Here] = lambda: None
-        """What the program does now, as :meth:`told` takes it: asked at each new height."""
+        """Returns what the program is doing, as input for :attr:`told`; called at each new maximum."""
         self.told: Callable[[Here], tuple[str, str]] = lambda here: ("", "")
-        """Operator and place of what ``here`` answered."""
+        """Operator and code place of a result of ``here``."""
         self._high_at: Here = None
         self._noted_high = -1
         self._high_moment = Moment(0, self.peak_by_category, 0, "load", 0, _INDEX["temporary"], None)
@@ -155,14 +155,14 @@ class DeviceRecord:
         self._next_address = 1 << 44
 
     def holding(self, category: int, owner: Owner) -> Holding:
-        """What ``owner`` holds of a category, made when first asked for."""
+        """The :class:`Holding` of a category and owner, created on first use."""
         holding = self._holdings[category].get(owner)
         if holding is None:
             holding = self._holdings[category][owner] = Holding(category, owner, self.peaks)
         return holding
 
     def take(self, cell: Cell) -> int:
-        """Count a new storage; returns its address."""
+        """Count a new storage as allocated; returns its address."""
         nbytes, holding = cell.nbytes, cell.holding
         self.live += nbytes
         self.by_category[holding.category] += nbytes
@@ -194,7 +194,7 @@ class DeviceRecord:
         return address
 
     def give_back(self, cell: Cell) -> None:
-        """Count a storage off."""
+        """Count a storage as freed."""
         if self.peak > self._noted_peak:
             self.note_peak()
         if self._high > self._noted_high:
@@ -213,11 +213,11 @@ class DeviceRecord:
             self.allocator.free(cell.address)
 
     def open_window(self) -> None:
-        """From here on ``window_peak`` is counted anew."""
+        """Restart the measurement of ``window_peak``."""
         self.window_peak = self.live
 
     def note_peak(self) -> None:
-        """Keep what is live now as the peak's division: called before memory falls below a new peak."""
+        """Save the live breakdown as the peak's: called before memory falls below a new peak."""
         if self.live < self.peak or self.peak == self._noted_peak:
             return
         self._noted_peak = self.peak
@@ -226,7 +226,7 @@ class DeviceRecord:
         self.peak_phase, self.peak_step = self.moment()
 
     def end_phase(self, phase: Phase) -> None:
-        """A phase is over: keep its peak, where an earlier one of its kind had less."""
+        """End a phase, and keep its peak if it is the highest of its kind so far."""
         if self._phase_high > self._phase_noted:
             self._phase_categories = tuple(self.by_category)
         if self._phase_high >= self.phase_peaks.get(phase, (0, ()))[0]:
@@ -235,7 +235,7 @@ class DeviceRecord:
         self._phase_categories = tuple(self.by_category)
 
     def _note_high(self) -> None:
-        """Keep the highest moment of this stretch whole: called before memory falls below it."""
+        """Save the highest moment of this interval: called before memory falls below it."""
         self._noted_high = self._high
         by, reached = self._high_by, None
         if by is not None:
@@ -264,9 +264,9 @@ class DeviceRecord:
         return self._timeline.as_record(self.name, self._high_moment)
 
     def move(self, cell: Cell, category: int, owner: Owner) -> None:
-        """Count a live storage under another category or owner.
+        """Move a live storage to another category or owner.
 
-        Who owns a storage holds for the last peak as well, if it was there; its category there stays what it was.
+        The owner also changes in the last peak, if the storage was part of it; the category there stays the same.
         """
         before, nbytes, peaks = cell.holding, cell.nbytes, self.peaks
         if category == before.category and owner == before.owner:
@@ -292,7 +292,7 @@ class DeviceRecord:
 
     @contextmanager
     def without_peak_update(self) -> Iterator[None]:
-        """What is taken and given back meanwhile leaves no trace in the peak."""
+        """Leave the recorded peaks unaffected by what is allocated and freed inside."""
         names = [
             *("peak", "peak_pinned", "steady_peak", "peak_by_category", "peak_phase", "peak_step", "_noted_peak"),
             *("_left_of_stretch", "_high", "_high_by", "_high_at", "_noted_high", "_high_moment"),
@@ -300,7 +300,7 @@ class DeviceRecord:
         ]
         before = {name: getattr(self, name) for name in names}
         noted = [(holding, holding.at_peak(self.peaks)) for held in self._holdings for holding in held.values()]
-        self._left_of_stretch = -1  # no stretch ends meanwhile
+        self._left_of_stretch = -1  # no interval ends inside
         try:
             yield
         finally:
@@ -314,14 +314,14 @@ class DeviceRecord:
             self.peak = max(self.peak, self.live)
 
     def pin(self, cell: Cell) -> None:
-        """The storage is page-locked from now on."""
+        """Mark the storage as page-locked."""
         if not cell.pinned:
             cell.pinned = True
             self.pinned += cell.nbytes
             self.peak_pinned = max(self.peak_pinned, self.pinned)
 
     def state(self) -> tuple[object, ...]:
-        """What is held now, by whom and as what; on an accelerator, what its allocator has as well."""
+        """The current holdings; on an accelerator together with the allocator's state."""
         held = {(one.category, owner): one.live for by in self._holdings for owner, one in by.items() if one.live}
         return (held, self.pinned, self.allocator.state() if self.allocator is not None else ())
 
@@ -330,7 +330,7 @@ class DeviceRecord:
         return categories_of(self.by_category)
 
     def at_peak(self) -> list[tuple[str, str | None, int]]:
-        """(category, module, bytes) at the peak: of each category they add up to what it held there."""
+        """(category, module, bytes) at the peak; each category's entries add up to its total there."""
         return [
             (category, module, nbytes)
             for category, held in zip(CATEGORIES, self._holdings, strict=True)
@@ -360,7 +360,7 @@ class DeviceRecord:
         )
 
     def _phase_records(self) -> tuple[PhaseMemory, ...]:
-        """The peaks of the phases of a training that rolls out; of others none."""
+        """The peaks per phase, for training with rollouts; otherwise empty."""
         if self.phase_peaks.keys().isdisjoint(ROLLOUT_PHASES):
             return ()
         return tuple(PhaseMemory(phase, live, categories_of(held)) for phase, (live, held) in self.phase_peaks.items())
@@ -381,7 +381,7 @@ class DeviceRecord:
 
 
 class MemoryRecord:
-    """All devices of one process, and the category and module that a new storage is counted under."""
+    """The devices of one process, and the category and module under which new storages are counted."""
 
     def __init__(self, make_device: Callable[[str], DeviceRecord]) -> None:
         self._make_device = make_device
@@ -389,23 +389,23 @@ class MemoryRecord:
         self.category = _INDEX["temporary"]
         self.module: str | None = None
         self.makes_states = False
-        """Whether tensors made by a factory now are an optimizer's states (an optimizer step is running)."""
+        """True during an optimizer step, in which tensors created by a factory are the optimizer's states."""
 
     def device(self, device: Any) -> DeviceRecord:
-        """The record of a ``torch.device``, made when first asked for."""
+        """The record of a ``torch.device``, created on first use."""
         record = self.devices.get(device)
         if record is None:
             record = self.devices[device] = self._make_device(str(device))
         return record
 
     def new_cell(self, device: Any, nbytes: int) -> Cell:
-        """Count a new storage of ``nbytes`` on ``device``."""
+        """Create a storage of ``nbytes`` on ``device`` under the current category and module."""
         record = self.devices.get(device)
         return Cell(record if record is not None else self.device(device), nbytes, self.category, self.module)
 
     @contextmanager
     def counting_as(self, category: str) -> Iterator[None]:
-        """New storages count as ``category`` (one of ``CATEGORIES``) meanwhile."""
+        """Count new storages under ``category`` (one of ``CATEGORIES``) within the context."""
         before, self.category = self.category, _INDEX[category]
         try:
             yield
@@ -413,13 +413,13 @@ class MemoryRecord:
             self.category = before
 
     def set_category(self, category: str) -> None:
-        """New storages count as ``category`` from now on."""
+        """Count new storages under ``category`` from now on."""
         self.category = _INDEX[category]
 
     def recategorise(self, cell: Cell, category: str, owner: Owner = None) -> None:
-        """Count a live storage under another category (and owner), e.g. once it proves to be a gradient."""
+        """Move a live storage to another category (and owner), e.g. once it turns out to be a gradient."""
         cell.freed_by.move(cell, _INDEX[category], cell.holding.owner if owner is None else owner)
 
     def own(self, cell: Cell, owner: Owner) -> None:
-        """Say whose a live storage is."""
+        """Set the owner of a live storage."""
         cell.freed_by.move(cell, cell.holding.category, owner)

@@ -1,4 +1,4 @@
-"""``torch.npu`` (the module ``torch_npu.npu``): what it has beside the answers that ``torch.cuda`` gives too."""
+"""``torch.npu`` (the module ``torch_npu.npu``): the parts that ``torch.cuda`` has no counterpart of."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_module() -> ModuleType:
 
 
 def fill(module: ModuleType, npu: VirtualNpu) -> None:
-    """Add the rest, and what refuses by name."""
+    """Add the remaining functions and classes, and those that raise an unsupported error."""
     for name, value in {**_devices(npu), **_contexts(npu), **_settings(), **_autocast_functions()}.items():
         setattr(module, name, value)
     module.amp = _amp(module)  # type: ignore[attr-defined]
@@ -57,7 +57,7 @@ def fill(module: ModuleType, npu: VirtualNpu) -> None:
 
 
 def unsupported_function(feature: str, unsupported_error: Callable[[str, Text], BaseException]) -> Callable[..., Any]:
-    """A function that can't be rehearsed."""
+    """A function that raises ``unsupported_error`` when called, since ``feature`` can't be rehearsed."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise unsupported_error(feature, _WHY)
@@ -66,7 +66,7 @@ def unsupported_function(feature: str, unsupported_error: Callable[[str, Text], 
 
 
 class _NPUDeviceProperties(SimpleNamespace):
-    """Stands for ``torch_npu._C._NPUDeviceProperties``; printed as torch_npu prints it."""
+    """Stand-in for ``torch_npu._C._NPUDeviceProperties``, with the same repr."""
 
     def __repr__(self) -> str:
         return (
@@ -115,14 +115,14 @@ def _devices(npu: VirtualNpu) -> dict[str, Any]:
 
 
 def _capability(device: Any = None) -> tuple[int, int] | None:
-    """None, unless the user has set one for programs that ask for it."""
+    """The value of TORCH_NPU_DEVICE_CAPABILITY, which users set for programs that require one, or None."""
     stated = re.fullmatch(r"(\d+)\.(\d+)", os.environ.get("TORCH_NPU_DEVICE_CAPABILITY", ""))
     return None if stated is None else (int(stated[1]), int(stated[2]))
 
 
 def _contexts(npu: VirtualNpu) -> dict[str, Any]:
     class device:
-        """Changes the current device while it is entered; a negative index or None changes nothing."""
+        """Switches the current device inside the context; a negative index or None has no effect."""
 
         def __init__(self, device: Any) -> None:
             self.idx = -1 if device is None else npu.index_of(device) if not isinstance(device, int) else device
@@ -137,13 +137,13 @@ def _contexts(npu: VirtualNpu) -> dict[str, Any]:
                 npu.current_device = self.before
 
     class device_of(device):
-        """The device of a tensor."""
+        """Switches to the device of a tensor."""
 
         def __init__(self, obj: Any) -> None:
             super().__init__(obj.get_device() if obj.device.type == "npu" else -1)
 
     class StreamContext:
-        """Makes a stream the current one; None changes nothing."""
+        """Makes a stream the current one; None has no effect."""
 
         def __init__(self, stream: Any) -> None:
             self.stream = stream
@@ -160,7 +160,7 @@ def _contexts(npu: VirtualNpu) -> dict[str, Any]:
 
 
 def _settings() -> dict[str, Any]:
-    """Settings of CANN that change nothing in shapes and memory."""
+    """Settings of CANN that affect neither shapes nor memory."""
     task_queue = [True]
     names = "set_option set_compile_mode set_aoe set_mm_bmm_format_nd set_dump init_dump finalize_dump ipc_collect"
     quiet: dict[str, Any] = {name: lambda *args, **kwargs: None for name in names.split()}
@@ -238,7 +238,7 @@ def _amp(module: ModuleType) -> ModuleType:
 
 
 def _memory_summary(module: ModuleType) -> Any:
-    """``torch.cuda.memory_summary``, which only prints what the module's own ``memory_stats`` says."""
+    """``torch.cuda.memory_summary``, reading the given module's ``memory_stats``."""
     original: Any = torch.cuda.memory.memory_summary
     names = {**vars(torch.cuda.memory), **vars(module)}
     return FunctionType(original.__code__, names, "memory_summary", original.__defaults__)

@@ -1,4 +1,4 @@
-"""What the facade of ``torch.npu`` knows beside what that of ``torch.cuda`` does: Ascend's names and messages."""
+"""The differences of ``torch.npu`` from ``torch.cuda``: Ascend's names and error messages."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class VirtualNpu(VirtualCuda):
     visible_variable = VISIBLE
 
     def no_device_message(self) -> str:
-        """What torch_npu says where no device is visible."""
+        """torch_npu's error message if no device is visible."""
         return "No NPUs are available"
 
     def invalid_ordinal_message(self, index: int) -> str:
-        """What torch_npu says of a device that is not there."""
+        """torch_npu's error message for a device index that doesn't exist."""
         return (
             "NPU function error: c10_npu::SetDevice(device), error code is 107001\nERR00100 PTA call acl api failed.\n"
             "[Error]: Invalid device ID.\n        Check whether the device ID is valid.\n"
@@ -30,5 +30,5 @@ class VirtualNpu(VirtualCuda):
         )
 
     def index_to_set(self, device: Any) -> int:
-        """``torch.npu.set_device`` takes ``npu`` for the current device."""
+        """The index for ``torch.npu.set_device``, which accepts ``npu`` for the current device."""
         return self.index_of(device)

@@ -1,8 +1,8 @@
-"""PyTorch's own attention as torch_npu runs it: on ``npu_fusion_attention`` where that takes it, else by its math.
+"""PyTorch's own attention as torch_npu runs it: with ``npu_fusion_attention`` if its conditions hold, else as math.
 
 The conditions are op-plugin's (op_plugin/ops/opapi/ScaledDotProductAttentionKernelNpuOpApi.cpp): four dimensions, no
-mask or a boolean one. A causal call makes the compressed mask of 2048 × 2048 that the kernel reads. An additive mask
-is left to the math path, which keeps n × n scores.
+mask or a boolean one. A causal call creates the compressed 2048 × 2048 mask that the kernel reads. An additive mask
+takes the math path, which keeps n × n scores.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEFT_UP_CAUSAL = 2
 
 
 def install() -> Callable[[], None]:
-    """Route ``scaled_dot_product_attention`` of NPU tensors; returns the undo."""
+    """Patch ``scaled_dot_product_attention`` for NPU tensors; returns the undo."""
     patches = Patches()
     original = F.scaled_dot_product_attention
 

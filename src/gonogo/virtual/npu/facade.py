@@ -1,7 +1,7 @@
-"""The facade of ``torch.npu``: a process without an NPU believes it has N of one type, and no CUDA.
+"""The facade of ``torch.npu``: makes a process without an NPU see N of one type, and no CUDA.
 
-The answers are those of the facade of ``torch.cuda`` (``../cuda/``), found under ``torch.npu``; what differs in
-torch_npu is in ``state.py`` and ``api.py``.
+It reuses the facade of ``torch.cuda`` (``../cuda/``) under ``torch.npu``; what differs in torch_npu is in
+``ascend_names.py`` and ``api.py``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CUDA_ONLY_NAMES = words(
     "is_tf32_supported _check_bf16_tensor_supported _check_cubins current_solver_handle CUDAPluggableAllocator "
     "CUDAGraph get_stream_from_external _device_count_nvml _raw_device_count_nvml _nvml_based_avail list_gpu_processes"
 )
-"""What ``torch.cuda`` has and ``torch.npu`` has not."""
+"""Attributes that ``torch.cuda`` has and ``torch.npu`` doesn't."""
 
 
 def install_npu(
@@ -44,10 +44,10 @@ def install_npu(
     make_pinned_copy: Callable[[torch.Tensor], torch.Tensor],
     assume: Callable[[Text], object],
 ) -> VirtualNpu:
-    """Put the facade up; the arguments are those of ``cuda.facade.install``. Returns the state, with its ``undo()``.
+    """Install the facade, with the arguments of ``cuda.facade.install``. Returns the state, with its ``undo()``.
 
-    ``visible_devices`` is the value of ASCEND_RT_VISIBLE_DEVICES; ``assume`` is told that CANN is set up. The type
-    ``npu`` must have been named (``private.name_accelerator``).
+    ``visible_devices`` is the value of ASCEND_RT_VISIBLE_DEVICES; ``assume`` records that CANN is assumed to be set
+    up. The backend must have been renamed to ``npu`` before (``private.name_accelerator``).
     """
     npu = VirtualNpu(accelerator, count, get_allocator, unsupported_error)
     patches = npu.patches
@@ -82,7 +82,7 @@ def install_npu(
 
 
 def _register_module(module: Any) -> Callable[[], None]:
-    """``torch.npu`` is the module from now on; returns the undo."""
+    """Register the module as ``torch.npu``; returns the undo."""
     register: Any = torch._register_device_module
     register("npu", module)
 
@@ -94,7 +94,7 @@ def _register_module(module: Any) -> Callable[[], None]:
 
 
 def _disable_cuda(npu: VirtualNpu) -> None:
-    """An Ascend machine has a torch without CUDA: a CUDA build is made to answer as one."""
+    """Make a CUDA build of torch behave like one without CUDA, as found on an Ascend machine."""
 
     def refuse() -> None:
         raise AssertionError(_NO_CUDA_MESSAGE)
@@ -111,7 +111,7 @@ def _disable_cuda(npu: VirtualNpu) -> None:
 
 
 def _extend_classes(npu: VirtualNpu) -> None:
-    """What torch_npu adds to tensors, modules and storages (``generate_methods_for_privateuse1_backend``)."""
+    """Add torch_npu's members of tensors, modules and storages (``generate_methods_for_privateuse1_backend``)."""
     patches = npu.patches
 
     def module_npu(self: Any, device: Any = None) -> Any:

@@ -1,10 +1,10 @@
-"""Names that torch_npu has: one of them that has no stand-in can't be rehearsed, any other does not exist."""
+"""Names in torch_npu: those without a stand-in can't be rehearsed, any other name does not exist."""
 
 from __future__ import annotations
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The names in a text."""
+    """Split the text at whitespace."""
     return tuple(text.split())
 
 
@@ -35,8 +35,8 @@ NPU_API = frozenset(
     super_kernel_scope_end npurt
     """)
 )
-"""``torch_npu.npu.__all__``, less the legacy storages."""
+"""``torch_npu.npu.__all__``, without the legacy storages."""
 
 OPTIMIZERS = ("Adadelta", "Adam", "AdamW", "Adamax", "RMSprop", "SGD")
-"""``NpuFused…`` optimizers that are torch's own with fused kernels."""
+"""``NpuFused…`` optimizers: torch's own with fused kernels."""
 OTHER_OPTIMIZERS = ("NpuFusedAdamP", "NpuFusedBertAdam", "NpuFusedLamb", "NpuFusedRMSpropTF")

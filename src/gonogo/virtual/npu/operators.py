@@ -1,7 +1,7 @@
-"""``torch.ops.npu``: the fused operators of torch_npu, with true shapes and with what they keep for backward.
+"""``torch.ops.npu``: the fused operators of torch_npu, with their shapes and the tensors they save for backward.
 
-Schemas, shapes and dtypes are op-plugin's (torch_npu 2.13.0, ``op_plugin/meta/_meta_registrations.py``). They compute
-nothing: values are unknown after them. An operator that is not here can't be rehearsed.
+Schemas, shapes and dtypes are op-plugin's (torch_npu 2.13.0, ``op_plugin/meta/_meta_registrations.py``). Nothing is
+computed: the results' values are unknown. An operator that is not defined here can't be rehearsed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 _SOFTMAX_STATS_WIDTH = 8
-"""Numbers that the attention kernel keeps of each row's maximum and of its sum."""
+"""Width of the softmax maximum and sum that the attention kernel saves for each row."""
 _DROPOUT_ALIGNMENT = 128
 _library: Any = None
 
@@ -23,13 +23,13 @@ _library: Any = None
 class _Operator:
     schema: str
     meta: Callable[..., Any]
-    """Makes the results on ``meta``."""
+    """Creates the results on ``meta``."""
     keeps: tuple[int, ...] = ()
-    """Positions of the inputs that backward reads."""
+    """Positions of the inputs that are saved for backward."""
     keeps_results: tuple[int, ...] = ()
-    """Positions of the results that backward reads."""
+    """Positions of the results that are saved for backward."""
     gradients: tuple[int, ...] = (0,)
-    """Positions of the inputs that have gradients."""
+    """Positions of the inputs that receive gradients."""
 
     @property
     def name(self) -> str:
@@ -37,7 +37,7 @@ class _Operator:
 
 
 def define() -> None:
-    """Define the operators; once a process."""
+    """Define the operators. Call once per process."""
     global _library
     if _library is not None:
         return
@@ -49,7 +49,7 @@ def define() -> None:
 
 
 def is_defined(name: str) -> bool:
-    """Whether ``torch.ops.npu`` has it."""
+    """True if ``torch.ops.npu`` has the operator."""
     return any(operator.name == name for operator in _OPERATORS)
 
 
@@ -66,7 +66,7 @@ def _differentiate(operator: _Operator) -> None:
         }
 
     def backward(ctx: Any, *gradients: Any) -> Any:
-        _ = ctx.saved_tensors  # unpacked, as the kernel reads them: hooks on saved tensors (checkpointing) run
+        _ = ctx.saved_tensors  # unpack them as the kernel does, so that saved-tensor hooks (checkpointing) run
         made: list[Any] = [None] * ctx.count
         for place, (shape, dtype, device) in ctx.made.items():
             if ctx.needs_input_grad[place]:
@@ -121,7 +121,7 @@ def _attention(query: Any, key: Any, value: Any, head_num: int, input_layout: st
 
 
 def _reciprocal_rms(x: Any, gamma: Any) -> Any:
-    """One number for each row that ``gamma`` spans."""
+    """One value per row over the dimensions of ``gamma``."""
     outer = x.dim() - gamma.dim()
     return x.new_empty([size if place < outer else 1 for place, size in enumerate(x.shape)], dtype=torch.float32)
 

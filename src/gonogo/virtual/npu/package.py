@@ -1,6 +1,6 @@
-"""``import torch_npu``: the package and its submodules, found though nothing is installed.
+"""``import torch_npu``: makes the package and its submodules importable without an installation.
 
-A real torch_npu of the user's environment is hidden by it: its libraries would enter CANN.
+It shadows a real torch_npu in the user's environment, whose libraries would initialize CANN.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _PACKAGE_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_
 
 
 def install(npu: ModuleType, unsupported: Unsupported, assume: Callable[[Text], object]) -> Callable[[], None]:
-    """Let the package be found. ``npu`` is the module ``torch_npu.npu``. Returns the undo."""
+    """Make the package importable. ``npu`` is the module ``torch_npu.npu``. Returns the undo."""
     finder = _Finder(_module_makers(npu, unsupported, assume), unsupported)
     sys.modules["torch_npu.npu"] = npu
     npu.__spec__ = ModuleSpec("torch_npu.npu", None, origin=npu.__file__, is_package=True)
     sys.meta_path.insert(0, finder)
-    importlib.import_module("torch_npu")  # torch itself imports it, as a backend that is installed
+    importlib.import_module("torch_npu")  # as torch itself does, which autoloads installed backends
 
     def undo() -> None:
         sys.meta_path.remove(finder)
@@ -44,7 +44,7 @@ def install(npu: ModuleType, unsupported: Unsupported, assume: Callable[[Text], 
 
 
 def version() -> str:
-    """The version of torch_npu: the installed one's, else the one that goes with this torch."""
+    """The version of torch_npu: the installed one, or else the one that matches this torch."""
     finders = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
     for finder in finders:
         find = getattr(finder, "find_distributions", None)
@@ -54,7 +54,7 @@ def version() -> str:
 
 
 class _Finder(importlib.metadata.DistributionFinder, MetaPathFinder):
-    """Finds ``torch_npu``, what lies in it, and its metadata."""
+    """Finds ``torch_npu``, its submodules, and its metadata."""
 
     def __init__(self, makers: dict[str, Maker], unsupported_error: Unsupported) -> None:
         self.makers = makers
@@ -108,12 +108,13 @@ class _Distribution(importlib.metadata.Distribution):
 def _module_makers(
     npu: ModuleType, unsupported_error: Unsupported, assume: Callable[[Text], object]
 ) -> dict[str, Maker]:
-    """What fills each module, when it is imported."""
+    """Map each module's name to the function that fills it on import."""
     hccl = SimpleNamespace(ProcessGroupHCCL=_process_group())
 
     def root(module: ModuleType) -> None:
         def missing(name: str) -> Any:
-            """An operator, or one that has no stand-in; any other name does not exist."""
+            """``__getattr__`` of the module: an operator, one that raises because it has no stand-in, or a
+            submodule."""
             if operators.is_defined(name):
                 return getattr(torch.ops.npu, name)
             if name.startswith(("npu_", "_npu_")):
@@ -162,7 +163,7 @@ def _module_makers(
 
 def _process_group() -> type:
     class ProcessGroupHCCL:
-        """Stands for ``ProcessGroupHCCL``: its options are taken, and change nothing."""
+        """Stand-in for ``ProcessGroupHCCL``, whose options are accepted and ignored."""
 
         class Options(SimpleNamespace):
             """``ProcessGroupHCCL.Options``."""
@@ -184,10 +185,10 @@ def _make_fused_optimizer(name: str, assume: Callable[[Text], object]) -> type:
 
 
 def _profiler() -> dict[str, Any]:
-    """A profiler that records nothing: there are no kernels."""
+    """A profiler that records nothing, since no kernels run."""
 
     class profile:
-        """Stands for ``torch_npu.profiler.profile``."""
+        """Stand-in for ``torch_npu.profiler.profile``."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             pass
@@ -204,7 +205,7 @@ def _profiler() -> dict[str, Any]:
             return lambda *args, **kwargs: None
 
     class PermissiveNamespace(SimpleNamespace):
-        """An enumeration or a configuration, taken as it is."""
+        """An enumeration or configuration that accepts any attribute."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(**kwargs)

@@ -1,7 +1,7 @@
-"""``import torch_npu.contrib.transfer_to_npu``: a program written for CUDA runs on NPUs.
+"""``import torch_npu.contrib.transfer_to_npu``: runs a program written for CUDA on NPUs.
 
-Replaces what torch_npu's own file of that name does (2.6.0 to 2.13.0): ``torch.cuda`` answers as ``torch.npu``,
-``.cuda()`` is ``.npu()``, ``cuda`` among the arguments of a list of functions is read as ``npu``, nccl as hccl.
+Replaces torch_npu's file of that name (2.6.0 to 2.13.0): ``torch.cuda`` behaves as ``torch.npu``, ``.cuda()`` as
+``.npu()``, a list of functions accept ``cuda`` for ``npu`` in their arguments, and nccl is read as hccl.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _done = False
 
 
 def transfer(npu: ModuleType) -> None:
-    """Do it, for the rest of the process. ``npu`` is ``torch_npu.npu``."""
+    """Apply the patches for the rest of the process. ``npu`` is ``torch_npu.npu``."""
     global _done
     if _done:
         return
@@ -99,7 +99,7 @@ def _generator_class(real: Any) -> Any:
 
 
 def _with_npu_devices(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with ``cuda`` among its arguments read as ``npu``."""
+    """Wrap the function so that ``cuda`` in its arguments is read as ``npu``."""
 
     @functools.wraps(function)
     def renamed(*args: Any, **kwargs: Any) -> Any:

@@ -1,1 +1,1 @@
-"""How single kinds of operators run on tensors without memory, as the hardware would run them."""
+"""How specific kinds of operators run on virtual tensors, choosing the kernels that the hardware would use."""

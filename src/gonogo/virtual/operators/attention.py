@@ -1,7 +1,7 @@
-"""Attention as real hardware would run it: on the fused operators, not on the math path that meta tensors take.
+"""Attention as on real hardware: with the fused operators, not the math path that meta tensors take.
 
-The choice follows aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (``select_sdp_backend``): flash where its
-conditions hold, else memory-efficient, else math. Both fused operators keep the output and a log-sum-exp for
+The choice follows aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (``select_sdp_backend``): flash if its
+conditions hold, else memory-efficient, else math. Both fused operators save the output and a log-sum-exp for
 backward, never the n × n scores.
 """
 
@@ -27,7 +27,7 @@ _MASK_ALIGNMENT = 16
 
 
 def install(compute_capability: tuple[int, int]) -> Callable[[], None]:
-    """Route ``scaled_dot_product_attention`` on accelerators; returns the undo."""
+    """Patch ``scaled_dot_product_attention`` for accelerator tensors; returns the undo."""
     patches = Patches()
     original = F.scaled_dot_product_attention
     known = {"enable_gqa"} if "enable_gqa" in (original.__doc__ or "") else set()  # newer than torch 2.4
@@ -64,13 +64,14 @@ def install(compute_capability: tuple[int, int]) -> Callable[[], None]:
             "torch.nested._internal.sdpa", functools.partial(_patch_jagged_attention, patches, compute_capability)
         )
     )
-    # Its kernels take whole layers, on nested tensors where rows are masked; without it the same layers are computed.
+    # Its kernels take whole layers, on nested tensors if rows are masked; without it the same layers are computed.
     patches.set(torch.backends.mha, "get_fastpath_enabled", lambda: False)
     return patches.undo
 
 
 def _patch_jagged_attention(patches: Patches, capability: tuple[int, int], module: Any) -> None:
-    """For jagged nested tensors torch's Python asks C++ whether a kernel can be had, which sees no accelerator here."""
+    """Choose the kernel for jagged nested tensors, for which torch's Python asks C++, which sees no accelerator
+    here."""
 
     def fits(original: Any, rule: Callable[..., bool], *more: Any) -> Any:
         def answer(params: Any, debug: bool = False) -> bool:
@@ -87,7 +88,7 @@ def _patch_jagged_attention(patches: Patches, capability: tuple[int, int], modul
 
 
 def _is_virtual_operand(operand: Any) -> bool:
-    """Whether it is a virtual tensor, or a DTensor of one: context parallelism hands those in."""
+    """True for a 4-dimensional accelerator tensor that is virtual, or a DTensor of one, as in context parallelism."""
     return bool(local_tensors(operand)) and operand.device.type != "cpu" and operand.dim() == 4
 
 
@@ -101,7 +102,7 @@ def _autocast_operands(*tensors: Any) -> Any:
 
 
 def _raise_torch_dtype_error(original: Any, query: torch.dtype, mask: torch.dtype) -> None:
-    """Raise what torch raises for a mask of another dtype than the query's: releases differ in which they take."""
+    """Raise torch's error for a mask with another dtype than the query; releases differ in which ones they accept."""
     with private.modes_off():
         operand = torch.empty(1, 1, 1, 8, dtype=query, device="meta")
         original(operand, operand, operand, attn_mask=torch.empty(1, 1, 1, 1, dtype=mask, device="meta"))
@@ -152,7 +153,7 @@ def _efficient_attention(
 
 
 def _to_attention_bias(mask: Any, query: Any, key: Any) -> Any:
-    """A mask as the kernel takes it: additive, of the query's dtype, expanded, its last stride aligned."""
+    """The mask as the kernel takes it: additive, of the query's dtype, expanded, with its last stride aligned."""
     if mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(mask.logical_not(), -math.inf)
     elif mask.dtype != query.dtype:

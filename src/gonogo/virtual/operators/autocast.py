@@ -1,8 +1,8 @@
 """``torch.autocast`` on an accelerator.
 
-ATen's autocast asks a tensor whether it is on CUDA, and virtual tensors are on ``meta`` to C++: so the casts are made
-here, above autograd, by the same lists (aten/src/ATen/autocast_mode.h), with the same cache of casted weights, which
-takes memory.
+ATen's autocast checks whether a tensor is on CUDA, but for C++ virtual tensors are on ``meta``. So casts are done
+here, above autograd, with the same operator lists (aten/src/ATen/autocast_mode.h) and the same cache of cast weights,
+which takes memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOWER_PRECISION_FUNCTIONS = {
     "convolution", "_convolution", "prelu", "addmm", "addmv", "addr", "matmul", "__matmul__", "__rmatmul__", "einsum",
     "mm", "mv", "linalg_vecdot", "linear", "addbmm", "baddbmm", "bmm", "chain_matmul", "multi_dot", "lstm_cell",
     "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "scaled_dot_product_attention",
-    "lstm", "gru", "rnn_tanh", "rnn_relu",  # cuDNN's: aten/src/ATen/cudnn/AutocastRNN.cpp
+    "lstm", "gru", "rnn_tanh", "rnn_relu",  # cuDNN RNNs: aten/src/ATen/cudnn/AutocastRNN.cpp
 }  # fmt: skip
 FLOAT32_FUNCTIONS = {
     "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt", "sinh",
@@ -42,7 +42,7 @@ WIDEST_DTYPE_FUNCTIONS = {
 _LISTED = LOWER_PRECISION_FUNCTIONS | FLOAT32_FUNCTIONS | WIDEST_DTYPE_FUNCTIONS
 _IN_PYTHON = ("torch.nn.functional", "torch.functional")
 _MODE_CHECKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-# Refused on CUDA, whatever the dtypes.
+# Raises an error on CUDA, whatever the dtypes.
 BANNED_ON_CUDA = "binary_cross_entropy"
 _BANNED_MESSAGE = (
     "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\nMany models use a sigmoid "
@@ -53,7 +53,7 @@ _BANNED_MESSAGE = (
 
 
 def install() -> Callable[[], None]:
-    """Have entering ``torch.autocast`` for an accelerator cast virtual tensors; returns the undo."""
+    """Cast virtual tensors inside ``torch.autocast`` for an accelerator; returns the undo."""
     patches = Patches()
     autocast: Any = torch.amp.autocast_mode.autocast
     enter, leave = autocast.__enter__, autocast.__exit__
@@ -83,10 +83,10 @@ def install() -> Callable[[], None]:
 
 
 class _AutocastMode(TorchFunctionMode):
-    """Casts the operands of listed functions. ``dtype`` None: autocast is off within an outer one."""
+    """Casts the operands of listed functions. ``dtype`` is None if autocast is disabled inside an enabled one."""
 
     entered: ClassVar[list[_AutocastMode]] = []
-    """Those that are entered, the innermost last."""
+    """Stack of active modes, the innermost last."""
 
     def __init__(self, dtype: torch.dtype | None, device: str) -> None:
         super().__init__()
@@ -97,11 +97,11 @@ class _AutocastMode(TorchFunctionMode):
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if self.dtype is None or _AutocastMode.entered[-1] is not self:  # the innermost alone says what is cast
+        if self.dtype is None or _AutocastMode.entered[-1] is not self:  # only the innermost mode casts
             return func(*args, **kwargs)
         if name == BANNED_ON_CUDA and self._device == "cuda" and _on_accelerator(args, kwargs):
             raise RuntimeError(_BANNED_MESSAGE)
-        if kwargs.get("out") is not None:  # autocast has no overload that writes into a given tensor
+        if kwargs.get("out") is not None:  # autocast has no overloads with ``out=``
             return func(*args, **kwargs)
         if name in LOWER_PRECISION_FUNCTIONS:
             target: torch.dtype | None = self.dtype
@@ -130,7 +130,7 @@ class _AutocastMode(TorchFunctionMode):
         return value
 
     def _cast_weight(self, weight: VirtualTensor, dtype: torch.dtype) -> torch.Tensor:
-        """A leaf is cast once and kept until autocast is left."""
+        """Cast a leaf once, and cache it until autocast is left."""
         found = self._weights.get(id(weight))
         if found is None or found[0] is not weight:
             found = self._weights[id(weight)] = (weight, weight.to(dtype))
@@ -139,10 +139,10 @@ class _AutocastMode(TorchFunctionMode):
 
 @functools.cache
 def _expose_listed_calls(func: Any) -> Callable[..., Any] | None:
-    """A function of torch's that calls listed ones, such as ``multi_head_attention_forward``; None for any other.
+    """A copy of a torch function that calls listed ones, such as ``multi_head_attention_forward``; None for others.
 
-    A mode is handed its call whole, and is off within: here as one that doesn't ask for modes itself, so that what it
-    calls is cast one by one, as ATen would.
+    ``__torch_function__`` receives such a call as a whole and is disabled inside it. The copy skips its own mode
+    check, so that the functions it calls are cast one by one, as in ATen.
     """
     if not inspect.isfunction(func) or func.__module__ not in _IN_PYTHON or func.__name__ in _LISTED:
         return None

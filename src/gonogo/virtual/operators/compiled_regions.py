@@ -1,10 +1,10 @@
-"""What compiled functions take beside what is written in them: copies of inputs that are written into by position.
+"""Additional memory of compiled functions: copies of inputs that are written to by index.
 
-The compiler makes a function without writes of it, and puts writes back in at its end. A write by position
-(``index_put_``, ``scatter_``) into an input is done in place where it is the last one to that input; where another
-follows, it goes into a copy of the whole, which is there until the function ends: ``reinplace_inplaceable_ops_core`` in
-torch/_inductor/fx_passes/reinplace.py asks that an input's ``copy_`` at the end takes this very result.
-Megatron-Core's fused cross entropy has it in its backward: one copy of the logits in float32.
+The compiler functionalizes a function, and reintroduces in-place writes at its end. A write by index (``index_put_``,
+``scatter_``) to an input is done in place if it is the last write to that input; if another one follows, it goes to
+a copy of the whole input, which lives until the function ends: ``reinplace_inplaceable_ops_core`` in
+torch/_inductor/fx_passes/reinplace.py requires that the final ``copy_`` to the input takes this very result.
+Megatron-Core's fused cross entropy does this in its backward: one copy of the logits in float32.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INDEXED_WRITES = {
 
 
 def run(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """Call a compiled function; one that it calls is part of it."""
+    """Call a compiled function; nested compiled functions are part of its region."""
     if _Region.inside or not torch._C._len_torch_dispatch_stack():
         return function(*args, **kwargs)
     _Region.inside = True
@@ -37,7 +37,7 @@ def run(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 class _Region(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Watches the writes to a function's inputs while it runs."""
+    """Tracks the writes to a function's inputs while it runs."""
 
     inside: ClassVar[bool] = False
 
@@ -46,7 +46,7 @@ class _Region(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = [value for value in (*args, *kwargs.values()) if isinstance(value, VirtualTensor)]
         self._inputs = {id(tensor.cell): tensor.cell for tensor in given}
         self._written: dict[int, torch.Tensor | None] = {}
-        """Inputs that were written by position, and the copy once another write has followed."""
+        """Inputs that were written by index, with the copy that exists once another write has followed."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

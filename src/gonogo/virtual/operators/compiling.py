@@ -1,10 +1,11 @@
-"""``torch.compile``: what is compiled is run as it is written, and of a function begun when it is first called.
+"""``torch.compile``: compiled functions run as plain Python, and ``torch.compile`` itself is deferred to the first
+call.
 
 Libraries decorate functions that a program may never call (DeepSpeed its Muon optimizer's), and each such decorator
-imports all of the compiler, which takes more than a second. Importing it runs operators, which are none of the
-program's: virtual ones would in turn import the compiler, half imported as it is (seen with torch 2.8). It also holds
-its own stand-ins against ``Tensor.__new__``, which DeepSpeed replaces within ``zero.Init``; virtual operators need the
-compiler there first, where a real run does not need it at all. So it is imported before.
+imports the whole compiler, which takes more than a second. Importing it also runs operators that are not the
+program's: on virtual tensors, those would in turn import the half-imported compiler (seen with torch 2.8). Finally,
+it checks its stand-ins against ``Tensor.__new__``, which DeepSpeed replaces inside ``zero.Init``; virtual operators
+need the compiler there, although a real run does not. So it is imported in advance.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ _ZERO_INIT_MODULE = "deepspeed.runtime.zero.partition_parameters"
 
 
 _GLOBAL_HOOK_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
-"""What a compiled module says of hooks that follow the rehearsal's modules."""
+"""The warning of a compiled module about the global module hooks of the rehearsal."""
 UNCOMPILED_ASSUMPTION = translated(
     "what torch.compile compiles runs as it is written: it compiles, and takes no more memory"
 )
 
 
 def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[], None]:
-    """Put ``torch.compile`` off for functions that are compiled as usual, by the default compiler; returns the undo.
+    """Defer ``torch.compile`` for functions compiled with the default compiler; returns the undo.
 
-    ``assume`` is told when compiled code is run: kernels can't be compiled for a device that isn't there.
+    ``assume`` is called when compiled code first runs: kernels can't be compiled for a device that doesn't exist.
     """
     patches = Patches()
     compiles = "1" not in (os.environ.get("TORCHDYNAMO_DISABLE"), os.environ.get("TORCH_COMPILE_DISABLE"))
@@ -68,7 +69,7 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
             if model is not None:
                 begun()
             result = real(model, **options)
-            # With the compiler turned off it is the bare module; a run has it wrapped, under names with _orig_mod.
+            # With the compiler disabled it is the bare module; in a real run it is wrapped (names with _orig_mod).
             return wrapped(model) if isinstance(model, nn.Module) and result is model else result
 
         @functools.cache
@@ -87,13 +88,14 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
 
 
 def install_scripting() -> Callable[[], None]:
-    """``torch.jit.script`` of a function or class: it is run as the Python that it is, with the same operators.
+    """Make ``torch.jit.script`` return functions and classes unchanged, so that they run as Python, with the same
+    operators.
 
-    Modules are still compiled: what is saved of them has to be. TorchScript knows torch's functions by their identity:
-    it is told of those that stand replaced here, of torch's own namespaces; what is written in Python further down may
-    call others, which it would refuse.
+    Modules are still compiled, since they may be saved. TorchScript recognizes torch's functions by identity, so the
+    replacements made here in torch's own namespaces are registered with it; those in Python code further down are
+    not, and it would reject them.
 
-    Leave functions and classes uncompiled; returns the undo.
+    Returns the undo.
     """
     patches = Patches()
     script = torch.jit.script
@@ -101,7 +103,7 @@ def install_scripting() -> Callable[[], None]:
     @functools.wraps(script)
     def script_(obj: Any, *args: Any, **options: Any) -> Any:
         if inspect.isfunction(obj) or (inspect.isclass(obj) and not issubclass(obj, torch.nn.Module)):
-            return obj  # of a class, `script` returns the class itself, too
+            return obj  # for a class, `script` also returns the class itself
         private.register_replacements_for_scripting()
         return script(obj, *args, **options)
 

@@ -1,4 +1,4 @@
-"""Operators whose result depends on values: exact where the values are known, an assumption on record where not."""
+"""Operators whose result depends on values: exact if the values are known, otherwise with an assumption recorded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _register_handler(*operators: Any) -> Callable[[Handler], Handler]:
 
 
 def _real(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """The real result where all operands are known, else None."""
+    """The real result if all operands are known, else None."""
     tensors = [t for t in _tensors((*args, *kwargs.values())) if isinstance(t, VirtualTensor)]
     if not tensors or not all(contents.is_known(t) for t in tensors):
         return None
@@ -71,7 +71,7 @@ def _item(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 @_register_handler(aten._amp_foreach_non_finite_check_and_unscale_.default)
 def _unscale(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> None:
-    """A gradient scaler's test of its gradients: they are finite, and the step is taken."""
+    """The check of a gradient scaler: gradients are assumed to be finite, so the step is taken."""
     found = contents.read(args[1])
     before = None if found is None else found.clone()
     mode.run(mode.operator(func), args, kwargs)
@@ -82,7 +82,7 @@ def _unscale(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> None:
 
 @_register_handler(aten.nonzero.default, aten.nonzero_numpy.default, aten.argwhere.default)
 def _nonzero(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """All elements of an unknown mask are taken to be set: the most that its result can hold."""
+    """Unknown masks are assumed to be True everywhere, which gives the largest possible result."""
     (tensor,) = _as_virtual(mode, args)
     known = _real(mode, func, (tensor,), {})
     if known is None:
@@ -105,7 +105,8 @@ def _masked_select(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 @_register_handler(aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default, aten.index_put_.default,
           aten._index_put_impl_.default)  # fmt: skip
 def _index(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """Boolean indices become integer ones first, as ATen does, so that their number is exact or on record."""
+    """Convert boolean indices to integer ones, as ATen does, so that their number is exact or an assumption is
+    recorded."""
     if all(not _is_mask(i) for i in args[1]) or not any(isinstance(t, VirtualTensor) for t in _tensors(args)):
         return mode.run(mode.operator(func), args, kwargs)
     common_device(func, [t for t in _tensors(args) if isinstance(t, VirtualTensor)], args)
@@ -129,7 +130,7 @@ def _is_mask(index: Any) -> bool:
     aten._unique2.default, aten._unique.default, aten.unique_dim.default, aten.unique_consecutive.default
 )
 def _unique(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """The elements of an unknown tensor are taken to be distinct."""
+    """The elements of an unknown tensor are assumed to be distinct."""
     args = _as_virtual(mode, args)
     known = _real(mode, func, args, kwargs)
     if known is None:
@@ -140,7 +141,7 @@ def _unique(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 @_register_handler(aten.repeat_interleave.Tensor, aten.bincount.default)
 def _counts(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """Unknown counts are taken to be one each; unknown classes to be all alike."""
+    """Unknown counts are assumed to be one each, and unknown classes to be all the same."""
     if not any(isinstance(t, VirtualTensor) for t in _tensors(args)):
         return func(*args, **kwargs)
     args = _as_virtual(mode, args)
@@ -156,7 +157,8 @@ def _counts(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 @_register_handler(aten.histc.default)
 def _histogram(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """Of integers an accelerator has a kernel, the CPU has none; unknown values are taken to be all alike."""
+    """Integers are counted in float64, since only accelerators have the kernel; unknown values are assumed to be
+    equal."""
     if not isinstance(args[0], VirtualTensor):
         return func(*args, **kwargs)
     tensor, *others = args
@@ -179,7 +181,7 @@ _TOKEN_OPERATORS = {aten.argmax.default, aten.multinomial.default}
 
 @_register_handler(*_SELECTION_OPERATORS)
 def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """Choices among unknown scores (an expert, a token) are taken to go round: all valid, evenly spread, distinct."""
+    """Selections by unknown scores (experts, tokens) cycle through all choices: valid, evenly spread, distinct."""
     out = mode.run(mode.operator(func), args, kwargs)
     indices = out[1] if isinstance(out, list | tuple) else out
     scores = args[0]
@@ -224,13 +226,13 @@ def _chosen_dim(func: Any, args: Any, kwargs: Any) -> int:
 
 @_register_handler(aten._use_cudnn_ctc_loss.default, aten._use_cudnn_ctc_loss.Tensor)
 def _ctc_in_cudnn(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> bool:
-    """cuDNN takes 32-bit targets on the CPU, one after another, alone: PyTorch's own kernel takes any."""
+    """Always False: cuDNN requires 32-bit targets, concatenated on the CPU, while PyTorch's own kernel takes any."""
     return False
 
 
 @_register_handler(aten._ctc_loss.default, aten._ctc_loss.Tensor)
 def _ctc(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """The loss of each sample, and the table of its alignments, as wide as the longest target; unknown: as may be."""
+    """The loss per sample, and the alignment table, as wide as the longest target (or its maximum, if unknown)."""
     probabilities, targets, _, lengths = args[:4]
     operands = [t for t in args[:4] if isinstance(t, torch.Tensor)]
     if not any(isinstance(t, VirtualTensor) for t in operands):

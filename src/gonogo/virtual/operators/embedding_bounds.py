@@ -1,6 +1,6 @@
-"""Token ids and labels beyond the table that they index: a device-side assert of the real kernel.
+"""Token ids and labels out of range of the table that they index: a device-side assert of the real kernel.
 
-Shapes alone don't show it. Where the indices are known, they are compared with the table's rows, as the kernels do
+Shapes don't show this. If the indices are known, they are compared with the number of rows, as the kernels do
 (torch's ``aten/src/ATen/native/cuda``: ``Indexing.cu``, ``NLLLoss2d.cu``, ``Loss.cu``).
 """
 
@@ -18,7 +18,7 @@ from gonogo.virtual.values.value_trace import ValueTrace
 
 aten = torch.ops.aten
 _MAX_INDICES = 1 << 24
-"""More indices than that are not looked through."""
+"""Larger index tensors are not checked."""
 
 
 def _embedding(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
@@ -52,7 +52,7 @@ def _loss(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _known_bounds(indices: torch.Tensor, rows: int, ignore_index: int | None = None) -> tuple[int, int] | None:
-    """The least and the largest of known indices into ``rows``; None where there are none, or they are not known."""
+    """Minimum and maximum of indices into a table with ``rows`` rows; None if they are unknown or there are none."""
     if not rows or not 0 < indices.numel() <= _MAX_INDICES:
         return None
     values = contents.look(indices) if isinstance(indices, VirtualTensor) else indices

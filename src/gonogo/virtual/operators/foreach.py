@@ -1,6 +1,6 @@
-"""Optimizers and gradient clipping take the multi-tensor path that they take on an accelerator.
+"""Makes optimizers and gradient clipping take the multi-tensor path, as on an accelerator.
 
-Torch chooses ``foreach`` and ``fused`` by a parameter's exact type, and groups tensors by the device that C++ knows.
+Torch chooses ``foreach`` and ``fused`` by a parameter's exact type, and groups tensors by the device seen by C++.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gonogo.virtual.tensor import VirtualTensor
 
 
 def install() -> Callable[[], None]:
-    """Count virtual tensors among the types that have the multi-tensor path; returns the undo."""
+    """Add virtual tensors to the types that support the multi-tensor path; returns the undo."""
     patches = Patches()
     for module in (optimizer, foreach_utils):
         if hasattr(module, "_foreach_supported_types"):
@@ -49,7 +49,8 @@ def install() -> Callable[[], None]:
 
 
 def _patch_foreach_support(patches: Patches) -> None:
-    """Clipping, to torch 2.1, takes the multi-tensor path for tensors of no other class than ``torch.Tensor``."""
+    """Patch gradient clipping of torch up to 2.1, which takes the multi-tensor path only for the class
+    ``torch.Tensor``."""
     original: Any = foreach_utils._has_foreach_support
 
     def has_support(tensors: Any, device: torch.device) -> bool:

@@ -1,7 +1,7 @@
-"""Grouped matrix products (``torch._grouped_mm``: a mixture's experts at once) in float32 and float16.
+"""Grouped matrix products (``torch._grouped_mm``: all experts of an MoE layer at once) in float32 and float16.
 
-Kernels take both since torch 2.9 (https://github.com/pytorch/pytorch/pull/162059); torch's rule of shapes for meta
-tensors still knows bfloat16 alone. It is asked with bfloat16 tensors whose rows lie as many bytes apart.
+Kernels support both since torch 2.9 (https://github.com/pytorch/pytorch/pull/162059), but torch's meta function still
+accepts only bfloat16. It is called with bfloat16 tensors whose rows have the same stride in bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gonogo.virtual.values import propagation, real
 _SUPPORTED_DTYPES = (torch.float32, torch.float16)
 _SINCE = Version("2.9")
 _ALIGNMENT = 16
-"""Bytes at whose multiples rows begin (aten/src/ATen/native/GroupedMMUtils.h)."""
+"""Alignment of rows in bytes (aten/src/ATen/native/GroupedMMUtils.h)."""
 
 
 def _grouped_product(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -40,7 +40,7 @@ def _grouped_product(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, 
 
 
 def _has_bias_or_out_dtype(left: torch.Tensor, args: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether a bias, or a result of another dtype, is asked for: torch's own rule refuses both."""
+    """True if a bias or another output dtype is requested, both of which torch's own meta function rejects."""
     bias = args[3] if len(args) > 3 else kwargs.get("bias")
     dtype = args[4] if len(args) > 4 else kwargs.get("out_dtype")
     return bias is not None or dtype not in (None, left.dtype)
@@ -53,7 +53,7 @@ def _as_bfloat16_meta(matrix: torch.Tensor) -> torch.Tensor:
 
 
 def _result(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> tuple[Spec, int]:
-    """A CUDA build makes its rows begin at multiples of the alignment."""
+    """Spec and bytes of the result, whose rows are padded to the alignment, as in a CUDA build."""
     columns, size = shape[-1], dtype.itemsize
     row = -(-columns * size // _ALIGNMENT) * _ALIGNMENT // size if torch.version.cuda else columns
     strides = (shape[-2] * row, row, 1)[-len(shape) :]

@@ -1,7 +1,8 @@
-"""Jagged nested tensors over virtual values: what C++ is told of their device, and what the program is.
+"""Jagged nested tensors with virtual values: the device reported to C++ and to the program.
 
-``NestedTensor`` wraps its values and offsets, and tells C++ their device: of virtual ones that would be an accelerator
-that this build of torch may not know, at which autograd ends the process. C++ is told what it is told of the values.
+``NestedTensor`` wraps its values and offsets, and passes their device to C++. For virtual tensors that would be an
+accelerator that this build of torch may not know, upon which autograd aborts the process. So C++ is given the same
+device as for the values.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor, meta_device
 
 _DEVICE = 6
-"""Where the device stands in ``NestedTensor``'s call of ``_make_wrapper_subclass``, behind the class."""
+"""Position of the device in ``NestedTensor``'s call of ``_make_wrapper_subclass``, after the class."""
 
 
 def install() -> Callable[[], None]:
-    """Follow ``NestedTensor`` once it is imported; returns the undo."""
+    """Patch ``NestedTensor`` once it is imported; returns the undo."""
     patches = Patches()
     patches.on_undo(after_import("torch.nested._internal.nested_tensor", lambda module: _follow(patches, module)))
     return patches.undo
@@ -47,7 +48,7 @@ def _follow(patches: Patches, module: Any) -> None:
 
 
 def _values_property(name: str, original: Any) -> property:
-    """What the values answer; before there are some, what C++ does."""
+    """Read the attribute from the values, or from C++ before they are set."""
 
     def answer(tensor: Any) -> Any:
         values = tensor.__dict__.get("_values")
@@ -57,6 +58,6 @@ def _values_property(name: str, original: Any) -> property:
 
 
 def _pin_memory(tensor: Any, device: Any = None) -> Any:
-    """C++ would refuse to pin what it takes for a tensor without data."""
+    """Pin the values and offsets: C++ would refuse to pin a tensor that seems to have no data."""
     operators: Any = importlib.import_module("torch.nested._internal.ops")
     return type(tensor)(tensor._values.pin_memory(), **operators.extract_kwargs(tensor))

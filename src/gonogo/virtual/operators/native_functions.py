@@ -1,4 +1,4 @@
-"""Functions of torch whose C++ would read memory or enter a driver: each as it is for virtual tensors."""
+"""Replacements for torch functions whose C++ code would read memory or call a driver."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 
 
 def _flatten_weight(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """``RNN.flatten_parameters``, which with cuDNN would enter the driver to ask how weights are laid out.
+    """``RNN.flatten_parameters``, which with cuDNN would ask the driver how weights are laid out.
 
-    It copies a network's weights into one buffer, whose parts they then are. Here the buffer is made and given up, and
-    the weights stay where they are: the same bytes, then and later. Only cuDNN's padding between them is left out.
+    It copies a network's weights into one buffer and makes them views of it. Here the buffer is allocated and freed,
+    and the weights stay where they are: the same memory, at that moment and later. Only cuDNN's padding is ignored.
     """
     weights = args[0]
     count = sum(weight.numel() for weight in weights)
@@ -28,9 +28,9 @@ def _flatten_weight(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, A
 
 
 def _pack_padded_sequence(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """C++ takes the lengths out of memory (aten/src/ATen/native/PackedSequence.cpp), which a virtual tensor has not.
+    """Read the lengths, which C++ takes directly from memory (aten/src/ATen/native/PackedSequence.cpp).
 
-    Where the lengths lie on the CPU, as they must, it works for real and can't be rehearsed.
+    Real lengths on the CPU work as usual; for virtual ones the operator can't be rehearsed.
     """
     data, lengths = args[:2]
     if not isinstance(data, VirtualTensor) and not isinstance(lengths, VirtualTensor):
@@ -48,12 +48,12 @@ HANDLERS[torch.ops.aten._cudnn_rnn_flatten_weight.default] = _flatten_weight
 
 
 def install_dropout() -> Callable[[], None]:
-    """Dropout as accelerators run it: one fused kernel that keeps a boolean mask (a bit an element on Ascend).
+    """Run dropout as accelerators do: one fused kernel that saves a boolean mask (one bit per element on Ascend).
 
-    ATen's own choice asks ``is_cuda``, which C++ answers with no for a virtual tensor, and then keeps a mask of the
-    input's dtype.
+    ATen checks ``is_cuda``, which C++ answers with False for a virtual tensor, and then saves a mask of the input's
+    dtype.
 
-    Send dropout of accelerator tensors to ``native_dropout``; returns the undo.
+    Redirects dropout of accelerator tensors to ``native_dropout``; returns the undo.
     """
     patches = Patches()
     functions: Any = torch._VF
@@ -73,11 +73,12 @@ def install_dropout() -> Callable[[], None]:
 
 
 def install_storages() -> Callable[[], None]:
-    """Storages of virtual tensors, as the program sees them: an address of their own, and the virtual device.
+    """Give storages of virtual tensors an address of their own, and the virtual device.
 
-    Libraries tell shared tensors by ``untyped_storage().data_ptr()``; to C++ all virtual storages lie at 0 on ``meta``.
+    Libraries detect shared tensors by ``untyped_storage().data_ptr()``; in C++ all virtual storages have address 0 on
+    ``meta``.
 
-    Have ``torch.UntypedStorage`` answer for virtual tensors; returns the undo.
+    Patches ``torch.UntypedStorage``; returns the undo.
     """
     patches = Patches()
     real_pointer: Any = torch.UntypedStorage.data_ptr
@@ -93,7 +94,7 @@ def install_storages() -> Callable[[], None]:
         return virtual[1] if virtual is not None else real_device.__get__(self)  # type: ignore[no-any-return]
 
     def resize_(self: Any, size: int) -> Any:
-        """As FSDP frees and makes its gathered parameters again."""
+        """Resize the storage; FSDP frees and reallocates its gathered parameters this way."""
         real_resize(self, size)
         virtual = self.__dict__.get("virtual")
         if virtual is not None and virtual[0].nbytes != size:
@@ -107,9 +108,9 @@ def install_storages() -> Callable[[], None]:
 
 
 def install_argument_conversions() -> Callable[[], None]:
-    """Functions whose C++ reads an argument's bytes, or writes them, before any operator runs: told in the other form.
+    """Replace functions whose C++ reads or writes an argument's memory before any operator runs.
 
-    Hand C++ what it need not read; returns the undo.
+    The argument is passed in an equivalent form that C++ doesn't have to read. Returns the undo.
     """
     patches = Patches()
     for owner in (torch, torch.Tensor):
@@ -119,13 +120,13 @@ def install_argument_conversions() -> Callable[[], None]:
 
 
 def _with_numeric_split(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``tensor_split`` at the places that a tensor holds."""
+    """``tensor_split`` with the tensor of indices converted to numbers."""
 
     @functools.wraps(original)
     def tensor_split(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         places = args[0] if args else kwargs.get("tensor_indices_or_sections")
         if not isinstance(places, VirtualTensor) or not places.is_cpu or places.dtype != torch.int64:
-            return original(tensor, *args, **kwargs)  # C++ says what is wrong with the others
+            return original(tensor, *args, **kwargs)  # C++ raises the error for the other cases
         kwargs.pop("tensor_indices_or_sections", None)
         return original(tensor, places.tolist(), *args[1:], **kwargs)
 
@@ -133,7 +134,7 @@ def _with_numeric_split(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_tensor_lengths(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``ctc_loss`` with its lengths as numbers, of which C++ makes a tensor on the device of the loss."""
+    """``ctc_loss`` with the lengths as numbers, from which C++ creates a tensor on the loss's device."""
 
     @functools.wraps(original)
     def ctc_loss(log_probs: Any, targets: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Batch normalization over all ranks (``nn.SyncBatchNorm``): its operators have kernels for CUDA alone.
+"""Batch normalization across ranks (``nn.SyncBatchNorm``), whose operators only have CUDA kernels.
 
-Shapes and dtypes are those of torch's ``aten/src/ATen/native/cuda/Normalization.cu``: statistics are a value a channel,
-in float32 of inputs of half the width.
+Shapes and dtypes follow torch's ``aten/src/ATen/native/cuda/Normalization.cu``: statistics have one value per
+channel, in float32 for 16-bit inputs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Statistics = tuple[torch.Tensor, torch.Tensor]
 
 
 def install() -> Callable[[], None]:
-    """Give torch rules of shapes for what has none. Returns what takes them away again."""
+    """Register meta functions for operators that have none. Returns the undo."""
     library: Any = torch.library.Library("aten", "IMPL", "Meta")  # type: ignore[no-untyped-call]
     has_rule: Any = vars(torch._C)["_dispatch_has_kernel_for_dispatch_key"]
     for name, rule in _RULES.items():
@@ -45,7 +45,8 @@ def _batch_norm_reductions(
     grad: torch.Tensor, tensor: torch.Tensor, mean: torch.Tensor, invstd: torch.Tensor, weight: torch.Tensor | None,
     input_g: bool, weight_g: bool, bias_g: bool,
 ) -> tuple[torch.Tensor | None, ...]:  # fmt: skip
-    """Sums of the gradient and of its product with the input, and the gradients of weight and bias; None: not asked."""
+    """Sums of the gradient and of its product with the input, and the weight and bias gradients; None if not
+    requested."""
     dtype = weight.dtype if weight is not None else mean.dtype
     parameter = tensor.new_empty((tensor.shape[1],), dtype=dtype)
     return (

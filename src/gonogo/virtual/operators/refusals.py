@@ -1,6 +1,6 @@
-"""What can't be rehearsed, refused by its name where it begins: a program that goes on would show something else.
+"""Features that can't be rehearsed, rejected by name when first used: going on would give wrong results.
 
-To add one: a line in :data:`_REFUSED`. A package is touched only when the program imports it.
+To add one: a line in :data:`_REFUSED`. A package is patched only when the program imports it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 class _UnsupportedFunction(NamedTuple):
     module: str
     name: str
-    """Function, or Class.method."""
+    """A function, or ``Class.method``."""
     what: str
     why: Text
     unless_together: bool = False
-    """Only where some of the ranks are not rehearsed: together they tell each other."""
+    """Reject only if some ranks are not rehearsed: ranks rehearsed together can exchange data."""
 
 
 _INDUCTOR_KERNEL = translated("it is a kernel that TorchInductor generates for the device")
@@ -62,11 +62,11 @@ _REFUSED = (
     ),
 )
 _FLEX_ATTENTION_MODULE = "torch.nn.attention.flex_attention"
-"""Refused on an accelerator only."""
+"""Rejected on an accelerator only."""
 
 
 def install(*, all_ranks_rehearsed: bool) -> Callable[[], None]:
-    """Refuse them from now on; ``all_ranks_rehearsed``: all ranks of the launch are rehearsed. Returns the undo."""
+    """Reject them from now on; ``all_ranks_rehearsed``: all ranks of the launch are rehearsed. Returns the undo."""
     patches = Patches()
     for refused in _REFUSED:
         if refused.unless_together and all_ranks_rehearsed:
@@ -94,7 +94,7 @@ def _patch_unsupported(patches: Patches, refusal: _UnsupportedFunction, module: 
 
 
 def _is_on_accelerator(args: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether a tensor among the arguments, or the device that is asked for, is an accelerator's."""
+    """True if a tensor in the arguments, or the requested device, is on an accelerator."""
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, VirtualTensor)]
     wanted = str(kwargs.get("device", "cuda"))
     return any(not tensor.is_cpu for tensor in tensors) or (not tensors and not wanted.startswith("cpu"))

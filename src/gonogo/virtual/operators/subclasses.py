@@ -1,7 +1,7 @@
-"""Tensor classes of libraries over virtual data: bitsandbytes' ``Params4bit`` and the like, which keep their methods.
+"""Library tensor subclasses with virtual data, such as bitsandbytes' ``Params4bit``, which keep their methods.
 
-``Tensor._make_subclass(cls, data)`` gives, for virtual data, a tensor of a class that is both ``cls`` and virtual: it
-has the library's attributes and methods, and the device, the storage and the dispatch of a virtual tensor.
+For virtual data, ``Tensor._make_subclass(cls, data)`` returns a tensor whose class derives from both ``cls`` and
+``VirtualTensor``: it has the library's attributes and methods, and a virtual tensor's device, storage and dispatch.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor
 
 _make: Any = private.make_alias
-_PLAIN = (torch.Tensor, nn.Parameter, getattr(nn, "Buffer", torch.Tensor))  # below 2.5 there is no Buffer
+_PLAIN = (torch.Tensor, nn.Parameter, getattr(nn, "Buffer", torch.Tensor))  # there is no Buffer before torch 2.5
 
 
 def install(memory: MemoryRecord) -> Callable[[], None]:
-    """Have ``Tensor._make_subclass`` and ``Tensor.as_subclass`` keep virtual data virtual; returns the undo."""
+    """Make ``Tensor._make_subclass`` and ``Tensor.as_subclass`` keep virtual tensors virtual; returns the undo."""
     patches = Patches()
     as_subclass = torch.Tensor.as_subclass
 
@@ -58,7 +58,7 @@ def install(memory: MemoryRecord) -> Callable[[], None]:
 
 
 def of_class(cls: type, data: VirtualTensor, requires_grad: bool = False) -> Any:
-    """A tensor of (a virtual class derived from) ``cls`` that shares ``data``'s storage."""
+    """A tensor that shares ``data``'s storage, of a virtual class derived from ``cls``."""
     with private.DisableTorchDispatch():
         made = _make(virtual_class(cls), data, requires_grad)
     made._device, made._spec, made.cell = data._device, None, data.cell
@@ -67,7 +67,7 @@ def of_class(cls: type, data: VirtualTensor, requires_grad: bool = False) -> Any
 
 @cache
 def virtual_class(cls: type) -> type:
-    """The class that is both ``cls`` and virtual; named as ``cls``, since libraries ask for names."""
+    """The class that derives from both ``cls`` and ``VirtualTensor``, with ``cls``'s name, which libraries check."""
     if issubclass(cls, VirtualTensor):
         return cls
     if cls in _PLAIN:

@@ -1,8 +1,8 @@
-"""``torch.compile(fullgraph=True)``: what may have no break, and so can't branch on the values of a tensor.
+"""``torch.compile(fullgraph=True)``: code without graph breaks, which can't branch on a tensor's values.
 
-Compiled code runs here as it is written, which such a branch does well. In a run the compiler reads the code before any
-value is there, and raises where a tensor is asked whether it is true. Only the compiled function's own lines are held
-to that: a library's may ask first whether they are being compiled.
+Compiled code runs here as plain Python, where such a branch works. In a real run the compiler traces the code before
+any values exist, and raises an error if a tensor is converted to bool. Only the compiled function's own code is
+checked for that, since library code may first test whether it is being compiled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import nn
 from gonogo.virtual.patching.patches import Patches
 
 _ASKS = ("is_compiling", "is_dynamo_compiling", "is_torchdynamo_compiling")
-"""Code that asks so may have another branch when it is compiled."""
+"""Code that calls one of these may branch differently when it is compiled."""
 _CALLS = ("_call_impl", "_wrapped_call_impl", "__call__", "forward")
 """Methods of a module that run its forward."""
 _COMPILER_FILE = "/torch/_dynamo/eval_frame.py"
@@ -33,7 +33,7 @@ _MESSAGE = (
 
 
 def install(patches: Patches) -> Callable[[Any, Any], Any]:
-    """What to call with a function or module and what ``torch.compile(…, fullgraph=True)`` made of it."""
+    """Patch the conversions to bool; returns a function that wraps ``(model, what torch.compile made of it)``."""
     modules: set[CodeType] = set()
     running: Counter[CodeType] = Counter()
     real = torch.Tensor.__bool__
@@ -46,7 +46,8 @@ def install(patches: Patches) -> Callable[[Any, Any], Any]:
         return real(tensor)
 
     def reads(name: str) -> Callable[[Any], Any]:
-        """``item()``, ``float(…)``: a number that the compiler follows, as long as no branch is taken by it."""
+        """Wrap ``item()``, ``float(…)`` etc.: the compiler traces such numbers as long as no branch depends on
+        them."""
         read = getattr(torch.Tensor, name)
 
         def value(tensor: Any) -> Any:
@@ -90,13 +91,13 @@ def install(patches: Patches) -> Callable[[Any, Any], Any]:
 
 
 def _is_at_assert(frame: Any) -> bool:
-    """Whether a frame is at an ``assert``, some of which the compiler turns into checks of their own."""
+    """True if a frame is at an ``assert``, some of which the compiler converts into runtime checks."""
     following = (one for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti)
     return next((one.opname == "LOAD_ASSERTION_ERROR" for one in following if one.opname != "CACHE"), False)
 
 
 def _is_branch_condition(frame: Any) -> bool:
-    """Whether what a frame calls now decides a branch in the same statement: ``if x.norm().item() > 1e6``."""
+    """True if the call's result decides a branch in the same statement: ``if x.norm().item() > 1e6``."""
     following = (one.opname for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti)
     ends = ("POP_JUMP", "JUMP_IF", "STORE_", "POP_TOP", "RETURN_")
     found = next((name for name in following if name.startswith(ends)), "")
@@ -104,14 +105,14 @@ def _is_branch_condition(frame: Any) -> bool:
 
 
 def _is_assert_branch(frame: Any) -> bool:
-    """Whether the branch is an ``assert``'s: what follows its jump raises."""
+    """True if the branch belongs to an ``assert``: the code after its jump raises."""
     names = [one.opname for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti]
     jump = next((index for index, name in enumerate(names) if "JUMP" in name), len(names))
     return "LOAD_ASSERTION_ERROR" in names[jump + 1 : jump + 3]
 
 
 def _is_compiled(frame: Any) -> bool:
-    """Whether a module's own forward was entered through what the compiler made of it."""
+    """True if a module's forward was called through its compiled wrapper."""
     while frame is not None and "/torch/" not in frame.f_code.co_filename:
         frame = frame.f_back
     while frame is not None and "/torch/" in frame.f_code.co_filename:
@@ -122,7 +123,7 @@ def _is_compiled(frame: Any) -> bool:
 
 
 def _raise_graph_break() -> None:
-    """Raise as the compiler does, unless the program has it pass over what it can't compile."""
+    """Raise the compiler's error, unless the program suppresses compile errors."""
     import torch._dynamo
     from torch._dynamo import eval_frame
     from torch._dynamo.exc import Unsupported

@@ -1,4 +1,4 @@
-"""Operators that overwrite, re-lay or pin a storage."""
+"""Operators that overwrite, resize, replace or pin a storage."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ aten = torch.ops.aten
 
 
 def _copy(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """``copy_``: a whole storage overwritten with known values is known again."""
+    """``copy_``: overwriting a whole storage with known values makes it known again."""
     target, source = args[0], args[1]
     if type(target) is not VirtualTensor:
         return mode.run(mode.operator(func), args, kwargs)
-    # What ranks send is real: a collective's result is copied from it.
+    # The result of a collective is copied from real tensors.
     has_values = contents.is_known(source) if isinstance(source, VirtualTensor) else source.device.type == "cpu"
     becomes_known = has_values and not contents.is_known(target) and contents.covers_storage(target)
     if becomes_known and target.cell.nbytes <= contents.limit_of(target._device):
@@ -30,7 +30,7 @@ def _copy(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _fill(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """``zero_`` and ``fill_``: a whole storage of one number."""
+    """``zero_`` and ``fill_``: set a whole storage to one number."""
     target = args[0]
     number = 0 if func is aten.zero_.default else args[1]
     if type(target) is VirtualTensor and not isinstance(number, torch.Tensor):
@@ -43,7 +43,7 @@ def _fill(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _resize(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """``resize_``: the storage may grow; then it is another allocation."""
+    """``resize_``: if the storage grows, it is reallocated."""
     target = args[0]
     if not isinstance(target, VirtualTensor):
         return func(*args, **kwargs)
@@ -54,7 +54,7 @@ def _resize(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _recount_storage(mode: VirtualMode, target: VirtualTensor) -> VirtualTensor:
-    """``target`` whose storage may have another size now."""
+    """Reallocate the storage of ``target`` if its size has changed; returns ``target``."""
     target._spec = None
     nbytes = contents.storage_bytes(target)
     if nbytes != target.cell.nbytes:
@@ -63,7 +63,7 @@ def _recount_storage(mode: VirtualMode, target: VirtualTensor) -> VirtualTensor:
 
 
 def _set(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """``set_``: the tensor takes over a storage."""
+    """``set_``: make the tensor use another storage."""
     target = args[0]
     if type(target) is not VirtualTensor:
         return func(*args, **kwargs)
@@ -97,7 +97,8 @@ def _is_pinned(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _factory(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """Factories: no meta kernel knows of ``pin_memory=True``; in an optimizer's step they make its states."""
+    """Factory functions: handle ``pin_memory=True``, which meta kernels ignore, and an optimizer's states in its
+    step."""
     pinned = kwargs.pop("pin_memory", False)
     with mode.memory.counting_as("optimizer") if mode.memory.makes_states else nullcontext():
         out = mode.run(mode.operator(func), args, kwargs)

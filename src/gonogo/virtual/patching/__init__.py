@@ -1,1 +1,1 @@
-"""How other packages are patched, at once or when they are imported, and put back."""
+"""Patching other packages, immediately or when they are imported, and undoing it."""

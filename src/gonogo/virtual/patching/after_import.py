@@ -1,10 +1,10 @@
-"""Something done to a package when the program imports it, so that nothing heavy is imported needlessly."""
+"""Hooks that run when the program imports a package, so that gonogo itself imports nothing heavy needlessly."""
 
 from __future__ import annotations
 
 import sys
 
-TYPE_CHECKING = False  # as typing's, which would be one more import at the start of every guarded process
+TYPE_CHECKING = False  # like typing.TYPE_CHECKING, without importing typing in every guarded process
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Finder:
-    """Finds nothing itself: the others find the module; it is executed within the contexts, then the actions run."""
+    """Wraps the loader that the other finders return, so that contexts and actions are applied to the module."""
 
     def __init__(self) -> None:
         self.actions: dict[str, list[Action]] = {}
@@ -43,7 +43,7 @@ class _Finder:
 
 
 class _Loader:
-    """The module's own loader, within the contexts and followed by the actions."""
+    """Executes the module with its own loader inside the contexts, then runs the actions."""
 
     def __init__(self, inner: Loader, actions: list[Action], contexts: list[Context]) -> None:
         self._inner = inner
@@ -74,9 +74,9 @@ _finder = _Finder()
 
 
 def after_import(name: str, action: Action) -> Callable[[], None]:
-    """Run ``action(module)`` when module ``name`` has been imported: at once where it already is.
+    """Run ``action(module)`` after module ``name`` is imported, or immediately if it already is.
 
-    Returns what takes the action off again (what it did stays done).
+    Returns a function that removes the action (without reverting what it did).
     """
     _finder.actions.setdefault(name, []).append(action)
     _watch()
@@ -93,7 +93,7 @@ def after_import(name: str, action: Action) -> Callable[[], None]:
 
 
 def import_within(name: str, context: Context) -> Callable[[], None]:
-    """Have module ``name`` be executed within ``context()``, where it is not imported yet; returns the undo."""
+    """Execute module ``name`` inside ``context()``, unless it is already imported; returns the undo."""
     _finder.contexts.setdefault(name, []).append(context)
     _watch()
 

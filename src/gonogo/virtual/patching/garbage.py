@@ -1,6 +1,6 @@
-"""Python's cycle collector while frameworks are imported: it would walk all that they make, again and again.
+"""Tunes Python's garbage collector for the import of frameworks, whose objects it would traverse over and over.
 
-From the first parameter on it works as in any program, since it frees tensors, and what it frees when is counted.
+From the first parameter on it works as in any program, since it frees tensors, and when they are freed is measured.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ _IMPORT_THRESHOLDS = (100_000, 50, 100)
 
 
 def raise_gc_thresholds() -> None:
-    """Have what is made from now on be walked seldom."""
+    """Make collections rare during imports."""
     gc.set_threshold(*_IMPORT_THRESHOLDS)
 
 
 def restore_gc_thresholds() -> None:
-    """What was imported stays, and is never walked again; the rest is, as often as usual. The first call counts."""
+    """Freeze what was imported, and restore the default thresholds. Only the first call has an effect."""
     if gc.get_threshold() == _IMPORT_THRESHOLDS:
         gc.freeze()
         gc.set_threshold(*_USUAL)

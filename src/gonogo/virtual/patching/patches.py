@@ -1,4 +1,4 @@
-"""Names replaced in other people's modules, and put back."""
+"""Replaces attributes in other packages' modules, and restores them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _ABSENT = object()
 
 
 class Patches:
-    """Replacements of attributes; :meth:`undo` puts everything back, last first."""
+    """Replacements of attributes; :meth:`undo` restores everything, last first."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
 
     def set(self, owner: Any, name: str, value: Any) -> None:
-        """Replace ``owner.name``; an inherited attribute is shadowed, and uncovered again by :meth:`undo`."""
+        """Replace ``owner.name``; an inherited attribute is shadowed until :meth:`undo`."""
         before = vars(owner).get(name, _ABSENT)
 
         def restore() -> None:
@@ -46,35 +46,35 @@ class Patches:
         self._undo.append(restore)
 
     def on_undo(self, action: Callable[[], None]) -> None:
-        """Have ``action`` run when everything is put back."""
+        """Register ``action`` to be run by :meth:`undo`."""
         self._undo.append(action)
 
     def everywhere(
         self, replacements: Iterable[tuple[Any, Any]], *, excluded_modules: Iterable[ModuleType] = ()
     ) -> None:
-        """Replace objects in the namespaces of all loaded modules: those that did ``from os import stat``.
+        """Replace objects in the namespaces of all loaded modules, such as those that did ``from os import stat``.
 
-        ``replacements`` are (original, replacement). gonogo's own modules and ``excluded_modules`` are left alone.
+        ``replacements`` are pairs (original, replacement). gonogo's own modules and ``excluded_modules`` are skipped.
         """
         replacements = list(replacements)
         by_identity = {id(original): replacement for original, replacement in replacements}
         spared = {id(module) for module in excluded_modules}
-        for path, module in list(sys.modules.copy().items()):  # collecting garbage may import
+        for path, module in list(sys.modules.copy().items()):  # a garbage collection may trigger imports
             if not isinstance(module, ModuleType) or id(module) in spared or path.partition(".")[0] == "gonogo":
                 continue
-            there = list(vars(module).items())  # of 150 000 attributes; threads may import meanwhile
+            there = list(vars(module).items())  # about 150 000 attributes; other threads may import meanwhile
             names = [name for name, value in there if id(value) in by_identity]
             for name in names:
                 self.set(module, name, by_identity[id(vars(module)[name])])
 
     def undo(self) -> None:
-        """Put everything back."""
+        """Restore everything."""
         while self._undo:
             self._undo.pop()()
 
 
 def patch_os(patches: Patches, functions: Mapping[str, Any]) -> None:
-    """Replace functions of ``os`` by name, also where they were imported from it; what they support stays the same."""
+    """Replace functions of ``os``, also where they were imported by name; ``os.supports_*`` stay accurate."""
     replaced = []
     for name, function in functions.items():
         original = getattr(os, name)
@@ -86,7 +86,7 @@ def patch_os(patches: Patches, functions: Mapping[str, Any]) -> None:
                 supporting.add(function)
                 patches.on_undo(functools.partial(supporting.discard, function))
     patches.everywhere(replaced, excluded_modules=(os, sys.modules[os.name]))
-    accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps them in a class
+    accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps references in a class
     for name, function in functions.items() if accessor is not None else ():
         if name in vars(accessor):
             patches.set(accessor, name, staticmethod(function))

@@ -1,1 +1,1 @@
-"""What a rank is told to do, and the messages that ranks exchange."""
+"""The plan of a rank, and the messages that ranks exchange."""

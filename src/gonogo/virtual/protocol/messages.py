@@ -1,4 +1,4 @@
-"""What the workers of several ranks and the exchange between them say to each other: MessagePack of these."""
+"""Messages between the workers of several ranks and the exchange that connects them, encoded as MessagePack."""
 
 from __future__ import annotations
 
@@ -13,41 +13,42 @@ import msgspec
 from gonogo.finding.frame import Frame
 
 End = Literal["completed", "enough", "raised", "unsupported", "killed", "stopped"]
-"""How a rank ended; ``enough``: gonogo stopped it after the steps asked for, ``stopped``: the exchange did."""
+"""How a rank ended; ``enough``: gonogo stopped it after the requested steps, ``stopped``: the exchange did."""
 
 
 class WaitMode(IntEnum):
-    """Whether a rank waits for the others in a call."""
+    """Whether a rank waits for the others in a collective."""
 
     NO = 0
-    """It goes on (an asynchronous collective of unknown values)."""
+    """It continues (an asynchronous collective of unknown values)."""
     YES = 1
-    """As the real program would."""
+    """It waits as the real program would."""
     IF_NEED_BE = 2
-    """It waits for values, though the real program goes on: let go where nobody else can."""
+    """It waits for values, although the real program would continue; released if all others are blocked."""
 
 
 class Group(msgspec.Struct, frozen=True, tag="group", array_like=True):
-    """A process group, before its first call."""
+    """A process group, sent before its first collective."""
 
     key: str
     members: tuple[int, ...]
     only_asks: bool = False
-    """No collective of the program: what gonogo's workers ask each other, of those who come."""
+    """True for gonogo's internal questions between workers, which are no collectives of the program and may lack
+    members."""
 
 
 class Site(msgspec.Struct, frozen=True, tag="site", array_like=True):
-    """A stack from which a collective is called, before its first call."""
+    """A call stack of a collective, sent before its first call."""
 
     number: int
     frames: tuple[Frame, ...]
     functions: tuple[str, ...]
     place: int
-    """The same on all ranks for the same lines of code."""
+    """Equal on all ranks for the same lines of code."""
 
 
 class Collective(msgspec.Struct, frozen=True, tag="call", array_like=True):
-    """One collective."""
+    """One collective call of a rank."""
 
     group: str
     operator: str
@@ -62,21 +63,21 @@ class Collective(msgspec.Struct, frozen=True, tag="call", array_like=True):
     site: int
     waits: WaitMode
     payload: bytes | None = None
-    """What the rank sends, where it is known."""
+    """The rank's input, if its values are known."""
     payload_of_root: bool = False
-    """Whether the answer needs what the root sends, and of the others nothing."""
+    """True if only the root's payload is needed for the answer."""
     uneven: bool = False
-    """Whether the ranks may differ in :attr:`sizes`."""
+    """True if :attr:`sizes` may differ between ranks."""
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """What has to be the same on all ranks."""
+        """The properties that must be equal on all ranks."""
         sizes = () if self.uneven else self.sizes
         return self.operator, self.root, self.parameters, self.dtype, self.reduction, sizes
 
 
 class RankContext(msgspec.Struct, frozen=True, tag="context", array_like=True):
-    """What the rank has read and done, at a call in which it waits and that was not answered at once."""
+    """What the rank has read and done so far, sent with a blocking call that is not answered at once."""
 
     batch: tuple[tuple[str, str], ...]
     batches: int
@@ -90,7 +91,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello", array_like=True):
 
 
 class ThreadCall(msgspec.Struct, frozen=True, tag="thread", array_like=True):
-    """A group's first collective in a thread of the program's own, told when the program has ended."""
+    """The first collective of a group in one of the program's own threads, sent when the program has ended."""
 
     call: Collective
 
@@ -101,24 +102,24 @@ class RankEnded(msgspec.Struct, frozen=True, tag="ended", array_like=True):
     how: End
     steps: int = 0
     has_threads: bool = False
-    """Whether threads of the program's own still run, which may yet call collectives."""
+    """True if threads of the program are still running, which may yet call collectives."""
 
 
 Message = Hello | Group | Site | Collective | ThreadCall | RankContext | RankEnded
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """What a rank that waits is told; ``stop`` comes unasked as well."""
+    """The answer to a waiting rank; ``stop`` is also sent unsolicited."""
 
     kind: Literal["go", "values", "unknown", "stop", "enough"]
     payloads: tuple[bytes, ...] = ()
     of: tuple[int, ...] = ()
-    """For each member of the group, which of :attr:`payloads` is its own (or stands for it)."""
+    """For each member of the group, the index in :attr:`payloads` of its payload (or of an equivalent one)."""
     stopped_by: tuple[int, str] | None = None
-    """With ``stop``: the rank whose failure it is, and how it ended."""
+    """With ``stop``: the rank that failed, and how it ended."""
 
 
 def disable_nagle(connection: Connection) -> None:
-    """Small messages over TCP are not to wait for more to come."""
+    """Disable Nagle's algorithm, so that small messages over TCP are sent at once."""
     with socket.socket(fileno=os.dup(connection.fileno())) as same:
         same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

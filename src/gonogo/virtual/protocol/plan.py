@@ -1,4 +1,4 @@
-"""What a worker is told: the program, its place in the world, the machine, and where the record goes."""
+"""The input of a worker: the program, its place in the world, the machine, and where the record is written."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from gonogo.evidence.rehearsal.lives import LifePart
 from gonogo.evidence.rehearsal.record import ConfinementKind
 
 SPAWN = "torch.multiprocessing.spawn"
-"""The launcher of processes that a program starts itself, by that or by torchrun's agent."""
+"""The launcher's name if a program spawns its own processes, with that function or with torchrun's agent."""
 MODULE_LISTING_SUFFIX = "/././"
-"""At the end of a folder's path: Python's import system lists it, which asks for modules only."""
+"""Appended to a folder's path when Python's import system lists it, which only looks for modules."""
 
 
 class ExchangeAddress(msgspec.Struct, frozen=True):
-    """Where a worker meets the other ranks that are rehearsed with it."""
+    """How a worker connects to the other ranks that are rehearsed with it."""
 
     address: str
-    """``HOST:PORT`` for a worker on another machine; empty for one that is handed its end of the line."""
+    """``HOST:PORT`` for a worker on another machine; empty for one that inherits its socket."""
     key: str
-    """What proves to the exchange, and to the worker, that the other side belongs to this rehearsal."""
+    """Shared secret by which the exchange and the worker authenticate each other."""
     ranks: tuple[int, ...]
     """The ranks that are rehearsed together."""
 
 
 EXCHANGE_DESCRIPTOR = 197
-"""The descriptor under which a worker finds its end of the line to the exchange."""
+"""The file descriptor of a worker's socket to the exchange."""
 
 
 class WorkerPlan(msgspec.Struct, frozen=True):
@@ -46,43 +46,43 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     host_bytes: int | None
     steps: int
     scratch: str
-    """A folder of gonogo's in which this worker, and those that share it, leave what they have made or noted."""
+    """A temporary folder of gonogo's that this worker shares with others, for generated files and notes."""
     record: str
     """Where the RankRecord's JSON is written (atomically), also after a failure or SIGINT/SIGTERM."""
     progress: str
     """A file to which a :class:`Progress` JSON line is appended about twice a second."""
     trace_autograd: bool = False
-    """Note where every autograd node was made: slower; for a run that repeats one whose backward failed."""
+    """Record where every autograd node was created (slow): for repeating a run whose backward failed."""
     devices: int = 0
-    """Accelerators of the node (``CUDA_VISIBLE_DEVICES`` may show fewer); 0: as many as ``local_world_size``."""
+    """Accelerators of the node (``CUDA_VISIBLE_DEVICES`` may show fewer); 0 means ``local_world_size``."""
     started_by_program: bool = False
-    """Whether this rank is a process that the program starts itself (see ``virtual/starting.py``)."""
+    """True if this rank is a process that the program starts itself (see ``virtual/ranks/spawned_ranks.py``)."""
     counts_work: bool = False
-    """Count what it computes and moves: slower."""
+    """Count FLOPs and memory traffic (slower)."""
     every: bool = False
-    """Run each micro-batch, those too that would only repeat the one before."""
+    """Run every micro-batch, including those that would only repeat the previous one."""
     to_the_end: bool = False
-    """Read the data on to its own end, where that costs little."""
+    """Read the data to its end if that is cheap."""
     only_looks: bool = False
-    """Only look at what batches each rank will read, and end with the first of its own."""
+    """Only record the shapes of the batches that each rank will read, and stop at the first data loader."""
     prepared: str = ""
-    """The folder of what gonogo prepare has made; empty where there is none."""
+    """The folder created by gonogo prepare, or empty."""
     trace: str = ""
-    """Where what it does is written event by event (:class:`RankTrace`); empty: it is not followed."""
+    """Path for the event trace (:class:`RankTrace`), or empty if none is recorded."""
     required_python: str = ""
     """Which versions of Python the project allows, as a specifier; empty where it says nothing."""
     life: LifePart = ""
-    """Which of a run's two lives it is, where they are rehearsed."""
+    """Which of a run's two lives this is, if its save and resume are rehearsed."""
     written_folders: tuple[str, ...] = ()
-    """Where the run itself has written before: weights that are not there have not been saved."""
+    """Folders to which the run itself has written before: weights that are missing there have not been saved."""
     exchange: ExchangeAddress | None = None
-    """None where one rank is rehearsed alone."""
+    """None if one rank is rehearsed alone."""
     confinement: ConfinementKind = "namespaces"
-    """What the kernel confines the program by: what it writes is thrown away, refused, or really written."""
+    """How the kernel confines the program: whether its writes are discarded, refused, or really made."""
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """What a worker is doing now, for the live display."""
+    """The current activity of a worker, for the live display."""
 
     rank: int
     phase: str
@@ -93,4 +93,4 @@ class Progress(msgspec.Struct, frozen=True):
     activity: str
     """Module or call being run, e.g. ``model.layers.3`` or ``from_pretrained``."""
     failure: str = ""
-    """The exception that a first pass ended in; the second one looks for the forward that it comes from."""
+    """The exception that ended a first pass; the second pass finds the forward call that it comes from."""

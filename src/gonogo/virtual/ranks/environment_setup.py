@@ -1,4 +1,4 @@
-"""What stands around the program, put in place in order: files, network, devices, process group, kernels, weights."""
+"""Sets up the environment of a program, in order: files, network, devices, process group, kernels, weights."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def _on_tensor_written(tensor: torch.Tensor) -> None:
 
 
 def _shared_store_folder(plan: WorkerPlan) -> str | None:
-    """Where the ranks' stores lie, if all of the world is rehearsed and writes to one scratch folder."""
+    """Folder for the ranks' stores, if the whole world is rehearsed on this machine with one scratch folder."""
     where = plan.exchange
     together = where is not None and len(where.ranks) == plan.world_size and not where.address
     return os.path.join(plan.scratch, "store") if together else None
 
 
 class InstalledEnvironment(NamedTuple):
-    """What was put in place: what takes it down, to be called last first; what DeepSpeed offloads to NVMe; devices."""
+    """The installed environment: undo functions (to be called last first), DeepSpeed's NVMe traffic, accelerators."""
 
     undo: list[Callable[[], None]]
     nvme: NvmeTraffic
@@ -77,9 +77,10 @@ def install(
     wrote: Callable[[str, int, int], None],
     missed: Callable[[MissingInput], None],
 ) -> InstalledEnvironment:
-    """Put everything in place.
+    """Install everything.
 
-    ``note`` hears facts worth telling, ``wrote`` of each save (path, bytes, tensors), ``missed`` of names of the hub.
+    ``note`` is called with noteworthy facts, ``wrote`` for each save (path, bytes, tensors), ``missed`` for Hub names
+    that were not found.
     """
     assume = mode.ledger.assume
     accelerators = _install_accelerators(plan, mode)
@@ -115,7 +116,7 @@ def install(
 
 
 def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:
-    """The facade of ``torch.cuda`` or ``torch.npu``."""
+    """Install the facade of ``torch.cuda`` or ``torch.npu``."""
 
     def allocator_of(index: int) -> CachingAllocator:
         allocator = mode.memory.device(torch.device(plan.accelerator.device_type, index)).allocator
@@ -159,11 +160,12 @@ def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:
 
 
 def _hide_cpu_info() -> Callable[[], None]:
-    """The host's processor: DeepSpeed's CPU optimizers ask for its maker, through a process that takes over a second.
+    """Hide the host's processor: DeepSpeed's CPU optimizers query its vendor in a subprocess, which takes over a
+    second.
 
-    The answer would be of this machine, not of the one that the run will have: none is given.
+    The answer would describe this machine, not the one that the run will use.
 
-    Have ``cpuinfo.get_cpu_info`` answer at once that the maker is not known; returns the undo.
+    Makes ``cpuinfo.get_cpu_info`` return an unknown vendor at once; returns the undo.
     """
     patches = Patches()
 

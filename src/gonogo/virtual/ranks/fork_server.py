@@ -1,11 +1,12 @@
 """``python -m gonogo.virtual.ranks.fork_server DESCRIPTOR``: imports torch once, then forks a worker for each rank.
 
-Ranks that are rehearsed together would each import the same torch into memory of its own. What a worker finds after
-the fork is what it would have made itself: nothing of a session exists yet, no other thread runs, and what differs from
-rank to rank in the environment (see ``rehearse/workers/forking.py``) is read by nothing that torch's import runs.
+Otherwise, ranks rehearsed together would each import torch into their own memory. A forked worker is in the same
+state as one that was started separately: no session exists yet, no other thread runs, and the environment variables
+that differ between ranks (see ``rehearse/workers/forking.py``) are not read by torch's import.
 
-The parent asks over a socket of packets with a path (:class:`ForkRequest`) and the descriptor to print to, and is told
-``started PATH PID`` and ``ended PID STATUS``. The socket's end is the server's, and the server's that of its workers.
+The parent sends requests over a packet socket, each with a path (:class:`ForkRequest`) and an output descriptor, and
+receives ``started PATH PID`` and ``ended PID STATUS``. The server ends when the socket is closed, and its workers end
+with the server.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 class ForkRequest(msgspec.Struct, frozen=True):
-    """A worker as the parent wants it."""
+    """A request to fork a worker."""
 
     plan: str
     environment: dict[str, str]
     cwd: str
     command: list[str]
-    """What would have started it; run again where the worker repeats a failed run."""
+    """The equivalent command line, executed again if the worker repeats a failed run."""
 
 
 class ForkRequestHandler:
-    """Forks as it is asked to, and tells what became of whom."""
+    """Forks workers on request, and reports when they start and end."""
 
     def __init__(self, channel: socket.socket, main: Callable[[str], NoReturn]) -> None:
         self._channel = channel
@@ -52,7 +53,7 @@ class ForkRequestHandler:
         os.set_blocking(self._wakes, False)
 
     def serve(self) -> None:
-        """Until the parent closes its end."""
+        """Serve until the parent closes its end of the socket."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wakes)
         while True:
@@ -88,7 +89,7 @@ class ForkRequestHandler:
             finally:
                 os._exit(70)
         os.close(leads_session)
-        os.read(in_session, 1)  # its end: from then on the worker's group can be signalled
+        os.read(in_session, 1)  # EOF: the child has called setsid, so its process group can be signalled
         os.close(in_session)
         for descriptor in (output, line):
             if descriptor is not None:
@@ -121,7 +122,7 @@ class ForkRequestHandler:
 
 
 def _reset_process_state() -> None:
-    """What a process finds out once and is another's here: the temporary folder, random numbers."""
+    """Reset what a process determines once and a fork must not share: the temporary folder, NumPy's random state."""
     tempfile.tempdir = None
     numbers = sys.modules.get("numpy.random")
     if numbers is not None:
@@ -129,13 +130,13 @@ def _reset_process_state() -> None:
 
 
 def is_alone() -> bool:
-    """Whether no other thread runs in this process: a fork would leave it, and what it holds, behind."""
+    """True if this process has no other threads: a fork would lose them, along with the locks that they hold."""
     return len(os.listdir("/proc/self/task")) == 1
 
 
 if __name__ == "__main__":
     worker_main = import_worker()
     if is_alone():
-        gc.freeze()  # so that no collection in a worker writes to the pages that all share
+        gc.freeze()  # so that garbage collections in workers don't write to shared pages
         with socket.socket(fileno=int(sys.argv[1])) as parent:
             ForkRequestHandler(parent, worker_main).serve()

@@ -1,4 +1,4 @@
-"""The import of torch, by which every worker begins."""
+"""Imports torch, the first step of every worker."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import NoReturn
 from gonogo.virtual.patching.garbage import raise_gc_thresholds
 
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
-"""The variables that say which accelerators a process sees."""
+"""Environment variables that determine which accelerators a process sees."""
 
 
 def import_worker() -> Callable[[str], NoReturn]:
-    """The worker's ``main``, with torch imported.
+    """Import torch and return the worker's ``main``.
 
-    No real accelerator may be touched, whatever this machine has: they are hidden while torch is imported. What the
-    program itself is told stands in the environment again before it runs.
+    Real accelerators of this machine must not be touched, so they are hidden while torch is imported. The program's
+    own values are restored in the environment before it runs.
     """
     visible = {name: os.environ.get(name) for name in VISIBLE}
     os.environ.update(dict.fromkeys(VISIBLE, ""))

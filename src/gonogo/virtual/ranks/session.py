@@ -1,4 +1,4 @@
-"""One virtual rank: everything put in place around a program, the program run, and its record made."""
+"""One virtual rank: sets up the environment of a program, runs it, and creates its record."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ from gonogo.virtual.weights import loading
 
 STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-swift", "safetensors", "tokenizers",
          "huggingface_hub", "datasets", "numpy", "bitsandbytes", "flash-attn")  # fmt: skip
-"""Packages whose _versions the record names."""
+"""Packages whose versions are recorded."""
 
 
 _REPEATS_QUESTION = "whether this micro-batch repeats the one before"
@@ -94,7 +94,7 @@ __all__ = ["Session", "data_dependent", "embedding_bounds", "grouped_products", 
 
 
 class Session:
-    """A process that believes it has accelerators. Use as a context manager, once a process."""
+    """A process that sees virtual accelerators. A context manager, to be used once per process."""
 
     def __init__(self, plan: WorkerPlan) -> None:
         self.plan = plan
@@ -110,21 +110,21 @@ class Session:
         self.life = parts.life(plan.steps, self.memory, self.ledger)
         self.life.to_the_end = plan.to_the_end
         self.peers = Peers(plan.rank, plan.exchange, worker_connection()) if plan.exchange is not None else None
-        """The ranks that are rehearsed with this one, or None."""
+        """The connection to the ranks that are rehearsed together with this one, or None."""
         self.collectives = c10d_operators.CollectiveRecord(self.peers)
         self.facts: dict[str, Any] = {}
         self.events: list[str] = []
         self.saved_bytes = 0
         self.nvme: NvmeTraffic | None = None
-        """What DeepSpeed offloads to NVMe."""
+        """The traffic of DeepSpeed's NVMe offload."""
         self.started = time.monotonic()
         self.raw_traceback = ""
-        """The program's last traceback with gonogo's own frames, for those who work on gonogo."""
+        """The program's last traceback including gonogo's own frames, for debugging gonogo."""
         self.origin = AutogradOrigin()
         self._diverged: Reply | None = None
         self._work_done: Callable[[], tuple[PhaseWork, ...]] = tuple
         self.work_tallies: Sequence[Tally] = ()
-        """Who counts what is computed and moved."""
+        """The counters of FLOPs and memory traffic."""
         self.batch: tuple[tuple[str, str], ...] = ()
         self.batches = 0
         self.data_shapes: list[str] = []
@@ -187,7 +187,7 @@ class Session:
         undo.append(asked_in_vain.install(self.lookups))
         undo.append(c10d_operators.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())
-        undo.append(memory_ownership.install(self.modules))  # before what has DDP's buckets reduced
+        undo.append(memory_ownership.install(self.modules))  # before DDP's buckets are set up for reduction
         placed = environment_setup.install(self.plan, self.mode, self.peers, self.note, self.wrote, self.missed.append)
         undo += placed.undo
         self.nvme = placed.nvme
@@ -237,7 +237,7 @@ class Session:
             self._undo.pop()()
 
     def meet(self, peers: Peers) -> None:
-        """Tell the other ranks what this one does, and the batches it reads."""
+        """Share this rank's current phase and batches with the other ranks."""
         peers.situation = lambda: (self.modules.current, self.life.phase, self.life.step)
         self.life.on_batch = functools.partial(_read_batch, self, peers)
         self.life.ask_left = functools.partial(_batches_left_everywhere, peers)
@@ -314,11 +314,11 @@ class Session:
         return record
 
     def _should_run_every(self) -> bool:
-        """Whether what repeats is run as well: of a rank that is followed event by event all is."""
+        """True if repeated micro-batches are run as well, as always when events are traced."""
         return self.plan.every or self.recorder is not None
 
     def _micro_batches(self) -> MicroBatches:
-        """Which micro-batches are run."""
+        """Decides which micro-batches are run."""
 
         def agree(repeats: bool) -> bool:
             if self.peers is None:
@@ -329,7 +329,7 @@ class Session:
         return MicroBatches(self.life, self.memory, self._tallies, self._should_run_every, agree)
 
     def _tallies(self) -> list[Tally]:
-        """What is counted of the program."""
+        """The counters that have to be scaled when micro-batches are skipped."""
         found: list[Tally] = [
             CounterTally(self.collectives.count), CounterTally(self.collectives.bytes),
             CounterTally(self.ledger.counts), NumbersTally(self.mode, "operators"),
@@ -340,10 +340,10 @@ class Session:
         return [*found, *self.work_tallies]
 
     def _counting(self) -> contextlib.AbstractContextManager[object]:
-        """What the plan asks for: work counted, or nothing."""
+        """Count FLOPs and memory traffic if the plan requests it."""
         if not self.plan.counts_work:
             return contextlib.nullcontext()
-        from gonogo.virtual.tracing import work  # it imports torch's FLOP formulas, which few rehearsals need
+        from gonogo.virtual.tracing import work  # imports torch's FLOP formulas, which few rehearsals need
 
         work.watch(self)
         self._work_done = work.phases
@@ -354,7 +354,8 @@ class Session:
         return "enough"
 
     def _record_failure_context(self, error: BaseException) -> None:
-        """What of the world around the program may have brought a failure about."""
+        """Record what in the environment may have caused a failure: failed lookups, gonogo's objects, imported
+        packages."""
         handed = [path for one in chain(error) for path in operands.missing_paths(one)]
         absent = [
             one for link in chain(error) for one in asked_in_vain.lookups_before_failure(self.lookups, link, handed)
@@ -366,13 +367,13 @@ class Session:
         }
 
     def note(self, event: str) -> None:
-        """Keep a fact worth telling, once."""
+        """Record a noteworthy event, once."""
         if event not in self.events:
             self.events.append(event)
 
     def wrote(self, path: str, nbytes: int, tensors: int) -> None:
         """The program saved tensors: count what a real run would have written."""
-        if self.life.phase == "load":  # a checkpoint that stands in for one that isn't there
+        if self.life.phase == "load":  # a checkpoint that gonogo generates in place of a missing one
             return
         self.lookups.wrote(path)
         self.saved_bytes += nbytes
@@ -380,7 +381,7 @@ class Session:
             self.life.reached.append("save")
 
     def record(self, outcome: Outcome, failure: Failure | None = None) -> RankRecord:
-        """All that is known now."""
+        """The record of everything known so far."""
         for model in self.modules.roots():
             memory_ownership.assign_model_owners(model, self.modules)
         records, workers = self._ray.seen(self.memory.devices) if self._ray is not None else (self.memory.devices, [])
@@ -442,7 +443,7 @@ class Session:
         )
 
     def _as_run(self) -> AsRun | None:
-        """What was run; a model whose own methods fail when they are asked costs no more than that."""
+        """The configuration that was run, or None with a note if the model's own methods raise while it is read."""
         life = self.life
         try:
             return as_run(life.seen, life.trained_root, self.mode, self.plan.arguments, nvme=bool(self._nvme_notes()))
@@ -458,13 +459,13 @@ class Session:
                 f"{traffic.read_bytes} read"]  # fmt: skip
 
     def should_trace_autograd(self, record: RankRecord) -> bool:
-        """Whether the program should be run once more, to learn where the failing autograd node came from."""
+        """True if the program has to run again to find where the failing autograd node was created."""
         failure = record.failure
         return failure is not None and not self.plan.trace_autograd and is_from_autograd(failure.message)
 
 
 def _operator_and_place(here: Any) -> tuple[str, str]:
-    """Operator and place of a moment; of one at which nothing was allocated, none."""
+    """Operator and code place of a moment, or empty strings if nothing was allocated then."""
     if here is None:
         return "", ""
     operator, place = here
@@ -472,7 +473,7 @@ def _operator_and_place(here: Any) -> tuple[str, str]:
 
 
 def _place_of(frames: Sequence[Frame]) -> str:
-    """``file:line`` of the innermost frame of the user's, else of a library's."""
+    """``file:line`` of the innermost user frame, or else of the innermost library frame."""
     own = [frame for owner in ("user", "library") for frame in reversed(frames) if frame.owner == owner]
     return f"{own[0].path}:{own[0].line}" if own else "unknown"
 
@@ -489,12 +490,12 @@ def _read_batch(session: Session, peers: Peers, batch: Any) -> None:
 
 
 def _count(root: Any) -> int:
-    """Parameters of the model, partitioned ones in full."""
+    """Number of parameters of the model; ZeRO-3 partitioned ones count in full."""
     return sum(getattr(p, "ds_numel", p.numel()) for p in root.parameters()) if root is not None else 0
 
 
 def _plain(value: Any) -> Any:
-    """JSON's own types only; anything else as text."""
+    """The value reduced to JSON types; other types become strings."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -503,9 +504,9 @@ def _plain(value: Any) -> Any:
 
 
 def _run_threads_in_mode(mode: Any) -> Callable[[], None]:
-    """Threads that the program starts.
+    """Enable the dispatch mode in threads that the program starts.
 
-    Dispatch modes belong to a thread, and so does how torch builds a tensor of numbers. Returns the undo.
+    Dispatch modes are thread-local, and so is the setting for ``torch.tensor``'s device. Returns the undo.
     """
     patches = Patches()
     run = threading.Thread.run
@@ -523,9 +524,9 @@ def _run_threads_in_mode(mode: Any) -> Callable[[], None]:
 
 
 def _run_program(plan: WorkerPlan) -> None:
-    """Runs the program as ``python PATH`` or ``python -m NAME`` would, and a notebook as if its cells were one program.
+    """Run the program like ``python PATH`` or ``python -m NAME``, or a notebook as if its cells were one script.
 
-    Run to the end of the program; what it raises, ``SystemExit`` too, comes through.
+    Exceptions of the program, including ``SystemExit``, propagate.
     """
     if plan.program_kind == "module":
         sys.argv = [plan.program, *plan.arguments]
@@ -541,7 +542,8 @@ def _run_program(plan: WorkerPlan) -> None:
 
 
 def _run_notebook(path: str) -> None:
-    """Its code cells in order, each line under the number that it has in the file: tracebacks name the notebook."""
+    """Run the code cells in order, keeping their line numbers in the file, so that tracebacks refer to the
+    notebook."""
     code = (python_of(Path(path).read_bytes()) or b"").decode("utf-8", "replace")
     linecache.cache[path] = (len(code), None, code.splitlines(keepends=True), path)
     main = ModuleType("__main__")
@@ -551,10 +553,7 @@ def _run_notebook(path: str) -> None:
 
 
 def _versions() -> dict[str, str]:
-    """The _versions of the training stack in a rank's process.
-
-    Versions of the stack as this process sees them; a package that isn't installed is left out.
-    """
+    """The versions of the training stack as seen by this process, without packages that aren't installed."""
     found = {}
     for name in STACK:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -564,7 +563,7 @@ def _versions() -> dict[str, str]:
 
 
 def _imported_distributions() -> dict[str, str]:
-    """The distributions that modules of this process are of, by canonical name, with their versions."""
+    """The distributions of all imported modules, by canonical name, with their versions."""
     tops = {name.partition(".")[0] for name in list(sys.modules)} - set(sys.stdlib_module_names)
     found = {}
     for module, names in metadata.packages_distributions().items():

@@ -1,9 +1,8 @@
-"""The processes that a program starts itself are ranks, each rehearsed in a worker.
+"""Rehearses the processes that a program spawns itself as ranks, each in its own worker.
 
-It does so by ``torch.multiprocessing.spawn``, or by torchrun's ``elastic_launch`` with a function, which accelerate's
-``notebook_launcher`` calls. Such a program was started as one process, and says only there how many it will be. The
-first worker ends with that number; then one is started for each rank, comes to the same call, and goes on as that
-rank's process would.
+Programs do so with ``torch.multiprocessing.spawn``, or with torchrun's ``elastic_launch`` and a function, as in
+accelerate's ``notebook_launcher``. The number of processes is only known at that call. So the first worker ends there
+and reports it; then one worker per rank is started, which runs up to the same call and continues as that rank.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _ASKS = translated("it requests an accelerator, which only the rehearsed process
 
 
 class ProcessLaunchRequested(BaseException):
-    """Raised in the program where it would start that many processes."""
+    """Raised at the point where the program would start ``count`` processes."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
@@ -38,23 +37,23 @@ class ProcessLaunchRequested(BaseException):
 
 
 class RankProcessExited(BaseException):
-    """Raised in the program where the process that a rank is would end."""
+    """Raised when the function of a spawned rank returns, where its process would end."""
 
 
 def spawn_not_rehearsed(place: str) -> Unsupported:
-    """Processes that the program starts as its ranks, and that were not rehearsed."""
+    """The program spawns its ranks, and they were not rehearsed."""
     return Unsupported(SPAWN, place, _NOT_REHEARSED.en, _NOT_REHEARSED.zh)
 
 
 def accelerator_in_subprocess(place: str) -> Unsupported:
-    """A process that the program starts beside its ranks, and that asks for an accelerator."""
+    """A process that the program starts in addition to its ranks uses an accelerator."""
     return Unsupported("a process that the program starts", place, _ASKS.en, _ASKS.zh)
 
 
 def install(plan: WorkerPlan) -> Callable[[], None]:
-    """Stand in the place of what starts the processes; returns the undo."""
+    """Replace the functions that start processes; returns the undo."""
     patches = Patches()
-    module: Any = sys.modules[SPAWN]  # of which torch.multiprocessing has the function of that name
+    module: Any = sys.modules[SPAWN]  # the module, since torch.multiprocessing exports a function of the same name
 
     def start_processes(
         fn: Any,
@@ -76,7 +75,7 @@ def install(plan: WorkerPlan) -> Callable[[], None]:
 
 
 def _continue_as_rank(plan: WorkerPlan, count: int, start_method: str, process_arguments: Any) -> None:
-    """Return where this rank is one of the processes; else end the program, with how many there would be."""
+    """Return if this worker is one of the spawned ranks; otherwise end the program with the number of processes."""
     if start_method != "fork":
         _Sent().dump(process_arguments)
     if not plan.started_by_program:
@@ -84,7 +83,7 @@ def _continue_as_rank(plan: WorkerPlan, count: int, start_method: str, process_a
 
 
 def _replace_agent(patches: Patches, api: Any, plan: WorkerPlan) -> None:
-    """``elastic_launch`` with a function; with a command line it is torchrun, which is no program of the user's."""
+    """Patch ``elastic_launch`` with a function; called with a command line it is torchrun, not the user's program."""
     original = api.launch_agent
 
     def launch_agent(config: Any, entrypoint: Any, args: list[Any], *rest: Any, **options: Any) -> Any:
@@ -103,7 +102,7 @@ def _replace_agent(patches: Patches, api: Any, plan: WorkerPlan) -> None:
 
 
 def _environment(plan: WorkerPlan) -> dict[str, str]:
-    """What torchrun's agent sets for a process of one node (torch/distributed/elastic/agent/server)."""
+    """The variables that torchrun's agent sets for a single-node process (torch/distributed/elastic/agent/server)."""
     rank, world = str(plan.rank), str(plan.world_size)
     return {
         "LOCAL_RANK": rank,
@@ -120,13 +119,13 @@ def _environment(plan: WorkerPlan) -> dict[str, str]:
 
 
 class _Sent(ForkingPickler):
-    """Raises what sending a function and its arguments to another process does; tensors can always be sent."""
+    """Pickles a function and its arguments to raise the same errors as spawning would; tensors always succeed."""
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO())
 
     def reducer_override(self, value: Any) -> Any:
-        """Leave out what tensors hold."""
+        """Skip the contents of tensors."""
         if isinstance(value, torch.Tensor | torch.UntypedStorage | torch.TypedStorage):
             return str, ()
         return NotImplemented

@@ -1,4 +1,4 @@
-"""The worker's frame: reads the plan, reports progress, and writes the record whatever happens."""
+"""The worker's main: reads the plan, reports progress, and writes the record in any case."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ TRACE_AUTOGRAD_VARIABLE = "GONOGO_TRACE_AUTOGRAD"
 
 
 def main(plan_path: str) -> NoReturn:
-    """Rehearse one rank as the plan says; the process ends with status 0 where a record was written."""
+    """Rehearse one rank according to the plan; exits with status 0 if a record was written."""
     plan = msgspec.json.decode(Path(plan_path).read_bytes(), type=WorkerPlan)
     if os.environ.get(TRACE_AUTOGRAD_VARIABLE):
-        # The other ranks have ended: this run only looks where the failing node comes from.
+        # The other ranks have ended: this run only finds where the failing node was created.
         plan = msgspec.structs.replace(plan, trace_autograd=True, exchange=None, trace="")
-    random.seed(plan.rank)  # nothing seeds it alike on all ranks of the real run
+    random.seed(plan.rank)  # in the real run, nothing seeds it equally on all ranks
     status = 70
     try:
         session = Session(plan)
@@ -52,23 +52,23 @@ def main(plan_path: str) -> NoReturn:
                 session.raw_traceback if os.environ.get("GONOGO_DEBUG") else record.failure.traceback, file=sys.stderr
             )
         if not (plan.trace_autograd and record.failure is None and os.path.exists(plan.record)):
-            write(plan, record)  # else without the others it did not fail: what the first run wrote holds
+            write(plan, record)  # otherwise it succeeded without the other ranks: keep the first run's record
         status = 0
     except BaseException:
         traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(status)  # the program's own exit handlers (loggers, process groups) may wait for what does not exist
+    os._exit(status)  # skip exit handlers (loggers, process groups), which may wait for things that don't exist
 
 
 def write(plan: WorkerPlan, record: RankRecord) -> None:
-    """Write the record: whole, or not at all."""
+    """Write the record atomically."""
     _write_atomically(plan.record, msgspec.json.encode(record))
 
 
 def _write_trace(session: Session) -> None:
-    """What the rank did event by event, where that is asked for."""
+    """Write the event trace, if one was requested."""
     if session.recorder is not None:
         _write_atomically(session.plan.trace, session.recorder.encoded())
 
@@ -86,7 +86,7 @@ def _write_atomically(target: str, data: bytes) -> None:
 
 
 def _write_on_signal(session: Session) -> None:
-    """SIGTERM (the time is over) and SIGINT (the user's) write what is known, and where the program was."""
+    """On SIGTERM (timeout) and SIGINT (Ctrl-C), write the record so far, with the program's current stack."""
 
     def end(number: int, frame: Any) -> None:
         outcome: Outcome = "timed-out" if number == signal.SIGTERM else "interrupted"
@@ -101,12 +101,12 @@ def _write_on_signal(session: Session) -> None:
 
     numbers = (signal.SIGTERM, signal.SIGINT)
     own = {number: signal.signal(number, end) for number in numbers}
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # Ray blocks SIGINT in its processes, and so in their children
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # Ray blocks SIGINT in its processes and their children
     restore_signals_in_children({number: (end, before) for number, before in own.items()})
 
 
 def _report_failure(session: Session, record: RankRecord) -> None:
-    """Say at once what it has failed with: what follows is a second pass, which takes as long as the first."""
+    """Report the failure at once, since a second pass follows that takes as long as the first."""
     if record.failure is not None:
         _append_progress(session, msgspec.structs.replace(_progress_of(session), failure=record.failure.in_a_line()))
 
@@ -133,7 +133,7 @@ def _append_progress(session: Session, line: Progress) -> None:
 
 
 def _report_progress(session: Session) -> Any:
-    """Append a line of progress twice a second, from a thread of our own."""
+    """Append a progress line twice a second, from a separate thread."""
     ended = threading.Event()
 
     def report() -> None:
@@ -147,11 +147,12 @@ def _report_progress(session: Session) -> Any:
 
 
 def restore_signals_in_children(handlers: dict[signal.Signals, tuple[Any, Any]]) -> None:
-    """Have what the program forks answer signals as it would without us: each with its handler, and the one before it.
+    """Restore the previous signal handlers in processes that the program forks. ``handlers``: (ours, previous) by
+    signal.
 
-    A handler of Python's runs between two bytecodes only. A pool's process that is told to end as it comes to wait
-    for a lock would never run it, and wait for ever; by the kernel's own way it ends at once. Until it has that way
-    back, signals wait.
+    Python's handlers only run between bytecodes, so a pool's process that gets a signal just before it waits for a
+    lock would never run ours and hang; with the default action it ends at once. Signals are blocked until the
+    handlers are restored.
     """
     masks = threading.local()
 
@@ -163,7 +164,7 @@ def restore_signals_in_children(handlers: dict[signal.Signals, tuple[Any, Any]])
 
     def give_back() -> None:
         for number, (ours, before) in handlers.items():
-            if signal.getsignal(number) is ours:  # the program may have put its own in its place, which they inherit
+            if signal.getsignal(number) is ours:  # the program may have installed its own, which is inherited
                 signal.signal(number, signal.SIG_DFL if before is None else before)
         unblock()
 

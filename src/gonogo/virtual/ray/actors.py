@@ -1,4 +1,4 @@
-"""Actors: an instance in a process of its own, whose methods run one after another, or on its event loop."""
+"""Actors: an instance in its own process, whose methods run one after another or on its event loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gonogo.virtual.ray.turns import RehearsalEnded
 
 
 class Actor:
-    """An actor: an instance, and the thread in which its methods run."""
+    """An actor: an instance, and the thread that runs its methods."""
 
     def __init__(
         self, runner: Runner, kind: type, name: str, options: dict[str, Any], creation_call: RemoteCall
@@ -47,7 +47,7 @@ class Actor:
         self._several = several if not self.is_async else 1
 
     def start(self, place: RayPlacement) -> None:
-        """It has a place: its process begins."""
+        """Start the actor's process once it has been placed."""
         self.place, self.group = place, place.group
         cluster = self.runner.cluster
         self.process = cluster.process(self.name, place, runtime_env_variables(self.options), hide_other_gpus=True)
@@ -56,7 +56,7 @@ class Actor:
         self.runner.begin(self.process, self.name, run)
 
     def submit(self, call: RemoteCall) -> None:
-        """A method is called."""
+        """Queue a method call."""
         if self.dead is not None:
             self.runner.fail(call, self.dead)
         elif self.never:
@@ -70,14 +70,14 @@ class Actor:
                 self._idle.release()
 
     def mark_unschedulable(self, reason: str) -> None:
-        """There is no place for it in this cluster."""
+        """Fail the actor, since the cluster has no place for it."""
         self.never = reason
         for call in (self._creation, *self._calls):
             for reference in call.references:
                 reference.answer.never = reason
 
     def kill(self) -> None:
-        """``ray.kill``: its process ends, and all that it holds goes."""
+        """``ray.kill``: end its process, and release its resources."""
         if self.dead is None:
             self.dead = self.runner.ray.exceptions.ActorDiedError()
             self._instance = None
@@ -98,7 +98,7 @@ class Actor:
             args, kwargs = runner.cluster.resolved(self._creation.sent)
             kind: Any = process_local_class(self.kind, runner.cluster.passed)
             self._instance = kind.__new__(kind)
-            begun = kind.__init__(self._instance, *args, **kwargs)  # may be a coroutine, as Ray allows
+            begun = kind.__init__(self._instance, *args, **kwargs)  # may be a coroutine, which Ray allows
             if inspect.isawaitable(begun):
                 asyncio.get_event_loop().run_until_complete(begun)
         except RehearsalEnded:
@@ -126,7 +126,7 @@ class Actor:
                 self.runner.cluster.turns.wait(self._idle)
                 continue
             call = self._calls.pop(0)
-            if self._several > 1:  # a threaded actor serves so many at a time
+            if self._several > 1:  # a threaded actor runs several calls concurrently
                 assert self.process is not None
                 self.runner.begin(self.process, self.name, functools.partial(self._make, call))
             else:
@@ -186,7 +186,7 @@ class Actor:
 
 
 _running: set[Any] = set()
-"""Tasks of asyncio that would be collected while they run."""
+"""References to running asyncio tasks, which would otherwise be garbage collected."""
 
 
 def _methods(kind: type) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Where Python itself waits, the others have their turn: locks' conditions, threads, sleep, selectors, ZeroMQ."""
+"""Hands over the turn when Python blocks: in condition variables, threads, sleep, selectors, ZeroMQ."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gonogo.virtual.ray.turns import TurnScheduler
 _SELECTORS = ("EpollSelector", "PollSelector", "SelectSelector", "KqueueSelector")
 _SOCKET_METHODS = ("recv", "send", "recv_multipart", "send_multipart", "poll")
 _BUSY = 16
-"""A loop that never waits hands its turn on after so many rounds."""
+"""A polling loop hands over its turn once per this number of iterations."""
 
 
 def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
-    """Put it in place."""
+    """Patch the blocking functions."""
 
     def waiting(owner: Any, name: str) -> None:
         original = getattr(owner, name)
@@ -53,9 +53,10 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
 
 
 def _patch_conditions(patches: Patches, turn_scheduler: TurnScheduler) -> None:
-    """Events, queues and futures wait by conditions. A thread that starts is waited for with locks held.
+    """Patch condition variables, on which events, queues and futures are based, and the start of threads.
 
-    A condition's lock is let go of until the turn has come: whoever has it may want the lock first.
+    ``Thread.start`` waits with locks held, so it keeps the turn. A condition's lock is released until the turn is
+    back, since the process that has the turn may need the lock first.
     """
     wait_, start_ = threading.Condition.wait, threading.Thread.start
 
@@ -82,7 +83,7 @@ def _patch_conditions(patches: Patches, turn_scheduler: TurnScheduler) -> None:
 
 
 def _use_abstract_sockets(patches: Patches, owner: Any, name: str) -> None:
-    """Sockets of ``ipc://`` are files, which a rehearsal leaves none of: Linux has names beside them."""
+    """Use Linux's abstract sockets for ``ipc://`` addresses, so that a rehearsal leaves no socket files."""
     original = getattr(owner, name)
 
     def by_name(self: Any, addr: Any, *rest: Any, **more: Any) -> Any:
@@ -108,7 +109,7 @@ def _patch_selector(patches: Patches, turn_scheduler: TurnScheduler, owner: Any)
                 pass
             return original(self, timeout)
         with turn_scheduler.away():
-            while True:  # asked often, so that a loop without an event learns of the rehearsal's end
+            while True:  # poll, so that a loop without events notices the end of the rehearsal
                 found = original(self, 0.5 if timeout is None else timeout)
                 if found or timeout is not None or turn_scheduler.ended_by is not None:
                     return found

@@ -1,4 +1,4 @@
-"""The cluster of a rehearsal: nodes, processes, placement groups, and actors by name."""
+"""The cluster of a rehearsal: nodes, processes, placement groups, and named actors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gonogo.virtual.ray.turns import TurnScheduler
 JOB_ID = "01000000"
 _CPU_ASSUMPTION = translated(
     "Ray's nodes have as many CPUs as are requested"
-)  # what this machine has says nothing of the one that trains
+)  # this machine's CPUs say nothing about the cluster's
 
 
 class RayPlacement:
-    """What an actor or a task was given: where, and how to give it back."""
+    """Where an actor or task was placed, and how to release its resources."""
 
     def __init__(self, node: RayNode, gpus: tuple[int, ...], release: Callable[[], None], group: Any = None) -> None:
         self.node = node
@@ -30,7 +30,7 @@ class RayPlacement:
 
 
 class PendingPlacement:
-    """Something that waits for resources: ``start`` is called with its place."""
+    """A request that waits for resources; ``start`` is called once it is placed."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class PendingPlacement:
         self.strategy = strategy
         self.start = start
         self.fail = on_failure
-        """Called with why it will never be placed."""
+        """Called with the reason if the request can never be placed."""
 
 
 class Cluster:
-    """See the module."""
+    """Nodes, processes, placement groups and named actors of one rehearsal."""
 
     def __init__(
         self, cluster_devices: ClusterDevices, nodes: int, accelerator_name: str, assume: Callable[[Text], object]
@@ -63,14 +63,14 @@ class Cluster:
         self.joined = False
         self.namespace = ""
         self.environment: dict[str, str] = {}
-        """What each new process finds: the driver's variables when Ray started, and the job's."""
+        """The environment of each new process: the driver's variables when Ray was started, and the job's."""
         self.named: dict[tuple[str, str], Any] = {}
         self.groups: dict[str, PlacementGroup] = {}
         self.passed: tuple[type, ...] = ()
-        """Types whose objects are handed over as they are."""
+        """Types whose objects are passed by reference."""
         self.driver: RayProcess | None = None
         self.names: dict[str, int] = {}
-        """By name, how many processes there were."""
+        """Number of processes by name."""
         self._numbers = 0
         self._waiting: list[PendingPlacement] = []
 
@@ -82,7 +82,7 @@ class Cluster:
         variables: dict[str, str],
         namespace: str,
     ) -> None:
-        """``ray.init``: the driver becomes a process of the cluster."""
+        """``ray.init``: make the driver a process of the cluster."""
         per_node = self.machine.per_node if gpus is None else gpus
         custom_resources = (
             {**custom_resources, f"accelerator_type:{self._product}": 1.0} if per_node else dict(custom_resources)
@@ -104,7 +104,8 @@ class Cluster:
     def process(
         self, name: str, place: RayPlacement, variables: dict[str, str], *, hide_other_gpus: bool
     ) -> RayProcess:
-        """A new process there. ``hide_other_gpus``: Ray hides the GPUs that it was not given."""
+        """Create a process at ``place``. ``hide_other_gpus``: set CUDA_VISIBLE_DEVICES to the assigned GPUs, as Ray
+        does."""
         self._numbers += 1
         self.names[name] = self.names.get(name, 0) + 1
         environment = {**self.environment, **variables}
@@ -113,11 +114,11 @@ class Cluster:
         return RayProcess(self._numbers, name, self.machine, environment, place.node.number, place.gpus)
 
     def pack(self, value: Any) -> PickledObject:
-        """A value as it is sent."""
+        """Serialize a value for another process."""
         return pack(value, self.passed)
 
     def resolved(self, packed_arguments: PickledObject) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments as a process receives them: references among them are read."""
+        """Arguments as the receiving process sees them, with references replaced by their values."""
         args, kwargs = unpack(packed_arguments)
 
         def value(value: Any) -> Any:
@@ -127,12 +128,13 @@ class Cluster:
         return tuple(value(one) for one in args), {name: value(one) for name, one in kwargs.items()}
 
     def queue(self, request: PendingPlacement) -> None:
-        """Place it now, or as soon as there is room."""
+        """Place the request now, or queue it until there is room."""
         if not self._place(request):
             self._waiting.append(request)
 
     def retry_pending(self) -> None:
-        """Something was given back: groups first, then what waits for them or for nodes."""
+        """Retry after resources were released: first placement groups, then requests that wait for them or for
+        nodes."""
         for group in self.groups.values():
             if not group.placed and not group.removed and group.place(self.nodes):
                 for answer in group.waiting:
@@ -184,7 +186,7 @@ class Cluster:
         return None
 
     def unschedulable_reason(self, group: PlacementGroup) -> str | None:
-        """Why a placement group will never be placed, or None where it is or may be."""
+        """Why a placement group can never be placed, or None if it already is or can be."""
         if group.placed:
             return None
         empty = [
@@ -194,7 +196,7 @@ class Cluster:
         return None if trial.place(empty) else self.infeasible_message(group)
 
     def infeasible_message(self, group: PlacementGroup) -> str:
-        """What Ray's log never says of a placement group for which there is no room."""
+        """An explanation that Ray's log doesn't give: why there is no room for the placement group."""
         asked = [bundle.wanted for bundle in group.bundles]
         return (
             f"placement group {group.name or '(unnamed)'} is infeasible: {len(asked)} bundle(s) of "
@@ -202,7 +204,7 @@ class Cluster:
         )
 
     def summary(self) -> str:
-        """What the cluster has, for a message."""
+        """The cluster's resources as text, for error messages."""
         gpus = sum(int(node.total.get("GPU", 0)) for node in self.nodes)
         free = sum(node.free.get("GPU", 0.0) for node in self.nodes)
         return f"the cluster has {gpus} GPU(s) on {len(self.nodes)} node(s), {free:g} of them free"

@@ -1,4 +1,4 @@
-"""``ray.get_runtime_context()``: who and where the process is that asks."""
+"""``ray.get_runtime_context()``: identity and placement of the calling process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 
 
 class RuntimeContext:
-    """As ray/runtime_context.py names it."""
+    """Mirrors the names in ray/runtime_context.py."""
 
     def __init__(self, cluster: Cluster, find_actor: Any) -> None:
         self._cluster = cluster
@@ -20,49 +20,49 @@ class RuntimeContext:
         return self._cluster.machine.current
 
     def get_job_id(self) -> str:
-        """The job's."""
+        """The job's id, the same for every process."""
         return JOB_ID
 
     def get_node_id(self) -> str:
-        """The node's."""
+        """The id of the process's node."""
         return str(self._cluster.nodes[self._process().node].id)
 
     def get_worker_id(self) -> str:
-        """The process's."""
+        """The process's id: 56 hexadecimal digits."""
         return f"{self._process().number:056x}"
 
     def get_task_id(self) -> str | None:
-        """A task's; the driver has one as well."""
+        """The task's id; the driver has one as well."""
         return f"{self._process().number:048x}"
 
     def get_actor_id(self) -> str | None:
-        """The actor's, in one."""
+        """The actor's id, or None outside of one."""
         actor = self._actor_of(self._process())
         return None if actor is None else actor.id.hex()
 
     def get_actor_name(self) -> str | None:
-        """Its name, which may be empty."""
+        """The actor's name, which may be empty."""
         actor = self._actor_of(self._process())
         return None if actor is None else str(actor.options.get("name") or "")
 
     def get_placement_group_id(self) -> str | None:
-        """The placement group's, in one."""
+        """The id of the placement group, or None outside of one."""
         actor = self._actor_of(self._process())
         return None if actor is None or actor.group is None else str(actor.group.id.hex())
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        """The GPUs that it was given."""
+        """The assigned GPUs."""
         return {"GPU": [str(gpu) for gpu in self._process().gpus]}
 
     get_resource_ids = get_accelerator_ids
 
     def get_assigned_resources(self) -> dict[str, float]:
-        """What it was given."""
+        """The assigned resources."""
         actor = self._actor_of(self._process())
         return {} if actor is None else dict(actor.wanted)
 
     def get_runtime_env_string(self) -> str:
-        """What the job has of its own isn't told."""
+        """Always ``"{}"``: the job's own runtime_env is not reported."""
         return "{}"
 
     job_id = property(get_job_id)
@@ -74,14 +74,14 @@ class RuntimeContext:
 
     @property
     def current_actor(self) -> Any:
-        """The handle of the actor that asks."""
+        """The handle of the calling actor."""
         actor = self._actor_of(self._process())
         if actor is None:
             raise RuntimeError("This method is only available in an actor.")
         return actor.handle
 
     def get(self) -> dict[str, Any]:
-        """All of it."""
+        """All fields as a dict."""
         return {"job_id": self.get_job_id(), "node_id": self.get_node_id(), "namespace": self._cluster.namespace}
 
     def __getattr__(self, name: str) -> Any:

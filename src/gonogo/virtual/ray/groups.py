@@ -1,4 +1,4 @@
-"""Placement groups, by Ray's own class and checks: where they are, when they are ready."""
+"""Placement groups, with Ray's own class and checks: their placement and readiness."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gonogo.virtual.ray.resources import PlacementGroup
 def replacements(
     ray: Any, cluster: Cluster, reference_class: type, ensure_connected: Any, current: Any
 ) -> dict[str, Any]:
-    """Functions of ``ray.util.placement_group`` by name. ``current``: the group of the process whose turn it is."""
+    """Functions of ``ray.util.placement_group`` by name. ``current``: the placement group of the running process."""
     module: Any = sys.modules["ray.util.placement_group"]
 
     def placement_group(
@@ -91,7 +91,7 @@ def replacements(
 
 
 def install(patches: Patches, ray: Any, functions: dict[str, Any], cluster: Cluster) -> None:
-    """Put them in place, also where ``ray.util`` has them under the same names."""
+    """Install the functions, also under their aliases in ``ray.util``."""
     module: Any = sys.modules["ray.util.placement_group"]
     for name, function in functions.items():
         if hasattr(module, name):
@@ -110,7 +110,7 @@ def install(patches: Patches, ray: Any, functions: dict[str, Any], cluster: Clus
 
 
 class _HasGroupId:
-    """What has a placement group's id."""
+    """Carries a placement group's id in ``.id``."""
 
     def __init__(self, group_id: Any) -> None:
         self.id = group_id

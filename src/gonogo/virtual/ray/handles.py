@@ -1,4 +1,4 @@
-"""Actors' handles: a subclass of Ray's own, whose methods are called in the rehearsal."""
+"""Actor handles: a subclass of Ray's own class, whose methods run in the rehearsal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Method:
         self._options = options
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it."""
+        """Call the method; returns its reference, or several."""
         return self._remote(args, kwargs)
 
     def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
@@ -30,11 +30,11 @@ class Method:
         return self._runner.references(call)
 
     def options(self, **options: Any) -> Method:
-        """The same with other options."""
+        """The method with other options."""
         return Method(self._runner, self._actor, self._name, {**self._options, **options})
 
     def __call__(self, *_: Any, **__: Any) -> Any:
-        """Refused, as Ray does."""
+        """Raise the same error as Ray."""
         name = f"{self._actor.name}.{self._name}"
         raise TypeError(
             "Actor methods cannot be called directly. Instead "
@@ -43,16 +43,16 @@ class Method:
 
 
 def handle_class(ray: Any) -> type:
-    """The class of handles."""
+    """The handle class, derived from the installed Ray's."""
 
     class Handle(ray.actor.ActorHandle):  # type: ignore[misc]
-        """See the module."""
+        """An actor handle that calls the rehearsal's actor."""
 
         def __init__(self, runner: Runner, actor: Actor) -> None:
             self.__dict__.update(_runner=runner, _actor=actor, _ray_actor_id=ray.ActorID(actor.id))
 
         def __del__(self) -> None:
-            """Nothing of Ray's to tell."""
+            """Override Ray's, which would notify a daemon."""
 
         @property
         def _actor_id(self) -> Any:

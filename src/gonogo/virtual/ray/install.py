@@ -1,8 +1,8 @@
-"""Ray put in place: the functions of the installed package that need its daemons are answered by the rehearsal.
+"""Installs the stand-in for Ray: functions that would need its daemons are implemented by the rehearsal.
 
 Decorators, options with their checks, exceptions, scheduling strategies and ids stay Ray's own. Replaced are what
-``ray._private.worker`` gives to ``ray`` (``init``, ``get``, ``put``, ``wait``, …), ``ActorClass._remote`` and
-``RemoteFunction._remote``, placement groups, and what is asked of the cluster's state. Read at ray 2.60.0.
+``ray._private.worker`` exports to ``ray`` (``init``, ``get``, ``put``, ``wait``, …), ``ActorClass._remote`` and
+``RemoteFunction._remote``, placement groups, and queries of the cluster's state. Based on ray 2.60.0.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ _ASSUMED = translated(
 
 
 _IDLE_LIMIT = 15
-"""Seconds, and as many looks, in which no process did anything: none will any more."""
+"""Seconds, and number of checks, without any activity after which no process is expected to continue."""
 
 
 class RayInstallation:
-    """What the session asks of it: the devices of the whole cluster."""
+    """The installed stand-in as the session sees it: the devices of the whole cluster."""
 
     def __init__(self, undo: Callable[[], None]) -> None:
         self.undo = undo
         self.cluster: Cluster | None = None
 
     def seen(self, program_devices: dict[Any, DeviceRecord]) -> tuple[dict[Any, DeviceRecord], list[str]]:
-        """All devices by the cluster's numbers, and the processes, where Ray has started; else the program's own."""
+        """All devices by cluster-wide number and all processes if Ray has started, else the program's own devices."""
         if self.cluster is None or self.cluster.driver is None:
             return program_devices, []
         names = self.cluster.names
         return self.cluster.machine.everywhere(), [f"{name} x {count}" for name, count in names.items()]
 
     def workers(self, count: int, backend: Any, unsupported_error: Unsupported) -> list[workers.WorkerProcess] | None:
-        """Processes that vLLM's engine starts in an actor; None outside of Ray."""
+        """The worker processes that vLLM's engine starts in an actor, or None outside of Ray."""
         if self.cluster is None or self.cluster.driver is None:
             return None
         return workers.start(self.cluster, "vLLM worker", count, backend, unsupported_error)
@@ -64,13 +64,13 @@ class RayInstallation:
 def install(
     memory: MemoryRecord, lifecycle: Lifecycle, cuda: VirtualCuda, plan: WorkerPlan, assume: Callable[[Text], object]
 ) -> RayInstallation:
-    """Put it in place when the program imports Ray."""
+    """Patch Ray when the program imports it."""
     patches = Patches()
     installed = RayInstallation(patches.undo)
 
     def replace(ray: Any) -> None:
         if not hasattr(getattr(ray, "actor", None), "ActorClass"):
-            patches.set(ray, "init", _raise_unsupported)  # another Ray than is known here
+            patches.set(ray, "init", _raise_unsupported)  # an unknown version of Ray
             return
         machine = ClusterDevices(memory, lifecycle, cuda, plan.devices or plan.local_world_size)
         cluster = installed.cluster = Cluster(machine, 1, plan.accelerator.name, assume)
@@ -87,7 +87,7 @@ def _raise_unsupported(*_: Any, **__: Any) -> Any:
 
 
 class _Api:
-    """Ray's functions over a cluster of the rehearsal."""
+    """Ray's functions, implemented on the cluster of the rehearsal."""
 
     def __init__(self, patches: Patches, ray: Any, cluster: Cluster) -> None:
         self.patches = patches
@@ -180,12 +180,12 @@ class _Api:
         return SimpleNamespace(address_info=info, dashboard_url="", disconnect=self.shutdown)
 
     def _connect(self) -> None:
-        """Ray starts by itself at the first call that needs it."""
+        """Call ``init`` implicitly at the first call that needs it, as Ray does."""
         if not self.cluster.joined:
             self.init()
 
     def shutdown(self, *_: Any, **__: Any) -> None:
-        """``ray.shutdown``: all actors end."""
+        """``ray.shutdown``: end all actors."""
         for actor in self.actors:
             actor.kill()
         self.cluster.joined = False
@@ -195,7 +195,8 @@ class _Api:
         return self.cluster.joined
 
     def get(self, object_refs: Any, *, timeout: float | None = None, **_: Any) -> Any:
-        """``ray.get``. The time that something takes here is not that of a GPU: only what never comes is too late."""
+        """``ray.get``. Durations here differ from a GPU's, so a timeout only counts if the result would never
+        arrive."""
         self._connect()
         if isinstance(object_refs, list | tuple):
             return [self.get(one, timeout=timeout) for one in object_refs]
@@ -249,11 +250,11 @@ class _Api:
         actor._actor.kill()
 
     def cancel(self, *_: Any, **__: Any) -> None:
-        """``ray.cancel``: what runs, runs on."""
+        """``ray.cancel``: running tasks continue."""
         raise UnsupportedOperator("ray.cancel", translated("gonogo's stand-in for Ray does not have it"))
 
     def timeline(self, filename: str | None = None) -> Any:
-        """``ray.timeline``: an empty one."""
+        """``ray.timeline``: always empty."""
         return [] if filename is None else None
 
     def get_actor(self, name: str, namespace: str | None = None) -> Any:
@@ -357,10 +358,10 @@ def _sum_resources(resource_dicts: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _copy_tensordicts(patches: Patches) -> None:
-    """tensordict's ``consolidate`` copies all tensors into one storage before they are sent to another process.
+    """Patch tensordict's ``consolidate``, which copies all tensors into one storage before they are sent.
 
-    One storage would be known or unknown as a whole: token ids and masks would lose what is known of them beside
-    scores. A copy that keeps each tensor in a storage of its own is as large together.
+    The values of one storage are known or unknown as a whole, so token ids and masks would become unknown along with
+    the scores. The copy keeps a storage per tensor, with the same total size.
     """
 
     def replace(module: Any) -> None:

@@ -1,4 +1,5 @@
-"""Python objects and counts that workers send to one another: they are all here, so they get the very ones."""
+"""Python objects and counts that workers send to each other: since all run here, they receive the objects
+themselves."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 _ROOTED_CALLS = ("broadcast_object_list", "scatter_object_list")
 _GATHERING_CALLS = ("all_gather_object", "gather_object")
 _ROUNDS, _SECONDS = 200, 30.0
-"""Looks, and seconds, in which no process did anything: a rank that hasn't come by then never will."""
+"""Number of checks, and seconds, without any activity after which a missing rank is given up."""
 
 
 _DEADLOCK = translated(
@@ -31,7 +32,7 @@ _DEADLOCK = translated(
 
 
 def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
-    """Answer for the workers of the cluster."""
+    """Answer such exchanges between the workers of the cluster."""
     sent: dict[Any, bytes] = {}
     gathered: dict[Any, dict[int, bytes]] = {}
     counts: dict[Any, int] = {}
@@ -42,19 +43,19 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         patience = WaitLimit(turn_scheduler, _ROUNDS, _SECONDS)
         while not is_ready() and turn_scheduler.ended_by is None:
             with turn_scheduler.away(counts=False):
-                time.sleep(0.01)  # the others have their turn
+                time.sleep(0.01)  # hands over the turn
             if not is_ready() and patience.is_over():
                 raise UnsupportedOperator(operator, _DEADLOCK.format(come=count_arrived(), count=len(members)))
 
     def numbered(process: Any, *call: Any) -> tuple[Any, int]:
-        """A call by the world that it is of, and how many such this process has made there."""
+        """A key for a call within its process group, and how many of this kind the process has made there."""
         world = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"), *call)
         mine = (process.number, world)
         counts[mine] = number = counts.get(mine, 0) + 1
         return world, number
 
     def waiting_for(world: Any, number: int) -> int:
-        """How many wait for the root of a call."""
+        """Number of processes that wait for the root of a call."""
         return sum(known >= number for (_, of), known in counts.items() if of == world)
 
     def ask(group: Any, operator: str, **what: Any) -> list[Any] | None:
@@ -99,7 +100,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         there[dist.get_rank()] = payload or b""
         until(lambda: len(there) == len(members), call_key[0].strip("_"), members, lambda: len(there))
         readers[call] = readers.get(call, 0) + 1
-        if readers[call] == len(members):  # of lengths and positions, every layer may send some
+        if readers[call] == len(members):  # drop the result: every layer may send some (lengths, positions)
             del gathered[call], readers[call]
         return [there[rank] for rank in members] if len(there) == len(members) else None
 
@@ -110,7 +111,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
 
 
 def _pickle_objects(objects: Any) -> bytes:
-    """As they are sent; nothing where only this process can have them, as what a rehearsal puts in their place."""
+    """The objects pickled, or nothing if they can't leave this process, such as a rehearsal's stand-ins."""
     try:
         return pickle.dumps(objects)
     except Exception:

@@ -1,4 +1,4 @@
-"""What goes from one process to another: pickled as Ray does, with tensors that keep what is known of their values."""
+"""Objects sent between processes: pickled as in Ray, with tensors keeping their known values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gonogo.virtual.tensor import VirtualTensor
 
 
 class PickledObject(NamedTuple):
-    """An object on its way. ``kept`` are tensors, references and handles, which need no bytes."""
+    """A serialized object. ``kept`` are tensors, references and handles, which are passed without copying."""
 
     data: bytes
     kept: list[Any]
 
 
 class _ReceiveContext:
-    """Where the receiver looks while it reads."""
+    """The context of the receiver during unpickling."""
 
     kept: list[Any]
 
@@ -44,15 +44,15 @@ def _receive(index: int) -> Any:
 
 
 def pack(value: Any, passed: tuple[type, ...]) -> PickledObject:
-    """Pickle a value; objects of the types ``passed`` are handed over as they are. Raises what pickling raises."""
+    """Pickle a value; objects of the types ``passed`` are passed by reference. Raises the errors of pickling."""
     pickler: Any = importlib.import_module("ray.cloudpickle").CloudPickler
     kept: list[Any] = []
 
     class Pickler(pickler):  # type: ignore[misc]
-        """cloudpickle's, but for what is handed over."""
+        """cloudpickle's pickler, except for objects passed by reference."""
 
         def reducer_override(self, one: Any) -> Any:
-            """Tensors, references and handles by their places."""
+            """Replace tensors, references and handles by their index."""
             if isinstance(one, passed):
                 kept.append(one)
             elif isinstance(one, VirtualTensor):
@@ -71,17 +71,17 @@ def pack(value: Any, passed: tuple[type, ...]) -> PickledObject:
 
 
 def process_local_class(kind: type, passed: tuple[type, ...]) -> type:
-    """An actor's class as its process has it: one that was made in a function comes with copies of all it refers to.
+    """A per-process copy of an actor's class that is defined in a function, including all that it refers to.
 
-    Ray pickles such a class by value for each process, so that what a worker changes there is its own. A class that
-    can't be copied so is used as it is.
+    Ray pickles such a class by value for each process, so changes that a worker makes there stay its own. A class
+    that can't be copied this way is used as it is.
     """
     original = getattr(kind, "__ray_actor_class__", kind)
     if "<locals>" not in original.__qualname__:
         return kind
     module: Any = importlib.import_module("ray.cloudpickle.cloudpickle")
     patches = Patches()
-    patches.set(module, "_get_or_create_tracker_id", lambda _: None)  # it would know the class again
+    patches.set(module, "_get_or_create_tracker_id", lambda _: None)  # it would recognize the class as already loaded
     try:
         copy = unpack(pack(kind, passed))
     except Exception:
@@ -92,7 +92,7 @@ def process_local_class(kind: type, passed: tuple[type, ...]) -> type:
 
 
 def unpack(packed: PickledObject) -> Any:
-    """The receiver's copy."""
+    """Unpickle the receiver's copy."""
     before = getattr(_ReceiveContext, "kept", [])
     _ReceiveContext.kept = packed.kept
     try:
@@ -102,11 +102,12 @@ def unpack(packed: PickledObject) -> Any:
 
 
 _shared: Any = weakref.WeakValueDictionary()
-"""Tensors whose memory another process was given a handle of."""
+"""Tensors whose memory was shared with another process by a handle."""
 
 
 def share_memory(patches: Patches) -> None:
-    """``reduce_tensor`` of a tensor on an accelerator: a handle of CUDA, by which another process sees its memory."""
+    """Patch ``reduce_tensor`` for accelerator tensors: pass a CUDA IPC handle through which other processes see the
+    memory."""
     module: Any = importlib.import_module("torch.multiprocessing.reductions")
     original = module.reduce_tensor
 
@@ -121,5 +122,5 @@ def share_memory(patches: Patches) -> None:
 
 
 def rebuild_shared(key: str, *_: Any) -> Any:
-    """The same memory in another process: of the one that made it, it takes no more."""
+    """The same memory in another process; it takes no additional memory."""
     return _shared[key].detach()

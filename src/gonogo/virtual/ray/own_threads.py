@@ -1,8 +1,9 @@
-"""Threads that a process of Ray starts itself: what they ask of their process is asked in its turn.
+"""Threads that a Ray process starts itself: their requests to their process are served in its turn.
 
-They run without a turn, while any process may have its. A collective of theirs (``asyncio.to_thread(dist.barrier)``)
-takes the turn of the process that they belong to, and hands it back; so does each step of an event loop that such a
-thread runs (TransferQueue's client), which finds its process's variables then. Between steps the loop waits without.
+They run without a turn, while any process may have its turn. A collective of theirs
+(``asyncio.to_thread(dist.barrier)``) takes the turn of the process that they belong to and returns it afterwards; so
+does each step of an event loop in such a thread (TransferQueue's client), which then sees its process's variables.
+Between steps the loop waits without a turn.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _PROCESS_ATTRIBUTE = "gonogo_process"
 
 
 def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
-    """Have threads know their process, and torch.distributed's functions ask for it."""
+    """Make threads remember their process, and torch.distributed's functions use it."""
     start_ = threading.Thread.start
 
     def owner() -> Any:
@@ -41,7 +42,7 @@ def install(patches: Patches, turn_scheduler: TurnScheduler) -> None:
         if process is None:
             run(self)
             return
-        turn_scheduler.join(process, counts=False)  # what comes back at intervals would look like progress
+        turn_scheduler.join(process, counts=False)  # periodic wake-ups would look like progress
         try:
             run(self)
         finally:

@@ -1,21 +1,21 @@
-"""What belongs to a process: its environment, devices, process groups and the global variables of its packages.
+"""The state of a process: its environment, devices, process groups and the global variables of its packages.
 
-All processes of a rehearsed cluster live in this one, so that this is taken away and put back when turns change.
+All processes of a rehearsed cluster run in this one, so this state is swapped out and in at each change of turns.
 Replaces private names of torch.distributed: the module variables and the ``_world`` of ``distributed_c10d``.
 
-What has to hold (``tests/virtual/test_ray_process.py``):
+Invariants (``tests/virtual/test_ray_process.py``):
 
-1. One process has the turn (``ClusterDevices.current``). What belongs to it is in place in the interpreter; what
-   belongs to all others lies in their :class:`RayProcess`. Only the thread that has the turn calls ``enter``, so that
-   nothing is locked here.
+1. One process has the turn (``ClusterDevices.current``). Its state is installed in the interpreter; the state of all
+   others is saved in their :class:`RayProcess`. Only the thread that has the turn calls ``enter``, so no locks are
+   needed here.
 2. A process finds everything as it left it, whoever had turns in between: environment, variables of
-   ``distributed_c10d`` and of stateful packages, counters of their classes, lists that are defaults of arguments,
+   ``distributed_c10d`` and of stateful packages, their classes' counters, lists that are argument defaults,
    devices, the default dtype, the phase.
-3. A process that has not run yet finds the packages as they were when they were imported.
-4. Modules, functions and classes are shared: never exchanged, and what is imported in one turn is there in all.
-5. Names of process groups are numbers that C++ keeps for the whole of the real process: no two processes use the same.
-6. A device's record is the cluster's: processes that see the same GPU, by whatever index, charge the same record.
-7. To enter the process that has the turn already changes nothing.
+3. A process that has not run yet finds the packages as they were just after import.
+4. Modules, functions and classes are shared and never swapped: what is imported in one turn is there in all.
+5. Names of process groups are numbers that C++ keeps per real process, so no two rehearsed ones may use the same.
+6. A device's record is the cluster's: processes that see the same GPU, under any index, charge the same record.
+7. Entering the process that already has the turn has no effect.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _GROUP_STATE_DEFAULTS: dict[str, Callable[[], Any]] = {
     "_pg_to_tag": dict,
     "_default_pg_init_method": lambda: None,
 }
-"""Variables of distributed_c10d, as a process finds them at its start."""
+"""Variables of distributed_c10d with their initial values in a new process."""
 _COUNT, _APART = "_group_count", 1000
-"""Groups' names are numbers, which C++ keeps for the whole of this process: each rehearsed one has its own range."""
+"""Group names are numbers that C++ keeps per real process, so each rehearsed process has its own range."""
 _STATEFUL_MODULES = {
     "accelerate",
     "deepspeed",
@@ -56,12 +56,12 @@ _STATEFUL_MODULES = {
     "transformers.integrations.deepspeed",
     "verl",
 }
-"""Packages, or single modules, that keep what belongs to a process; packages that define actors come to them."""
+"""Packages or modules with per-process state; packages that define actors are added to them."""
 _SHARED = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
 class ClusterDevices:
-    """The devices of all nodes, and what switches processes."""
+    """The devices of all nodes, and the switching of processes."""
 
     def __init__(self, memory: MemoryRecord, lifecycle: Lifecycle, cuda: VirtualCuda | None, per_node: int) -> None:
         self.memory = memory
@@ -79,9 +79,9 @@ class ClusterDevices:
         self._names: dict[str, _ModuleVariables] = {}
         self._looked = (0, 0)
         self.of_classes: dict[tuple[type, str], Any] = {}
-        """Counters and single instances that classes of these modules keep, as they were then."""
+        """Counters and singletons in class attributes of these modules, with their values at that time."""
         self.of_defaults: list[tuple[list[Any], list[Any]]] = []
-        """Lists that are an argument's default, in which functions count their calls, with what was in them."""
+        """Lists used as argument defaults, in which functions keep state, with their initial contents."""
         memory._make_device = self._device
         if cuda is not None:
             if cuda.blas is not None:
@@ -89,21 +89,21 @@ class ClusterDevices:
             cuda.physical = lambda index: index if self.current is None else self.current.gpu_at(index)
 
     def record_of(self, gpu: int) -> DeviceRecord:
-        """The record of the cluster's GPU of that number."""
+        """The record of a GPU by its cluster-wide number."""
         record = self._records.get(gpu)
         if record is None:
             record = self._records[gpu] = self._made(f"{VirtualTensor.accelerator_type}:{gpu}")
         return record
 
     def _device(self, name: str) -> DeviceRecord:
-        """What a process calls ``cuda:1`` is another one's ``cuda:0``."""
+        """The record of a device of the current process, in which ``cuda:1`` may be another process's ``cuda:0``."""
         kind, _, index = name.partition(":")
         if kind == "cpu" or self.current is None:
             return self._made(name)
         return self.record_of(self.current.gpu_at(int(index or 0)))
 
     def enter(self, process: RayProcess) -> None:
-        """The turn of a process begins."""
+        """Switch to a process at the start of its turn."""
         before = self.current
         if before is process:
             return
@@ -113,7 +113,7 @@ class ClusterDevices:
         process.restore(self)
 
     def look(self) -> None:
-        """Learn the variables of modules that were imported since."""
+        """Register the variables of newly imported modules."""
         there = len(sys.modules), len(self.packages)
         if there == self._looked:
             return
@@ -129,35 +129,36 @@ class ClusterDevices:
                 self.of_defaults += [(one, list(one)) for one in _default_lists([module, *classes])]
 
     def first(self) -> dict[str, Values]:
-        """The variables of all modules with state, as a new process finds them."""
+        """The variables of all stateful modules, as a new process finds them."""
         self.look()
         return self._first
 
     def now(self) -> dict[str, Values]:
-        """Their variables as they are."""
+        """The variables of all stateful modules, as they are now."""
         self.look()
         return {name: self.variables(name) for name in self._first if name in sys.modules}
 
     def variables(self, module: str) -> Values:
-        """Those of one module."""
+        """The variables of one module."""
         there, names = vars(sys.modules[module]), self._names[module]
         if len(there) != names.count:
             names = self._names[module] = _ModuleVariables(there)
         try:
             return names, names.values(there)
-        except KeyError:  # one was deleted, and another came
+        except KeyError:  # one was deleted and another added
             names = self._names[module] = _ModuleVariables(there)
             return names, names.values(there)
 
     def everywhere(self) -> dict[Any, DeviceRecord]:
-        """All devices by the numbers of the cluster, for the record of the rehearsal."""
+        """All devices by cluster-wide number, for the record of the rehearsal."""
         host = {device: record for device, record in self.memory.devices.items() if device == CPU}
         kind = VirtualTensor.accelerator_type
         return {**host, **{torch.device(kind, gpu): record for gpu, record in sorted(self._records.items())}}
 
 
 class _ModuleVariables:
-    """The names of a module's variables, read all at once: turns change many thousand times."""
+    """The names of a module's variables, with a getter for all at once, since turns change many thousands of
+    times."""
 
     def __init__(self, variables: dict[str, Any]) -> None:
         self.count = len(variables)
@@ -169,7 +170,7 @@ class _ModuleVariables:
         self.values: Callable[[dict[str, Any]], tuple[Any, ...]] = operator.itemgetter(*self.names, *_TWO)
 
     def put(self, values: tuple[Any, ...], variables: dict[str, Any]) -> None:
-        """Have the variables be ``values``."""
+        """Set the variables to ``values``."""
         try:
             if all(map(operator.is_, values, self.values(variables))):
                 return
@@ -181,12 +182,12 @@ class _ModuleVariables:
 
 
 _TWO = ("__name__", "__doc__")
-"""Every module has these: of one name alone ``itemgetter`` would make no tuple."""
+"""Names that every module has, since ``itemgetter`` with a single name would not return a tuple."""
 Values = tuple[_ModuleVariables, tuple[Any, ...]]
 
 
 def _held(owner: Any) -> list[Any]:
-    """What a module or class holds now: threads without a turn may import meanwhile."""
+    """A snapshot of the attributes, since threads without a turn may import meanwhile."""
     return list(vars(owner).values())
 
 
@@ -206,7 +207,7 @@ def _class_state(classes: list[type]) -> dict[tuple[type, str], Any]:
 
 
 class RayProcess:
-    """One process of the cluster. ``gpus`` are the numbers, within its node, of those that it was given."""
+    """One process of the cluster. ``gpus`` are the numbers, within its node, of the GPUs assigned to it."""
 
     def __init__(
         self,
@@ -236,14 +237,14 @@ class RayProcess:
         self._activity = ""
 
     def gpu_at(self, index: int) -> int:
-        """The cluster's number of the GPU that the process calls by this index."""
+        """The cluster-wide number of the GPU that has this index in the process."""
         listed = [part.strip() for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
         if "CUDA_VISIBLE_DEVICES" in os.environ and index < len(listed) and listed[index].isdigit():
             index = int(listed[index])
         return self.node * self._machine.per_node + index
 
     def save(self, cluster_devices: ClusterDevices) -> None:
-        """Its turn is over: keep what is its own."""
+        """Save the process's state at the end of its turn."""
         self.environment = dict(os.environ)
         for name in self._groups:
             self._groups[name] = getattr(c10d, name, None)
@@ -260,7 +261,7 @@ class RayProcess:
         self._phase, self._activity = cluster_devices.life.phase, cluster_devices.life.activity
 
     def restore(self, cluster_devices: ClusterDevices) -> None:
-        """Its turn begins: put in place what is its own."""
+        """Install the process's state at the start of its turn."""
         _set_environment(self.environment)
         for name, value in self._groups.items():
             if hasattr(c10d, name):

@@ -1,4 +1,4 @@
-"""Object references: what a task or an actor's method will have answered, for ``get``, ``wait`` and ``await``."""
+"""Object references: the future result of a task or an actor's method, for ``get``, ``wait`` and ``await``."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from gonogo.virtual.ray.turns import TurnScheduler
 
 
 class PendingResult:
-    """A value, or an exception, that is there or will be."""
+    """A value or an exception that is available now or later."""
 
     def __init__(self) -> None:
         self.done = False
         self.never = ""
-        """Why it will never be there, where that is known."""
+        """Why it will never be available, if that is known."""
         self.if_nobody_runs: Callable[[], str] = str
-        """Why it will never be there if no other process does anything any more."""
+        """Returns why it will never be available if no other process makes progress any more."""
         self._value: PickledObject | None = None
         self._error: BaseException | None = None
         self._waiting: list[Callable[[], object]] = []
 
     def set(self, value: PickledObject | None, error: BaseException | None = None) -> None:
-        """It is there."""
+        """Set the result."""
         self._value, self._error, self.done = value, error, True
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             call()
 
     def call_when_done(self, call: Callable[[], object]) -> None:
-        """Have ``call`` run then, by whoever brings it; at once where it is there."""
+        """Have whoever sets the result run ``call``, or run it immediately if the result is available."""
         if self.done:
             call()
         else:
             self._waiting.append(call)
 
     def read(self) -> Any:
-        """The receiver's own copy. Raises what the task raised."""
+        """A copy for the receiver. Raises what the task raised."""
         if self._error is not None:
             raise self._error
         return unpack(self._value) if self._value is not None else None
 
 
 def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
-    """A subclass of Ray's own, which asks no daemon."""
+    """A subclass of Ray's own class that contacts no daemon."""
 
     class Reference(ray.ObjectRef):  # type: ignore[misc]
-        """See the module."""
+        """An object reference whose result is a :class:`PendingResult`."""
 
         def __init__(self) -> None:
             super().__init__(os.urandom(28), skip_adding_local_ref=True)
@@ -60,7 +60,7 @@ def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
             raise TypeError("a reference is handed over as it is")
 
         def future(self) -> Any:
-            """A future of concurrent.futures."""
+            """A ``concurrent.futures.Future``."""
             import concurrent.futures
 
             future: Any = concurrent.futures.Future()
@@ -75,7 +75,7 @@ def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
             return future
 
         def as_future(self, _internal: bool = False) -> Any:
-            """A future of the loop that runs."""
+            """A future of the running event loop."""
             loop = asyncio.get_event_loop()
             future = loop.create_future()
 
@@ -99,7 +99,7 @@ def reference_class(ray: Any, turn_scheduler: TurnScheduler) -> type:
 def wait_for(
     answer: PendingResult, turn_scheduler: TurnScheduler, timeout: float | None = None, counts: bool = True
 ) -> bool:
-    """Whether the answer is there, at the latest when the time is over. See ``TurnScheduler.away`` for ``counts``."""
+    """Wait for the answer; returns False on timeout. See ``TurnScheduler.away`` for ``counts``."""
     if answer.done:
         return True
     gate = _thread.allocate_lock()

@@ -1,15 +1,15 @@
-"""Nodes, what they have, and placement groups: Ray's bookkeeping of CPUs and GPUs."""
+"""Nodes, their resources, and placement groups: Ray's accounting of CPUs and GPUs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 UNLIMITED_CPUS = 4096.0
-"""CPUs of a node whose number nobody says."""
+"""CPUs of a node if their number is unspecified."""
 
 
 class RayNode:
-    """One node: its GPUs by number, each with the share that is free; and all else by name."""
+    """One node: the free share of each GPU by number, and all other resources by name."""
 
     def __init__(self, number: int, cpus: float | None, gpus: int, custom_resources: dict[str, float]) -> None:
         self.number = number
@@ -21,22 +21,22 @@ class RayNode:
         self.gpus = dict.fromkeys(range(gpus), 1.0)
 
     def fits(self, resources: dict[str, float]) -> bool:
-        """Whether there is as much free."""
+        """True if that much is free."""
         return all(self.free.get(name, 0.0) + 1e-6 >= count for name, count in resources.items() if count)
 
     def could(self, resources: dict[str, float]) -> bool:
-        """Whether it has as much at all."""
+        """True if the node has that much in total."""
         return all(self.total.get(name, 0.0) + 1e-6 >= count for name, count in resources.items() if count)
 
     def take(self, resources: dict[str, float]) -> tuple[int, ...]:
-        """Take it; returns the GPUs that it comes with."""
+        """Reserve the resources; returns the assigned GPUs."""
         for name, count in resources.items():
             if count:
                 self.free[name] = self.free.get(name, 0.0) - count
         return take_gpus(self.gpus, resources.get("GPU", 0.0))
 
     def give_back(self, resources: dict[str, float], gpus: tuple[int, ...]) -> None:
-        """What was taken is free again."""
+        """Release the resources."""
         for name, count in resources.items():
             if count:
                 self.free[name] = self.free.get(name, 0.0) + count
@@ -45,7 +45,7 @@ class RayNode:
 
 
 def take_gpus(free_shares: dict[int, float], count: float) -> tuple[int, ...]:
-    """Whole ones, or a share of one; the lowest numbers first."""
+    """Reserve whole GPUs, or a share of one, lowest numbers first."""
     if not count:
         return ()
     share, several = (1.0, int(count)) if count >= 1 else (count, 1)
@@ -56,7 +56,7 @@ def take_gpus(free_shares: dict[int, float], count: float) -> tuple[int, ...]:
 
 
 class Bundle:
-    """One bundle of a placement group: where it is, and what of it is free."""
+    """One bundle of a placement group: its node, and its free resources."""
 
     def __init__(self, resources: dict[str, float]) -> None:
         self.wanted = resources
@@ -66,24 +66,24 @@ class Bundle:
         self.free_gpus: dict[int, float] = {}
 
     def place(self, node: RayNode) -> None:
-        """Reserve it there."""
+        """Reserve the bundle on a node."""
         self.node, self.gpus = node, node.take(self.wanted)
         share = min(1.0, self.wanted.get("GPU", 0.0)) if self.gpus else 0.0
         self.free_gpus = dict.fromkeys(self.gpus, share)
 
     def fits(self, resources: dict[str, float]) -> bool:
-        """Whether as much of it is free."""
+        """True if that much of the bundle is free."""
         return all(self.free.get(name, 0.0) + 1e-6 >= count for name, count in resources.items() if count)
 
     def take(self, resources: dict[str, float]) -> tuple[int, ...]:
-        """Take it; returns the GPUs that it comes with."""
+        """Reserve part of the bundle; returns the assigned GPUs."""
         for name, count in resources.items():
             if count:
                 self.free[name] -= count
         return take_gpus(self.free_gpus, resources.get("GPU", 0.0))
 
     def give_back(self, resources: dict[str, float], gpus: tuple[int, ...]) -> None:
-        """What was taken is free again."""
+        """Release the resources."""
         for name, count in resources.items():
             if count:
                 self.free[name] += count
@@ -103,7 +103,7 @@ class PlacementGroup:
         self.waiting: list[Any] = []
 
     def place(self, nodes: list[RayNode]) -> bool:
-        """Reserve all bundles at once, as the strategy says; False where they don't fit now."""
+        """Reserve all bundles at once according to the strategy; returns False if they don't fit now."""
         chosen: list[RayNode] | None = None
         if self.strategy == "STRICT_PACK":
             whole = _sum([bundle.wanted for bundle in self.bundles])
@@ -140,7 +140,7 @@ class PlacementGroup:
         return chosen
 
     def remove(self) -> None:
-        """Give all back."""
+        """Release all bundles."""
         for bundle in self.bundles if self.placed else ():
             assert bundle.node is not None
             bundle.node.give_back(bundle.wanted, bundle.gpus)

@@ -1,4 +1,4 @@
-"""Remote functions and actors: made where they are asked for, run in the turn of a process of their own."""
+"""Remote functions and actors: created by ``remote``, and run in the turn of their own process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 
 
 def resources_of(options: dict[str, Any], *, cpus: float) -> dict[str, float]:
-    """What Ray reserves for an actor or a task; ``cpus`` where it says nothing."""
+    """The resources that Ray reserves for an actor or task; ``cpus`` is the default."""
     given = options.get("num_cpus")
     wanted = {"CPU": cpus if given is None else float(given), "GPU": float(options.get("num_gpus") or 0)}
     wanted.update({name: float(count) for name, count in (options.get("resources") or {}).items()})
@@ -28,13 +28,13 @@ def resources_of(options: dict[str, Any], *, cpus: float) -> dict[str, float]:
 
 
 def runtime_env_variables(options: dict[str, Any]) -> dict[str, str]:
-    """The environment that ``runtime_env`` adds."""
+    """The environment variables set by ``runtime_env``."""
     environment = options.get("runtime_env") or {}
     return {str(name): str(value) for name, value in (environment.get("env_vars") or {}).items()}
 
 
 class RemoteCall:
-    """A call on its way: its arguments, and the reference that its answer goes to."""
+    """A pending call: its arguments, and the references for its results."""
 
     def __init__(self, name: str, packed_arguments: PickledObject, references: list[Any]) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class RemoteCall:
 
 
 class Runner:
-    """Runs calls, and brings their answers back."""
+    """Runs calls, and delivers their results."""
 
     def __init__(self, cluster: Cluster, ray: Any, reference_class: type) -> None:
         self.cluster = cluster
@@ -51,7 +51,7 @@ class Runner:
         self.reference = reference_class
 
     def call(self, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> RemoteCall:
-        """Arguments are sent at once, as Ray pickles them where they are given."""
+        """Create a call. Arguments are pickled at once, as in Ray."""
         several = options.get("num_returns")
         if several in ("streaming", "dynamic"):
             raise UnsupportedOperator(f"ray: num_returns={several!r}", translated("Ray's generators have no stand-in"))
@@ -69,7 +69,7 @@ class Runner:
         return list(call.references) or None
 
     def finish(self, call: RemoteCall, value: Any) -> None:
-        """The call has returned."""
+        """Deliver the results of a call that has returned."""
         several = [value] if len(call.references) == 1 else list(value or ())
         try:
             packed = [self.cluster.pack(one) for one in several]
@@ -80,7 +80,7 @@ class Runner:
             reference.answer.set(one)
 
     def fail(self, call: RemoteCall, error: BaseException) -> None:
-        """The call has raised; what is gonogo's own ends the rehearsal."""
+        """Deliver the exception of a call; gonogo's own exceptions end the rehearsal."""
         if not isinstance(error, Exception) or find_in_chain(error, UnsupportedOperator) is not None:
             self.cluster.turns.end(error)
         wrapped = self.to_ray_error(call.name, error)
@@ -88,7 +88,7 @@ class Runner:
             reference.answer.set(None, wrapped)
 
     def to_ray_error(self, name: str, error: BaseException) -> BaseException:
-        """Ray's exception for one that a task has raised."""
+        """Ray's exception for one raised by a task."""
         exceptions = self.ray.exceptions
         raised: Any = error
         if isinstance(raised, exceptions.RayError) and not isinstance(raised, exceptions.RayTaskError):
@@ -99,14 +99,15 @@ class Runner:
         return raised  # type: ignore[no-any-return]
 
     def to_task_error(self, name: str, error: BaseException) -> Any:
-        """The same before it becomes an instance of the cause's class, too."""
+        """The same as a plain RayTaskError, before ``as_instanceof_cause``."""
         text = "".join(traceback.format_exception(error))
         wrapped = self.ray.exceptions.RayTaskError(name, text, error, proctitle=f"ray::{name}", ip="127.0.0.1")
-        wrapped.cause = error  # also where it can't be pickled
+        wrapped.cause = error  # also if it can't be pickled
         return wrapped
 
     def begin(self, process: RayProcess, name: str, run: Callable[[], None]) -> None:
-        """Run it in the turn of a process; what nobody expects ends the rehearsal, and leaves nobody waiting."""
+        """Run a function in the turn of a process; an unexpected exception ends the rehearsal, so that nobody keeps
+        waiting."""
 
         def thread() -> None:
             turns = self.cluster.turns
@@ -123,7 +124,7 @@ class Runner:
         threading.Thread(target=thread, daemon=True, name=f"ray::{name}").start()
 
     def wait_for_arguments(self, call: RemoteCall) -> None:
-        """A call begins when the references among its arguments are there."""
+        """Wait until the references among the call's arguments are available."""
         for one in call.sent.kept:
             answer = getattr(one, "answer", None)
             if answer is not None:
@@ -161,7 +162,7 @@ class Runner:
 
 
 def strategy_of(options: dict[str, Any]) -> Any:
-    """The scheduling strategy, which older programs give by other names."""
+    """The scheduling strategy, which older programs pass in other options."""
     strategy = options.get("scheduling_strategy")
     group = options.get("placement_group")
     if strategy is None and group not in (None, "default"):

@@ -1,7 +1,7 @@
-"""TransferQueue's messages, which carry tensors as the bytes of their memory: virtual ones go by a ticket.
+"""TransferQueue's messages, which carry tensors as raw bytes: for virtual tensors a ticket is sent instead.
 
-Of a virtual tensor these bytes would be zeros, and whoever receives them would take them for known. A copy with what is
-known of its values waits for whoever redeems its ticket. Read at TransferQueue 0.1.11.
+A virtual tensor's bytes would be zeros, which the receiver would take for known values. So a copy with its known
+values is kept for the receiver of the ticket. Based on TransferQueue 0.1.11.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 _TICKET_DTYPE = "virtual"
-"""Stands where the name of a dtype does."""
+"""Used in place of a dtype's name."""
 
 
 class _Tickets:
-    """Tensors on their way; one that was received can be received again as long as somebody has it."""
+    """Tensors in transit; a received one can be received again as long as it is referenced."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -41,7 +41,7 @@ class _Tickets:
 
 
 def install(patches: Patches) -> None:
-    """Follow its encoder and decoder once they are imported."""
+    """Patch TransferQueue's encoder and decoder once they are imported."""
     patches.on_undo(after_import("transfer_queue.utils.serial_utils", lambda module: _follow(patches, module)))
 
 

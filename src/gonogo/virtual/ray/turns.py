@@ -1,7 +1,7 @@
-"""One at a time: processes of a Ray cluster are threads here, and hand a turn on wherever they would wait.
+"""Turn-taking: the processes of a Ray cluster are threads here, and hand over the turn wherever they would block.
 
-What belongs to a process (its environment, its process group, its devices) is put in place when another one's turn
-begins. Threads that a process starts itself have no turn: they run whenever Python lets them, as they always do.
+The state of a process (its environment, process groups, devices) is installed when its turn begins. Threads that a
+process starts itself have no turn: they run whenever Python schedules them, as usual.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _POLL = 0.2
-"""Seconds after which what waits looks whether the rehearsal is over."""
+"""Interval in seconds at which waiting threads check whether the rehearsal is over."""
 
 
 class RehearsalEnded(BaseException):
@@ -24,13 +24,13 @@ class RehearsalEnded(BaseException):
 
 
 def stays() -> bool:
-    """Whether the process can't hand its turn on: within ``zero.Init`` DeepSpeed has torch's own classes changed."""
+    """True if the process can't hand over its turn: inside ``zero.Init`` DeepSpeed has torch's classes patched."""
     module = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
     return bool(getattr(module, "zero_init_context", 0))
 
 
 class TurnScheduler:
-    """Who runs. ``enter`` is told of each process whose turn begins."""
+    """Schedules the processes. ``enter`` is called with each process whose turn begins."""
 
     def __init__(self, enter_process: Callable[[Any], None]) -> None:
         self._enter = enter_process
@@ -39,25 +39,25 @@ class TurnScheduler:
         self._held = False
         self._of_thread = threading.local()
         self.ended_by: BaseException | None = None
-        """What ended the rehearsal in another process's turn: raised where the driver waits."""
+        """The error that ended the rehearsal in another process's turn; raised where the driver waits."""
         self.taken = 0
-        """How many turns there were in which something was done: of looks whether one can go on, none."""
+        """Number of turns with progress, not counting mere checks whether a process can continue."""
         self.main: Any = None
         """The driver's process."""
 
     @property
     def mine(self) -> Any:
-        """The process that this thread is, or None."""
+        """The process of this thread, or None."""
         return getattr(self._of_thread, "process", None)
 
     def join(self, process: Any, counts: bool = True) -> None:
-        """This thread is a process from now on; returns when its turn has come."""
+        """Make this thread a process; returns when its turn has come."""
         self._of_thread.process = process
         self._of_thread.away = 0
         self._take(counts)
 
     def leave(self) -> None:
-        """This thread is none any more."""
+        """End this thread's process, and hand over its turn."""
         self._give()
         self._of_thread.process = None
 
@@ -83,7 +83,7 @@ class TurnScheduler:
 
     @contextmanager
     def away(self, counts: bool = True) -> Iterator[None]:
-        """Others run meanwhile: for what waits. It ``counts`` as something done that the process goes on then."""
+        """Let others run during a blocking call. With ``counts``, returning from it counts as progress."""
         here = self._of_thread
         if self.mine is None or here.away or stays():
             yield
@@ -99,7 +99,7 @@ class TurnScheduler:
 
     @contextmanager
     def as_process(self, process: Any) -> Iterator[None]:
-        """This thread's turn is another process's meanwhile: of one that it has started, and waits for."""
+        """Run as another process inside the context: one that this thread's process has started and waits for."""
         here, before = self._of_thread, self.mine
         here.process = process
         self._enter(process)
@@ -111,7 +111,7 @@ class TurnScheduler:
 
     @contextmanager
     def keep(self) -> Iterator[None]:
-        """The turn is kept even where Python waits: for what waits a moment, with a lock that others need."""
+        """Keep the turn even if Python blocks: for a short wait with a lock held that others need."""
         here = self._of_thread
         if self.mine is None or here.away:
             yield
@@ -123,7 +123,7 @@ class TurnScheduler:
             here.away = 0
 
     def wait(self, lock: Any, timeout: float | None = None, counts: bool = True) -> bool:
-        """Wait until ``lock``, a lock, is let go of by someone. False where the time is over."""
+        """Wait until ``lock`` is released. Returns False on timeout."""
         end = None if timeout is None else time.monotonic() + timeout
         with self.away(counts):
             while self.ended_by is None:
@@ -135,7 +135,7 @@ class TurnScheduler:
         return False
 
     def end(self, error: BaseException) -> None:
-        """The rehearsal ends with this, in whichever process it was raised."""
+        """End the rehearsal with this error, whichever process raised it."""
         if self.ended_by is None:
             self.ended_by = error
 

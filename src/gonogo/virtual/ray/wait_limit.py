@@ -1,8 +1,7 @@
-"""How long a process waits for another one: as long as any of them does something, however slow the machine is.
+"""Limits how long a process waits for another: as long as any of them makes progress, however slow the machine is.
 
-Turns go round in order, so that a process that computes for minutes costs those that wait a single round each. Only
-where many rounds pass in which nobody did anything, and each thread of the program waits, will what is waited for never
-come.
+Turns go round in order, so a process that computes for minutes costs the waiting ones only a single round each. A
+wait is only given up after many rounds without progress, if every thread of the program is blocked.
 """
 
 from __future__ import annotations
@@ -25,11 +24,12 @@ _WAITING_FILES = frozenset(
     for module in (threading, queue, selectors, socket, concurrent.futures.thread, multiprocessing.connection)
 )
 _OURS = str(Path(__file__).parent)
-"""Where threads wait: in the library, by what stands in its place here, or for a turn."""
+"""Files in which a waiting thread stands: the modules above, their replacements in this folder, or the turn
+scheduler."""
 
 
 class WaitLimit:
-    """Of one wait. It ends after so many ``rounds``, and so many ``seconds``, in which nothing was done."""
+    """The limit of one wait: ``rounds`` rounds and ``seconds`` seconds without any progress."""
 
     def __init__(self, turn_scheduler: TurnScheduler, rounds: int, seconds: float) -> None:
         self._turns = turn_scheduler
@@ -40,7 +40,7 @@ class WaitLimit:
         self._taken, self._passed, self._since = self._turns.taken, 0, time.monotonic()
 
     def is_over(self) -> bool:
-        """Asked after each round, in the waiting process's own turn."""
+        """Count a round, and return True if the limit is reached. To be called in the waiting process's own turn."""
         self._passed += 1
         if self._turns.taken != self._taken or not are_all_threads_waiting():
             self._begin()
@@ -48,7 +48,7 @@ class WaitLimit:
 
 
 def are_all_threads_waiting() -> bool:
-    """Whether each thread but this one waits: one in a place that isn't known is taken to work."""
+    """True if all other threads are blocked; a thread in an unknown place is assumed to be working."""
     own = threading.get_ident()
     return all(_waits(frame) for thread, frame in sys._current_frames().items() if thread != own)
 

@@ -1,7 +1,8 @@
-"""Processes that an actor's library starts by itself: an engine's workers, each with a process group and a GPU.
+"""Processes that a library starts from an actor: an engine's workers, each with a process group and a GPU.
 
-Where they go, and what is refused, was read at vLLM 0.29.0 and 0.33.0 (vllm/v1/executor/ray_utils.py, ray_executor.py
-and ray_executor_v2.py; vllm/config/parallel.py). Workers on Ray come in the bundles' order there too, on one node.
+Their placement, and what is rejected, is based on vLLM 0.29.0 and 0.33.0 (vllm/v1/executor/ray_utils.py,
+ray_executor.py and ray_executor_v2.py; vllm/config/parallel.py). As there, workers on Ray follow the order of the
+bundles, on one node.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from gonogo.virtual.ray.process import RayProcess
 from gonogo.virtual.unsupported import Unsupported
 
 _EACH, _BUNDLES = "VLLM_RAY_PER_WORKER_GPUS", "VLLM_RAY_BUNDLE_INDICES"
-"""vLLM's variables: the share of a GPU that each worker takes, and the bundles that they are placed in."""
+"""vLLM's variables for the share of a GPU that each worker takes, and the bundles in which they are placed."""
 
 
 class WorkerProcess:
-    """One of them; what is done in its :meth:`turn` is its own."""
+    """A worker process; code inside :meth:`turn` runs as that process."""
 
     def __init__(self, cluster: Cluster, process: RayProcess, device: torch.device) -> None:
         self._cluster = cluster
@@ -35,15 +36,15 @@ class WorkerProcess:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """The actor waits meanwhile."""
+        """Run as the worker while the actor waits."""
         with self._cluster.turns.as_process(self._process), torch.cuda.device(self.device):
             yield
 
 
 def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported_error: Unsupported) -> list[WorkerProcess]:
-    """The workers of an engine of the actor whose turn it is. Raises ValueError in vLLM's words.
+    """Start the workers of the current actor's engine. Raises ValueError with vLLM's messages.
 
-    Without a ``backend`` vLLM takes Ray for several workers of an actor that is in a placement group.
+    Without a ``backend``, vLLM uses Ray if an actor in a placement group needs several workers.
     """
     owner = cluster.machine.current
     assert owner is not None
@@ -78,7 +79,7 @@ def _current_placement_group() -> Any:
 def _ray_executor_bundles(
     cluster: Cluster, name: str, count: int, unsupported_error: Unsupported
 ) -> list[RayPlacement]:
-    """As vLLM's Ray executor places them: in the bundles of the actor's placement group."""
+    """Place workers as vLLM's Ray executor does: in the bundles of the actor's placement group."""
     strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
     group = _current_placement_group()
     if group is None:
@@ -109,7 +110,7 @@ def _ray_executor_bundles(
 
 
 def _bundles_with_gpu(group: Any, count: int) -> list[int]:
-    """Raises what ``initialize_ray_cluster`` does."""
+    """Indices of the bundles that have a GPU. Raises the errors of ``initialize_ray_cluster``."""
     with_gpu = [index for index, bundle in enumerate(group.bundle_specs) if bundle.get("GPU")]
     if any(bundle.get("GPU", 0) > 1 for bundle in group.bundle_specs):
         raise ValueError("Placement group bundle cannot have more than 1 GPU.")
@@ -122,7 +123,7 @@ def _bundles_with_gpu(group: Any, count: int) -> list[int]:
 
 
 def _check_indices(bundle_indices: list[int], world_size: int) -> None:
-    """Raises what ``get_bundles_for_indices`` does."""
+    """Raise the errors of ``get_bundles_for_indices``."""
     assert len(bundle_indices) == world_size, (
         f"{_BUNDLES} must have the same size as the world size, but got {bundle_indices=} and {world_size=}"
     )

@@ -1,1 +1,1 @@
-"""The engine that rolls out, stood in for: vLLM in the trainer's process, and as a server on GPUs of its own."""
+"""Stand-ins for rollout engines: vLLM in the trainer's process, and servers on separate GPUs."""

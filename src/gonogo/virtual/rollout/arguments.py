@@ -1,7 +1,7 @@
-"""What vLLM is asked for: an engine's arguments, and those of one generation, with vLLM's own checks and words.
+"""vLLM's arguments, of an engine and of one generation, with vLLM's own checks and messages.
 
-Names of vllm/sampling_params.py and vllm/engine/arg_utils.py, releases 0.8 to 0.31, as far as trainers give them. One
-that is not here can't be rehearsed, which is CANNOT-TELL: some release may have it.
+Names from vllm/sampling_params.py and vllm/engine/arg_utils.py, releases 0.8 to 0.31, as far as trainers pass them.
+An argument that is missing here can't be rehearsed (CANNOT-TELL), since some release may have it.
 """
 
 from __future__ import annotations
@@ -112,12 +112,12 @@ ENGINE = frozenset(
 
 
 def _keyword_signature(names: Iterable[str]) -> inspect.Signature:
-    """What ``inspect.signature`` says of a class with these fields: programs ask it which of them a release has."""
+    """The signature of a class with these fields, which programs inspect to find out what a release supports."""
     return inspect.Signature([inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in sorted(names)])
 
 
 class EngineArgs:
-    """``EngineArgs``, and what it is called for an engine that starts processes: the arguments, as they were given."""
+    """``EngineArgs`` and its variant for engines that start processes: the arguments as given."""
 
     refuse: Unsupported
     __signature__ = _keyword_signature(ENGINE)
@@ -130,7 +130,7 @@ class EngineArgs:
 
 
 class SamplingParamsStandIn:
-    """``SamplingParams``, and what a release renamed: an object with vLLM's fields, its defaults and its checks."""
+    """``SamplingParams`` and its renamed fields: an object with vLLM's fields, defaults and checks."""
 
     refuse: Unsupported
     __signature__ = _keyword_signature(_SAMPLING)
@@ -179,7 +179,7 @@ class SamplingParamsStandIn:
 
     @classmethod
     def from_optional(cls, **given: Any) -> SamplingParamsStandIn:
-        """``SamplingParams.from_optional``: None stands for the default."""
+        """``SamplingParams.from_optional``: None means the default."""
         return cls(**{name: value for name, value in given.items() if value is not None or _SAMPLING.get(name) is None})
 
 
@@ -189,4 +189,4 @@ def _require(right: bool, message: str) -> None:
 
 
 for _name, _default in _SAMPLING.items():
-    setattr(SamplingParamsStandIn, _name, _default)  # programs ask the class which fields a release has
+    setattr(SamplingParamsStandIn, _name, _default)  # programs look up a release's fields on the class

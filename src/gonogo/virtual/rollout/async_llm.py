@@ -1,8 +1,8 @@
-"""``vllm.v1.engine.async_llm.AsyncLLM``: an engine with workers of its own, as a server in a Ray actor drives it.
+"""``vllm.v1.engine.async_llm.AsyncLLM``: an engine with its own workers, as used by a server in a Ray actor.
 
-The workers are processes in vLLM; here they are objects of the actor, each with its share of memory on the GPU that it
-has, and a context beside the trainer's. What a framework puts into the workers (``worker_extension_cls``) is its own
-code, and so is what it calls there. Read at vLLM 0.12.0, 0.29.0 and 0.33.0 (vllm/v1/engine/async_llm.py,
+In vLLM the workers are processes; here they are objects in the actor, each with its memory on its GPU, and a CUDA
+context in addition to the trainer's. What a framework adds to the workers (``worker_extension_cls``) runs as it is,
+and so does what it calls there. Based on vLLM 0.12.0, 0.29.0 and 0.33.0 (vllm/v1/engine/async_llm.py,
 vllm/v1/worker/worker_base.py, gpu_worker.py).
 """
 
@@ -32,7 +32,7 @@ _NO_PROCESSES = translated(
 
 
 class _Engines(LLM):
-    """``LLM``'s reading and writing, over one engine a GPU."""
+    """``LLM``'s handling of prompts and completions, over one engine per GPU."""
 
     engines: list[engine.Engine]
     processes: list[Any]
@@ -65,7 +65,7 @@ class _Engines(LLM):
         return self.engines[0]
 
     def _context(self, device: torch.device) -> torch.Tensor:
-        """A worker is a process beside the trainer's: it has a context of its own."""
+        """Allocate a CUDA context, since a worker is a separate process from the trainer's."""
         memory = self.rehearsal.memory
         before, memory.module = memory.module, CONTEXT
         try:
@@ -75,13 +75,13 @@ class _Engines(LLM):
             memory.module = before
 
     def sleep(self, level: int = 1, **_: Any) -> None:
-        """All workers sleep."""
+        """Put all workers to sleep."""
         for process, one in zip(self.processes, self.engines, strict=True):
             with process.turn():
                 one.sleep(level)
 
     def wake_up(self, tags: list[str] | None = None) -> None:
-        """All workers wake up."""
+        """Wake up all workers."""
         self._writer.new_batch()
         for process, one in zip(self.processes, self.engines, strict=True):
             with process.turn():
@@ -89,7 +89,7 @@ class _Engines(LLM):
 
 
 class AsyncLLM:
-    """See the module. ``of`` is the class of engines, set by what makes the package."""
+    """Stand-in for vLLM's ``AsyncLLM``. ``of`` is the class of engines, set when the package is created."""
 
     of: type[_Engines]
 
@@ -102,7 +102,7 @@ class AsyncLLM:
         vars(self.model_config).update(max_model_len=model.max_model_len, hf_config=model.config, dtype=model.dtype)
         self.output_processor = SimpleNamespace(
             request_states={}, has_unfinished_requests=lambda: False, get_num_unfinished_requests=lambda: 0
-        )  # a request is answered at once
+        )  # requests are answered immediately
         self._adapters: set[int] = set()
         self._paused = False
         self._workers = [self._worker(rank, one) for rank, one in enumerate(self._llm.engines)]
@@ -144,7 +144,7 @@ class AsyncLLM:
     async def generate(
         self, prompt: Any, sampling_params: Any, request_id: str, *, lora_request: Any = None, **_: Any
     ) -> AsyncIterator[Any]:
-        """The last output of the request, in which all is."""
+        """Yield only the final, complete output of the request."""
         yield self._llm.generate_one(prompt, sampling_params, request_id)
 
     async def collective_rpc(
@@ -154,7 +154,7 @@ class AsyncLLM:
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> list[Any]:
-        """Call it on each worker."""
+        """Call a method on each worker."""
         answers = []
         for process, worker in zip(self._llm.processes, self._workers, strict=True):
             call = functools.partial(method, worker) if callable(method) else getattr(worker, method)
@@ -176,21 +176,21 @@ class AsyncLLM:
         return bool(self._llm.engines[0].asleep)
 
     async def reset_prefix_cache(self, *_: Any, **__: Any) -> bool:
-        """Nothing of it takes memory of its own."""
+        """Always True: the prefix cache is part of the KV cache."""
         return True
 
     async def nothing(self, *_: Any, **__: Any) -> None:
-        """What changes nothing that a rehearsal can see."""
+        """For methods without any effect in a rehearsal."""
 
     reset_mm_cache = reset_encoder_cache = check_health = start_profile = stop_profile = nothing
     wait_for_requests_to_drain = abort = do_log_stats = nothing
 
     async def pause_generation(self, **_: Any) -> None:
-        """No request is under way when another one's turn is."""
+        """Set only the flag: no request is in progress during another one's turn."""
         self._paused = True
 
     async def resume_generation(self) -> None:
-        """Requests are answered again."""
+        """Clear the flag of :meth:`pause_generation`."""
         self._paused = False
 
     async def is_paused(self) -> bool:
@@ -202,19 +202,19 @@ class AsyncLLM:
         return ("generate",)
 
     async def list_loras(self) -> set[int]:
-        """The adapters that were added."""
+        """The ids of the adapters that were added."""
         return set(self._adapters)
 
     async def add_lora(self, lora_request: Any) -> bool:
-        """An adapter is copied into its slot, which is there."""
+        """Copy an adapter into one of the preallocated slots."""
         return all(worker.add_lora(lora_request) for worker in self._workers)
 
     async def remove_lora(self, lora_id: int) -> bool:
-        """Its slot is free again."""
+        """Free the adapter's slot."""
         return all(worker.remove_lora(lora_id) for worker in self._workers)
 
     def get_tokenizer(self) -> Any:
-        """The model's tokenizer; awaited by older programs."""
+        """The model's tokenizer; a coroutine in older releases, whose callers await it."""
         return self._llm.get_tokenizer()
 
     @property
@@ -223,7 +223,7 @@ class AsyncLLM:
         return self._llm.get_tokenizer()
 
     def shutdown(self, *_: Any, **__: Any) -> None:
-        """All is given back with the object."""
+        """Do nothing: memory is freed along with the object."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -234,13 +234,13 @@ class AsyncLLM:
 
 
 class Worker:
-    """A worker of vLLM, as far as extensions of frameworks use it."""
+    """A vLLM worker, with the attributes that frameworks' extensions use."""
 
     def __init__(self, vllm_config: Any) -> None:
-        """vLLM makes a worker with its configuration, which an extension's ``__new__`` may take."""
+        """Accept vLLM's configuration, which an extension's ``__new__`` may use."""
 
     def set_up(self, client: AsyncLLM, rank: int, one: engine.Engine) -> None:
-        """What ``__init__`` and ``init_device`` leave."""
+        """Set the attributes that vLLM's ``__init__`` and ``init_device`` set."""
         self._client = client
         self._engine = one
         self.rank = self.local_rank = rank
@@ -285,7 +285,7 @@ class Worker:
 
 @contextmanager
 def _isolated_process_setup() -> Iterator[None]:
-    """An extension may set up its process when it is made: ends with its parent, is killed if that is gone."""
+    """Disable ``prctl`` and ``getppid`` checks, with which an extension makes its process end with its parent."""
     patches = Patches()
     patches.set(os, "getppid", os.getpid)
     patches.set(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(prctl=lambda *_: 0))

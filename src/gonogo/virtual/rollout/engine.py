@@ -1,8 +1,8 @@
-"""vLLM's V1 engine in the trainer's process: what it takes of the device, when, and what it says if that isn't there.
+"""vLLM's V1 engine in the trainer's process: its allocations in order, and its errors if memory doesn't suffice.
 
-In the order of ``vllm/v1/worker/gpu_worker.py`` (``init_device``, ``load_model``, ``determine_available_memory``,
+Follows ``vllm/v1/worker/gpu_worker.py`` (``init_device``, ``load_model``, ``determine_available_memory``,
 ``initialize_from_config``, ``compile_or_warm_up_model``), with the checks of ``vllm/v1/core/kv_cache_utils.py``;
-sleeping and waking as in ``vllm/device_allocator/cumem.py``. Read at
+sleep and wake-up follow ``vllm/device_allocator/cumem.py``. Based on
 vllm-project/vllm 0012cf69 (0.8), 35d5cda1 and 010c2112.
 """
 
@@ -31,15 +31,16 @@ CUDA_GRAPH_BYTES_PER_LAYER = 10 << 20
 MIN_CUDA_GRAPH_BYTES = 200 << 20
 """CUDA graphs: "Graph capturing finished in 20 secs, took 0.54 GiB" of a model with 28 layers; 0.2 to 1.5 GiB."""
 GRAPHS_IN_BUDGET_SINCE = (0, 21)
-"""Since this release (vllm/envs.py, VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS) the cache leaves room for the graphs."""
+"""Since this release (vllm/envs.py, VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS) the cache leaves room for CUDA
+graphs."""
 EXPANDABLE_POOL_SINCE = (0, 20)
-"""Since this release (vllm-project/vllm#40812) the pool turns expandable segments off by itself."""
+"""Since this release (vllm-project/vllm#40812) the memory pool disables expandable segments itself."""
 WEIGHTS, CACHE, GRAPHS = "vLLM: weights", "vLLM: KV cache", "vLLM: CUDA graphs"
 _TAGS = {"weights": WEIGHTS, "kv_cache": CACHE}
 
 
 def assumed(version: str) -> Text:
-    """What is taken for granted of an engine that runs beside the trainer."""
+    """The assumptions about an engine that runs on the trainer's GPU."""
     return translated(
         "vLLM {version} uses on this GPU: weights by the model's shapes, cache up to gpu_memory_utilization, "
         "CUDA graphs of 0.2 to 1.5 GiB, activations as its profiling would measure them (within 30 %)"
@@ -47,7 +48,7 @@ def assumed(version: str) -> Text:
 
 
 class Engine:
-    """One rank's part of an engine. ``asked`` are ``LLM``'s arguments; sizes are bytes."""
+    """One rank of an engine. ``engine_args`` are ``LLM``'s arguments; sizes are in bytes."""
 
     def __init__(
         self,
@@ -65,12 +66,12 @@ class Engine:
         self._unsupported = unsupported_error
         self._held: dict[str, torch.Tensor] = {}
         self._sizes: dict[str, int] = {}
-        """By tag, what it takes while it is awake."""
+        """Bytes allocated while awake, by tag."""
         self._on_host: torch.Tensor | None = None
         self.asleep: set[str] = set()
         self.sleeps = bool(engine_args.get("enable_sleep_mode"))
         self.tp = int(engine_args.get("tensor_parallel_size") or 1)
-        self.device = self._device() if device is None else device  # of a worker with a process of its own
+        self.device = self._device() if device is None else device  # given for a worker with its own process
         self._check_pool()
         self.model = EngineModel(
             str(engine_args["model"]),
@@ -81,7 +82,7 @@ class Engine:
             unsupported_error,
             engine_args.get("quantization"),
         )
-        large = self._total() >= 70 * _GIB  # defaults of vllm/engine/arg_utils.py for an LLM
+        large = self._total() >= 70 * _GIB  # the defaults of vllm/engine/arg_utils.py for an LLM
         self.batched = int(engine_args.get("max_num_batched_tokens") or (16384 if large else 8192))
         self.sequences = int(engine_args.get("max_num_seqs") or (1024 if large else 256))
         self._start()
@@ -135,7 +136,7 @@ class Engine:
         available = int(given) if given else int(requested - weights - peak)
         if not given and self.version >= GRAPHS_IN_BUDGET_SINCE:
             available -= graphs
-        if not given and self.version < (0, 9):  # it counted what torch held in the process before, the trainer's too
+        if not given and self.version < (0, 9):  # it also counted what torch held before
             available -= held_before
         available = available if self._ranks is None else self._ranks.least(available)
         self._check_cache(available, 0 if given else int(PEAK_UNCERTAINTY * peak) + graphs)
@@ -143,7 +144,7 @@ class Engine:
         if graphs:
             with self._counting(GRAPHS):
                 self._held[GRAPHS] = torch.empty(graphs, dtype=torch.uint8, device=self.device)
-        self._run_once()  # the sampler's warm-up, whose memory stays with the caching allocator
+        self._run_once()  # the sampler's warm-up, whose memory the caching allocator keeps
 
     def _check_cache(self, available: int, uncertainty_bytes: int) -> None:
         more = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
@@ -167,12 +168,13 @@ class Engine:
             )
 
     def _require_clear_margin(self, margin_bytes: float, uncertainty_bytes: int, quantity: Text) -> None:
-        """An answer that hangs on what is not known to the byte is none: CANNOT-TELL."""
+        """Raise CANNOT-TELL if the margin is smaller than its uncertainty."""
         if abs(margin_bytes) < uncertainty_bytes:
             raise self._unsupported("vllm.LLM", _TOO_CLOSE.format(what=quantity))
 
     def _run_once(self) -> int:
-        """``profile_run``: one forward of a full batch and the sampler; returns what it takes beside the weights."""
+        """``profile_run``: one forward of a full batch, then the sampler; returns the peak in addition to the
+        weights."""
         forward = forward_bytes(self.model, self.batched)
         sampler = min(self.sequences, self.batched) * sampler_bytes(self.model)
         with self._counting("vLLM: activations"):
@@ -181,7 +183,8 @@ class Engine:
         return max(forward, sampler)
 
     def _slots(self) -> int:
-        """LoRA's: each linear layer has room for ``max_loras`` pairs of ``max_lora_rank`` (vllm/lora/layers)."""
+        """Bytes of LoRA slots: each linear layer has ``max_loras`` pairs of rank ``max_lora_rank``
+        (vllm/lora/layers)."""
         if not self.asked.get("enable_lora"):
             return 0
         rank = int(self.asked.get("max_lora_rank") or 16) * int(self.asked.get("max_loras") or 1)
@@ -207,7 +210,8 @@ class Engine:
             self.memory.module = before
 
     def sleep(self, level: int) -> None:
-        """``Worker.sleep``: weights go to the host at level 1 and are dropped at level 2; the cache is dropped."""
+        """``Worker.sleep``: weights are offloaded to the host at level 1 and dropped at level 2; the cache is always
+        dropped."""
         if not self.sleeps:
             return
         if level == 1 and "weights" not in self.asleep:
@@ -220,7 +224,7 @@ class Engine:
         torch.cuda.empty_cache()
 
     def wake_up(self, tags: list[str] | None) -> None:
-        """``Worker.wake_up``: what is asleep of these tags is taken again."""
+        """``Worker.wake_up``: reallocate what is asleep with these tags."""
         for tag in _TAGS:
             if tag in self.asleep and (tags is None or tag in tags):
                 self._take(tag, self._sizes[tag])
@@ -228,25 +232,25 @@ class Engine:
             self._on_host = None
 
     def check_awake(self) -> None:
-        """Before it generates: raises where weights or cache are asleep."""
+        """Raise an error if weights or cache are asleep; called before generation."""
         if self.asleep:
             raise self._unsupported("vllm.LLM.generate", _SLEEPS.format(parts=", ".join(sorted(self.asleep))))
 
 
 def forward_bytes(model: EngineModel, tokens: int) -> int:
-    """Bytes that a forward of so many tokens takes beside the weights, on one rank."""
+    """Bytes that a forward of ``tokens`` tokens takes in addition to the weights, on one rank."""
     width = getattr(model.text, "hidden_size", 0) or 0
     inner = getattr(model.text, "intermediate_size", None) or 4 * width
     return int(tokens * model.dtype.itemsize * (3 * width + 3 * inner // model.tp)) + model.unpacked
 
 
 def sampler_bytes(model: EngineModel) -> int:
-    """Bytes of one sequence's logits, their float32, sorted values with their indices, and probabilities."""
+    """Bytes per sequence: logits, their float32 copy, sorted values with indices, and probabilities."""
     return int(getattr(model.text, "vocab_size", 0) or 0) * (model.dtype.itemsize + 4 + 4 + 8 + 4)
 
 
 def cuda_graph_bytes(model: EngineModel) -> int:
-    """Bytes of the CUDA graphs."""
+    """Estimated bytes of the CUDA graphs."""
     layers = getattr(model.text, "num_hidden_layers", 0) or 0
     return int(MIN_CUDA_GRAPH_BYTES + layers * CUDA_GRAPH_BYTES_PER_LAYER)
 

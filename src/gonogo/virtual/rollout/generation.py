@@ -1,8 +1,8 @@
-"""What is generated where no weights are: token ids of lengths from one to the limit, the same on every rank.
+"""Synthetic completions in the absence of weights: token ids of lengths from one to the limit, equal on every rank.
 
-Which tokens a model would write, nobody can know without its weights. What a training depends on is how many there
-are, and that is covered from end to end: in each batch the first completion runs to the limit, the second ends at once,
-the rest lie between; of batches of one, every second ends at once.
+The tokens that a model would generate can't be known without its weights. Training depends on their number, whose
+full range is covered: in each batch the first completion runs to the limit, the second ends at once, and the others
+lie in between; of batches with one completion, every second one ends at once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ ASSUMED = Text(
     "生成的回答：每批中第一个达到长度上限，第二个立即结束，其余介于两者之间；内容是任意的",
 )
 _FEW = 509
-"""So many different tokens are written."""
+"""Number of distinct tokens that are used."""
 
 
 class CompletionWriter:
-    """Writes completions with the tokens of a vocabulary. ``tokens`` are what may stand in one, ``eos`` ends it."""
+    """Writes completions. ``tokens`` are the token ids that may occur in one, ``eos_token_id`` ends it."""
 
     def __init__(self, tokens: Sequence[int], eos_token_id: int | None) -> None:
         self._tokens = tokens
@@ -30,24 +30,24 @@ class CompletionWriter:
         self._batches = self._requests = 0
 
     def next_batch(self, count: int) -> list[float]:
-        """How much of its limit each completion of the next batch takes, 1 to 0."""
+        """The length of each completion of the next batch, as a share of its limit from 1 to 0."""
         first = self._batches % 2 if count == 1 else 0
         self._batches += 1
         return [_quasi_random_fraction(first + index) for index in range(count)]
 
     def next_request_share(self) -> float:
-        """The same for a request that comes alone, as one of many."""
+        """The share for a request that arrives separately, as one of a batch."""
         self._requests += 1
         return _quasi_random_fraction(self._requests - 1)
 
     def new_batch(self) -> None:
-        """The next request is the first of another batch."""
+        """Start a new batch of separate requests."""
         self._requests = 0
 
     def write(
         self, share: float, max_tokens: int, min_tokens: int = 0, ignore_eos: bool = False
     ) -> tuple[list[int], str]:
-        """Token ids, at most ``max_tokens``, and why they end: ``length`` or ``stop``."""
+        """Returns the token ids, at most ``max_tokens``, and the finish reason: ``length`` or ``stop``."""
         length = max_tokens if ignore_eos else max(round(share * max_tokens), min_tokens, 1)
         start = int(share * 1009)
         written = [self._tokens[(start + 7 * index) % len(self._tokens)] for index in range(length)]
@@ -58,15 +58,15 @@ class CompletionWriter:
 
 
 def _quasi_random_fraction(index: int) -> float:
-    """1, 0, then numbers between."""
+    """1, 0, then a sequence of numbers spread evenly in between."""
     if index < 2:
         return 1.0 - index
     return (index * 0.6180339887498949) % 1.0
 
 
 def plain_tokens(tokenizer: Any, vocabulary: int) -> tuple[list[int], int | None]:
-    """Some tokens that mean nothing to a model or a processor, and the one that ends a completion."""
-    inner = getattr(tokenizer, "tokenizer", tokenizer)  # of a processor
+    """Ordinary tokens, without a special meaning to model or processor, and the EOS token."""
+    inner = getattr(tokenizer, "tokenizer", tokenizer)  # the tokenizer of a processor
     if inner is None:
         return list(range(min(vocabulary, _FEW))), None
     special = {*getattr(inner, "all_special_ids", ()), *getattr(inner, "added_tokens_decoder", ())}

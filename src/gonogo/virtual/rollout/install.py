@@ -1,4 +1,4 @@
-"""vLLM put in place: the package, the server at the other end of HTTP, and the phases of a trainer that rolls out."""
+"""Installs the stand-ins for vLLM: the package, the HTTP server, and the phases of a trainer with rollouts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ALWAYS, _STILL = package.ALWAYS, package.STILL
 
 
 class MissingStandIn(ImportError, UnsupportedOperator):
-    """A name of vLLM that the stand-in lacks: an ImportError to a program that can do without it."""
+    """A name of vLLM that the stand-in lacks: also an ImportError, for programs that can do without it."""
 
     def __init__(self, feature: str, reason: Text) -> None:
         ImportError.__init__(self, f"{feature} can't be rehearsed: {reason.en}")
@@ -40,7 +40,8 @@ def install(
     peers: Peers | None = None,
     workers: WorkerFactory | None = None,
 ) -> Callable[[], None]:
-    """Put it in place; returns the undo. Only CUDA's vLLM is stood in for, and not where the run surely has none."""
+    """Install the stand-ins; returns the undo. vLLM is only replaced on CUDA, and not if it is known to be
+    missing."""
     patches = Patches()
     own_generate.install(patches, mode, lifecycle)
     known = read_prepared(Path(plan.prepared)) if plan.prepared else None
@@ -61,7 +62,7 @@ def install(
 
 
 def _names(rehearsal: EngineContext) -> package.Names:
-    """The names, and the releases that have them."""
+    """Names by module, with the releases that have them."""
     ports: dict[str, Any] = {"get_ip": lambda: "127.0.0.1", "get_open_port": lambda: 29501}
     engine_class = type("LLM", (LLM,), {"rehearsal": rehearsal, "__module__": "vllm"})
     sampling = type("SamplingParams", (SamplingParamsStandIn,), {"refuse": rehearsal.unsupported, "__module__": "vllm"})
@@ -120,7 +121,7 @@ def _names(rehearsal: EngineContext) -> package.Names:
 
 
 class _Kept:
-    """What says how a completion has to look, or whose it is: taken, and without effect, as its words are arbitrary."""
+    """Parameters without effect here, such as constraints on the output's text (which is arbitrary) or adapters."""
 
     def __init__(self, **given: Any) -> None:
         vars(self).update(given)

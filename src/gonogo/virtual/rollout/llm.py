@@ -1,4 +1,5 @@
-"""``vllm.LLM``: the engine in the trainer's process, as a trainer calls it (vllm/entrypoints/llm.py)."""
+"""``vllm.LLM``: the engine in the trainer's process, with the methods that trainers call
+(vllm/entrypoints/llm.py)."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ from gonogo.virtual.rollout.ranks import EngineRanks
 from gonogo.virtual.unsupported import Unsupported
 
 WorkerFactory = Callable[[int, Any, Unsupported], "list[Any] | None"]
-"""Starts so many processes of an engine with such an executor; None where an engine can't have them."""
+"""Starts the given number of worker processes for an executor; returns None if the engine can't have any."""
 
 
 class EngineContext:
-    """What an engine needs to know of the rehearsal that it is in."""
+    """What an engine needs from the rehearsal."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class EngineContext:
 
 
 class LLM:
-    """See the module. ``rehearsal`` is set by what makes the package."""
+    """Stand-in for ``vllm.LLM``. ``rehearsal`` is set when the package is created."""
 
     rehearsal: EngineContext
 
@@ -73,7 +74,7 @@ class LLM:
         return engine.Engine(engine_args, now.numbers, now.memory, now.unsupported, self._ranks)
 
     def get_tokenizer(self) -> Any:
-        """The model's tokenizer; None where it has none that can be read."""
+        """The model's tokenizer, or None if it has none that can be loaded."""
         if self._tokenizer is None:
             from transformers import AutoTokenizer
 
@@ -84,7 +85,7 @@ class LLM:
     def generate(
         self, prompts: Any = None, sampling_params: Any = None, use_tqdm: Any = True, lora_request: Any = None, **_: Any
     ) -> list[RequestOutput]:
-        """Completions of the prompts, in their order."""
+        """Completions of the prompts, in order."""
         now = self.rehearsal
         with now.life.during("generate", "vllm.LLM.generate"):
             self._engine.check_awake()
@@ -96,7 +97,7 @@ class LLM:
             return [self._answer(prompt, one, shares) for prompt, one in zip(read, asked, strict=True)]
 
     def generate_one(self, prompt: Any, sampling_params: SamplingParamsStandIn, request_id: str) -> RequestOutput:
-        """One request of those that a server is sent: all between two updates of the weights are a batch."""
+        """Answer a single request to a server; all requests between two weight updates count as one batch."""
         now = self.rehearsal
         with now.life.during("generate", "vllm.AsyncLLM.generate"):
             self._engine.check_awake()
@@ -109,7 +110,7 @@ class LLM:
             return answer
 
     def chat(self, messages: Any, sampling_params: Any = None, use_tqdm: Any = True, **asked: Any) -> Any:
-        """The same of conversations, through the tokenizer's chat template."""
+        """Generate for conversations, using the tokenizer's chat template."""
         several = messages if messages and isinstance(messages[0], list) else [messages]
         template = {"tools": asked.get("tools"), "chat_template": asked.get("chat_template")}
         more = asked.get("chat_template_kwargs") or {}
@@ -177,11 +178,11 @@ class LLM:
         self._engine.wake_up(tags)
 
     def reset_prefix_cache(self, *_: Any, **__: Any) -> bool:
-        """Nothing of it takes memory of its own."""
+        """Always True: the prefix cache is part of the KV cache."""
         return True
 
     def collective_rpc(self, method: Any, timeout: Any = None, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        """What runs on each worker: of those known here."""
+        """Run a worker's method, if it is one of those known here."""
         known: dict[str, Callable[..., Any]] = {
             "sleep": self.sleep,
             "wake_up": self.wake_up,
@@ -202,7 +203,8 @@ class LLM:
 
 
 class LLMEngine:
-    """``vllm.LLMEngine``: the same, for a trainer that adds requests and steps (vllm/v1/engine/llm_engine.py)."""
+    """``vllm.LLMEngine``: an engine for trainers that add requests and call ``step``
+    (vllm/v1/engine/llm_engine.py)."""
 
     of: type[LLM]
 
@@ -224,15 +226,15 @@ class LLMEngine:
         return made
 
     def add_request(self, request_id: str, prompt: Any, params: Any, *_: Any, **__: Any) -> None:
-        """It is answered in the next step."""
+        """Queue a request for the next step."""
         self._waiting.append((request_id, prompt, params))
 
     def has_unfinished_requests(self) -> bool:
-        """Whether a step has something to do."""
+        """True if requests are queued."""
         return bool(self._waiting)
 
     def step(self) -> list[RequestOutput]:
-        """All that waits is answered to its end."""
+        """Answer all queued requests completely."""
         waiting, self._waiting = self._waiting, []
         answers = self._llm.generate([prompt for _, prompt, _ in waiting], [params for *_, params in waiting])
         for (request_id, *_), answer in zip(waiting, answers, strict=True):
@@ -252,27 +254,27 @@ class LLMEngine:
         return self.model_executor.is_sleeping
 
     def reset_prefix_cache(self, *_: Any, **__: Any) -> bool:
-        """Nothing of it takes memory of its own."""
+        """Always True: the prefix cache is part of the KV cache."""
         return True
 
     def reset_mm_cache(self) -> None:
-        """Nothing of it takes memory of its own."""
+        """Do nothing: the multimodal cache takes no memory of its own here."""
 
     reset_encoder_cache = reset_mm_cache
 
     def list_loras(self) -> set[int]:
-        """The adapters that were added."""
+        """The ids of the adapters that were added."""
         return set(self._adapters)
 
     def add_lora(self, lora_request: Any) -> bool:
-        """An adapter is copied into its slot, which is there."""
+        """Copy an adapter into one of the preallocated slots."""
         if not self._llm._engine.asked.get("enable_lora"):
             raise RuntimeError("LoRA is not enabled.")
         self._adapters.append(lora_request.lora_int_id)
         return True
 
     def collective_rpc(self, *asked: Any, **more: Any) -> Any:
-        """What runs on each worker."""
+        """Run a worker's method."""
         return self._llm.collective_rpc(*asked, **more)
 
     def __getattr__(self, name: str) -> Any:
@@ -284,7 +286,7 @@ class LLMEngine:
 
 
 class _Executor:
-    """The executor of one worker, which is in this process."""
+    """The executor of a single worker in this process."""
 
     def __init__(self, llm: LLM) -> None:
         self._engine = llm._engine
@@ -295,29 +297,29 @@ class _Executor:
 
     @property
     def is_sleeping(self) -> bool:
-        """Whether weights or cache are asleep."""
+        """True if weights or cache are asleep."""
         return bool(self._engine.asleep)
 
 
 class Weights:
-    """The engine's model, as far as a trainer gives it new weights."""
+    """The engine's model, with the methods by which a trainer updates its weights."""
 
     def __init__(self, rollout_engine: engine.Engine) -> None:
         self._engine = rollout_engine
 
     def named_parameters(self, *_: Any, **__: Any) -> Iterable[tuple[str, None]]:
-        """Names, as transformers has them: vLLM's packed ones are another matter of its own."""
+        """The parameters' names in transformers, not those of vLLM's packed modules."""
         return ((name, None) for name in self._engine.model.shapes)
 
     def named_buffers(self, *_: Any, **__: Any) -> Iterable[tuple[str, None]]:
-        """None that a trainer sends."""
+        """Always empty: trainers don't send buffers."""
         return iter(())
 
     def compute_logits(self, *_: Any, **__: Any) -> Any:
-        """Replaced by some, and never called: what is generated is made."""
+        """A method that some frameworks replace; never called, since completions are synthetic."""
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        """``load_weights``: copies into what is there."""
+        """``load_weights``: copy into the existing weights."""
         names: list[str] = []
 
         def noted() -> Iterable[tuple[str, torch.Tensor]]:

@@ -1,9 +1,9 @@
-"""A trainer and a rollout server in one group: what either side does has to be met by the other, or both wait.
+"""The process group of a trainer and a rollout server: every operation of one side must be matched by the other.
 
-The server's side is what it was asked for over HTTP. vLLM's own server (vllm/entrypoints/serve/rlhf and
-vllm/distributed/weight_transfer, 0.18 to 0.31) joins, and receives, before it answers the request; ``trl vllm-serve``
-and ``swift rollout`` hand it to a worker and answer at once. So a request to the first that is sent from the thread
-that has to meet it is never answered.
+The server's side is derived from HTTP requests. vLLM's own server (vllm/entrypoints/serve/rlhf and
+vllm/distributed/weight_transfer, 0.18 to 0.31) joins the group and receives weights before it answers the request;
+``trl vllm-serve`` and ``swift rollout`` delegate to a worker and answer at once. So a request to the former hangs if
+it is sent from the thread that has to take part in the operation.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ RECEIVE_PATHS = {
     "/update_weights": True, "/update_named_param": False, "/batch_update_named_params": False,
     "/update_flattened_params": False,
 }  # fmt: skip
-"""By path, whether the server answers only when it is done."""
+"""By path, True if the server answers only after it has received the weights."""
 _POST_SYNC_PATHS = ("/generate", "/chat", "/infer", "/v1/completions", "/v1/chat/completions", "/finish_weight_update")
-"""What is asked for once a synchronisation is over, and needs the server's workers."""
+"""Requests after a weight update, for which the server needs its workers."""
 _FROM_ANOTHER_THREAD = (
     "{path} is answered only when the trainer {what}, and this thread does that after the answer: neither ever comes"
 )
 
 
 class RolloutServerNeverMet(RuntimeError):
-    """Raised where the trainer would wait for its server for ever, or the server for it."""
+    """Raised if the trainer would wait forever for its server, or the server for it."""
 
 
 class WeightSyncGroup:
-    """The group of this process and a server. With several servers nothing is compared."""
+    """The group of this process and a server. With several servers nothing is checked."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """No server was asked for anything."""
+        """Reset to the state before any request."""
         self._servers: set[str] = set()
         self._joined: list[int] = []
-        """The threads that joined."""
+        """The ids of the threads that joined the group."""
         self._asked_to_join: list[tuple[str, int]] = []
         self._asked: list[tuple[str, int]] = []
-        """Requests for weights since the server was last used, each with the thread that sent it."""
+        """Requests to receive weights since the server was last used, each with the id of the thread that sent it."""
         self._sent: list[int] = []
-        """The threads of the broadcasts since then."""
+        """The ids of the threads that have broadcast since then."""
 
     def request(self, server: str, path: str) -> None:
-        """A server is asked for something. Raises RolloutServerNeverMet where one side waits for the other."""
+        """Record a request to a server. Raises RolloutServerNeverMet if one side would wait forever."""
         self._servers.add(server)
         thread = threading.get_ident()
         if path in JOIN_PATHS:
@@ -64,16 +64,18 @@ class WeightSyncGroup:
                 )
             if sent and not asked:
                 self._raise(f"weights are broadcast that no server was asked to receive ({', '.join(RECEIVE_PATHS)})")
-            if self._joined and len(sent) < len(asked):  # weights may go by other ways than a group's
+            if self._joined and len(sent) < len(asked):  # weights may be sent by other means than a process group
                 self._raise(f"the server waits in {asked[-1][0]} for weights that are not broadcast")
 
     def joined(self) -> None:
-        """The trainer joins. Raises RolloutServerNeverMet where it has waited for the server's answer before."""
+        """The trainer joins. Raises RolloutServerNeverMet if it first waited for a server that answers only after
+        joining."""
         self._joined.append(threading.get_ident())
         self._check(JOIN_PATHS, self._asked_to_join, "joins the group")
 
     def sent(self) -> None:
-        """The trainer broadcasts. Raises RolloutServerNeverMet where it has waited for the server's answer before."""
+        """The trainer broadcasts. Raises RolloutServerNeverMet if it first waited for a server that answers only
+        after that."""
         self._sent.append(threading.get_ident())
         self._check(RECEIVE_PATHS, self._asked, "broadcasts the weights")
 

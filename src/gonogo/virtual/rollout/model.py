@@ -1,8 +1,8 @@
-"""What vLLM reads of a model: its context, its heads, the names of its weights, and how many bytes a token's cache has.
+"""What vLLM derives from a model: its context length, heads, weight names, and the cache size per token.
 
 Sources, in vLLM: ``ModelConfig.verify_with_parallel_config`` and ``_get_and_verify_max_len`` (vllm/config), for the
-checks and their words; ``AttentionSpec.page_size_bytes`` and ``MLAAttentionSpec`` (vllm/v1/kv_cache_interface.py), for
-the cache; ``BitsAndBytesLinearMethod`` and ``BitsAndBytesModelLoader`` (vllm/model_executor), for weights of four bits.
+checks and their messages; ``AttentionSpec.page_size_bytes`` and ``MLAAttentionSpec`` (vllm/v1/kv_cache_interface.py),
+for the cache; ``BitsAndBytesLinearMethod`` and ``BitsAndBytesModelLoader`` (vllm/model_executor), for 4-bit weights.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _CONTEXT = (
     "max_sequence_length", "max_seq_length", "seq_len",
 )  # fmt: skip
 _WITHOUT_KV_CACHE = ("linear_attention", "mamba", "conv")
-"""Layers whose state does not grow with the tokens."""
+"""Layer types whose state does not grow with the number of tokens."""
 _BYTES_PER_4BIT_WEIGHT = 0.5 + 4 / 64
-"""Bytes of a weight in four bits and of its block's float32 scale, which the loader unpacks where it is packed too."""
+"""Bytes of a 4-bit weight and its share of the block's float32 scale, which the loader dequantizes if necessary."""
 _NAMES_UNKNOWN = translated("by which names vLLM knows the parts of a model of several kinds of input is not known")
 _WEIGHTS_UNKNOWN = translated("what its weights take is not known")
 
 
 class EngineModel:
-    """A model as one rank of the engine has it: ``tp`` ranks share its heads and weights. Sizes are bytes.
+    """A model as seen by one rank of the engine: ``tp`` ranks share its heads and weights. Sizes are in bytes.
 
-    Raises what vLLM raises where the model can't be served that way.
+    Raises vLLM's error if the model can't be served that way.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class EngineModel:
         self.dtype = _dtype(dtype, self.config, self.text)
         self.max_model_len = _context(self.text, max_model_len)
         self.shapes: dict[str, tuple[int, ...]] = {}
-        """The weights' names, as transformers has them."""
+        """Shapes of the weights, by their names in transformers."""
         self.parts: set[str] = set()
-        """The first parts of these names."""
+        """The first components of these names."""
         self.architecture = ""
         self.quantization = quantization
         self.unpacked = 0
-        """The largest matrix of those in four bits, which a forward unpacks one after another."""
+        """Bytes of the largest 4-bit matrix when dequantized, which a forward does one by one."""
         self.weights = self._weights()
 
     def _check_heads(self) -> None:
@@ -77,7 +77,7 @@ class EngineModel:
             )
 
     def _weights(self) -> int:
-        """Bytes of one rank's weights: matrices are divided over the ranks, vectors each has whole."""
+        """Bytes of one rank's weights: matrices are divided among the ranks, vectors are replicated."""
         import transformers
 
         with skeleton.isolated_model_build():
@@ -94,7 +94,7 @@ class EngineModel:
             self.architecture = model_class.__name__
             self.shapes = {name: tuple(weight.shape) for name, weight in built.state_dict().items()}
             self.parts = {name.partition(".")[0] for name in self.shapes}
-            if self.text is not self.config:  # vLLM has a vision model's parts side by side, as transformers once had
+            if self.text is not self.config:  # vLLM lays out a vision model as old transformers did
                 self.parts |= {name.split(".")[1] for name in self.shapes if name.startswith("model.")}
             packed = self._packed(built)
             self.unpacked = max((math.prod(self.shapes[name]) for name in packed), default=0) * self.dtype.itemsize
@@ -104,9 +104,9 @@ class EngineModel:
             )
 
     def _packed(self, model: torch.nn.Module) -> set[str]:
-        """The weights that it quantizes while it loads: those of linear layers, but not of the one that gives logits.
+        """Names of the weights quantized during loading: those of linear layers except the output head.
 
-        Known of bitsandbytes and a language model that is stored whole, without experts.
+        Only known for bitsandbytes and a language model with an unquantized checkpoint and without experts.
         """
         if not self.quantization:
             return set()
@@ -120,17 +120,17 @@ class EngineModel:
 
     def _bytes_of(self, weight: torch.Tensor) -> int:
         size = weight.element_size() if not weight.is_floating_point() else self.dtype.itemsize
-        if weight.is_floating_point() and weight.element_size() == 1:  # a quantized checkpoint's
+        if weight.is_floating_point() and weight.element_size() == 1:  # from a quantized checkpoint
             size = 1
         whole = weight.numel() * size
         return whole // self.tp if weight.dim() > 1 else whole
 
     def cache_of_token(self) -> int:
-        """Bytes of one token's keys and values on one rank, all layers that keep them."""
+        """Bytes per token of the keys and values on one rank, in all layers with a KV cache."""
         return self._layer_cache_bytes_per_token() * sum(self._layers())
 
     def cache_of(self, tokens: int, block: int, max_num_batched_tokens: int) -> int:
-        """Bytes that one request of so many tokens needs: a sliding window's layers keep the window alone."""
+        """Bytes of cache that one request of ``tokens`` tokens needs; sliding-window layers only keep the window."""
         grows, slides = self._layers()
         window = getattr(self.text, "sliding_window", None) or tokens
         kept = min(window - 1 + max_num_batched_tokens, tokens)
@@ -151,7 +151,7 @@ class EngineModel:
         return int(2 * max(shared // self.tp, 1) * width * size)
 
     def _layers(self) -> tuple[int, int]:
-        """How many layers keep all tokens, and how many a window of them."""
+        """Number of layers that cache all tokens, and number of sliding-window layers."""
         layers = getattr(self.text, "num_hidden_layers", None) or getattr(self.text, "n_layer", 0) or 0
         kinds = getattr(self.text, "layer_types", None)
         if not kinds:
@@ -160,7 +160,8 @@ class EngineModel:
         return len(kinds) - slides - sum(kind in _WITHOUT_KV_CACHE for kind in kinds), slides
 
     def check_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> int:
-        """``load_weights``: how many were given. Raises as vLLM's AutoWeightsLoader and default_weight_loader do."""
+        """``load_weights``: returns the number of weights. Raises as vLLM's AutoWeightsLoader and
+        default_weight_loader do."""
         count = 0
         for name, weight in weights:
             count += 1
@@ -181,7 +182,7 @@ def _blocks(tokens: int, block: int) -> int:
 
 
 def _dtype(asked: Any, config: Any, text: Any) -> torch.dtype:
-    """``auto`` is the config's, and bfloat16 where that is float32."""
+    """The requested dtype; ``auto`` means the config's, or bfloat16 if that is float32."""
     if isinstance(asked, torch.dtype):
         return asked
     if isinstance(asked, str) and asked != "auto":
@@ -197,7 +198,7 @@ def _dtype(asked: Any, config: Any, text: Any) -> torch.dtype:
 
 
 def _context(text: Any, asked: int | None) -> int:
-    """The engine's context in tokens. Raises vLLM's ValueError where more is asked for than the model has."""
+    """The engine's context length in tokens. Raises vLLM's ValueError if it exceeds the model's."""
     known = {key: value for key in _CONTEXT if isinstance(value := getattr(text, key, None), int)}
     if not known:
         return asked or 2048

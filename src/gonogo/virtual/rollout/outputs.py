@@ -1,4 +1,4 @@
-"""What vLLM answers with: vllm/outputs.py and vllm/logprobs.py, as trainers read them."""
+"""vLLM's output objects (vllm/outputs.py, vllm/logprobs.py), with the attributes that trainers read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class RequestOutputKind(enum.Enum):
-    """How much of an answer each step gives."""
+    """How much of the output each step returns."""
 
     CUMULATIVE = 0
     DELTA = 1
@@ -27,7 +27,7 @@ class Logprob:
 
 @dataclass
 class CompletionOutput:
-    """One completion. Its text is decoded when it is asked for."""
+    """One completion. Its text is decoded on access."""
 
     index: int
     token_ids: list[int]
@@ -45,7 +45,7 @@ class CompletionOutput:
         return self.decode(self.token_ids)
 
     def finished(self) -> bool:
-        """Always: nothing is streamed."""
+        """Always True: nothing is streamed."""
         return True
 
 
@@ -67,14 +67,14 @@ class RequestOutput:
 
 
 class SyntheticLogprobs:
-    """Log-probabilities of made tokens: the written one's first, then as many others as were asked for."""
+    """Log-probabilities of synthetic tokens: the written one's first, then the requested number of others."""
 
     def __init__(self, tokens: Sequence[int]) -> None:
         self._tokens = tokens
         self._made: dict[tuple[int, int], dict[int, Logprob]] = {}
 
     def of(self, token_ids: Sequence[int], top_logprobs: int | None) -> list[dict[int, Logprob]] | None:
-        """One dictionary a token; None where none were asked for."""
+        """One dictionary per token, or None if none were requested."""
         return None if top_logprobs is None else [self._of_token(token, top_logprobs) for token in token_ids]
 
     def _of_token(self, token: int, top_logprobs: int) -> dict[int, Logprob]:
@@ -84,4 +84,4 @@ class SyntheticLogprobs:
             found = {token: Logprob(-1.0, 1)}
             found.update((one, Logprob(-2.0 - index, index + 2)) for index, one in enumerate(beside))
             self._made[key] = found
-        return dict(self._made[key])  # a trainer may write into it
+        return dict(self._made[key])  # a copy, since trainers may modify it

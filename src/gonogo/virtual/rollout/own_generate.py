@@ -1,7 +1,7 @@
-"""transformers' own ``generate``: the real loop, whose tokens nobody can know without weights, writes made completions.
+"""transformers' own ``generate``: the real loop, with tokens from synthetic completions, since there are no weights.
 
-Left to themselves, its choices among unknown scores would go round the vocabulary from its first ids, which are often
-those that pad and end: a row of padding to its limit, which no model writes and some trainers fall over.
+Otherwise, its choices among unknown scores would cycle through the vocabulary from the first ids, which are often
+padding and EOS: a row of padding up to the limit, which no model generates and which makes some trainers fail.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gonogo.virtual.rollout import generation
 
 
 def install(patches: Patches, mode: VirtualMode, lifecycle: Lifecycle) -> None:
-    """Have sampling and greedy search take their tokens from a writer."""
+    """Make sampling and greedy search take their tokens from a writer."""
     writers: dict[int, generation.CompletionWriter] = {}
-    """By the size of the vocabulary: a reward model, or a teacher, may have another."""
+    """By vocabulary size, since a reward model or teacher may have a different one."""
 
     def follow(module: ModuleType) -> None:
         original = getattr(module.GenerationMixin, "_sample", None)
-        if original is None:  # a release that has it under another name
+        if original is None:  # a release with another name for it
             return
 
         @functools.wraps(original)
@@ -54,7 +54,7 @@ def install(patches: Patches, mode: VirtualMode, lifecycle: Lifecycle) -> None:
 
 
 class _StepTokens:
-    """The tokens of each step, one a row; None where other choices are asked for."""
+    """The next token of each row at every step, or None if the shape is not that of next-token logits."""
 
     def __init__(self, rows: list[list[int]], mode: VirtualMode) -> None:
         self._rows = rows
@@ -82,7 +82,7 @@ def _writer(
 
 
 def _as_id_list(value: Any) -> list[int]:
-    """Of an id, several, or none."""
+    """A list of ids from one id, several, or None."""
     several = value if isinstance(value, list | tuple) else [value]
     return [one for one in several if isinstance(one, int)]
 

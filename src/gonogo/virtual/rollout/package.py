@@ -1,7 +1,7 @@
-"""``import vllm`` where no GPU is: a package with the names that trainers use, and the version that they would have.
+"""``import vllm`` on a machine without GPUs: a package with the names that trainers use, and a matching version.
 
-Each name has the releases that have it; of a name that is not here the import
-fails with an error that makes CANNOT-TELL of it, and that a program may catch as the ImportError that it is too.
+Each name is listed with the releases that have it. Importing any other name raises an error that leads to
+CANNOT-TELL, and that is also an ImportError, which programs may catch.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from gonogo.finding import Text, translated
 from gonogo.virtual.patching.patches import Patches
 
 NEWEST = "0.31.0"
-"""The newest release that this was checked against."""
+"""The newest release against which this was checked."""
 _FRAMEWORKS = ("verl", "openrlhf", "trl")
-"""Packages whose extra ``vllm`` says which release they drive."""
+"""Packages with an extra ``vllm`` that states which release they support."""
 _BUNDLES_ENGINE = "ms-swift"
-"""A package that drives vLLM with code of its own, whatever the TRL beside it asks for."""
+"""A package with its own code for vLLM, whatever version the TRL installed beside it requires."""
 Names = Mapping[str, Mapping[str, tuple[Any, tuple[int, int], tuple[int, int]]]]
-"""By module and name: the object, the first release that has it, and the first that has it no more."""
+"""By module and name: the object, the first release that has it, and the first that no longer has it."""
 _WITHOUT = translated("gonogo's stand-in for vLLM does not have it")
 ALWAYS, STILL = (0, 0), (1 << 16, 0)
 
 
 def stand_in_version(program: str = "") -> tuple[str, bool]:
-    """The version installed, else the newest that an installed framework drives; and whether it is installed.
+    """The installed version, or else the newest supported by an installed framework; and whether it is installed.
 
-    Of several frameworks it is the one that is run, else the last of the list.
+    If several frameworks are installed, the one that is run decides, or else the last in the list.
     """
     try:
         return metadata.version("vllm"), True
@@ -61,13 +61,13 @@ def _is_there(name: str) -> bool:
 
 
 def _below(release: str) -> str:
-    """The last minor release before one: 0.12.0 before 0.13.0."""
+    """The last minor release before another one: 0.12.0 for 0.13.0."""
     major, minor, *_ = [int(part) for part in f"{release}.0".split(".") if part]
     return f"{major}.{minor - 1}.0" if minor else NEWEST
 
 
 class VllmPackage:
-    """Finds and makes the modules, and says that the package is installed."""
+    """Finds and creates the modules, and provides the package's metadata."""
 
     def __init__(self, version: str, names: Names, unsupported_error: Callable[[str, Text], BaseException]) -> None:
         self._version = version
@@ -77,7 +77,7 @@ class VllmPackage:
         self._modules = {".".join(one[:count]) for one in parts for count in range(1, len(one) + 1)}
 
     def install(self, patches: Patches) -> None:
-        """Put it in the place of what ``import vllm`` would find."""
+        """Install the finder in front of others that might find a real vllm."""
         sys.meta_path.insert(0, self)
         patches.on_undo(lambda: sys.meta_path.remove(self))
 
@@ -88,13 +88,13 @@ class VllmPackage:
         patches.on_undo(forget)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """The import system's question. Raises for a module of vLLM that is not stood in for."""
+        """Find a module of the stand-in. Raises an error for other modules of vLLM."""
         if name.startswith("vllm.") and name not in self._modules:
             raise self._refuse(name, _WITHOUT)
         return ModuleSpec(name, self, is_package=True) if name in self._modules else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """An empty one, whose missing names are told from those that no release has."""
+        """Create a module, whose ``__getattr__`` distinguishes names of other releases from unknown ones."""
         numbers = tuple(int(part) for part in self._version.split(".")[:2])
         module = ModuleType(spec.name, __doc__)
         known = self._names.get(spec.name, {})
@@ -104,7 +104,7 @@ class VllmPackage:
                 raise AttributeError(name)
             if f"{spec.name}.{name}" in self._modules:  # ``from package import module``
                 return importlib.import_module(f"{spec.name}.{name}")
-            if name in known:  # a release that is older or newer than the name
+            if name in known:  # a name of an older or newer release
                 raise AttributeError(f"module {spec.name!r} has no attribute {name!r}")
             raise self._refuse(f"{spec.name}.{name}", _WITHOUT)
 
@@ -115,16 +115,16 @@ class VllmPackage:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """All is in it."""
+        """Do nothing: ``create_module`` has filled the module."""
 
     def find_distributions(self, context: Any = None) -> Iterator[metadata.Distribution]:
-        """importlib.metadata's question."""
+        """Yield the stand-in's distribution for importlib.metadata."""
         name = getattr(context, "name", None)
         if name is None or name == "vllm":
             yield _Distribution(self._version)
 
     def invalidate_caches(self) -> None:
-        """There are none."""
+        """Do nothing: there are no caches."""
 
 
 class _Distribution(metadata.Distribution):
@@ -134,12 +134,12 @@ class _Distribution(metadata.Distribution):
         self._version = version
 
     def read_text(self, filename: str) -> str | None:
-        """The two files that are asked for."""
+        """The text of METADATA and similar files; None for others."""
         return {
             "METADATA": f"Metadata-Version: 2.1\nName: vllm\nVersion: {self._version}\n",
             "top_level.txt": "vllm\n",
         }.get(filename)
 
     def locate_file(self, path: Any) -> Any:
-        """There are no files."""
+        """Raises FileNotFoundError: the stand-in has no files."""
         raise FileNotFoundError(path)

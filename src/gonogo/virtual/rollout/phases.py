@@ -1,4 +1,4 @@
-"""The phases of a trainer that rolls out, by the methods of TRL, ms-swift and verl: rewards, scores, weights."""
+"""The phases of a trainer with rollouts, by the methods of TRL, ms-swift and verl: rewards, scoring, weight sync."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _METHODS: dict[str, Phase] = {
     "compute_values": "score",
 }
 _SCORES = ("_get_per_token_logps_and_entropies", "_get_per_token_logps")
-"""What gives log-probabilities: with gradients for the loss, without for the policy before the step and a reference."""
+"""Methods that compute log-probabilities: with gradients for the loss, without for the old policy and the
+reference."""
 _TRAINERS = ("grpo_trainer", "rloo_trainer", "online_dpo_trainer", "gkd_trainer")
 _MODULES = (
     "trl.generation.vllm_generation",
@@ -41,7 +42,7 @@ _MODULES = (
 
 
 def install(patches: Patches, lifecycle: Lifecycle) -> None:
-    """Follow the trainers' classes once they are imported."""
+    """Patch the trainers' classes once they are imported."""
 
     def follow(module: ModuleType) -> None:
         for owner in list(vars(module).values()):

@@ -1,10 +1,10 @@
-"""The ranks of an engine in the trainers' processes, where what one of them does needs the others.
+"""Coordinates the ranks of an engine in the trainers' processes where one of them needs the others.
 
-As vLLM's ``external_launcher`` has it: each process makes an engine of its own, and these meet three times. All
-processes build vLLM's groups and agree on the smallest cache (``ExecutorWithExternalLauncher``,
-vllm/v1/executor/uniproc_executor.py); the processes of one tensor-parallel group reduce in every layer of every step
-(vllm/distributed/parallel_state.py), for which they have to be given the same prompts. With one GPU to an engine a
-step needs nobody; taking weights, sleeping and waking never do.
+With vLLM's ``external_launcher``, each process creates an engine of its own. All processes set up vLLM's groups and
+agree on the smallest cache (``ExecutorWithExternalLauncher``, vllm/v1/executor/uniproc_executor.py); the processes of
+a tensor-parallel group reduce in every layer of every step (vllm/distributed/parallel_state.py), for which they must
+have the same prompts. With one GPU per engine a step needs no other process; updating weights, sleeping and waking
+never do.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from gonogo.virtual.collectives.peers import Peers
 
 
 class EngineRanks:
-    """This rank among those that it meets. ``tp``: how many are one engine. Alone it does nothing."""
+    """This rank among the others of an engine with tensor-parallel size ``tp``. Does nothing if it is alone."""
 
     def __init__(self, peers: Peers | None, tp: int) -> None:
         self._peers = peers if torch.distributed.is_initialized() else None
         self._tp = tp
 
     def least(self, available_bytes: int) -> int:
-        """The engine is made, on every process; the smallest of what they have for the cache. Sizes are bytes."""
+        """Construct the engine together on all processes; returns the smallest memory available for the cache in
+        bytes."""
         if self._peers is None:
             return available_bytes
         everyone = tuple(range(torch.distributed.get_world_size()))
@@ -38,7 +39,7 @@ class EngineRanks:
         return min(map(int, told)) if told is not None else available_bytes
 
     def step(self, prompts: Sequence[Sequence[int]], num_completions: int) -> None:
-        """The engine answers prompts, given as token ids, with so many completions."""
+        """Generate together: all ranks must pass the same prompts (as token ids) and number of completions."""
         if self._peers is None or self._tp == 1 or not prompts:
             return
         first = torch.distributed.get_rank() // self._tp * self._tp

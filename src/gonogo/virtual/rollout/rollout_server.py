@@ -1,8 +1,8 @@
-"""A rollout server, as a trainer meets it: ``vllm serve``, ``trl vllm-serve``, ``swift rollout``, SGLang.
+"""A rollout server from the trainer's side: ``vllm serve``, ``trl vllm-serve``, ``swift rollout``, SGLang.
 
-Nothing is sent: ``requests`` hands each request to the table below, by its path. Its GPUs are not this rehearsal's;
-that it is up, and has the engine and the options that the trainer's documentation asks for, is assumed. Paths and
-answers as in vllm/entrypoints/openai (0.22 to 0.31) and trl/scripts/vllm_serve.py (0.15 to 0.29).
+Nothing is sent: ``requests`` dispatches each request to the table below by its path. The server's GPUs are not part
+of this rehearsal; it is assumed to be running with the engine and options that the trainer's documentation requires.
+Paths and answers follow vllm/entrypoints/openai (0.22 to 0.31) and trl/scripts/vllm_serve.py (0.15 to 0.29).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONFIG: Answer = {
     "model_config": {"logprobs_mode": "processed_logprobs", "dtype": "torch.bfloat16"},
     "lora_config": None,
 }
-"""Of the server: what trainers ask for, with the options that TRL's documentation starts it with."""
+"""The server's configuration that trainers query, with the options recommended by TRL's documentation."""
 
 
 def _assumption_text(address: str) -> Text:
@@ -39,7 +39,7 @@ def _assumption_text(address: str) -> Text:
 
 
 class RolloutServer:
-    """Answers by path. ``life`` knows the trainer's tokenizer."""
+    """Answers requests by path. ``life`` knows the trainer's tokenizer."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class RolloutServer:
         self._paths["/reset_prefix_cache"] = lambda asked: {"success": True, "message": "done"}
 
     def answer(self, url: str, body: Any) -> Any:
-        """The answer's JSON; ``NOT_HANDLED`` where this is no request to such a server."""
+        """The JSON answer, or ``NOT_HANDLED`` if this is not a request to such a server."""
         parts = urlsplit(url)
         path = self._paths.get(parts.path.rstrip("/"))
         if path is None:
@@ -92,12 +92,12 @@ class RolloutServer:
         return path(asked)
 
     def _assumption_recorder(self, path: str, body: Answer) -> Callable[[Text], object]:
-        """SGLang's clients need no vLLM beside them."""
+        """The recorder for an assumption: clients of SGLang don't need vLLM installed."""
         own = path in self._sglang.paths or (path == "/generate" and "prompts" not in body)
         return self._assume if own else self._assume_vllm
 
     def _write(self, prompts: list[list[int]], body: Answer) -> list[tuple[list[int], list[int], str]]:
-        """(prompt, completion, why it ends), the completions of a prompt one behind the other."""
+        """(prompt, completion, finish reason), with the completions of one prompt in succession."""
         if self._writer is None:
             tokens, eos = self._plain(prompts, body)
             self._writer, self._logprobs = generation.CompletionWriter(tokens, eos), SyntheticLogprobs(tokens)
@@ -112,7 +112,7 @@ class RolloutServer:
             ]
 
     def _plain(self, prompts: list[list[int]], body: Answer) -> tuple[list[int], int | None]:
-        """The tokens that completions are written with; without a tokenizer, those of the prompts."""
+        """The tokens used in completions, and EOS; taken from the prompts if there is no tokenizer."""
         if self._life.seen.processing is not None:
             return generation.plain_tokens(self._life.seen.processing, 0)
         ends = [int(one) for one in body.get("stop_token_ids") or ()]
@@ -180,17 +180,17 @@ class RolloutServer:
         return self._encode(text)
 
     def _generate(self, body: Answer) -> Any:
-        """``trl vllm-serve``, or SGLang's own."""
+        """``/generate`` of ``trl vllm-serve`` or SGLang."""
         if "prompts" not in body:
             return self._sglang.generate(body)
         return self._trl_answer([self._ids(one) for one in body["prompts"]], body)
 
     def _chat(self, body: Answer) -> Answer:
-        """``trl vllm-serve``."""
+        """``/chat`` of ``trl vllm-serve``."""
         return self._trl_answer([self._apply_chat_template(one, body) for one in body["messages"]], body)
 
     def _infer(self, body: Answer) -> list[Answer]:
-        """``swift rollout`` (swift/pipelines/infer/rollout.py): a ``RolloutOutput`` for each request."""
+        """``/infer`` of ``swift rollout`` (swift/pipelines/infer/rollout.py): a ``RolloutOutput`` per request."""
         config = body["request_config"] or {}
         answers = []
         prompts = [self._apply_chat_template(one["messages"], {}) for one in body["infer_requests"]]
@@ -223,7 +223,7 @@ class RolloutServer:
     def _trl_answer(self, prompts: list[list[int]], body: Answer) -> Answer:
         others = body.get("logprobs", 0)
         written = [one for _, one, _ in self._write(prompts, body)]
-        if body.get("logprobs", "plain") == "plain":  # before TRL 0.27 each token's own, as a number
+        if body.get("logprobs", "plain") == "plain":  # before TRL 0.27: each token's own log-probability as a number
             logprobs: Any = [[-1.0] * len(one) for one in written]
             return {"prompt_ids": prompts, "completion_ids": written, "logprobs": logprobs}
         found = [self._logprobs.of(one, others) or [] for one in written]
@@ -236,7 +236,8 @@ class RolloutServer:
 
 
 class _PartialAnswer(dict[str, Any]):
-    """An answer of which a real one may have more: what is missing can't be rehearsed, rather than being absent."""
+    """An incomplete answer: reading a key that a real one may have can't be rehearsed, rather than raising
+    KeyError."""
 
     def __init__(self, body: Answer, refuse: Callable[[str, Text], BaseException]) -> None:
         super().__init__(body)
@@ -255,7 +256,8 @@ def install(
     assume_vllm: Callable[[Text], object],
     unsupported_error: Callable[[str, Text], BaseException],
 ) -> None:
-    """Answer what ``requests`` would send. ``assume_vllm``: of what a client with vLLM beside it asks."""
+    """Answer what ``requests`` would send. ``assume_vllm`` records assumptions of clients that need vLLM
+    installed."""
     answering = RolloutServer(lifecycle, assume, assume_vllm, unsupported_error)
     WEIGHT_SYNC_GROUP.forget()
 

@@ -1,8 +1,8 @@
-"""What stands between a command line and ``AsyncLLM``: vLLM's parser of ``vllm serve``, its configuration, its server.
+"""What lies between a command line and ``AsyncLLM``: the parser of ``vllm serve``, the configuration, and the server.
 
-The options are those of :data:`~gonogo.virtual.rollout.arguments.ENGINE`; one that isn't there can't be rehearsed.
-The HTTP server is real, on this machine alone, and has no routes: requests over HTTP can't be rehearsed.
-Read at vLLM 0.12.0 and 0.33.0 (vllm/entrypoints/cli/serve.py, vllm/entrypoints/openai/api_server.py,
+The options are those of :data:`~gonogo.virtual.rollout.arguments.ENGINE`; any other can't be rehearsed.
+The HTTP server really runs, on localhost only, and has no routes: requests over HTTP can't be rehearsed.
+Based on vLLM 0.12.0 and 0.33.0 (vllm/entrypoints/cli/serve.py, vllm/entrypoints/openai/api_server.py,
 vllm/engine/arg_utils.py).
 """
 
@@ -29,10 +29,10 @@ _SERVER_OPTIONS = ("enable_log_requests", "disable_log_requests", "host", "port"
 
 
 class VllmArgumentParser(argparse.ArgumentParser):
-    """``FlexibleArgumentParser``: names with ``-`` and ``_`` alike."""
+    """``FlexibleArgumentParser``: treats ``-`` and ``_`` in option names alike."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does, with each option as it is declared."""
+        """Normalize the option names, then parse as argparse does."""
         given = [one.split("=", 1) for one in args or ()]
         words = [word for one in given for word in self._named(one)]
         return super().parse_known_args(words, namespace)
@@ -45,7 +45,7 @@ class VllmArgumentParser(argparse.ArgumentParser):
 
 
 class _ValueAction(argparse.Action):
-    """True without a value; one value as JSON has it, else as text; several as a list."""
+    """Stores True without a value, one value parsed as JSON or else as text, and several as a list."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
         read = [_read(one) for one in values]
@@ -66,10 +66,10 @@ class _Serve:
 
     @staticmethod
     def cmd(args: argparse.Namespace) -> None:
-        """A server of its own is not started in a rehearsal: who asks for the parser starts it."""
+        """Do nothing: in a rehearsal, the program that uses this parser starts the server itself."""
 
     def validate(self, args: argparse.Namespace) -> None:
-        """Nothing that the engine does not check."""
+        """Do nothing: the engine checks the arguments."""
 
     def subparser_init(self, subparsers: Any) -> Any:
         """Declare the options."""
@@ -82,7 +82,7 @@ class _Serve:
 
 
 class UsageContext(enum.Enum):
-    """Who starts an engine."""
+    """What starts an engine."""
 
     UNKNOWN_CONTEXT = "UNKNOWN_CONTEXT"
     LLM_CLASS = "LLM_CLASS"
@@ -99,12 +99,12 @@ class AsyncEngineArgs(EngineArgs):
 
     @classmethod
     def from_cli_args(cls, args: argparse.Namespace) -> Any:
-        """Those that were given."""
+        """Create the arguments from the options that were given."""
         given = {name: value for name, value in vars(args).items() if name in ENGINE and value is not None}
         return cls(**given)
 
     def create_engine_config(self, usage_context: Any = None, *_: Any, **__: Any) -> Any:
-        """The configuration, as far as programs look into it."""
+        """The configuration, with the attributes that programs read."""
         asked = dict(vars(self))
         tp = int(asked.get("tensor_parallel_size") or 1)
         return SimpleNamespace(
@@ -119,14 +119,14 @@ class AsyncEngineArgs(EngineArgs):
 
 
 _MAY_BE_NONE = dict.fromkeys(("enable_prefix_caching", "enable_chunked_prefill"), bool | None)
-"""Fields whose default the engine decides."""
+"""Fields whose default is decided by the engine."""
 AsyncEngineArgs.__dataclass_fields__ = vars(  # type: ignore[attr-defined]
     dataclasses.make_dataclass("Fields", [(name, _MAY_BE_NONE.get(name, Any), None) for name in sorted(ENGINE)])
 )["__dataclass_fields__"]
 
 
 class App:
-    """The server's application, for uvicorn: it starts and stops, and answers nothing."""
+    """The server's ASGI application for uvicorn: starts and stops, and answers nothing."""
 
     def __init__(self, rehearsal: EngineContext) -> None:
         self.state = SimpleNamespace()
@@ -147,7 +147,7 @@ class App:
 
 
 def names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
-    """The names, and the releases that have them."""
+    """Names by module, with the releases that have them."""
     engines = type("Engines", (async_llm._Engines,), {"rehearsal": rehearsal})
     client = type("AsyncLLM", (async_llm.AsyncLLM,), {"of": engines, "__module__": "vllm.v1.engine.async_llm"})
     arguments = type("AsyncEngineArgs", (AsyncEngineArgs,), {"refuse": rehearsal.unsupported, "__module__": "vllm"})
@@ -162,13 +162,13 @@ def names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
         raise rehearsal.unsupported("vllm.entrypoints.cli.serve.run_headless", translated("a multi-node engine"))
 
     class Platform:
-        """``current_platform``, of CUDA."""
+        """Stand-in for vLLM's ``current_platform`` on CUDA."""
 
         device_type, device_name = "cuda", "cuda"
 
         @staticmethod
         def get_device_uuid(device_id: int = 0) -> str:
-            """By the GPU's number on its node, so that both sides of a socket have the same."""
+            """An identifier from the GPU's number on its node, so that both ends of a socket compute the same."""
             import os
 
             listed = os.environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -177,14 +177,14 @@ def names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
 
         @staticmethod
         def is_cuda() -> bool:
-            """It is."""
+            """Always True."""
             return True
 
         is_cuda_alike = is_cuda
 
         @staticmethod
         def is_rocm() -> bool:
-            """It is not."""
+            """Always False."""
             return False
 
     def still(**values: Any) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""SGLang as a server (``python -m sglang.launch_server``), by its own protocol: what a trainer asks of it over HTTP.
+"""SGLang's server (``python -m sglang.launch_server``) and its own protocol: the HTTP requests that trainers send.
 
-Paths and answers as in sglang/srt/entrypoints/http_server.py and managers/tokenizer_manager.py, checks and words as in
-sglang/srt/sampling/sampling_params.py, read at release 0.5.23. A trainer that writes its weights to disk and has the
-server read them is rehearsed whole; what would send tensors to the server's processes is not answered.
+Paths and answers follow sglang/srt/entrypoints/http_server.py and managers/tokenizer_manager.py, checks and messages
+sglang/srt/sampling/sampling_params.py, release 0.5.23. A trainer that writes its weights to disk for the server to
+load is rehearsed completely; requests that would send tensors to the server's processes are not answered.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ _SAMPLING: Answer = {
     "stream_interval": None, "logit_bias": None, "sampling_seed": None, "custom_params": None,
 }  # fmt: skip
 _DEFAULT_MAX_NEW_TOKENS = 1024
-"""Tokens of a completion without ``max_new_tokens``: the server's context, which nobody here knows, bounds it."""
+"""Tokens of a completion without ``max_new_tokens``, whose real limit is the server's unknown context length."""
 
 
 class BadRequest(Exception):
-    """What the server answers with status 400."""
+    """An answer with status 400."""
 
 
 class SGLang:
-    """Answers by path. ``write`` makes completions of prompts; ``ids`` and ``text`` are the trainer's tokenizer's.
-
-    ``text`` is None where that is not known."""
+    """Answers requests by path. ``write`` creates completions; ``ids`` and ``text`` encode and decode with the
+    trainer's tokenizer. ``text`` is None if that is unknown."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class SGLang:
         }
 
     def generate(self, body: Answer) -> Any:
-        """One answer for one prompt, else a list: the completions of a prompt one behind the other."""
+        """One answer for a single prompt, else a list, with the completions of one prompt in succession."""
         given = body.get("input_ids") if body.get("input_ids") is not None else body.get("text")
         if given is None or body.get("stream"):
             raise self._refuse(
@@ -145,7 +144,7 @@ class SGLang:
 
 
 def _alike(sampling_params: list[Answer], prompts: list[list[int]]) -> list[tuple[Answer, list[list[int]]]]:
-    """Prompts in their order, in groups that are sampled alike: one batch of the server each."""
+    """Prompts in order, grouped while their sampling parameters are equal: each group is one batch of the server."""
     groups: list[tuple[Answer, list[list[int]]]] = []
     for one, prompt in zip(sampling_params, prompts, strict=True):
         if not groups or groups[-1][0] != one:

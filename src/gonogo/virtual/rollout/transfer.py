@@ -1,7 +1,7 @@
-"""Weights on their way to a server: what vllm.distributed makes of the trainer's device, with nobody at the other end.
+"""Weight transfer to a server: what vllm.distributed allocates on the trainer's device, without a receiver.
 
-As in vllm/distributed/weight_transfer/packed_tensor.py (0.18 to 0.31): tensors are packed into two buffers of 1 GiB
-each, and broadcast. Before that release a trainer broadcasts each tensor by itself.
+Follows vllm/distributed/weight_transfer/packed_tensor.py (0.18 to 0.31): tensors are packed into two buffers of 1 GiB
+each, and broadcast. Before that, trainers broadcast each tensor separately.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BUFFERS = 2
 
 
 class PyNcclCommunicator:
-    """An end of the group in which an engine's workers get weights: the trainer's, of rank 0, or a worker's on Ray."""
+    """One end of the group for weight transfer: the trainer's (rank 0), or a worker's on Ray."""
 
     def __init__(self, group: Any = None, device: Any = None, **_: Any) -> None:
         self.group = group if group is not None else StatelessProcessGroup()
@@ -30,7 +30,7 @@ class PyNcclCommunicator:
             WEIGHT_SYNC_GROUP.joined()
 
     def broadcast(self, tensor: torch.Tensor, src: int = 0, stream: Any = None) -> None:
-        """Sends a tensor of the device. Raises what vLLM asserts of one that is not there."""
+        """Record a broadcast. Raises vLLM's AssertionError for a tensor on the CPU."""
         assert tensor.device.type != "cpu", (
             f"this nccl communicator is created to work on {self.device}, but the input tensor is on {tensor.device}"
         )
@@ -39,7 +39,7 @@ class PyNcclCommunicator:
 
 
 class StatelessProcessGroup:
-    """A group of processes that torch does not know of."""
+    """A process group that is not registered with torch."""
 
     def __init__(self) -> None:
         self.store: Any = None
@@ -48,17 +48,17 @@ class StatelessProcessGroup:
 
     @classmethod
     def create(cls, host: str, port: int, rank: int, world_size: int, **_: Any) -> StatelessProcessGroup:
-        """Meets the workers, who are taken to be there."""
+        """Connect to the workers, which are assumed to be there."""
         made = cls()
         made.rank, made.world_size = rank, world_size
         return made
 
     def barrier(self) -> None:
-        """The workers are there."""
+        """Return at once: the workers are assumed to be there."""
 
 
 def trainer_init(init_info: Any) -> PyNcclCommunicator:
-    """The trainer joins the workers as rank 0."""
+    """Join the workers' group as rank 0, the trainer."""
     return PyNcclCommunicator()
 
 
@@ -70,7 +70,7 @@ def packed_nccl_broadcast_producer(
     buffer_size_bytes: int = _BUFFER_BYTES,
     num_buffers: int = _BUFFERS,
 ) -> None:
-    """Packs tensors up to a buffer's size and broadcasts them, one buffer while the other is filled."""
+    """Pack tensors into buffers and broadcast them, filling one buffer while the other is sent."""
     in_flight: list[Any] = [None] * num_buffers
     turn = 0
     while True:
@@ -91,16 +91,16 @@ def packed_nccl_broadcast_producer(
 
 
 class NCCLWeightTransferEngine:
-    """The same before release 0.28."""
+    """The class that provides this before release 0.28."""
 
     @staticmethod
     def trainer_init(init_info: Any) -> PyNcclCommunicator:
-        """The trainer joins the workers as rank 0."""
+        """Join the workers' group as rank 0, the trainer."""
         return trainer_init(init_info)
 
     @staticmethod
     def trainer_send_weights(iterator: Iterator[tuple[str, torch.Tensor]], trainer_args: Any) -> None:
-        """Packed, or one after the other."""
+        """Send the weights, packed or one by one."""
         if getattr(trainer_args, "packed", False):
             packed_nccl_broadcast_producer(iterator, trainer_args.group, 0, lambda item: item[1])
             return
@@ -109,4 +109,4 @@ class NCCLWeightTransferEngine:
 
 
 class NCCLTrainerSendWeightsArgs(SimpleNamespace):
-    """What ``trainer_send_weights`` is told."""
+    """The arguments of ``trainer_send_weights``."""

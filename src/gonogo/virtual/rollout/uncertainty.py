@@ -1,12 +1,13 @@
-"""How far what is assumed of a rollout engine's memory may be off; without torch, for those who reckon with it."""
+"""Error bounds of the assumptions about a rollout engine's memory; free of torch imports, for estimates without
+it."""
 
 from __future__ import annotations
 
 CONTEXT_UNCERTAINTY_BYTES = 512 << 20
-"""Context and communicators of the real device take so much more or less than is assumed."""
+"""Error of the assumed size of CUDA context and communicators on the real device."""
 PEAK_UNCERTAINTY = 0.3
-"""The same of the activations that vLLM measures, as a share."""
+"""Relative error of the activations that vLLM's profiling measures."""
 MAX_CUDA_GRAPH_BYTES = 3 << 29
-"""CUDA graphs, of the logs that were read."""
+"""Largest size of CUDA graphs found in logs."""
 BLOCK = 16
-"""Tokens in a block of the cache."""
+"""Tokens per block of the KV cache."""

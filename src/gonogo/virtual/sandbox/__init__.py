@@ -1,1 +1,2 @@
-"""What the kernel's world can't know: files that are made, weights without bytes, the answers of hubs and trackers."""
+"""Replaces what the sandboxed kernel can't provide: generated files, weights without bytes, answers of hub and
+trackers."""

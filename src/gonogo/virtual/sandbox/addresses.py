@@ -1,7 +1,7 @@
-"""Files of rows at an address of the web, offline: what ``gonogo prepare`` has made is what the program reads there.
+"""Data files at web addresses, offline: what ``gonogo prepare`` has generated is what the program reads there.
 
-The ways in which programs fetch a file are followed: fsspec, urllib, requests. Only whole files of rows are meant, by
-their suffix: an answer of a service is not one, nor are weights.
+Covers the ways in which programs fetch a file: fsspec, urllib, requests. Only data files are handled, recognized by
+their suffix, not responses of a service, nor weights.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MADE = translated("what is at {address} is generated (gonogo prepare): its leng
 def install(
     folder: str, assume: Callable[[Text], object], missed: Callable[[MissingInput], None]
 ) -> Callable[[], None]:
-    """Answer for the addresses that the folder has a file for (``""``: none is there); ``missed`` hears of others."""
+    """Serve the addresses for which the folder (``""``: none) has a file; ``missed`` is called with all others."""
     files = _AddressFiles(folder, (read_prepared(Path(folder)) if folder else None) or Prepared(), assume, missed)
     patches = Patches()
     for module, follow in (
@@ -40,7 +40,7 @@ def install(
 
 
 class _AddressFiles:
-    """The addresses that are answered for, and those that are missed."""
+    """The addresses that are served, and those that are missing."""
 
     def __init__(
         self, folder: str, table: Prepared, assume: Callable[[Text], object], missed: Callable[[MissingInput], None]
@@ -52,7 +52,7 @@ class _AddressFiles:
         self._heard: set[str] = set()
 
     def place(self, address: Any) -> str | None:
-        """The file that stands for an address, or None."""
+        """The file that replaces an address, or None."""
         if not isinstance(address, str) or not is_data_file_url(address):
             return None
         found = self.table.addresses.get(address)
@@ -65,7 +65,7 @@ class _AddressFiles:
         return None if found is None else os.path.join(self.folder, found)
 
     def follow_fsspec(self, patches: Patches, module: ModuleType) -> None:
-        """``fsspec.open`` and what else resolves an address: the file on this machine in its place."""
+        """Make ``fsspec.open`` and the other functions that resolve an address use the local file."""
         for name in ("open_files", "url_to_fs", "get_fs_token_paths"):
             original = vars(module).get(name)
             if original is not None:
@@ -81,13 +81,13 @@ class _AddressFiles:
         return resolves
 
     def _here(self, address: Any) -> Any:
-        """An address, or some: the file on this machine for each that there is one for."""
+        """Replace one or several addresses by their local files, if there are any."""
         if isinstance(address, (list, tuple)):
             return type(address)(self._here(one) for one in address)
         return self.place(address) or address
 
     def follow_urllib(self, patches: Patches, module: ModuleType) -> None:
-        """``urlopen`` and ``urlretrieve``, of an address or a request for one."""
+        """Patch ``urlopen`` and ``urlretrieve``, with an address or a ``Request``."""
         opens, retrieves = module.urlopen, module.urlretrieve
 
         @functools.wraps(opens)
@@ -108,7 +108,7 @@ class _AddressFiles:
         patches.everywhere([(opens, urlopen), (retrieves, urlretrieve)])
 
     def follow_requests(self, patches: Patches, module: ModuleType) -> None:
-        """``requests.get``: an answer of requests' own, whose body is the file."""
+        """Patch ``requests.get`` to return a ``Response`` whose body is the file."""
         asks = module.Session.request
 
         @functools.wraps(asks)

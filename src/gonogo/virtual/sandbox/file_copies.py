@@ -1,7 +1,7 @@
-"""Copies that keep the holes of a file, and moves that the world's file system refuses where a disk would not.
+"""Copies that keep a file's holes, and moves that the sandbox's file system refuses although a disk would not.
 
-Virtual weights are files of their full length that are mostly holes: a copy of their bytes would fill the disk. And
-overlayfs moves no folder that it shows from below; what lies on one disk outside may be several file systems inside.
+Virtual weights are files of full length that are mostly holes, so copying their bytes would fill the disk. And
+overlayfs can't move a folder from its lower layer; what is on one disk outside may be on several file systems inside.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from gonogo.virtual.patching.patches import Patches, patch_os
 
 _MIN_SPARSE_BYTES = 1 << 20
 _MAX_MOVED_BYTES = 4 << 30
-"""So many bytes on the disk, at most, are copied in place of a move; a move of more is refused as the kernel does."""
+"""Maximum size on disk that is copied in place of a move; larger moves fail with the kernel's error."""
 
 
 def install() -> Callable[[], None]:
-    """Have ``shutil`` keep holes, and ``os.rename`` and ``os.replace`` move whatever a disk would; returns the undo."""
+    """Make ``shutil`` keep holes, and ``os.rename`` and ``os.replace`` move whatever a disk could; returns the
+    undo."""
     patches = Patches()
     originals = {name: getattr(shutil, name) for name in ("copyfileobj", "copyfile")}
     replaced = {"copyfileobj": _copyfileobj(originals["copyfileobj"]), "copyfile": _copyfile(originals["copyfile"])}
@@ -65,12 +66,12 @@ def _copyfile(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_sparse(state: os.stat_result) -> bool:
-    """Whether a file is large, and mostly holes."""
+    """True if a file is large and mostly holes."""
     return state.st_size >= _MIN_SPARSE_BYTES and state.st_blocks * 512 < state.st_size // 2
 
 
 def _copy_stream(fsrc: Any, fdst: Any) -> bool:
-    """Copy a whole sparse file by its parts that have data; False where it isn't one, and nothing was done."""
+    """Copy the data extents of a whole sparse file; returns False, without doing anything, if it isn't one."""
     try:
         reading, writing = fsrc.fileno(), fdst.fileno()
         state = os.fstat(reading)
@@ -102,7 +103,7 @@ def _moving(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _whole(path: Any, folder: int | None) -> str:
-    """A path that may count from an open folder, as one that doesn't; without a slash at its end."""
+    """Make a path that is relative to a directory descriptor absolute, without a trailing slash."""
     text = os.fsdecode(path)
     if folder is not None and not text.startswith("/"):
         text = f"/proc/self/fd/{folder}/{text}"
@@ -110,7 +111,8 @@ def _whole(path: Any, folder: int | None) -> str:
 
 
 def _copy_and_delete(src: str, dst: str, rename_file: Callable[..., None], refused: OSError) -> None:
-    """Move by copying beside the target. Raises ``refused`` where it is too much, or can't be taken away after it."""
+    """Move by copying next to the target. Raises ``refused`` if it is too large or the source could not be
+    deleted."""
     if _disk_usage(src) > _MAX_MOVED_BYTES or not os.access(os.path.dirname(src) or ".", os.W_OK | os.X_OK):
         raise refused
     head, tail = os.path.split(dst)
@@ -127,7 +129,7 @@ def _copy_and_delete(src: str, dst: str, rename_file: Callable[..., None], refus
 
 
 def _disk_usage(path: str) -> int:
-    """Bytes on the disk of a file, or of all below a folder."""
+    """Bytes that a file, or everything in a folder, occupies on disk."""
     state = os.lstat(path)
     total = state.st_blocks * 512
     for folder, _, names in os.walk(path) if stat.S_ISDIR(state.st_mode) else ():
@@ -138,7 +140,7 @@ def _disk_usage(path: str) -> int:
 
 
 def _copy(src: str, dst: str) -> None:
-    """Copy a file of any kind, or a folder with all below it: with modes, times, owners, links and holes."""
+    """Copy a file of any kind or a whole folder, with modes, times, owners, links and holes."""
     state = os.lstat(src)
     if stat.S_ISDIR(state.st_mode):
         os.mkdir(dst, 0o700)
@@ -148,7 +150,7 @@ def _copy(src: str, dst: str) -> None:
 
 
 def _remove(path: str) -> None:
-    """Take a file or folder away, whatever the modes of what lies in it."""
+    """Delete a file or folder, whatever the modes of its contents."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISDIR(os.lstat(path).st_mode):
             remove_tree(Path(path))

@@ -1,6 +1,6 @@
-"""What a program sends to the Hugging Face hub: it is taken as sent, and nothing is.
+"""Uploads to the Hugging Face hub: they appear to succeed, and nothing is sent.
 
-A machine that trains may well have a network and a token; a rehearsal has neither, and must not push.
+A training machine may well have a network and a token; a rehearsal has neither, and must not push.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KINDS = {"dataset": "datasets/", "space": "spaces/"}
 
 
 def install(note: Callable[[str], None]) -> Callable[[], None]:
-    """Have what is sent succeed; ``note`` is told. Returns the undo."""
+    """Make uploads succeed without sending anything, and report them to ``note``. Returns the undo."""
     patches = Patches()
     patches.on_undo(after_import("huggingface_hub.hf_api", lambda module: _patch_hub_functions(patches, module, note)))
     return patches.undo
@@ -43,7 +43,7 @@ def _patch_hub_functions(patches: Patches, module: ModuleType, note: Callable[[s
         if original is not None:
             method = _method(original, answer, note)
             patches.set(module.HfApi, name, method)
-            if hasattr(module, name):  # the same of the module's own HfApi, bound when it was imported
+            if hasattr(module, name):  # the bound method of the module's own HfApi, created at import
                 patches.set(module, name, method.__get__(module.api))
 
 

@@ -1,6 +1,6 @@
-"""``evaluate.load("accuracy")``, offline: its code is fetched from the hub, so a metric of the same interface answers.
+"""``evaluate.load("accuracy")``, offline: its code would be fetched from the hub, so a stand-in metric is returned.
 
-What it answers is no measurement: every score is one half, which the report says.
+Its results are no measurements: every score is one half, which the report says.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ASSUMED = translated(
 )
 _SCORE = 0.5
 _NUMBERS = frozenset({"wer", "cer", "mauve"})
-"""Metrics whose ``compute`` gives a number, or is asked for attributes, in place of a table."""
+"""Metrics whose ``compute`` returns a number, or an object with attributes, instead of a dict."""
 _KEYS = {
     "accuracy": ("accuracy",), "f1": ("f1",), "precision": ("precision",), "recall": ("recall",), "mse": ("mse",),
     "mae": ("mae",), "exact_match": ("exact_match",), "glue": ("accuracy", "f1"), "super_glue": ("accuracy", "f1"),
@@ -36,7 +36,7 @@ _KEYS = {
 
 
 def install(assume: Callable[[Text], object]) -> Callable[[], None]:
-    """Answer for the metrics of the hub that are known by name; the others are asked for in vain, as before."""
+    """Replace known metrics of the hub that aren't cached; unknown ones fail to load as before."""
     patches = Patches()
     patches.on_undo(after_import("evaluate.loading", functools.partial(_follow, patches, assume)))
     return patches.undo
@@ -51,7 +51,7 @@ def _follow(patches: Patches, assume: Callable[[Text], object], module: ModuleTy
         if os.path.exists(str(path)) or not (name in _KEYS or name in _NUMBERS):
             return load(path, *args, **kwargs)
         try:
-            return load(path, *args, **kwargs)  # in the user's cache
+            return load(path, *args, **kwargs)  # from the user's cache
         except Exception:
             assume(_ASSUMED.format(name=name))
             return _Metric(name)
@@ -60,24 +60,24 @@ def _follow(patches: Patches, assume: Callable[[Text], object], module: ModuleTy
 
 
 class _Metric:
-    """Stands for an ``evaluate.EvaluationModule``."""
+    """Stand-in for an ``evaluate.EvaluationModule``."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def add(self, *args: Any, **kwargs: Any) -> None:
-        """Takes one prediction."""
+        """Accept one prediction."""
 
     def add_batch(self, *args: Any, **kwargs: Any) -> None:
-        """Takes a batch of predictions."""
+        """Accept a batch of predictions."""
 
     def compute(self, *args: Any, **kwargs: Any) -> Any:
-        """Scores by their names, or one."""
+        """A dict of scores, or a single score."""
         return _SCORE if self.name in _NUMBERS else _Scores(dict.fromkeys(_KEYS[self.name], _SCORE))
 
 
 class _Scores(dict[str, Any]):
-    """Any score that is asked for is there: some depend on the task."""
+    """Scores that include any requested key, since some keys depend on the task."""
 
     def __missing__(self, key: str) -> float:
         return _SCORE

@@ -1,6 +1,6 @@
-"""No network: libraries are told so before they try, and what a program tries all the same is taken down.
+"""No network: libraries are told so before they try, and other attempts of the program are recorded.
 
-It is the kernel that lets nothing out (``gonogo.confinement``). What it answered reaches the program as it is.
+The kernel blocks all connections (``gonogo.confinement``). Its errors reach the program unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gonogo.virtual.lookups.failed_lookups import record_unreachable_host
 from gonogo.virtual.patching.patches import Patches
 
 _ENVIRONMENT = {
-    # Read when these packages are imported: they look in their caches at once instead of trying, and waiting, first.
+    # Read when these packages are imported: they use their caches at once instead of trying to connect and waiting.
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1",
@@ -32,14 +32,14 @@ _UNREACHABLE_ERRNOS = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EN
 
 
 def install(on_unreachable_host: Callable[[str], None] = lambda host: None) -> Patches:
-    """Tell libraries that they are offline; ``on_unreachable_host`` hears of each host to which there was no way."""
+    """Make libraries work offline; ``on_unreachable_host`` is called with each host that could not be reached."""
     patches = Patches()
     for variable, value in _ENVIRONMENT.items():
         patches.item(os.environ, variable, value)
 
     def refused(host: Any) -> None:
         name = host.decode(errors="replace") if isinstance(host, bytes) else str(host)
-        if name != socket.gethostname():  # a machine that doesn't know its own name doesn't know it there either
+        if name != socket.gethostname():  # its own name may not resolve in the run either
             record_unreachable_host(name)
             on_unreachable_host(name)
 
@@ -69,7 +69,7 @@ def install(on_unreachable_host: Callable[[str], None] = lambda host: None) -> P
 
 
 def _host_argument(*arguments: Any) -> Any:
-    """The host in the arguments of a method of sockets: its address comes last."""
+    """The host in the arguments of a socket method, whose last argument is the address."""
     address = arguments[-1]
     return address[0] if isinstance(address, tuple) and address else address
 

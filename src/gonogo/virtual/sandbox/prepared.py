@@ -1,7 +1,7 @@
-"""Names of the hub, offline: what ``gonogo prepare`` has made answers for them; what nothing answers for is noted.
+"""Names on the hub, offline: served from what ``gonogo prepare`` has generated; all others are recorded as missing.
 
-The libraries' own loading code runs: it asks the hub's client for a file, and gets the prepared one. Each name that is
-answered so is an assumption of the rehearsal: the real one may differ in what is not published here.
+The libraries' own loading code runs: it asks the hub client for a file, and receives the prepared one. Each name
+served this way is an assumption of the rehearsal, since the real one may differ in what is not published here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MODEL_LIBRARIES = frozenset({"transformers", "diffusers", "peft", "sentence_tra
 
 
 def has_rows(folder: str) -> bool:
-    """Whether data was made among what the folder has (``""``: none is there)."""
+    """True if the folder (``""``: none) contains generated data."""
     table = read_prepared(Path(folder)) if folder else None
     return table is not None and bool(table.datasets or table.paths)
 
@@ -49,10 +49,10 @@ def install(
     missed: Callable[[MissingInput], None],
     weights: Callable[[str, str, str], str],
 ) -> Callable[[], None]:
-    """Answer for the names that the folder has (``""``: none is there); ``missed`` hears of the others.
+    """Serve the names that the folder (``""``: none) contains; ``missed`` is called with all others.
 
-    ``weights`` makes a model's file of weights, given the model's name, its folder and the file's name; it returns the
-    folder in which the file is to be looked for.
+    ``weights`` generates a model's weight file, given the model's name, its folder and the file's name; it returns
+    the folder in which to look for the file.
     """
     table = read_prepared(Path(folder)) if folder else None
     names = PreparedNames(folder, table or Prepared(), assume, missed, weights)
@@ -70,11 +70,11 @@ def install(
 
 
 _PARQUET_OPTIONS = frozenset({"on_bad_files", "fragment_scan_options"})
-"""How a reader of Parquet goes about it: made rows are JSON, which has no such options."""
+"""Options of the Parquet reader, which don't apply to generated rows in JSON."""
 
 
 class PreparedNames:
-    """The names that are answered for."""
+    """The hub names that are served from the prepared folder."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class PreparedNames:
         self._assumed: set[tuple[str, str | None]] = set()
 
     def place(self, name: Any, kind: str | None) -> str | None:
-        """The folder that stands for a name of the hub, or None."""
+        """The folder that replaces a name on the hub, or None."""
         known = self.table.datasets if kind == "dataset" else self.table.models
         found = known.get(str(name).lower())
         if found is None:
@@ -104,7 +104,7 @@ class PreparedNames:
         return os.path.join(self.folder, found)
 
     def miss(self, kind: str | None, name: Any, subset: Any = None, split: Any = None, files: Any = None) -> None:
-        """Note a name that nothing here answers for, if it has the form of one; a folder by the files in it."""
+        """Record a missing name if it looks like one; for a local dataset folder, record the files expected in it."""
         text, within = str(name), tuple(_texts(files))
         is_name = text.count("/") < 2 and not text.startswith(("/", ".", "~"))
         if is_name or (within and kind == "dataset"):
@@ -115,7 +115,7 @@ class PreparedNames:
                 self.missed(one)
 
     def track_file_downloads(self, patches: Patches, module: ModuleType) -> None:
-        """Single files: ``hf_hub_download``, and what of them is in the cache."""
+        """Patch ``hf_hub_download`` and ``try_to_load_from_cache`` for single files."""
         download, look = vars(module)["hf_hub_download"], vars(module)["try_to_load_from_cache"]
         nowhere = getattr(module, "_CACHED_NO_EXIST", None)
 
@@ -148,7 +148,7 @@ class PreparedNames:
         patches.set(module, "try_to_load_from_cache", try_to_load_from_cache)
 
     def file(self, name: Any, folder: str, subfolder: Any, filename: Any) -> str:
-        """Where a file of a repository would lie; one of a model's weights is made there first."""
+        """The local path of a repository's file; a model's weights are generated first."""
         place = os.path.join(folder, subfolder or "")
         path = os.path.join(place, filename)
         if not os.path.exists(path):
@@ -156,7 +156,8 @@ class PreparedNames:
         return path
 
     def follow_snapshots(self, patches: Patches, module: ModuleType) -> None:
-        """Whole repositories: the hub's ``snapshot_download``, ModelScope's, and that of data sets."""
+        """Patch downloads of whole repositories: ``snapshot_download`` of the hub and of ModelScope, also for
+        datasets."""
         for name, usual in (("snapshot_download", None), ("dataset_snapshot_download", "dataset")):
             original = vars(module).get(name)
             if original is not None:
@@ -182,7 +183,7 @@ class PreparedNames:
         return snapshot_download
 
     def follow_datasets(self, patches: Patches, module: ModuleType) -> None:
-        """``load_dataset`` and what else of the library asks for a data set by its name."""
+        """Patch ``load_dataset`` and the other functions of the library that load a dataset by name."""
         factory, load = vars(module)["dataset_module_factory"], vars(module)["load_dataset"]
 
         @functools.wraps(factory)
@@ -211,7 +212,7 @@ class PreparedNames:
         patches.set(module, "load_dataset", load_dataset)
 
     def follow_modelscope(self, patches: Patches, module: ModuleType) -> None:
-        """ModelScope's data sets."""
+        """Patch ModelScope's loading of datasets."""
         owner = module.MsDataset
         original = owner.load
 
@@ -231,7 +232,8 @@ class PreparedNames:
 
 
 def _is_called_by_model_library(frame: FrameType | None) -> bool:
-    """Whether a file is asked for by a library that reads whole models, and will ask for their other files as well."""
+    """True if the request comes from a library that loads whole models, and so will request their other files as
+    well."""
     while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "huggingface_hub":
         frame = frame.f_back
     name = str(frame.f_globals.get("__name__", "")) if frame is not None else ""
@@ -239,7 +241,7 @@ def _is_called_by_model_library(frame: FrameType | None) -> bool:
 
 
 def _asked_for(file: str, kwargs: dict[str, Any]) -> bool:
-    """Whether a snapshot is to have a file, by the patterns that it is asked for with."""
+    """True if a snapshot with these patterns includes the file."""
     allowed, ignored = kwargs.get("allow_patterns"), kwargs.get("ignore_patterns")
     return (allowed is None or any(fnmatch.fnmatch(file, one) for one in _texts(allowed))) and not any(
         fnmatch.fnmatch(file, one) for one in _texts(ignored)
@@ -251,7 +253,7 @@ def _text(value: Any) -> str | None:
 
 
 def _texts(files: Any) -> Iterator[str]:
-    """The files that a program asks for by name, in whatever form."""
+    """The file names that a program passes, flattened from a string, list or dict."""
     if isinstance(files, str):
         yield files
     elif isinstance(files, (dict, list, tuple)):
@@ -260,13 +262,13 @@ def _texts(files: Any) -> Iterator[str]:
 
 
 def _is_there(folder: str, files: Any) -> bool:
-    """Whether the files that a program asks for by name are in the folder."""
+    """True if all files that a program names are in the folder."""
     named = list(_texts(files))
     return bool(named) and all(os.path.exists(os.path.join(folder, one)) for one in named)
 
 
 def _copy_into(source: str, local_dir: Any, subfolder: str) -> str:
-    """The file or folder itself, or its copy ``subfolder`` the folder that the program wants it in."""
+    """The path itself, or its copy at ``subfolder`` in ``local_dir`` if that is given."""
     if local_dir is None:
         return source
     target = os.path.join(os.fspath(local_dir), subfolder)

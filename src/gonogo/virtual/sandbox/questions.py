@@ -1,7 +1,7 @@
-"""What libraries ask the hub about a repository: whether it is there, its files, what it says of itself.
+"""Queries about a repository on the hub: whether it exists, its files, its metadata.
 
-For a name that was prepared, its folder answers. Some releases ask of each name that they load (transformers 4.57.3,
-whether a tokenizer comes of one of Mistral's models), so a rehearsal that had the files alone would end there.
+For a prepared name they are answered from its folder. Some releases query each name that they load (transformers
+4.57.3 checks whether a tokenizer is that of a Mistral model), so a rehearsal with only the files would fail there.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from gonogo.virtual.patching.patches import Patches
 _FOLDER = translated("the hub has no repository {name}, which is a folder here")
 _WEIGHTS = "model.safetensors"
 _PLACEHOLDER_COMMIT = "0" * 40
-"""What stands for the commit of a repository that was made."""
+"""The commit hash of generated repositories."""
 _SELF_TOLD = ("model_info", "dataset_info")
 
 
 class _Names(Protocol):
-    """The names that are answered for (``prepared.AnsweredNames``)."""
+    """The names that are served (``prepared.PreparedNames``)."""
 
     assume: Callable[[Text], object]
 
@@ -35,7 +35,7 @@ class _Names(Protocol):
 
 
 def follow(names: _Names, patches: Patches, module: ModuleType) -> None:
-    """Have prepared names answered for; what is asked of others is asked as before, and noted where it fails."""
+    """Answer queries about prepared names; all others go to the hub client, and are recorded if they fail."""
     answers: dict[str, Callable[..., Any]] = {
         "file_exists": lambda folder, name, kind, filename, **_: os.path.exists(
             names.file(name, folder, None, filename)
@@ -55,7 +55,7 @@ def follow(names: _Names, patches: Patches, module: ModuleType) -> None:
         if original is not None:
             method = _method(names, original, answer)
             patches.set(module.HfApi, name, method)
-            if hasattr(module, name):  # the same of the module's own HfApi, bound when it was imported
+            if hasattr(module, name):  # the bound method of the module's own HfApi, created at import
                 patches.set(module, name, method.__get__(module.api))
 
 
@@ -83,18 +83,18 @@ def _method(names: _Names, original: Any, answer: Callable[..., Any]) -> Any:
 
 
 def attach_hub_request(error: BaseException, name: str, file: str) -> None:
-    """Attach the repository and the file of the hub for whose want an exception was raised; ``""``: all its files."""
+    """Attach to an exception the repository and file that were missing; ``""`` means all its files."""
     error.gonogo_asked = (name, file)  # type: ignore[attr-defined]
 
 
 def asked_for(error: BaseException) -> tuple[str, str] | None:
-    """The repository and the file that were asked for in vain; None where it is not known."""
+    """The repository and file that were missing, or None if unknown."""
     found: tuple[str, str] | None = getattr(error, "gonogo_asked", None)
     return found
 
 
 def files_of(folder: str, kind: str | None) -> Iterator[str]:
-    """A repository's files, by their paths in it; a model's weights, which are made when they are read, among them."""
+    """The paths of a repository's files, including a model's weights, which are generated when they are read."""
     found = set() if kind == "dataset" else {_WEIGHTS}
     for parent, _, names in os.walk(folder):
         found.update(os.path.relpath(os.path.join(parent, name), folder) for name in names)
@@ -102,7 +102,7 @@ def files_of(folder: str, kind: str | None) -> Iterator[str]:
 
 
 def _info(module: Any, folder: str, name: str, kind: str | None, *args: Any, **kwargs: Any) -> Any:
-    """What a repository says of itself. Nothing of its tags is known that tell where it comes from."""
+    """A repository's metadata. Tags that describe its origin are unknown and left out."""
     of_data = kind == "dataset"
     make = module.DatasetInfo if of_data else module.ModelInfo
     return make(
@@ -123,7 +123,7 @@ def _info(module: Any, folder: str, name: str, kind: str | None, *args: Any, **k
 def _list_repo_tree(
     module: Any, folder: str, name: str, kind: str | None, path_in_repo: Any = None, **kwargs: Any
 ) -> Any:
-    """Files and folders below a path, those of its own level alone unless ``recursive``."""
+    """Files and folders below a path; only its direct children unless ``recursive``."""
     below = f"{str(path_in_repo).strip('/')}/" if path_in_repo else ""
     folders: set[str] = set()
     for file in files_of(folder, kind):

@@ -1,7 +1,7 @@
-"""Processes that multiprocessing starts afresh (``spawn``, ``forkserver``) get what a kernel can't give them, too.
+"""Sets up the sandbox in processes that multiprocessing starts afresh (``spawn``, ``forkserver``).
 
-A process that is forked has it from its parent. One that is started afresh begins by unpickling what it has to know
-(``get_preparation_data``), before anything of the program's runs: it is put in place by that.
+A forked process inherits it from its parent. A fresh one starts by unpickling its preparation data
+(``get_preparation_data``), before any code of the program runs, so the sandbox is installed by unpickling.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.sandbox import file_copies, hub, network, trackers
 
 _PACKAGES = ("multiprocessing", "multiprocess")
-"""The standard library's, and the copy of it that pickles by dill, which datasets uses."""
+"""The standard library's package, and its dill-based copy, which datasets uses."""
 _USES = "accelerators-used"
-"""The file in scratch in which they write where they used an accelerator."""
-_ATTACH_CODE = (  # gonogo's folder is left on sys.path no longer than that: the parent's path comes next
+"""File in the scratch folder in which these processes record where they used an accelerator."""
+_ATTACH_CODE = (  # remove gonogo's folder from sys.path at once: the parent's path follows
     "import sys; sys.path.append({root!r}); from gonogo.virtual.sandbox.spawned import attach; sys.path.pop(); "
     "attach({scratch!r})"
 )
 
 
 class _SandboxAttachment:
-    """Puts everything in place where it is unpickled, in a Python that may not have gonogo installed."""
+    """Installs the sandbox when unpickled, in a Python that may not have gonogo installed."""
 
     def __init__(self, scratch: str) -> None:
         self.scratch = scratch
@@ -42,7 +42,7 @@ class _SandboxAttachment:
 
 
 def install(scratch: str) -> Callable[[], None]:
-    """Have processes that are started afresh answered as this one is; returns the undo."""
+    """Set up the sandbox in freshly started processes as well; returns the undo."""
     patches = Patches()
 
     def share(module: ModuleType) -> None:
@@ -59,7 +59,7 @@ def install(scratch: str) -> Callable[[], None]:
 
 
 def attach(scratch: str) -> None:
-    """Put in place here, for good, what the process that started this one has."""
+    """Permanently install the sandbox of the parent process in this one."""
     network.install()
     trackers.install()
     hub.install(lambda note: None)
@@ -70,9 +70,9 @@ def attach(scratch: str) -> None:
 
 
 def accelerator_uses(scratch: str) -> list[str]:
-    """``file:line`` of where processes that were started afresh used an accelerator, or a process group.
+    """``file:line`` of every place where freshly started processes used an accelerator or a process group.
 
-    Only the program's own process has virtual ones: such a process fails, or computes on the CPU.
+    Only the program's own process has virtual ones: such a process would fail, or compute on the CPU.
     """
     try:
         return sorted(set(Path(scratch, _USES).read_text(encoding="utf-8", errors="replace").splitlines()))

@@ -1,7 +1,7 @@
-"""Trackers that report over the network: they are there, and report to nobody, whatever mode the program asks for.
+"""Experiment trackers that report over the network: made available but disabled, whatever mode the program requests.
 
-Variables (``WANDB_MODE=disabled``) say so too, but an argument of ``init`` wins over them: ms-swift's callback hands
-SwanLab ``mode="cloud"``, which from 0.9 on is an error where nobody has logged in.
+Environment variables (``WANDB_MODE=disabled``) do the same, but arguments of ``init`` take precedence: ms-swift's
+callback passes ``mode="cloud"`` to SwanLab, which since 0.9 is an error without a login.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TRACKERS = ("swanlab", "wandb")
 
 
 def install() -> Callable[[], None]:
-    """Have each tracker's ``init`` disabled, and its ``login`` answer as one that succeeded; returns the undo."""
+    """Disable each tracker's ``init``, and make its ``login`` succeed; returns the undo."""
     patches = Patches()
     for name in _TRACKERS:
         patches.on_undo(after_import(name, functools.partial(_disable, patches)))
@@ -27,7 +27,7 @@ def install() -> Callable[[], None]:
 
 def _disable(patches: Patches, module: ModuleType) -> None:
     begin = getattr(module, "init", None)
-    if begin is None:  # a folder of that name, which runs leave behind
+    if begin is None:  # a namespace package: an output folder of that name left by earlier runs
         return
 
     @functools.wraps(begin)

@@ -1,4 +1,4 @@
-"""A valid batch for a model: from its own processor where it has one, else from its signature and configuration."""
+"""A valid batch for a model: from its own processor if it has one, else from its signature and config."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _PLAIN_TEXT = {"input_ids", "attention_mask", "token_type_ids"}
 
 
 def build_batch(located_model: LocatedModel, seq_len: int, micro_batch: int) -> dict[str, Any]:
-    """The keyword arguments of one forward, with labels where the model takes them."""
+    """The keyword arguments of one forward, with labels if the model accepts them."""
     batch = own_processor.batch_of(located_model, seq_len, micro_batch)
     if batch is None:
         batch = batch_from_signature(located_model, seq_len, micro_batch)
-        # A model that hears and speaks in codebooks takes rows of tokens at each place of its text.
+        # A speech model with codebooks takes a row of tokens per position of its text.
         if not set(batch) <= _PLAIN_TEXT or hasattr(located_model.config, "num_codebooks"):
             notes.assume(Text(GUESSED_BATCH_ASSUMPTION, "批次由 forward 的签名与配置生成"))
     _add_labels(batch, located_model, seq_len, micro_batch)
@@ -32,7 +32,7 @@ def build_batch(located_model: LocatedModel, seq_len: int, micro_batch: int) -> 
 
 
 def batch_from_signature(located_model: LocatedModel, seq_len: int, micro_batch: int) -> dict[str, Any]:
-    """Inputs by the names of forward's parameters, and the shapes that the configuration gives them."""
+    """Inputs according to forward's parameter names, with shapes from the config."""
     names = located_model.signature
     batch: dict[str, Any] = {}
     counts: dict[str, int] = {}
@@ -61,7 +61,7 @@ def batch_from_signature(located_model: LocatedModel, seq_len: int, micro_batch:
     hears_alone = any(name in batch for name in media.KINDS[1].inputs) and tokens.has_own_decoder(located_model)
     if "input_ids" in names and (counts or not hears_alone):
         batch.update(tokens.text(located_model, counts, seq_len, micro_batch))
-    if "qformer_input_ids" in names:  # InstructBLIP: the instruction, once more for what looks at the image
+    if "qformer_input_ids" in names:  # InstructBLIP: the instruction again, for its Q-Former
         batch["qformer_input_ids"] = tokens.ids(located_model.config.qformer_config, micro_batch, 16)
     if not batch and "inputs" in names:  # Perceiver
         batch["inputs"] = torch.zeros(micro_batch, 3, 224, 224)
@@ -80,19 +80,20 @@ def _missing_processor_error(located_model: LocatedModel, kind: media.Modality) 
 def _audio_token_count(
     located_model: LocatedModel, kind: media.Modality, inputs: dict[str, Any], micro_batch: int
 ) -> int | None:
-    """The length of a sound in tokens: a model without a token for sounds adds them to the text, step by step."""
+    """The length of an audio input in tokens; a model without audio tokens adds its features to the text's
+    embeddings."""
     count = probe.features_of(located_model, kind, inputs)
     return count // micro_batch if count else None
 
 
 def _add_labels(batch: dict[str, Any], located_model: LocatedModel, seq_len: int, micro_batch: int) -> None:
-    """Labels of the shape that the model's task has."""
+    """Add labels with the shape for the model's task."""
     names = located_model.signature
     name = located_model.model_class.__name__
     config = located_model.config
     decodes = tokens.has_own_decoder(located_model)
     channels = getattr(getattr(config, "decoder_config", None), "num_channels", None)
-    if decodes and isinstance(channels, int) and "labels" in names:  # Dia: it speaks in several codebooks at once
+    if decodes and isinstance(channels, int) and "labels" in names:  # Dia: predicts several codebooks at once
         length = min(seq_len, tokens.max_target_length(config))
         batch["labels"] = tokens.ids(config, micro_batch * channels, length)
         batch["decoder_input_ids"] = batch["labels"].reshape(micro_batch, channels, length).transpose(1, 2).contiguous()

@@ -1,4 +1,4 @@
-"""Images and sounds as a model takes them: through the processor that transformers has for its type."""
+"""Image and audio inputs of a model, created with transformers' processor for its type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gonogo.virtual.synthetic.tokens import parts
 
 @dataclass(frozen=True)
 class Modality:
-    """Images or sounds: the name of their inputs, of their part in a configuration, and of what encodes them."""
+    """Images or audio: the names of its inputs, its part of a config, and its encoders."""
 
     name: str
     inputs: tuple[str, ...]
@@ -44,7 +44,7 @@ _SECONDS = 2
 
 
 def modality_config(located_model: LocatedModel, kind: Modality) -> Any:
-    """The part of the configuration that is about images, or about sounds; the whole where there's no such part."""
+    """The vision or audio part of the config, or all of it if there is no such part."""
     for part in [located_model.config, *parts(located_model.config)]:
         for name in kind.config:
             inner = getattr(part, name, None)
@@ -54,7 +54,7 @@ def modality_config(located_model: LocatedModel, kind: Modality) -> Any:
 
 
 def media_inputs(kind: Modality, located_model: LocatedModel, rows: int) -> dict[str, Any]:
-    """An image or a sound for each row, as forward's arguments; empty where the model takes none."""
+    """One image or audio clip per row, as arguments of forward; empty if the model takes none."""
     takes = located_model.signature
     name = next((name for name in kind.inputs if name in takes), None)
     if name is None:
@@ -69,25 +69,25 @@ def media_inputs(kind: Modality, located_model: LocatedModel, rows: int) -> dict
         first = next((n for n in (*kind.inputs, "input_features", "input_values") if n in made), None)
         made = {**made, name: made.pop(first)} if first is not None else {}
     if kind.name == "audio" and name in made and made[name].dim() == 2 and _width_of(config) is not None:
-        made = {}  # the extractor gives the sound as it is, and the model takes features of it
+        made = {}  # the extractor returns the waveform, but the model takes features
     if name not in made:
         made = {name: _zero_images(config, rows) if kind.name == "image" else _zero_audio(config, rows)}
     return {key: value for key, value in made.items() if key in takes}
 
 
 def picture(width: int) -> Any:
-    """A square picture, as an array of its rows."""
+    """A square image, as an array of rows."""
     row = torch.arange(width)
     return ((row[:, None] + row) % 256).to(torch.uint8)[:, :, None].repeat(1, 1, 3).numpy()
 
 
 def tone(sample_count: int) -> Any:
-    """A sound that is heard."""
+    """A sine tone, so that the audio is not silent."""
     return torch.sin(torch.arange(sample_count) / 20).numpy()
 
 
 def _candidate_model_types(located_model: LocatedModel, config: Any, supported_types: Any) -> list[str]:
-    """The model types under which a processor may stand, nearest first."""
+    """Model types under which a processor may be registered, most specific first."""
     named = [located_model.config.model_type, getattr(config, "model_type", "")]
     family = named[0]
     while "_" in family:
@@ -102,7 +102,7 @@ def _image_inputs(located_model: LocatedModel, config: Any, rows: int) -> dict[s
         return {}
     image = picture(size_of(config) or 224)
     for shape in ([image] * rows, [[image]] * rows):
-        with contextlib.suppress(Exception):  # a processor that wants them otherwise, or not of this size
+        with contextlib.suppress(Exception):  # a processor with another input format or image size
             return _tensors(processor(shape, return_tensors="pt"))
     return {}
 
@@ -127,7 +127,7 @@ def _image_processor(located_model: LocatedModel, config: Any) -> Any:
                     return made(**_settings_from_config(made(), config))
             except ImportError as error:
                 missing = error
-            except Exception:  # a setting that this one has not
+            except Exception:  # a setting that this processor doesn't have
                 continue
         if missing is not None:
             raise _lacking(located_model, str(classes[-1]), missing)
@@ -135,7 +135,7 @@ def _image_processor(located_model: LocatedModel, config: Any) -> Any:
 
 
 def _lacking(located_model: LocatedModel, processor: str, error: ImportError) -> UserError:
-    """What to install for the processor of the model's type."""
+    """The error that says what to install for the model's processor."""
     libraries = sorted(set(re.findall(r"the (\w[\w.-]*) library", str(error)))) or [str(error).strip().split("\n")[0]]
     return UserError(
         translated("{kind}: {processor}, which builds its inputs, needs {libraries}: install it and try again").format(
@@ -145,7 +145,7 @@ def _lacking(located_model: LocatedModel, processor: str, error: ImportError) ->
 
 
 def _settings_from_config(processor: Any, config: Any) -> dict[str, Any]:
-    """The settings of a processor that the configuration has its own values of."""
+    """Processor settings that the model's config overrides."""
     settings: dict[str, Any] = {}
     for name, ours in (("patch_size", "patch_size"), ("temporal_patch_size", "temporal_patch_size"),
                        ("merge_size", "spatial_merge_size")):  # fmt: skip
@@ -168,7 +168,7 @@ def _settings_from_config(processor: Any, config: Any) -> dict[str, Any]:
 
 
 def size_of(config: Any) -> int | None:
-    """The side of the images that a vision tower takes, or None where it takes any."""
+    """The image size that a vision tower requires, or None if any size works."""
     size = getattr(config, "image_size", None)
     if isinstance(size, list | tuple) and size:
         size = size[0]
@@ -211,20 +211,20 @@ def _extract_audio(feature_extractor: Any, waveforms: list[Any], sample_rate: in
     made = _tensors(
         feature_extractor(waveforms, sampling_rate=sample_rate, return_tensors="pt", return_attention_mask=True)
     )
-    if "attention_mask" in made:  # beside text, the mask of a sound has a name of its own
+    if "attention_mask" in made:  # next to text, the audio mask has a name of its own
         made["feature_attention_mask"] = made["input_features_mask"] = made["attention_mask"]
         made["padding_mask"] = made["attention_mask"]
     return made
 
 
 def mel_bins(config: Any) -> int | None:
-    """The mel bins that an audio tower takes, as far as its configuration says."""
+    """The number of mel bins of an audio tower, if its config states it."""
     names = ("num_mel_bins", "input_feat_per_channel", "feature_size", "n_mels", "num_mels", "input_feat_size")
     return next((v for v in (getattr(config, n, None) for n in names) if isinstance(v, int)), None)
 
 
 def _width_of(config: Any) -> int | None:
-    """The width of the features of a moment that an encoder without a convolution over the sound takes."""
+    """The feature width per time step of an encoder without a convolution over the waveform."""
     width = getattr(config, "feature_projection_input_dim", None)
     return width if isinstance(width, int) else None
 
@@ -245,7 +245,7 @@ def _tensors(processor_outputs: Any) -> dict[str, Any]:
     for key, value in dict(processor_outputs).items():
         tensor = value if isinstance(value, torch.Tensor) else None
         if tensor is None:
-            with contextlib.suppress(Exception):  # a list of unequal arrays
+            with contextlib.suppress(Exception):  # a list of arrays of different lengths
                 tensor = torch.as_tensor(value)
         if tensor is not None:
             found[key] = tensor

@@ -1,4 +1,4 @@
-"""Which model a configuration means: its class, as transformers has it, and the model made from it."""
+"""The model that a config describes: its class in transformers, and the model built from it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _TASK_MAPPINGS = (
     "MODEL_FOR_MASKED_LM_MAPPING",
     "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
 )
-"""Where a class is looked for that the configuration does not name, first to last."""
+"""Auto mappings to search for a class that the config does not name, in order."""
 
 
 @dataclass(frozen=True)
 class LocatedModel:
-    """A model's configuration, its class, and the folder that may hold its processor."""
+    """A model's config, its class, and the folder that may contain its processor."""
 
     config: Any
     model_class: Any
@@ -41,7 +41,7 @@ class LocatedModel:
 
 
 def read_model(path: str) -> LocatedModel:
-    """The model that a folder or a ``config.json`` describes. Raises UserError for one that can't be trained."""
+    """The model in a folder or ``config.json``. Raises UserError if it can't be trained."""
     from transformers import AutoConfig
 
     folder = path if os.path.isdir(path) else None
@@ -90,13 +90,14 @@ def _class_of(config: Any, config_dict: dict[str, Any], folder: str | None, file
 
 
 def _has_forward(model_class: Any) -> bool:
-    """Whether the class has a forward of its own."""
+    """True if the class has its own forward."""
     forward = getattr(model_class, "forward", None)
     return forward is not None and getattr(forward, "__name__", "") != "_forward_unimplemented"
 
 
 def _trainable_part(located_model: LocatedModel, file: str) -> LocatedModel:
-    """The model itself, or, of a model that only generates, the part with a forward: an Omni model's thinker."""
+    """The model itself, or for a model that only generates its part with a forward, such as an Omni model's
+    thinker."""
     if _has_forward(located_model.model_class):
         return located_model
     import transformers
@@ -119,7 +120,8 @@ def _trainable_part(located_model: LocatedModel, file: str) -> LocatedModel:
 
 
 def make_model(located_model: LocatedModel, arguments: Any) -> Any:
-    """The model from its configuration, in the training's dtype; under ZeRO-3 transformers partitions it at birth."""
+    """The model built from its config in the training dtype; under ZeRO-3 transformers partitions it during
+    construction."""
     import torch
 
     dtype = torch.bfloat16 if arguments.bf16 else torch.float16 if arguments.fp16 else torch.float32

@@ -1,4 +1,4 @@
-"""What the program takes for granted, told to the rehearsal it runs in; printed where it runs in none."""
+"""Reports the program's assumptions to its rehearsal, or prints them outside of one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def assume(assumption: Text) -> None:
 
 @contextmanager
 def without_host_peak() -> Iterator[None]:
-    """What the host holds meanwhile, and no longer afterwards, is no part of the training: its peak is forgotten."""
+    """Ignore the host memory peak inside the context, which is not part of the training and is released
+    afterwards."""
     import gc
 
     from gonogo.virtual.tensor import CPU, VirtualTensor

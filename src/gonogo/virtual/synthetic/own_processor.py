@@ -1,4 +1,4 @@
-"""The model's own processor or tokenizer, where its folder has one."""
+"""Inputs from the model's own processor or tokenizer, if its folder has one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TEXT = "Say what there is to see and to hear. "
 
 
 def batch_of(located_model: LocatedModel, seq_len: int, rows: int) -> dict[str, Any] | None:
-    """Inputs by the folder's own processor, filled up to ``seq_len``; None where there is none, or it can't be used."""
+    """Inputs from the folder's processor, padded to ``seq_len``; None if there is none, or it can't be used."""
     folder = located_model.folder
     if folder is None or not any(os.path.isfile(os.path.join(folder, name)) for name in _FILES):
         return None
@@ -26,7 +26,7 @@ def batch_of(located_model: LocatedModel, seq_len: int, rows: int) -> dict[str, 
     try:
         processor = AutoProcessor.from_pretrained(folder, trust_remote_code=True)
         made = _run_processor(processor, located_model, rows)
-    except Exception as error:  # a tokenizer that isn't there, an extra library: the configuration knows enough
+    except Exception as error:  # a missing tokenizer or library: fall back to the config
         first = str(error).strip().partition("\n")[0][:160]
         notes.assume(
             translated("inputs are built from the configuration: its processor fails with {first}").format(first=first)
@@ -73,7 +73,7 @@ def _prompt(processor: Any, has_images: bool, has_audio: bool) -> str:
 
 
 def _fill_sequence(name: str, value: Any, processor_outputs: dict[str, Any], seq_len: int) -> Any:
-    """What has an entry a token, made as long as the sequence; anything else as it is."""
+    """Extend a per-token tensor to ``seq_len``; anything else is returned unchanged."""
     ids = processor_outputs.get("input_ids")
     if not isinstance(value, torch.Tensor) or ids is None or value.shape != ids.shape or ids.shape[1] >= seq_len:
         return value

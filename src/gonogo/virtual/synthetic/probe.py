@@ -1,6 +1,6 @@
-"""How many tokens an image or a sound takes: asked of the model's own encoder, which knows best.
+"""Determines how many tokens an image or audio clip takes, by running the model's own encoder.
 
-The model is made for this alone, with few layers of text, and is gone before the training's own is made.
+The model is built only for this, with few text layers, and freed before the one for training is built.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gonogo.virtual.synthetic.tokens import text_config
 
 
 def features_of(located_model: LocatedModel, kind: Modality, inputs: dict[str, Any]) -> int | None:
-    """The features that the inputs come to, each of which has a token in the text; None where that can't be told."""
+    """The number of features that the inputs yield, each with a token in the text; None if it can't be determined."""
     with notes.without_host_peak():
         return _count(located_model, kind, inputs)
 
@@ -31,7 +31,7 @@ def _count(located_model: LocatedModel, kind: Modality, inputs: dict[str, Any]) 
         try:
             model = _built(located_model, config)
             break
-        except Exception:  # a configuration that can't be made shorter
+        except Exception:  # a config that can't be shortened
             continue
     if model is None:
         return None
@@ -50,7 +50,7 @@ def _count(located_model: LocatedModel, kind: Modality, inputs: dict[str, Any]) 
 
 
 def _encoder(owner: Any, kind: Modality) -> Any:
-    """The owner's method that encodes this kind, where its signature says what it takes."""
+    """The owner's method that encodes this modality and has an explicit signature."""
     for name in kind.encoders:
         method = getattr(owner, name, None)
         if callable(method) and any(
@@ -86,7 +86,7 @@ def _built(located_model: LocatedModel, config: Any) -> Any:
 
 
 def _rows(features: Any) -> int | None:
-    """Vectors of features, in whatever an encoder gives them back."""
+    """The number of feature vectors in an encoder's output, whatever its structure."""
     for name in ("pooler_output", "last_hidden_state"):
         inner = getattr(features, name, None)
         if inner is not None:
@@ -94,7 +94,7 @@ def _rows(features: Any) -> int | None:
     if isinstance(features, torch.Tensor):
         return features.numel() // features.shape[-1] if features.dim() > 1 else None
     if isinstance(features, list | tuple) and features:
-        if len(features) == 2 and isinstance(features[1], list | tuple):  # deep-stack features beside the features
+        if len(features) == 2 and isinstance(features[1], list | tuple):  # (features, deep-stack features)
             return _rows(features[0])
         counted = [_rows(item) for item in features]
         return sum(c for c in counted if c is not None) if all(c is not None for c in counted) else None

@@ -1,6 +1,6 @@
-"""The program: a model made from its configuration, trained by transformers' Trainer on one batch again and again.
+"""The program: a model built from its config, trained by transformers' Trainer on the same batch at every step.
 
-It is a plain training script, and runs as well without gonogo, where there is memory for the model.
+It is a plain training script that also runs without gonogo, given enough memory for the model.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ProgramOptions:
 
 
 class RepeatedSamples(torch.utils.data.Dataset[int]):
-    """So many samples, all alike; the batch itself is made by the collator."""
+    """A dataset of ``count`` identical samples; the batch itself is created by the collator."""
 
     def __init__(self, length: int) -> None:
         self._length = length
@@ -44,10 +44,10 @@ class RepeatedSamples(torch.utils.data.Dataset[int]):
 
 
 def train(options: ProgramOptions) -> None:
-    """Make the model and its batch, and train."""
+    """Create the model and its batch, and train."""
     found = read_model(options.model)
     batch = build_batch(found, options.seq_len, options.micro_batch)
-    arguments = training_arguments(options)  # the DeepSpeed config has to exist before the model: zero.Init asks for it
+    arguments = training_arguments(options)  # before the model, since zero.Init reads the DeepSpeed config
     model = make_model(found, arguments)
     samples = options.steps * arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
     trainer = trainer_class()(
@@ -66,7 +66,7 @@ def _copy(value: Any) -> Any:
 
 
 def training_arguments(options: ProgramOptions) -> Any:
-    """TrainingArguments that agree with what the DeepSpeed config states, and fill what it leaves open."""
+    """TrainingArguments that agree with the DeepSpeed config, with defaults for what it leaves open."""
     from transformers import TrainingArguments
 
     config: dict[str, Any] = {}
@@ -121,7 +121,7 @@ def _is_enabled(config: dict[str, Any], name: str) -> bool:
 
 
 def _should_choose_bf16(config: dict[str, Any]) -> bool:
-    """Whether bf16 is for the program to choose: then it is chosen, as nearly all fine-tuning does."""
+    """True if the config leaves the dtype open: then bf16 is used, as in nearly all fine-tuning."""
     return not config or _part(config, "bf16").get("enabled") == "auto"
 
 
@@ -131,7 +131,7 @@ def _copy_number(settings: dict[str, Any], name: str, value: Any) -> None:
 
 
 def trainer_class() -> Any:
-    """Trainer, with a loss for models that compute none themselves."""
+    """``Trainer`` with a loss for models that compute none themselves."""
     from transformers import Trainer
 
     class SyntheticTrainer(Trainer):  # type: ignore[misc]

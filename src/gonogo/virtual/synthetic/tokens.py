@@ -1,4 +1,4 @@
-"""Token ids: ordinary text, and the places of images and sounds within it."""
+"""Token ids: ordinary text, with placeholders for images and audio."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _START_END_TOKENS = {
               ("boa_token_id", "eoa_token_id")),
 }  # fmt: skip
 _TYPES = {"image": 1, "audio": 3}
-"""What ``mm_token_type_ids`` says of a token."""
+"""Values of ``mm_token_type_ids`` by modality."""
 MASK = "image_embeds_position_mask"
-"""The argument by which a model is told where its images are, where no token says so."""
+"""The argument with the positions of the images, for models without an image token."""
 _EXTRA_TEXT_TOKENS = 16
-"""Tokens of text that a sample has at least, beside its images and sounds."""
+"""Minimum number of text tokens in a sample, in addition to its images and audio."""
 
 
 def text_config(config: Any) -> Any:
-    """The language model's part of a configuration; of an encoder-decoder, the part that the encoder reads by."""
+    """The language model's part of a config; for an encoder-decoder, the encoder's text part."""
     found = config.get_text_config() if hasattr(config, "get_text_config") else config
     if hasattr(found, "vocab_size"):
         return found
@@ -44,7 +44,7 @@ def text_config(config: Any) -> Any:
 
 
 def parts(config: Any) -> list[Any]:
-    """The configurations within a configuration, outermost first."""
+    """The nested configs, outermost first."""
     found: list[Any] = []
     for name in getattr(config, "sub_configs", None) or [n for n in vars(config) if n.endswith("_config")]:
         part = getattr(config, name, None)
@@ -54,27 +54,27 @@ def parts(config: Any) -> list[Any]:
 
 
 def longest(config: Any) -> int:
-    """The most positions that the model has, as far as the configuration says."""
+    """The maximum number of positions according to the config."""
     text = text_config(config)
     limits = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len")]
     known = [limit for limit in limits if isinstance(limit, int) and limit > 0]
-    return min(known) - 2 if known else 1 << 30  # RoBERTa's positions begin behind its padding token's
+    return min(known) - 2 if known else 1 << 30  # RoBERTa's positions start after that of its padding token
 
 
 def _axial_sequence_length(config: Any) -> int | None:
-    """The one length that a model with axial positions trains on."""
+    """The only sequence length that a model with axial positions can be trained on."""
     shape = getattr(config, "axial_pos_shape", None)
     return math.prod(shape) if getattr(config, "axial_pos_embds", False) and shape else None
 
 
 def max_target_length(config: Any) -> int:
-    """The most positions that an encoder-decoder's decoder has."""
+    """The maximum number of positions of an encoder-decoder's decoder."""
     limit = getattr(config, "max_target_positions", None)
     return limit - 2 if isinstance(limit, int) and limit > 2 else longest(config)
 
 
 def placeholder(config: Any, kind: str) -> int | None:
-    """The token that stands for a piece of an image or of a sound, or None where the model has none."""
+    """The placeholder token for a piece of an image or audio clip, or None if the model has none."""
     for name in _PLACEHOLDERS[kind]:
         token = getattr(config, name, None)
         if isinstance(token, int) and token >= 0:
@@ -83,7 +83,7 @@ def placeholder(config: Any, kind: str) -> int | None:
 
 
 def has_own_decoder(located_model: LocatedModel) -> bool:
-    """Whether the model has a decoder of its own, fed with the labels."""
+    """True if the model has a separate decoder, which is fed with the labels."""
     takes = inspect.signature(located_model.model_class.forward).parameters
     encodes = bool(getattr(located_model.config, "is_encoder_decoder", False))
     return encodes and ("decoder_input_ids" in takes or "input_features" in takes or "pixel_values" in takes)
@@ -99,7 +99,7 @@ def _special(config: Any) -> set[int]:
 
 
 def ordinary(config: Any) -> list[int]:
-    """Some tokens that mean nothing special to the model."""
+    """Token ids without special meaning to the model."""
     size = getattr(text_config(config), "vocab_size", None)
     size = size if isinstance(size, int) and size > 0 else 32
     special = _special(config)
@@ -108,13 +108,14 @@ def ordinary(config: Any) -> list[int]:
 
 
 def ids(config: Any, rows: int, length: int) -> torch.Tensor:
-    """Ordinary tokens."""
+    """Ordinary tokens of shape ``(rows, length)``."""
     usual = torch.tensor(ordinary(config))
     return usual[torch.arange(rows * length) % len(usual)].reshape(rows, length)
 
 
 def text(located_model: LocatedModel, placeholder_counts: Mapping[str, int], seq_len: int, rows: int) -> dict[str, Any]:
-    """``input_ids`` with so many placeholders of each kind, and what says of each token what it is."""
+    """``input_ids`` with the given number of placeholders per modality, and the arguments that describe each
+    token."""
     config = located_model.config
     needed = sum(placeholder_counts.values()) + (_EXTRA_TEXT_TOKENS if placeholder_counts else 0)
     limit = longest(config)
@@ -134,7 +135,7 @@ def text(located_model: LocatedModel, placeholder_counts: Mapping[str, int], seq
         if start is not None:
             row[at] = start
             at += 1
-        if token is not None:  # else a mask alone says where the image is
+        if token is not None:  # otherwise only a mask marks the image's positions
             row[at : at + count] = token
         types[at : at + count] = _TYPES[kind]
         at += count
@@ -163,7 +164,7 @@ def _start_end_tokens(config: Any, kind: str) -> tuple[int | None, int | None]:
 
 
 def labels_of(input_ids: torch.Tensor, config: Any) -> torch.Tensor:
-    """The same tokens, without those that stand for something else."""
+    """The same tokens, with placeholders and out-of-vocabulary ids replaced by -100."""
     labels = input_ids.clone()
     size = getattr(text_config(config), "vocab_size", None)
     for kind in _PLACEHOLDERS:

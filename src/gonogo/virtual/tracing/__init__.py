@@ -1,1 +1,1 @@
-"""A rank followed event by event, for files that viewers open. Nothing of it is loaded unless one is asked for."""
+"""Event traces of a rank, exported for trace viewers. Only imported if a trace is requested."""

@@ -1,4 +1,4 @@
-"""The parts of a session that are followed, each told of to the recorder; and those that are not."""
+"""The components of a session that report events to the recorder, and their plain counterparts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _serve = VirtualMode.__torch_dispatch__
 
 
 class ComponentFactories(NamedTuple):
-    """How a session makes its parts. ``allocator`` is given the device's name, its capacity and the settings."""
+    """The classes of a session's components. ``allocator`` takes the device's name, its capacity and the settings."""
 
     mode: Callable[..., VirtualMode]
     modules: Callable[..., ModuleTracker]
@@ -32,7 +32,7 @@ class ComponentFactories(NamedTuple):
 
 
 def traced_components(recorder: Recorder) -> ComponentFactories:
-    """Parts that tell the recorder what they do."""
+    """Components that report what they do to the recorder."""
     return ComponentFactories(
         functools.partial(_TracedMode, recorder),
         functools.partial(_TracedModules, recorder),
@@ -42,7 +42,7 @@ def traced_components(recorder: Recorder) -> ComponentFactories:
 
 
 class _TracedMode(VirtualMode):  # type: ignore[no-untyped-call]
-    """Each operator is a span; a collective has its bytes and ranks."""
+    """Records each operator as a span, collectives with bytes and ranks."""
 
     def __init__(self, recorder: Recorder, *args: Any) -> None:
         super().__init__(*args)
@@ -50,14 +50,14 @@ class _TracedMode(VirtualMode):  # type: ignore[no-untyped-call]
         self._numbers: dict[int, int] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """As the mode that is not followed."""
+        """Run the operator as ``VirtualMode`` does, and record it."""
         recorder = self._recorder
         if get_ident() != recorder.thread:
             return _serve(self, func, types, args, kwargs)
         began = recorder.clock
         recorder.clock = began + 1
         number = self._numbers.get(id(func))
-        if number is None:  # an operator lives as long as the process
+        if number is None:  # operators live as long as the process, so their ids are stable
             number = self._numbers[id(func)] = recorder.name(str(func))
         track, detail = OPERATORS, NONE
         if func.namespace == "c10d":
@@ -111,7 +111,7 @@ class _TracedLifecycle(Lifecycle):
 
 
 class _TracedAllocator(CachingAllocator):
-    """Tells of each block and each segment, with the stack that asked for a block."""
+    """Records each block and segment, with the stack that requested a block."""
 
     def __init__(self, recorder: Recorder, device: str, capacity_bytes: int, settings: AllocatorSettings) -> None:
         super().__init__(capacity_bytes, settings)
@@ -140,9 +140,9 @@ class _TracedAllocator(CachingAllocator):
 
 
 def plain_allocator(_device: str, capacity_bytes: int, settings: AllocatorSettings) -> CachingAllocator:
-    """The allocator of a rank that is not followed."""
+    """The allocator of a rank without a trace."""
     return CachingAllocator(capacity_bytes, settings)
 
 
 PLAIN = ComponentFactories(VirtualMode, ModuleTracker, Lifecycle, plain_allocator)
-"""The parts of a rank that is not followed."""
+"""The components of a rank without a trace."""

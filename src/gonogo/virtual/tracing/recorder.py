@@ -1,4 +1,4 @@
-"""Keeps what happens, in tables of numbers; names, details and stacks are kept once."""
+"""Records events in tables of integers, with names, details and stacks interned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IGNORED_PATH_PREFIXES = ("<frozen", "<string>")
 
 
 class Recorder:
-    """What one rank does. ``clock`` counts operators; the mode moves it on."""
+    """The events of one rank. ``clock`` counts operators, and is advanced by the dispatch mode."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -32,32 +32,32 @@ class Recorder:
         self._stacks: dict[tuple[int, ...], int] = {}
         self._described: list[list[StackFrame]] = []
         self._codes: list[CodeType] = []
-        """Kept alive, so that no other takes the identity of one that is a part of a stack's key."""
+        """Keeps code objects alive, since their ids are part of the keys of stacks."""
         self._devices: dict[str, tuple[CachingAllocator, array[int]]] = {}
         self._open: list[tuple[int, int]] = []
-        """(begin, name) of the modules whose forward runs, outermost first."""
+        """(start, name) of the modules whose forward is running, outermost first."""
         self._in_backward: tuple[int, int] | None = None
         self._phase = (0, "load", 0)
         self.thread = threading.get_ident()
-        """The program's first one: others have no place on the tracks."""
+        """Id of the main thread; other threads have no tracks."""
 
     @property
     def is_other_thread(self) -> bool:
-        """Whether another thread of the program's is at work."""
+        """True if called from a thread other than the main one."""
         return threading.get_ident() != self.thread
 
     def name(self, text: str) -> int:
-        """The number of a name."""
+        """The number of an interned name."""
         return self._names.setdefault(text, len(self._names))
 
     def detail(self, **what: int | str) -> int:
-        """The number of a detail."""
+        """The number of an interned detail."""
         return self._details.setdefault(tuple(what.items()), len(self._details))
 
     # -- phases and modules -------------------------------------------------------------------------------------------
 
     def phase(self, name: str, step: int) -> None:
-        """The program is in a phase from now on."""
+        """Switch to a phase."""
         began, before, before_step = self._phase
         if (before, before_step) == (name, step):
             return
@@ -67,17 +67,17 @@ class Recorder:
             self._end_backward()
 
     def enter(self, path: str) -> None:
-        """A module's forward begins."""
+        """Start the span of a module's forward."""
         self._open.append((self.clock, self.name(path)))
 
     def leave(self, depth: int) -> None:
-        """All but ``depth`` of the modules that run have ended."""
+        """End the spans of all running modules except the outermost ``depth``."""
         while len(self._open) > depth:
             began, name = self._open.pop()
             self.spans.extend((MODULES, began, self.clock, name, NONE))
 
     def backward(self, path: str) -> None:
-        """The backward of a module begins, and so that of the one before has ended."""
+        """Start the span of a module's backward, ending the previous one's."""
         name = self.name(f"{path} (backward)")
         if self._in_backward is None or self._in_backward[1] != name:
             self._end_backward()
@@ -92,17 +92,17 @@ class Recorder:
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def device(self, name: str, allocator: CachingAllocator) -> array[int]:
-        """Where the events of a device's allocator go."""
+        """Register a device's allocator; returns the array for its events."""
         rows: array[int] = array("q")
         self._devices[name] = (allocator, rows)
         return rows
 
     def row(self, action: str, address: int, nbytes: int, stack: int = NONE, stream: int = 0) -> tuple[int, ...]:
-        """An event of an allocator."""
+        """An allocator event as a row of integers."""
         return _ACTION_NUMBERS[action], address, nbytes, stack, self.clock, stream
 
     def stack(self) -> int:
-        """The number of the program's stack now."""
+        """The number of the current stack."""
         frame: FrameType | None = sys._getframe(2)
         key: list[int] = []
         add = key.append
@@ -131,7 +131,7 @@ class Recorder:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def encoded(self) -> bytes:
-        """The whole trace (:class:`RankTrace`) in MessagePack: what runs still ends now."""
+        """The whole trace (:class:`RankTrace`) as MessagePack, with all open spans ended."""
         self.leave(0)
         self._end_backward()
         began, phase, step = self._phase
@@ -153,7 +153,7 @@ class Recorder:
 
 
 def segments_of(allocator: CachingAllocator) -> list[trace.Segment]:
-    """In the order of their addresses; of an expandable one, each range that has memory is one."""
+    """The segments sorted by address; for an expandable one, each mapped range separately."""
     found = []
     for stream, head, expandable in allocator.segments():
         pieces: list[list[Block]] = [[]]

@@ -1,6 +1,6 @@
-"""What a rank computes and moves in one step: the input of the roofline.
+"""FLOPs and memory traffic of a rank per step: the input of the roofline.
 
-FLOPs by PyTorch's own formulas (``torch.utils.flop_counter``), bytes by the operands of each operator.
+FLOPs are computed with PyTorch's own formulas (``torch.utils.flop_counter``), bytes from each operator's operands.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, operator_second
 
 
 class _PhaseCounters:
-    """Work of one rank in one phase; see :class:`gonogo.virtual.measuring.jobs.PhaseWork`."""
+    """Counters of one rank in one phase; see :class:`gonogo.evidence.rehearsal.work.PhaseWork`."""
 
     def __init__(self) -> None:
         self.flops = 0
@@ -41,14 +41,14 @@ class _PhaseCounters:
 _WITHOUT_KERNEL = frozenset(
     {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_", "resize_"}
 )
-"""Operators that launch nothing: they ask the allocator, or only change what a tensor is."""
+"""Operators that launch no kernel: they only allocate, or change a tensor's metadata."""
 LIBRARY = "library"
-"""What the kinds of kernels begin with that a library of its own launches."""
+"""Prefix of the kinds of kernels that a library launches itself."""
 _watched: list[_WorkMode] = []
 
 
 def watch(session: Any) -> None:
-    """Let the program of that :class:`gonogo.virtual.ranks.session.Session` be counted; once a process."""
+    """Count the work of a session (:class:`gonogo.virtual.ranks.session.Session`). Call once per process."""
     speed = session.plan.accelerator.speed
     if speed is not None:
         _watched.append(_WorkMode(session.life, speed, session.plan.local_world_size))
@@ -56,24 +56,24 @@ def watch(session: Any) -> None:
 
 
 def counting() -> contextlib.AbstractContextManager[object]:
-    """For the program: what runs within it is counted, where someone watches."""
+    """Context in which the program's work is counted, if :func:`watch` was called."""
     return _watched[0] if _watched else contextlib.nullcontext()
 
 
 def computed(flops: int, *operands: torch.Tensor, kind: str = "", done: float = 1.0) -> None:
-    """Count a kernel that has a stand-in: no operator of PyTorch's goes by for it. See ``kernels.flops.Computed``."""
+    """Count a kernel of a stand-in, which runs no PyTorch operator. See ``kernels.flops.Computed``."""
     for mode in _watched:
         mode.count(flops, operands, f"{LIBRARY} {kind}".rstrip(), done)
         mode.count_library_call()
 
 
 def phases() -> tuple[PhaseWork, ...]:
-    """What was counted, in order of steps."""
+    """The counters in order of steps."""
     return _watched[0].phases() if _watched else ()
 
 
 class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts what goes by on its way to the virtual accelerator, by step and phase; ``life`` tells those."""
+    """Counts operators that reach the virtual accelerator, by step and phase as tracked by ``lifecycle``."""
 
     def __init__(self, lifecycle: Any, speed: Speed, ranks_per_node: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -87,7 +87,7 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def phases(self) -> tuple[PhaseWork, ...]:
-        """What was counted, in order of steps."""
+        """The counters in order of steps."""
         return tuple(
             PhaseWork(
                 step, phase, work.flops, work.memory_bytes, work.long_seconds, work.short_seconds, work.short_operators,
@@ -99,7 +99,7 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )  # fmt: skip
 
     def numbers(self) -> dict[tuple[int, str, str, int], float]:
-        """Every number that was counted: by step, phase, and its name (a collective's has two)."""
+        """All counters by (step, phase, name, index); a collective has two."""
         found: dict[tuple[int, str, str, int], float] = {}
         for (step, phase), work in self._by_phase.items():
             for name, value in vars(work).items():
@@ -110,7 +110,7 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return found
 
     def add(self, key: tuple[int, str, str, int], amount: float) -> None:
-        """Count more of one of :meth:`numbers`, in the step that runs now."""
+        """Increase one of :meth:`numbers`, in the current step."""
         _, phase, name, index = key
         work = self._by_phase[self._life.step, phase]
         if name.startswith("c10d::"):
@@ -119,7 +119,7 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             setattr(work, name, getattr(work, name) + amount)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Serve the operator by whoever serves it, and count it."""
+        """Run the operator, and count it."""
         out = func(*args, **(kwargs or {}))
         if func.is_view or func.namespace == "prim":
             return out
@@ -145,11 +145,11 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def count_library_call(self) -> None:
-        """A library's own function launches a kernel."""
+        """Count a kernel launch by a library's own function."""
         self._by_phase[self._life.step, self._life.phase].library_calls += 1
 
     def count(self, flops: int, operands: Sequence[torch.Tensor], kind: str = "", done: float = 1.0) -> None:
-        """Count a kernel on the accelerator, by what it computes and what it reads and writes."""
+        """Count a kernel on the accelerator by its FLOPs and memory traffic."""
         work = self._by_phase[self._life.step, self._life.phase]
         moved = sum(tensor.numel() * tensor.element_size() for tensor in operands)
         work.flops += flops
@@ -165,7 +165,7 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _is_causal(func: Any, args: Any, kwargs: Any) -> bool:
-    """Whether an operator for attention was told that each token sees those before it alone."""
+    """True if an attention operator was called with ``is_causal``."""
     if "is_causal" in (kwargs or {}):
         return bool(kwargs["is_causal"])
     names = [argument.name for argument in func._schema.arguments]
@@ -188,13 +188,13 @@ def _count_collective(work: _PhaseCounters, func: Any, args: Any, ranks_per_node
 
 
 def _sent(args: Any) -> list[torch.Tensor]:
-    """The tensors that a rank puts in: the inputs, which follow the outputs where there are both."""
+    """The tensors that a rank sends: the inputs, which follow the outputs in operators that have both."""
     second = _tensors(args[1]) if len(args) > 1 else []
     return second or _tensors(args[0])
 
 
 def _count_copy(work: _PhaseCounters, out: Any) -> None:
-    """A copy between host and accelerator, in the direction of its destination."""
+    """Count a copy between host and accelerator, by its direction."""
     if not isinstance(out, torch.Tensor):
         return
     nbytes = out.numel() * out.element_size()

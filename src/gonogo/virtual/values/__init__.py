@@ -1,1 +1,1 @@
-"""What is known of values: small tensors carry real ones, for the rest an assumption goes on record."""
+"""Tracks known values: small tensors carry real values, and for the others assumptions are recorded."""

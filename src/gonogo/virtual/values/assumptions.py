@@ -1,4 +1,4 @@
-"""The ledger of assumptions: what the rehearsal could not know, what it took instead, and where."""
+"""The ledger of assumptions: what the rehearsal could not know, what it assumed instead, and where."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from gonogo.finding import Text, translated
 
 _OURS = str(Path(__file__).parents[2]) + os.sep
 _FLIP_AFTER_VISITS = 64
-"""Visits of one condition within a step after which its answer flips, so that ``while condition`` ends."""
+"""Number of evaluations of a condition within a step after which its answer flips, so that ``while condition``
+ends."""
 _DEEPSPEED_COMM_PATH = f"{os.sep}deepspeed{os.sep}comm{os.sep}"
 
 
@@ -20,29 +21,30 @@ FINITE_ASSUMPTION = translated("values are finite (no NaN, no infinity)")
 
 
 class Ledger:
-    """Assumptions, counted by what and where. ``step`` is kept up to date by the life cycle."""
+    """Assumptions, counted by text and place. ``step`` is kept up to date by the lifecycle."""
 
     def __init__(self, torch_folder: str) -> None:
         self.step = 0
         self.counts: Counter[tuple[Text, str]] = Counter()
         self.branches = 0
-        """How many conditions on unknown values were answered."""
+        """Number of conditions on unknown values that were answered."""
         self.made_numbers = 0
-        """How many unknown numbers were made."""
+        """Number of unknown numbers that were assumed."""
         self._visits: Counter[tuple[str, int]] = Counter()
         stdlib = os.path.dirname(os.__file__) + os.sep
         self._skip = (torch_folder + os.sep, _OURS, "<frozen", "<string>")
         self._glue = (stdlib, "typing_extensions.py")
-        """Decorators and context managers, through which calls pass on their way, like DeepSpeed's layer over torch."""
+        """Decorators and context managers that wrap calls, such as DeepSpeed's wrappers of torch functions."""
 
     def assume(self, assumption: Text) -> str:
-        """Record an assumption at the innermost frame that is neither torch's nor ours; returns that place."""
+        """Record an assumption at the innermost frame that is neither torch's nor gonogo's; returns that place."""
         where = self.place()
         self.counts[(assumption, where)] += 1
         return where
 
     def branch(self, assumption: Text) -> bool:
-        """The answer to a condition on unknown values: true in the first step, false in the second, and so on."""
+        """The assumed truth of a condition on unknown values: True in the first step, False in the second, and so
+        on."""
         where = self.assume(translated("{what}: true in one step, false in the next").format(what=assumption))
         self._visits[(where, self.step)] += 1
         self.branches += 1
@@ -50,7 +52,8 @@ class Ledger:
         return (self.step + flips) % 2 == 0
 
     def number(self, assumption: Text) -> float:
-        """An unknown number: large in the first step, small in the second, so that both sides of a limit are met."""
+        """An assumed number: large in the first step, small in the second, so that both sides of a limit are
+        covered."""
         self.assume(translated("{what}: 16 in one step, 1/16 in the next").format(what=assumption))
         self.made_numbers += 1
         return 16.0 if self.step % 2 == 0 else 0.0625
@@ -76,5 +79,5 @@ class Ledger:
         )
 
     def entries(self) -> list[Assumption]:
-        """All of them, in the order in which they were first made."""
+        """All assumptions, in the order in which they were first recorded."""
         return [Assumption(what.en, where, count, what.zh) for (what, where), count in self.counts.items()]

@@ -1,4 +1,4 @@
-"""A batch in a few words: the names, types and shapes of what it holds."""
+"""A short description of a batch: the names, types and shapes of its entries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAX_VALUES = 32
 
 
 def described(batch: Any) -> tuple[tuple[str, str], ...]:
-    """(name, ``int64 [2, 128]``) of each entry; entries of a list or tuple are named by their place."""
+    """(name, ``int64 [2, 128]``) of each entry; entries of a list or tuple are named by their index."""
     if isinstance(batch, Mapping):
         entries = [(str(name), value) for name, value in batch.items()]
     elif isinstance(getattr(batch, "data", None), dict):  # BatchEncoding, BatchFeature

@@ -1,4 +1,4 @@
-"""What a collective gives when each rank's values are known, and the values as they travel between ranks."""
+"""The results of collectives if all ranks' values are known, and the encoding of values sent between ranks."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ import torch
 from gonogo.virtual.values import real
 
 LIMIT = 8 << 20
-"""Values of more bytes than that do not travel: they become unknown."""
+"""Larger values are not sent between ranks, and become unknown."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[tuple[str, tuple[int, ...], bytes]]).decode
 
 Sent = list[torch.Tensor]
-"""The tensors that one rank puts in, in order."""
+"""The input tensors of one rank, in order."""
 
 
 def packed(tensors: Sequence[torch.Tensor]) -> bytes:
-    """Real CPU tensors as bytes. Call with the modes off."""
+    """Real CPU tensors as bytes. Call with dispatch modes off."""
     return _encode([(str(one.dtype).removeprefix("torch."), tuple(one.shape), _bytes(one)) for one in tensors])
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:
     if not tensor.numel():
         return b""
-    flat = real.empty(tensor.numel(), dtype=tensor.dtype)  # one number for many elements has no bytes of its own
+    flat = real.empty(tensor.numel(), dtype=tensor.dtype)  # a tensor with stride 0 has no contiguous bytes
     flat.copy_(tensor.detach().reshape(-1))
     return bytes(flat.view(torch.uint8).numpy().tobytes())
 
 
 def unpacked(payload: bytes) -> Sent:
-    """What :func:`packed` made bytes of."""
+    """The inverse of :func:`packed`."""
     tensors = []
     for dtype, shape, data in _decode(payload):
         kind = getattr(torch, dtype)
@@ -45,7 +45,7 @@ def unpacked(payload: bytes) -> Sent:
 
 
 def reduced(reduction: str, tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """The reduction of tensors alike, or None for one that isn't known here (a weighted sum)."""
+    """The reduction of tensors of equal shape, or None if it isn't supported (a weighted sum)."""
     joined: Any = {
         "SUM": torch.add, "AVG": torch.add, "MIN": torch.minimum, "MAX": torch.maximum, "PRODUCT": torch.mul,
         "BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor,
@@ -65,10 +65,10 @@ def results(
     reduction: str = "SUM",
     splits: Sequence[Sequence[int]] = (),
 ) -> list[torch.Tensor | None] | None:
-    """What one member's output tensors hold afterwards, in order; an entry is None where it stays as it was.
+    """The resulting values of one member's output tensors, in order; an entry is None if it stays unchanged.
 
-    ``sent`` and ``splits`` go by member, ``mine`` and ``root`` are places among them. The whole is None for an operator
-    that isn't known here.
+    ``sent`` and ``splits`` are indexed by member, ``mine`` and ``root`` are such indices. Returns None for an
+    unsupported operator.
     """
     count = len(sent)
     if operator in ("allreduce_", "allreduce_coalesced_", "reduce_"):
@@ -103,6 +103,6 @@ def _all_or_none(tensors: list[torch.Tensor | None]) -> list[torch.Tensor | None
 
 
 def _part(tensor: torch.Tensor, splits: Sequence[int], count: int, member_index: int) -> Any:
-    """The rows of a tensor that go to one member, flat."""
+    """The rows of a tensor that are sent to one member, flattened."""
     parts: Any = torch.split(tensor, list(splits)) if splits else tensor.chunk(count)
     return parts[member_index].reshape(-1)

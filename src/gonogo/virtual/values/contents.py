@@ -1,8 +1,8 @@
 """Values without memory: small tensors carry their real values, so that the program's conditions are exact.
 
-The values belong to the storage (:attr:`Cell.values`), so that views and in-place writes stay coherent: either real
-bytes, or :class:`Uniform`, one number that stands for a storage of any size. Where a write brings in something
-unknown, the storage's values are forgotten.
+Values belong to the storage (:attr:`Cell.values`), so that views and in-place writes stay consistent: they are either
+real bytes or :class:`Uniform`, one number for a storage of any size. Writing something unknown discards the storage's
+values.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gonogo.virtual.values import real
 from gonogo.virtual.values.value_trace import ValueTrace
 
 KNOWN_VALUES_LIMIT_BYTES = {"cpu": 64 << 20, "accelerator": 8 << 20}
-"""Storages up to so many bytes keep their values: what a data pipeline makes, and masks and positions on a device."""
+"""Size limit of storages that keep their values: the data pipeline's, and masks and positions on a device."""
 EMPTY_LIMIT_BYTES = 64 << 10
-"""``torch.empty`` up to so many bytes is known to be zero; buffers above are unknown until they are written."""
+"""``torch.empty`` is assumed to be zero up to this size; larger buffers are unknown until they are written."""
 
 aten = torch.ops.aten
 _UNIFORM_REDUCTIONS = {
@@ -32,7 +32,7 @@ _UNIFORM_REDUCTIONS = {
 
 
 class Uniform:
-    """A storage all of whose elements are one known number."""
+    """A storage whose elements all have the same known value."""
 
     __slots__ = ("scalar",)
 
@@ -44,17 +44,17 @@ CHOSEN_NUMBER = translated("an unknown number: of a choice among unknown scores"
 
 
 def limit_of(device: torch.device) -> int:
-    """How many bytes a storage on ``device`` may have and keep its values."""
+    """The maximum size in bytes of a storage on ``device`` that keeps its values."""
     return KNOWN_VALUES_LIMIT_BYTES["cpu" if device.type == "cpu" else "accelerator"]
 
 
 def is_known(tensor: VirtualTensor) -> bool:
-    """Whether the tensor's values are known."""
+    """True if the tensor's values are known."""
     return tensor.cell.values is not None
 
 
 def read(tensor: VirtualTensor) -> torch.Tensor | None:
-    """The real values (a real CPU tensor that shares them), or None. Call with the mode off."""
+    """The values as a real CPU tensor that shares them, or None. Call with the mode off."""
     known = look(tensor)
     if known is not None and ValueTrace.now is not None:
         ValueTrace.now.read(known)
@@ -62,7 +62,8 @@ def read(tensor: VirtualTensor) -> torch.Tensor | None:
 
 
 def look(tensor: VirtualTensor) -> torch.Tensor | None:
-    """As :func:`read`, for those who compute on the values, or tell the trace themselves what they ask of them."""
+    """Like :func:`read`, without recording a read in the value trace: for callers that only compute, or record it
+    themselves."""
     values = tensor.cell.values
     if values is None:
         return None
@@ -80,22 +81,22 @@ def _trace_copy(copy: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def forget(tensor: VirtualTensor) -> None:
-    """The storage was written with something unknown."""
+    """Discard the storage's values after an unknown write."""
     tensor.cell.values = None
 
 
 def covers_storage(tensor: VirtualTensor) -> bool:
-    """Whether the tensor is its whole storage."""
+    """True if the tensor covers its whole storage."""
     return tensor.numel() * tensor.element_size() == tensor.cell.nbytes and tensor.is_contiguous()
 
 
 def set_uniform(tensor: VirtualTensor, number: Any) -> None:
-    """Every element of the tensor's whole storage is ``number``."""
+    """Set every element of the tensor's whole storage to ``number``."""
     tensor.cell.values = Uniform(real.full((), number, dtype=tensor.dtype))
 
 
 def give(tensor: VirtualTensor, known: torch.Tensor) -> None:
-    """The tensor's whole storage now has ``known``'s values; they're not kept where they are too many."""
+    """Set the values of the tensor's whole storage to ``known``; they are discarded if they exceed the limit."""
     if type(known) is not torch.Tensor:
         known = known.as_subclass(torch.Tensor)
     uniform = known.numel() > 1 and not any(known.stride())
@@ -114,7 +115,8 @@ def give(tensor: VirtualTensor, known: torch.Tensor) -> None:
 
 
 def materialise(tensor: VirtualTensor) -> bool:
-    """Turn a uniform storage into real bytes before part of it is written; False (and forgotten) where too large."""
+    """Expand a uniform storage to real bytes before a partial write; returns False, with values discarded, if too
+    large."""
     if lay_out(tensor):
         return True
     forget(tensor)
@@ -122,7 +124,7 @@ def materialise(tensor: VirtualTensor) -> bool:
 
 
 def lay_out(tensor: VirtualTensor, most: int | None = None) -> bool:
-    """Give each element of a known storage bytes of its own; False where it is unknown, or has more than ``most``."""
+    """Expand a uniform storage to real bytes. Returns False if the values are unknown or larger than ``most``."""
     cell = tensor.cell
     if type(cell.values) is not Uniform:
         return cell.values is not None
@@ -137,15 +139,15 @@ def lay_out(tensor: VirtualTensor, most: int | None = None) -> bool:
 
 
 _NO_CPU_KERNEL_PATTERN = re.compile("not implemented on the CPU|expected scalar type")
-"""What the CPU's kernels say of what an accelerator's can do; the meta kernel has allowed it by then."""
+"""Errors of CPU kernels for what an accelerator's kernels support; the meta kernel has already accepted it."""
 
 
 def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[VirtualTensor]) -> Any:
-    """Run ``func`` on real values; None where the result would be too large, or where
-    the CPU has no such kernel. What only writes, as ``_foreach_add_``, gives (). Call with the mode off.
+    """Run ``func`` on real values. Returns None if the result would be too large, or if the CPU has no such kernel,
+    and () for operators that only write, such as ``_foreach_add_``. Call with the mode off.
 
-    Uniform operands of any size are computed as one number where the operator is pointwise, or a reduction that
-    gives the number itself.
+    Uniform operands of any size are computed as one number if the operator is pointwise, or a reduction that
+    returns the number itself.
     """
     biggest = max([out_numel, *(t.numel() for t in tensors)])
     if biggest > (8 << 20) and any(type(t.cell.values) is Uniform for t in tensors):
@@ -170,7 +172,7 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
     try:
         result = _call(func, _map(args, look), _map_values(kwargs, look))
         return () if result is None and not func._schema.returns else result
-    except NotImplementedError:  # an accelerator's own kernel, such as flash attention's: the CPU has none
+    except NotImplementedError:  # an accelerator's own kernel, such as flash attention, which the CPU lacks
         return None
     except RuntimeError as error:
         if _NO_CPU_KERNEL_PATTERN.search(str(error)):
@@ -179,7 +181,7 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
             raise
         return _call(
             func, _map(args, _known_strided), _map_values(kwargs, _known_strided)
-        )  # a kernel that minds strides of 0
+        )  # a kernel that rejects strides of 0
 
 
 def _call(func: Any, args: Any, kwargs: Any) -> Any:
@@ -187,7 +189,7 @@ def _call(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _known_strided(tensor: VirtualTensor) -> torch.Tensor:
-    """The tensor's known values with its own strides."""
+    """The tensor's known values with the tensor's own strides."""
     known = look(tensor)
     assert known is not None
     laid: torch.Tensor = real.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
@@ -221,7 +223,7 @@ def _map_values(kwargs: dict[str, Any], transform: Any) -> dict[str, Any]:
 
 
 def nonfinite_test(func: Any, args: Any) -> bool | None:
-    """What a test for NaN or infinity is assumed to say of unknown values, or None where ``func`` is no such test."""
+    """The assumed result of a test for NaN or infinity on unknown values, or None if ``func`` is no such test."""
     if func in (aten.isnan.default, aten.isinf.default, aten.isposinf.default, aten.isneginf.default):
         return False
     if func is aten.isfinite.default:
@@ -234,5 +236,5 @@ def nonfinite_test(func: Any, args: Any) -> bool | None:
 
 
 def storage_bytes(tensor: VirtualTensor) -> int:
-    """Bytes of the tensor's whole storage."""
+    """Size of the tensor's whole storage in bytes."""
     return private.storage_bytes(tensor)

@@ -1,10 +1,10 @@
-"""The modes of data pipelines: what is made of known data on the CPU is real.
+"""The modes of data pipelines: tensors that are computed from known data on the CPU are real.
 
-A loader, its workers and collators read data that the program made before, as virtual tensors with known values. A
-function of torch is given the real tensors that share these, so that all that it makes is real. Where C++ meets a
-virtual tensor all the same (one that has a gradient, or that is changed in shape), each operator runs on the values;
-what C++ makes of its own then, on the device that it was told of, belongs on the CPU. What is unknown, or lies on an
-accelerator, is the virtual mode's.
+A loader, its workers and collators read data that the program created before, as virtual tensors with known values.
+Functions of torch receive real tensors that share these values, so that all their results are real. If C++ receives a
+virtual tensor nevertheless (one that requires a gradient, or whose shape is changed in place), each operator runs on
+the values; what C++ creates on the device that it sees then belongs on the CPU. Unknown values and accelerator
+tensors are left to the virtual mode.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from gonogo.virtual.tensor import CPU, VirtualTensor, resolve
 from gonogo.virtual.values import contents
 
 RealTensors = dict[int, tuple[torch.Tensor, VirtualTensor]]
-"""By a virtual tensor's identity: the real tensor that shares its values, and itself."""
+"""By a virtual tensor's id: the real tensor that shares its values, and the virtual tensor itself."""
 
 
 @contextmanager
 def real_data() -> Iterator[None]:
-    """Within it, in place of the dispatch modes that are active, data that is known is real."""
+    """Context in which known data is real; replaces the active dispatch modes."""
     with private.modes_off(), _Operators(), _Functions():  # type: ignore[no-untyped-call]
         yield
 
 
 class _Functions(TorchFunctionMode):
-    """Gives torch's functions and methods a real tensor for each virtual one that is known."""
+    """Replaces virtual tensors with known values by real ones in the arguments of torch's functions and methods."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call one function."""
+        """Run one function."""
         kwargs = kwargs or {}
         real: RealTensors = {}
         if _mutates_tensor_object(func) or not _read(args, real) or not _read(kwargs.values(), real) or not real:
@@ -49,7 +49,8 @@ class _Functions(TorchFunctionMode):
 
 @cache
 def _mutates_tensor_object(func: Any) -> bool:
-    """Whether a function gives a tensor another shape, storage or attribute: then it has to be that very tensor."""
+    """True if a function changes the tensor object itself (shape, storage, attributes), so that it can't be
+    replaced."""
     name = getattr(func, "__name__", "")
     packet = getattr(torch.ops.aten, name, None) if name.endswith("_") and not name.startswith("__") else None
     if packet is not None:
@@ -58,7 +59,7 @@ def _mutates_tensor_object(func: Any) -> bool:
 
 
 class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs operators on the real values of virtual tensors that are known."""
+    """Runs operators on the real values of virtual tensors, if they are known."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -88,7 +89,8 @@ def _call_in_virtual_mode(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _call_with_real(func: Callable[..., Any], args: Any, kwargs: dict[str, Any], real: RealTensors) -> Any:
-    """Call ``func`` with the real tensors; where it returns what it was given, so does this."""
+    """Call ``func`` with the real tensors; a result that is one of its arguments is mapped back to the virtual
+    tensor."""
     out = func(*_swap_in_real(args, real), **{name: _swap_in_real((value,), real)[0] for name, value in kwargs.items()})
     given = {id(one): tensor for one, tensor in real.values()}
     if type(out) in (tuple, list):
@@ -97,7 +99,7 @@ def _call_with_real(func: Callable[..., Any], args: Any, kwargs: dict[str, Any],
 
 
 def _read(arguments: Any, real: RealTensors) -> bool:
-    """Put the real tensor for each virtual one into ``real``; False where one has none."""
+    """Add the real tensor for each virtual one to ``real``; returns False if one has none."""
     for value in arguments:
         if isinstance(value, VirtualTensor):
             if id(value) not in real:

@@ -1,4 +1,4 @@
-"""What kind of batches each rank will read, seen from one: for choosing ranks that stand for all."""
+"""The kinds of batches that each rank will read, determined on one rank, to choose ranks that represent all."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gonogo.virtual.values.data_mode import real_data
 
 
 def shapes_by_rank(loader: Any, rank: int, world: int, count: int) -> list[str]:
-    """The kinds of the first ``count`` batches of each rank, in a word each; empty where only this rank's are known.
+    """A description of the first ``count`` batches of each rank; empty if only this rank's are known.
 
-    A kind is which tensors there are, of which type and how many dimensions: their lengths differ anyhow.
+    It contains each tensor's name, dtype and number of dimensions, but not its lengths, which differ anyway.
     """
     dataset, collate = getattr(loader, "dataset", None), getattr(loader, "collate_fn", None)
     if dataset is None or collate is None or not hasattr(dataset, "__getitem__"):
@@ -31,7 +31,7 @@ def shapes_by_rank(loader: Any, rank: int, world: int, count: int) -> list[str]:
 
 
 def _batches_of_rank(loader: Any, rank: int, other: int, world: int) -> Iterator[list[Any]] | None:
-    """The indices of another rank's batches: of a DistributedSampler, or of accelerate's share of a batch sampler."""
+    """The indices of another rank's batches, for DistributedSampler or accelerate's BatchSamplerShard."""
     batches: Any = getattr(loader, "batch_sampler", None)
     sampler: Any = getattr(loader, "sampler", None)
     if (getattr(batches, "process_index", None), getattr(batches, "num_processes", None)) == (rank, world):

@@ -1,7 +1,7 @@
-"""Operands made outside the mode: real CPU tensors (the data pipeline's), and the program's own meta tensors.
+"""Operands created outside the mode: real CPU tensors (of data pipelines), and the program's own meta tensors.
 
-An operator on real tensors alone runs for real. Beside virtual ones, a real tensor is represented by a virtual tensor
-that shares its values, the same one each time.
+An operator with only real tensors runs for real. Together with virtual ones, a real tensor is represented by a
+virtual tensor that shares its values, the same one each time.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ aten = torch.ops.aten
 
 _LIKE: dict[str, int | None] = {"empty_like": None, "rand_like": None, "randn_like": None, "full_like": None,
                                 "zeros_like": 0, "ones_like": 1}  # fmt: skip
-"""Factories that may be given a meta tensor to be like, on another device; and the number they fill with.
+"""Factories that accept a meta tensor as template for another device, with the number that they fill in.
 
-A buffer that is laid on the CPU so is moved to the accelerator in place (FSDP2), which only a virtual tensor can be.
+A buffer that is created on the CPU this way may be moved to the accelerator in place (FSDP2), so it must be virtual.
 """
 
 
 class StandIns:
-    """The virtual tensors that stand for real ones; ``serve`` runs an operator of ``mode`` on virtual tensors alone."""
+    """The virtual counterparts of real tensors; ``serve`` runs an operator of ``mode`` on virtual tensors only."""
 
     def __init__(
         self, memory: MemoryRecord, mode: TorchDispatchMode, serve: Callable[[Operator, Any, dict[str, Any]], Any]
@@ -43,7 +43,7 @@ class StandIns:
         self._of_real: dict[int, tuple[Any, VirtualTensor]] = {}
 
     def of(self, real: torch.Tensor) -> VirtualTensor:
-        """The virtual tensor that stands for a real CPU tensor, sharing its values; the same one each time."""
+        """The virtual counterpart of a real CPU tensor, sharing its values; the same one each time."""
         if isinstance(real, VirtualTensor):
             return real
         memo = self._of_real.get(id(real))
@@ -61,12 +61,12 @@ class StandIns:
         return tensor
 
     def is_tainted(self, real: torch.Tensor) -> bool:
-        """Whether something unknown was written to a real tensor through its virtual stand-in."""
+        """True if something unknown was written to a real tensor through its virtual counterpart."""
         memo = self._of_real.get(id(real))
         return memo is not None and memo[0]() is real and memo[1].cell.values is None
 
     def run(self, operator: Operator, args: Any, kwargs: dict[str, Any]) -> Any:
-        """An operator among whose operands are real (CPU) or meta tensors, made outside the mode."""
+        """Run an operator with real (CPU) or meta tensors among its operands, created outside the mode."""
         virtual, reals, meta = _sort_tensors((*args, *kwargs.values()))
         wanted = kwargs.get("device")
         target = None if wanted is None else resolve(wanted)

@@ -1,4 +1,4 @@
-"""After an operator: do its results' values follow from its operands', and what has become unknown?"""
+"""Value propagation: computes results from known operands, and tracks what becomes unknown."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ABSORBING_VALUES = {
     aten.logical_and_.default: False, aten.bitwise_or.Tensor: True, aten.bitwise_or_.Tensor: True,
     aten.logical_or.default: True, aten.logical_or_.default: True,
 }  # fmt: skip
-"""The truth value that decides alone, by operator."""
+"""The operand that decides the result of a logical operator on its own."""
 
 
 def propagate_values(
     ledger: Ledger, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], out: Any
 ) -> None:
-    """Compute the results' values where all operands' are known; else note what became unknown."""
+    """Compute the results' values if those of all operands are known; otherwise mark what became unknown."""
     for tensor in tensors:
         if tensor.cell.values is None:
             break
@@ -55,15 +55,16 @@ def propagate_values(
 
 
 def propagate_choice(out: Any) -> None:
-    """Values that were computed from choices among unknown scores may be others on the accelerator, too."""
+    """Mark values computed from selections by unknown scores: on the accelerator, they may differ."""
     for tensor in out if isinstance(out, list | tuple) else (out,):
         if isinstance(tensor, VirtualTensor):
             tensor.cell.chosen = True
 
 
 def _propagate_absorbed(operator: Operator, tensors: list[VirtualTensor], out: Any) -> None:
-    """Unknown truth values and False are False, or True is True: a loop ends at its last token whatever was written."""
-    if out.dtype is not torch.bool or out.numel() != out.cell.nbytes:  # a part of a storage was written
+    """Apply ``unknown & False`` and ``unknown | True``: a generation loop ends at its limit whatever was
+    generated."""
+    if out.dtype is not torch.bool or out.numel() != out.cell.nbytes:  # only part of a storage was written
         return
     absorbs = _ABSORBING_VALUES[operator.func]
     asks = _all_true if absorbs else _all_false
@@ -119,7 +120,7 @@ def _propagate_known(operator: Operator, args: Any, kwargs: Any, tensors: list[V
 
 
 def _reshape_values(value: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """As many values in another shape: one number that stands for all of them, or a scalar."""
+    """Reshape the values; a uniform tensor or scalar is expanded to the shape instead."""
     return value.reshape(shape) if any(value.stride()) else value.reshape(-1)[0].expand(shape)
 
 

@@ -1,7 +1,7 @@
-"""Real CPU tensors (and plain meta ones) for gonogo's own use, whatever the program has done to torch.
+"""Real CPU tensors (and plain meta ones) for gonogo's own use, unaffected by the program's changes to torch.
 
-DeepSpeed's ``zero.Init`` replaces ``torch.empty`` and its like, and ``torch.set_default_device`` redirects them: the
-functions are taken here at import, and told their device.
+DeepSpeed's ``zero.Init`` replaces ``torch.empty`` and similar functions, and ``torch.set_default_device`` redirects
+them, so the functions are saved here at import, and called with an explicit device.
 """
 
 from __future__ import annotations

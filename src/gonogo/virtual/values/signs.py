@@ -1,7 +1,8 @@
-"""What is known of unknown numbers: that a norm is not negative.
+"""Tracks one fact about unknown numbers: that a norm is not negative.
 
-Programs test a norm for "invalid" by its sign (DeepSpeed: ``norm < 0``, ``norm == -1``). Small unknown tensors carry
-one fact, :attr:`Cell.nonnegative`, so that such a test has its true answer and is not taken for an open condition.
+Programs check a norm for "invalid" by its sign (DeepSpeed: ``norm < 0``, ``norm == -1``). Small unknown tensors carry
+the fact :attr:`Cell.nonnegative`, so that such a check has its true result instead of counting as an unknown
+condition.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gonogo.virtual.values.value_trace import ValueTrace
 
 aten = torch.ops.aten
 SMALL = 4096
-"""Only storages up to so many bytes carry the fact."""
+"""Maximum size in bytes of storages that carry the fact."""
 
 _MAKES = {"norm", "linalg_vector_norm", "_foreach_norm", "abs", "exp", "sqrt", "square", "sigmoid", "var", "std",
           "_softmax", "relu", "linalg_matrix_norm"}  # fmt: skip
@@ -26,7 +27,7 @@ _KEEPS = {"sum", "mean", "stack", "cat", "amax", "amin", "max", "min", "maximum"
 
 
 def note(name: str, args: Any, tensors: list[VirtualTensor], out: Any) -> None:
-    """Set the fact on an operator's small unknown result(s)."""
+    """Set the fact on an operator's small unknown results."""
     if name in _MAKES:
         fact = True
     elif name in _KEEPS:
@@ -41,7 +42,7 @@ def note(name: str, args: Any, tensors: list[VirtualTensor], out: Any) -> None:
 
 
 def test(func: Any, args: Any) -> bool | None:
-    """The answer to a comparison with a number that the sign alone decides, or None."""
+    """The result of a comparison with a number if the sign alone decides it, else None."""
     if len(args) != 2 or not isinstance(args[0], VirtualTensor) or not args[0].cell.nonnegative:
         return None
     number = args[1]

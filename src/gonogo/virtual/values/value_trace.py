@@ -1,8 +1,9 @@
-"""What a batch's values decide: whether a program that was given another batch would have read the same.
+"""Decides whether the program would behave the same with another batch, by tracing what depends on a batch's values.
 
-While a batch is traced, each operator that computes on its values is noted, and each value that something outside
-reads, with what it was. The same is computed of another batch: if all that is read comes out the same, nothing that the
-program does can differ because of the batch. Values lie in real storages, so a variable's name is kept on its storage.
+While a batch is traced, each operator that computes on its values is recorded, and each value that other code reads.
+The same operations are replayed on another batch: if everything that is read has the same value, the program can't
+behave differently because of the batch. Values are kept in real storages, so a variable's name is stored on its
+storage.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from gonogo.virtual.values import real
 
 _NAME = "_gonogo_variable"
 _SMALL, _LARGE = 64 << 10, 8 << 20
-"""Constants up to so many bytes are copied; larger ones that are written to end the trace."""
+"""Constants up to the first size are copied; writing to larger ones than the second ends the trace."""
 
 
 class _StorageView(NamedTuple):
-    """A tensor that lies in a variable's storage."""
+    """A tensor as a view of a variable's storage."""
 
     variable: int
     dtype: torch.dtype
@@ -31,18 +32,18 @@ class _StorageView(NamedTuple):
 
 
 class _DifferentValues(Exception):
-    """The other batch's values lead to something else."""
+    """Raised if the other batch's values lead to a different result."""
 
 
 class ValueTrace:
-    """What became of a batch's values; ``with trace:`` around what is done with the batch."""
+    """The operations on a batch's values; ``with trace:`` wraps the code that uses the batch."""
 
     now: ClassVar[ValueTrace | None] = None
 
     def __init__(self, batch: Sequence[torch.Tensor]) -> None:
         """``batch``: the real tensors whose values are traced."""
         self.ended = not _are_storages_persistent()
-        """Whether it can't be told any more what hangs on the values."""
+        """True once the trace can no longer tell what depends on the values."""
         self._count = 0
         self._steps: list[Callable[[dict[int, Any]], None]] = []
         self._inputs = [self._named(tensor) for tensor in batch]
@@ -55,7 +56,8 @@ class ValueTrace:
         ValueTrace.now = None
 
     def holds_for(self, batch: Sequence[torch.Tensor]) -> bool:
-        """Whether all that was read is the same where the batch is this one, of the same shapes. Writes to nothing."""
+        """True if everything that was read has the same value for this batch, which has the same shapes. Writes to
+        nothing."""
         if self.ended:
             return False
         values: dict[int, Any] = {}
@@ -67,14 +69,14 @@ class ValueTrace:
             try:
                 for step in self._steps:
                     step(values)
-            except Exception:  # other values may be refused by an operator that took the first ones
+            except Exception:  # an operator may reject the other batch's values
                 return False
         return True
 
-    # -- told while the batch is traced --------------------------------------------------------------------------------
+    # -- called while the batch is traced ----------------------------------------------------------------------------
 
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator on real tensors, and note it where it takes values of the batch."""
+        """Run an operator on real tensors, and record it if it uses values of the batch."""
         operands = _tensors((*args, *kwargs.values()))
         if not any(self._variable(tensor) is not None for tensor in operands):
             return func(*args, **kwargs)
@@ -99,7 +101,7 @@ class ValueTrace:
         return result
 
     def copied(self, copy: torch.Tensor, source: torch.Tensor) -> None:
-        """``copy``, which was just made, has the values of ``source``, laid out otherwise."""
+        """Record that ``copy``, just created, has the values of ``source`` in another layout."""
         part = self._part(source)
         if part is None:
             return
@@ -113,7 +115,7 @@ class ValueTrace:
         self._steps.append(again)
 
     def tested(self, values: torch.Tensor, test: Callable[[torch.Tensor], object]) -> None:
-        """Something has asked ``test`` of values."""
+        """Record that ``test`` was applied to the values."""
         part = self._part(values)
         if part is None:
             return
@@ -126,7 +128,7 @@ class ValueTrace:
         self._steps.append(again)
 
     def read(self, values: torch.Tensor) -> None:
-        """Something has read values, and may do anything with them, writing to them included."""
+        """Record that code outside has read the values, with which it may do anything, including writing to them."""
         part = self._part(values)
         if part is None:
             return
@@ -152,7 +154,7 @@ class ValueTrace:
         return None if variable is None else _part_of(variable, tensor)
 
     def _named(self, tensor: torch.Tensor) -> _StorageView:
-        """The tensor as a part of its variable, which its storage becomes where it is none."""
+        """The tensor as a view of its variable; its storage becomes a variable if it is none yet."""
         variable = self._variable(tensor)
         if variable is None:
             variable = self._count
@@ -161,7 +163,7 @@ class ValueTrace:
         return _part_of(variable, tensor)
 
     def _record_arguments(self, value: Any, is_written: bool) -> Any:
-        """Arguments with parts in the place of tensors: of what is known of itself, a copy."""
+        """Arguments with tensors replaced by views of variables, or by copies if they don't depend on the batch."""
         if isinstance(value, torch.Tensor):
             part = self._part(value)
             if part is not None:
@@ -174,7 +176,8 @@ class ValueTrace:
         return value
 
     def _written(self, tensor: torch.Tensor) -> _StorageView:
-        """A tensor that may come to have values of the batch: a variable that begins as what it is now."""
+        """Make a tensor that may receive values of the batch a variable, with its current contents as initial
+        value."""
         storage = tensor.untyped_storage()
         part = self._named(tensor)
         if storage.nbytes() > _LARGE:
@@ -209,7 +212,7 @@ def _substitute_values(value: Any, values: dict[int, Any]) -> Any:
 
 
 def _constant(tensor: torch.Tensor) -> torch.Tensor:
-    """What something untraced is now: it may be written to later."""
+    """The current values of an untraced tensor, copied if small, since it may be written to later."""
     return tensor.clone() if tensor.untyped_storage().nbytes() <= _SMALL else tensor
 
 
@@ -224,7 +227,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def _are_storages_persistent() -> bool:
-    """Whether a storage keeps what Python notes on it: in older releases of torch each look at it is another object."""
+    """True if a storage keeps Python attributes; older releases of torch create a new object on each access."""
     with private.modes_off():
         tensor = real.empty(1)
         setattr(tensor.untyped_storage(), _NAME, True)

@@ -1,1 +1,1 @@
-"""Weights without weights: see readers.py for what loads, and saving.py for what saves."""
+"""Loading and saving weights without their bytes: see readers.py for loading, saving.py for saving."""

@@ -1,4 +1,4 @@
-"""PEFT adapters whose config is there and whose weights aren't: made from the model that they were put on."""
+"""PEFT adapters with a config but without weights: generated from the model to which they are added."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from gonogo.virtual.weights.model_folders import ADAPTER_CONFIG, ADAPTER_WEIGHT_
 from gonogo.virtual.weights.skeleton import isolated_model_build
 
 _loading: list[tuple[Any, str]] = []
-"""Models that adapters are being loaded into, innermost last, and the adapters' names."""
+"""Models into which adapters are being loaded, with the adapters' names, innermost last."""
 
 
 def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
-    """Follow peft's loading of adapters, and transformers' own."""
+    """Patch the loading of adapters in peft and in transformers."""
 
     def follow_peft(module: ModuleType) -> None:
         owner: Any = module.PeftModel
         if not (hasattr(owner, "load_adapter") and hasattr(module, "load_peft_weights")):
-            return  # a peft that only reads adapters in from_pretrained (0.2)
+            return  # peft 0.2, which only loads adapters in from_pretrained
         load_adapter, load_weights = owner.load_adapter, module.load_peft_weights
 
         @functools.wraps(load_adapter)
@@ -59,7 +59,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights) -> None:
             name, where = str(peft_model_id), kwargs.get("adapter_kwargs") or {}
             folder = _folder_without_weights(name, where)
             if folder is not None and (writable := generated_weights.writable(folder)) != folder:
-                peft_model_id = writable  # the weights are made there before they are looked for
+                peft_model_id = writable  # the weights are generated there before they are searched for
                 kwargs["adapter_kwargs"] = {key: value for key, value in where.items() if key != "subfolder"}
             with (
                 _loading_adapter(self, adapter_name or "default"),
@@ -86,7 +86,8 @@ def _loading_adapter(model: Any, adapter_name: str) -> Iterator[None]:
 def _preparing_after_injection(
     name: str, load_kwargs: dict[str, Any], generated_weights: GeneratedWeights
 ) -> Iterator[None]:
-    """transformers puts the adapter's modules in by peft's function, then looks for its weights."""
+    """Generate the weights after transformers has injected the adapter's modules, before it searches for the
+    weights."""
     import peft
 
     inject = peft.inject_adapter_in_model
@@ -103,7 +104,7 @@ def _preparing_after_injection(
 
 @contextmanager
 def patched_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute replaced for a while."""
+    """Replace an attribute temporarily."""
     patches = Patches()
     patches.set(owner, name, value)
     try:
@@ -113,7 +114,7 @@ def patched_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def _folder_of(name: str, load_kwargs: dict[str, Any]) -> str | None:
-    """The folder of an adapter whose config is there."""
+    """The folder of an adapter that has a config, or None."""
     folder = find_model_folder(name, **{key: load_kwargs.get(key) for key in ("subfolder", "cache_dir", "revision")})
     return folder if folder is not None and os.path.isfile(os.path.join(folder, ADAPTER_CONFIG)) else None
 
@@ -128,7 +129,8 @@ def _folder_without_weights(name: str, load_kwargs: dict[str, Any]) -> str | Non
 
 
 def _prepare(name: str, load_kwargs: dict[str, Any], generated_weights: GeneratedWeights) -> str | None:
-    """See that an adapter's weights are there, or make them; the folder to load from, where it is not its own."""
+    """Generate an adapter's weights if they are missing; returns the folder to load from if it is not the adapter's
+    own."""
     folder = _folder_of(name, load_kwargs)
     if folder is None:
         return None
@@ -140,7 +142,7 @@ def _prepare(name: str, load_kwargs: dict[str, Any], generated_weights: Generate
 
 
 def _generate_adapter(name: str, folder: str, generated_weights: GeneratedWeights) -> str | None:
-    """Make an adapter's weights, where they aren't in its folder; what was made, in a sentence."""
+    """Generate an adapter's weights if its folder has none; returns a sentence about it, or None."""
     if _has_weights(folder):
         return None
     from peft.utils import get_peft_model_state_dict
@@ -154,7 +156,7 @@ def _generate_adapter(name: str, folder: str, generated_weights: GeneratedWeight
             if isinstance(tensor, torch.Tensor)
         }
         state = get_peft_model_state_dict(model, state_dict=shapes, adapter_name=adapter_name)
-        if not hasattr(model, "get_base_model"):  # transformers' own: peft's names have a prefix more
+        if not hasattr(model, "get_base_model"):  # loaded by transformers: peft's names have an additional prefix
             state = {f"base_model.model.{key}": tensor for key, tensor in state.items()}
         save_file(
             {key: tensor.contiguous() for key, tensor in state.items()},

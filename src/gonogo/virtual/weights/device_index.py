@@ -1,6 +1,6 @@
-"""``torch.device(0)`` and ``device=0``: the accelerator of that index, which torch can't name where it knows of none.
+"""``torch.device(0)`` and ``device=0``: an accelerator's index, which a torch without accelerators rejects.
 
-A device map (``{"": 0}``, or what ``device_map="auto"`` becomes) gives devices by their index.
+Device maps (``{"": 0}``, or the result of ``device_map="auto"``) contain such indices.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _METHODS = ("new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided
 
 
 class _DeviceType(type):
-    """Makes real devices, and knows them for its own."""
+    """Metaclass that creates real devices, and recognizes them as instances."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.device:
         if len(args) == 1 and not kwargs and isinstance(args[0], int) and not isinstance(args[0], bool):
@@ -43,7 +43,7 @@ class _DeviceType(type):
 
 
 def install(patches: Patches) -> None:
-    """Have ``torch.device`` and torch's factories take the index of a virtual accelerator."""
+    """Make ``torch.device`` and torch's factories accept the index of a virtual accelerator."""
     device = _DeviceType("device", (), {"__module__": "torch", "__doc__": _device.__doc__})
     patches.set(torch, "device", device)
     replaced = []
@@ -54,12 +54,12 @@ def install(patches: Patches) -> None:
     for name in _METHODS:
         patches.set(torch.Tensor, name, _accept_device_index(getattr(torch.Tensor, name)))
     patches.everywhere(replaced, excluded_modules=[torch])
-    # What Module.to asks, and libraries whose containers of tensors have a ``to`` of their own (tensordict).
+    # Called by Module.to, and by libraries whose tensor containers have their own ``to`` (tensordict).
     patches.set(torch._C._nn, "_parse_to", _accept_device_index(torch._C._nn._parse_to, first_positional=True))
 
 
 def _accept_device_index(original: Any, *, first_positional: bool = False) -> Any:
-    """The function, taking an index for ``device=``; with ``first_positional``, also for the first argument."""
+    """Wrap the function to accept an index for ``device=``; with ``first_positional``, also as first argument."""
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:

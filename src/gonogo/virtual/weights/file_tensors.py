@@ -1,4 +1,4 @@
-"""Tensors that come from a file: their values if they are few and really there, else none."""
+"""Tensors read from a file: with their values if they are small and really stored, else without."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gonogo.virtual.tensor import VirtualTensor, new_virtual, resolve
 from gonogo.virtual.values import real
 
 VALUES_LIMIT_BYTES = 64 << 10
-"""Tensors of up to so many bytes are read with their values: scalars, buffers, random states, step counts."""
+"""Tensors up to this size are read with their values: scalars, buffers, random states, step counts."""
 
 _page_cache = DeviceRecord("page cache", 0, 0, None)
-"""Holds what is only mapped. The kernel takes such pages back at will and ranks share them, so that they never are why
-a host runs out of memory: they aren't counted as the host's."""
+"""Accounts for memory-mapped tensors. The kernel can reclaim such pages at any time and ranks share them, so they
+never cause a host to run out of memory, and are not counted as the host's."""
 
 
 def nbytes_of(shape: Sequence[int], dtype: torch.dtype) -> int:
@@ -26,7 +26,7 @@ def nbytes_of(shape: Sequence[int], dtype: torch.dtype) -> int:
 
 
 def tensor_without_values(shape: Sequence[int], dtype: torch.dtype, device: object, *, mapped: bool) -> torch.Tensor:
-    """A contiguous tensor of unknown values on ``device``. ``mapped``: on the CPU it is the file's pages, uncounted."""
+    """A contiguous tensor of unknown values. ``mapped``: on the CPU it is memory-mapped and not counted."""
     where = resolve(device)
     if where.type == "meta":
         with private.modes_off():
@@ -45,7 +45,7 @@ def tensor_without_values(shape: Sequence[int], dtype: torch.dtype, device: obje
 
 
 def tensor_with_values(value: torch.Tensor, device: object, *, mapped: bool) -> torch.Tensor:
-    """A tensor on ``device`` that knows the values of a real CPU tensor (which is copied); ``mapped`` as above."""
+    """A tensor on ``device`` with the values of a real CPU tensor, which is copied; ``mapped`` as above."""
     where = resolve(device)
     if where.type == "meta":
         return tensor_without_values(value.shape, value.dtype, where, mapped=False)

@@ -1,4 +1,4 @@
-"""``from_pretrained``, followed: that it runs, with which ``device_map``, what it left out, and who called it."""
+"""Tracks ``from_pretrained``: when it runs, its ``device_map``, the weights that it did not load, and its caller."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gonogo.virtual.weights.safetensors_files import SafeOpen
 
 
 def install(lifecycle: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> Callable[[], None]:
-    """Follow transformers' loading and saving; the device map and the weights it did not load are left in ``facts``."""
+    """Patch transformers' loading and saving; records the device map and the missing weights in ``facts``."""
     patches = Patches()
     patches.on_undo(
         after_import(
@@ -34,7 +34,7 @@ def _follow(
 ) -> None:
     original = model_class.from_pretrained.__func__
     save = model_class.save_pretrained
-    drawn = facts["drawn_weights"] = RandomWeights(patches, torch.nn.Module)  # read when the record is made
+    drawn = facts["drawn_weights"] = RandomWeights(patches, torch.nn.Module)  # read when the record is created
 
     @functools.wraps(original)
     def from_pretrained(cls: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Where a model lies, and whether its weights are there: a local folder, or a snapshot in the Hugging Face cache."""
+"""Locates a model and checks for its weights: in a local folder, or in a snapshot of the Hugging Face cache."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BAD_CONFIG = translated("{path} is not readable as JSON: {why}")
 
 
 class ModelNotDownloaded(OSError):
-    """A model of the hub that this machine doesn't have: the machine that trains may well fetch it."""
+    """A model on the hub that is not on this machine; the training machine may be able to download it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,11 +46,11 @@ class ModelNotDownloaded(OSError):
 
 
 class MissingModelError(UserError, OSError):
-    """A model that can't be loaded on this machine. An OSError too, as transformers' own would be."""
+    """A model that can't be loaded on this machine. Also an OSError, like transformers' own error."""
 
 
 def find_model_folder(name: str, **where: Any) -> str | None:
-    """The folder of a model: the name itself, or the snapshot in the cache; None where there is neither."""
+    """The folder of a model: the name itself, or its snapshot in the cache; None if neither exists."""
     if is_folder_here(name):
         return os.path.join(name, where.get("subfolder") or "")
     from huggingface_hub import try_to_load_from_cache
@@ -63,22 +63,23 @@ def find_model_folder(name: str, **where: Any) -> str | None:
                 cache_dir=where.get("cache_dir"),
                 revision=where.get("revision"),
             )
-        except ValueError:  # not a name that the hub could have
+        except ValueError:  # not a valid name on the hub
             break
         if isinstance(found, str):
             return os.path.dirname(found)
-    looked_for(name)  # now that the hub has nothing of that name, it is a folder that the program wants
+    looked_for(name)  # not found on the hub, so record it as a missing folder
     return None
 
 
 def missing_model_error(name: str) -> OSError:
-    """The error for a model of which this machine has nothing: of the user's to cure where it is a folder's path."""
+    """The error for a missing model: the user's mistake if the name is a path, otherwise possibly just not
+    downloaded."""
     is_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
     return MissingModelError(NO_FOLDER.format(name=name)) if is_path else ModelNotDownloaded(name)
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """A JSON object from a file; ModelNotHere where it is none."""
+    """Read a JSON object from a file. Raises MissingModelError if it is none."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError) as error:
@@ -89,7 +90,7 @@ def read_json(path: str) -> dict[str, Any]:
 
 
 def is_there(path: str) -> bool:
-    """Whether a file of weights is there, and not just git-lfs's pointer to it."""
+    """True if the weight file exists and is not just a git-lfs pointer."""
     try:
         with open(path, "rb") as file:
             return file.read(len(_LFS_POINTER_PREFIX)) != _LFS_POINTER_PREFIX
@@ -98,7 +99,7 @@ def is_there(path: str) -> bool:
 
 
 def has_weights(folder: str, config: dict[str, Any], variant: str | None) -> bool:
-    """Whether all the weights of a model are in its folder, shards included."""
+    """True if all weights of a model are in its folder, including all shards."""
     names = [with_variant(name, variant) for name in WEIGHT_FILE_NAMES]
     explicit = config.get("transformers_weights")
     for name in [explicit, *names] if explicit else names:
@@ -114,7 +115,7 @@ def has_weights(folder: str, config: dict[str, Any], variant: str | None) -> boo
 
 
 def with_variant(name: str, variant: str | None) -> str:
-    """The name that transformers looks for when ``variant=`` is given; shards keep theirs, which the index names."""
+    """The file name for ``variant=``; shards keep the name that is in the index."""
     if not variant or name not in WEIGHT_FILE_NAMES:
         return name
     stem, dot, rest = name.partition(".")

@@ -1,7 +1,7 @@
-"""A model's weights that the program opens itself, by the hub's client, where only its configuration was made.
+"""Weights that the program opens itself through the hub client, for a model of which only the config was prepared.
 
-``hf_hub_download(name, "model.safetensors")`` and reading on by safetensors: what ``from_pretrained`` would have found
-there is made before it is looked for.
+For ``hf_hub_download(name, "model.safetensors")`` followed by reading with safetensors: the files that
+``from_pretrained`` would find are generated before they are looked up.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from gonogo.virtual.weights.pretrained import make_weights
 _SAFETENSORS_PATTERN = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?")
 _PICKLED_FILE_NAME = "pytorch_model.bin"
 _folders_in_progress: set[str] = set()
-"""Folders whose weights are being made: transformers' own code asks the hub's client meanwhile."""
+"""Folders whose weights are being generated, during which transformers' own code calls the hub client."""
 
 
 def make(generated_weights: GeneratedWeights, name: str, folder: str, file: str) -> str:
-    """Make a model's weights, if ``file`` is one of theirs and the class of its config is known.
+    """Generate a model's weights if ``file`` is one of them and the class in its config is known.
 
-    Returns the folder to look in: the model's own, or a copy of it. Where they can't be made, nothing is: the file is
-    then not found, as before.
+    Returns the folder to look in: the model's own, or a copy of it. If they can't be generated, the file is not
+    found, as before.
     """
     if not (_SAFETENSORS_PATTERN.fullmatch(file) or file == _PICKLED_FILE_NAME) or folder in _folders_in_progress:
         return folder
@@ -64,7 +64,7 @@ def _class_of(folder: str) -> Any:
 
 
 def _write_pickled(folder: str) -> None:
-    """The same tensors as one archive of torch, which older releases of a model have."""
+    """Write the same tensors as a ``torch.save`` archive, the format of older repositories."""
     index = os.path.join(folder, WEIGHT_FILE_NAMES[1])
     files = [WEIGHT_FILE_NAMES[0]]
     if os.path.exists(index):

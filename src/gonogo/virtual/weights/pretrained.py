@@ -1,4 +1,4 @@
-"""``from_pretrained`` of a model whose weights aren't there: its checkpoint is made from its config first."""
+"""``from_pretrained`` of a model with missing weights: its checkpoint is first generated from its config."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ CANNOT_BUILD = translated(
 
 
 def install(patches: Patches, generated_weights: GeneratedWeights, opened_files: set[str]) -> None:
-    """Follow every ``from_pretrained`` of transformers, the auto classes' too."""
-    patches.item(os.environ, "HF_DEACTIVATE_ASYNC_LOAD", "1")  # one tensor after the other: the same record each time
+    """Patch every ``from_pretrained`` of transformers, including the auto classes."""
+    patches.item(os.environ, "HF_DEACTIVATE_ASYNC_LOAD", "1")  # loads in order, for reproducible records
 
     def follow_models(module: ModuleType) -> None:
         owner: Any = module.PreTrainedModel
@@ -86,7 +86,7 @@ def install(patches: Patches, generated_weights: GeneratedWeights, opened_files:
 
 
 def _only_first_rank_reads(module: ModuleType) -> bool:
-    """Whether transformers has the other ranks get their weights from the first: by ZeRO-3, or by FSDP."""
+    """True if only the first rank reads the weights, because transformers distributes them under ZeRO-3 or FSDP."""
     asked = (getattr(module, name, None) for name in ("is_deepspeed_zero3_enabled", "is_fsdp_enabled"))
     return any(question is not None and question() for question in asked)
 
@@ -97,7 +97,8 @@ def _place(name: str, kwargs: dict[str, Any]) -> str | None:
 
 
 def _require_model_folder(name: str, kwargs: dict[str, Any]) -> str | None:
-    """The model's folder; ModelNotHere where neither it nor its config is there. None for a single file."""
+    """The model's folder, or None for a single file. Raises MissingModelError if the folder or its config is
+    missing."""
     if is_file_here(name) or kwargs.get("gguf_file"):
         return None
     folder = _place(name, kwargs)
@@ -114,7 +115,7 @@ def _has_config(kwargs: dict[str, Any]) -> bool:
 
 
 def _restore_name(result: Any, source: str, name: str) -> None:
-    """Have a model that was loaded from a copy of its folder bear the name that it was asked for by."""
+    """Restore the requested name on a model that was loaded from a copy of its folder."""
     model = result[0] if isinstance(result, tuple) else result
     for owner in (model, getattr(model, "config", None)):
         for attribute in ("name_or_path", "_name_or_path"):
@@ -123,9 +124,9 @@ def _restore_name(result: Any, source: str, name: str) -> None:
 
 
 def _prepare(model_class: Any, name: str, kwargs: dict[str, Any], generated_weights: GeneratedWeights) -> str | None:
-    """See that a model's weights are in its folder; where they aren't, make them.
+    """Generate a model's weights if they are missing from its folder.
 
-    Returns the folder to load from, where it is not the model's own.
+    Returns the folder to load from if it is not the model's own.
     """
     folder = _require_model_folder(name, kwargs)
     if folder is None:
@@ -147,7 +148,7 @@ def _prepare(model_class: Any, name: str, kwargs: dict[str, Any], generated_weig
 def make_weights(
     model_class: Any, name: str, folder: str, kwargs: dict[str, Any], generated_weights: GeneratedWeights
 ) -> str | None:
-    """Make a model's weights, where they aren't in its folder; what was made, in a sentence."""
+    """Generate a model's weights if its folder has none; returns a sentence about it, or None."""
     config = os.path.join(folder, "config.json")
     raw = read_json(config) if os.path.isfile(config) else {}
     if has_weights(folder, raw, kwargs.get("variant")):
@@ -159,7 +160,7 @@ def make_weights(
             trust = bool(kwargs.get("trust_remote_code")) or model_class.__module__.startswith("transformers_modules")
             stored_class, stored = skeleton.stored_class_and_config(model_class, folder, given, trust)
             model = skeleton.build(stored_class, stored, folder)
-    except (UserError, ImportError):  # a package that the model or its quantization needs: so the real loading ends
+    except (UserError, ImportError):  # a missing package, which real loading reports as well
         raise
     except Exception as error:
         raise MissingModelError(_cannot_build(name, error)) from error
@@ -183,11 +184,11 @@ def _cannot_build(name: str, error: Exception) -> Text:
 
 
 def _clear(folder: str, written_files: list[str]) -> None:
-    """Take away what would contradict the checkpoint that was made."""
+    """Delete files that would conflict with the generated checkpoint."""
     stale = ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"]
     paths = [os.path.join(folder, file) for file in stale]
     snapshots, _, revision = folder.rstrip("/").rpartition("/")
-    if os.path.basename(snapshots) == "snapshots":  # what the hub was known not to have
+    if os.path.basename(snapshots) == "snapshots":  # the cache's markers for files that don't exist on the hub
         paths += [
             os.path.join(os.path.dirname(snapshots), ".no_exist", revision, file) for file in (*stale, *written_files)
         ]

@@ -1,7 +1,7 @@
-"""Every private interface of torch's and safetensors' serialization that gonogo touches, in one place.
+"""Every private interface of torch's and safetensors' serialization that gonogo uses, in one place.
 
-Tried on torch 2.13.0 and safetensors 0.8.0. ``tests/virtual/test_weights.py`` calls :func:`check` and says by name
-which of them moved.
+Tested with torch 2.13.0 and safetensors 0.8.0. ``tests/virtual/test_weights.py`` calls :func:`check`, which names
+those that have changed.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 utils: Any = torch._utils
-"""The module whose ``_rebuild_*`` functions make tensors of storages."""
+"""The module whose ``_rebuild_*`` functions create tensors from storages."""
 
 
 def forget_safe_globals() -> None:
-    """Have ``torch.load(weights_only=True)`` look its functions up again."""
+    """Clear the cache in which ``torch.load(weights_only=True)`` keeps its allowed functions."""
     import torch._weights_only_unpickler as unpickler
 
     clear = getattr(getattr(unpickler, "_get_allowed_globals", None), "cache_clear", None)
@@ -25,20 +25,21 @@ def forget_safe_globals() -> None:
 
 
 def check_save_arguments(f: Any, pickle_module: Any) -> None:
-    """Raise what ``torch.save`` raises for a target that can't be written to, or a dill that is too old."""
+    """Raise the errors of ``torch.save`` for a target that isn't writable, or an outdated dill."""
     private: Any = torch.serialization
     private._check_dill_version(pickle_module)
     private._check_save_filelike(f)
 
 
 def check_cuda_location(location: str) -> None:
-    """Raise what ``torch.load`` raises for a CUDA device that isn't there."""
+    """Raise the error of ``torch.load`` for a CUDA device that doesn't exist."""
     private: Any = torch.serialization
     private.validate_cuda_device(location)
 
 
 def storage_type_of(dtype: torch.dtype) -> Any:
-    """The legacy storage class (``torch.FloatStorage``) that an archive names a dtype by; None for newer dtypes."""
+    """The legacy storage class (``torch.FloatStorage``) that represents a dtype in an archive; None for newer
+    dtypes."""
     new: Any = getattr(torch.storage, "_new_dtypes", set)()
     if dtype in new:
         return None
@@ -49,7 +50,7 @@ def storage_type_of(dtype: torch.dtype) -> Any:
 def rebuild_arguments(
     dtype: torch.dtype, storage: Any, offset: Any, size: Any, stride: Any, requires_grad: bool, hooks: Any
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """What a tensor is pickled as."""
+    """The reduce value with which a tensor is pickled."""
     arguments = (storage, offset, tuple(size), tuple(stride), requires_grad, hooks)
     if storage_type_of(dtype) is None:
         return utils._rebuild_tensor_v3, (*arguments, dtype)
@@ -59,7 +60,8 @@ def rebuild_arguments(
 def rebuild_parameter(
     data: Any, requires_grad: bool, hooks: Any, state: Any
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """What a parameter is pickled as; ``state`` are the attributes that the program put on it."""
+    """The reduce value with which a parameter is pickled; ``state`` are the attributes that the program has set on
+    it."""
     if state:
         return utils._rebuild_parameter_with_state, (data, requires_grad, hooks, state)
     return utils._rebuild_parameter, (data, requires_grad, hooks)
@@ -68,13 +70,13 @@ def rebuild_parameter(
 def rebuild_with_state(
     function: Callable[..., Any], arguments: tuple[Any, ...], state: Any
 ) -> tuple[Any, tuple[Any, ...]]:
-    """What a tensor with attributes is pickled as."""
+    """The reduce value with which a tensor with attributes is pickled."""
     tensor_module: Any = torch._tensor
     return tensor_module._rebuild_from_type_v2, (function, torch.Tensor, arguments, state)
 
 
 def check() -> list[str]:
-    """The private interfaces that are gone, by name; empty if none."""
+    """The names of private interfaces that are missing; empty if there are none."""
     import safetensors.torch
 
     wanted: list[tuple[Any, str]] = [

@@ -1,4 +1,4 @@
-"""What ``from_pretrained`` drew at random and no later ``load_state_dict`` gave its values."""
+"""Weights that ``from_pretrained`` initialized randomly and that no later ``load_state_dict`` has set."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from gonogo.virtual.weights.safetensors_files import names_in
 
 
 class _RandomTensor(NamedTuple):
-    """A parameter or buffer, and how many elements it adds to the model's parameters: a tied one once."""
+    """A parameter or buffer, and the number of elements that it adds to the model's parameters: tied ones count
+    once."""
 
     tensor: weakref.ref[Any]
     elements: int
 
 
 class RandomWeights:
-    """The loads of a rank's models that lacked weights, and which of these still have their random values.
+    """The model loads of a rank with missing weights, and which of these weights still have their random values.
 
-    A program may take the values itself afterwards: a wrapper's prefix off a checkpoint's names and
-    ``model.load_state_dict``, a ``pytorch_model.bin`` of its own, a training resumed.
+    A program may load them itself afterwards: ``model.load_state_dict`` after removing a wrapper's prefix from the
+    names, its own ``pytorch_model.bin``, or a resumed checkpoint.
     """
 
     def __init__(self, patches: Patches, module_class: Any) -> None:
@@ -44,11 +45,12 @@ class RandomWeights:
 
     @property
     def loads(self) -> list[LoadedWeights]:
-        """The loads of which weights are still as they were drawn, in their order."""
+        """The loads with weights that are still random, in order."""
         return [load for load, _ in self._loads]
 
     def add(self, model: Any, missing_names: Sequence[str], source: str, files: Sequence[Any]) -> None:
-        """Note what ``from_pretrained`` said that it had to draw, held against the ``files`` that it read."""
+        """Record the weights that ``from_pretrained`` reported as randomly initialized, compared with the ``files``
+        it read."""
         stored = names_in(files)
         sizes = {name: _elements(parameter) for name, parameter in model.named_parameters()}
         tensors = _tensors(model)
@@ -78,7 +80,7 @@ class RandomWeights:
 def _without(
     load: LoadedWeights, random_weights: Mapping[str, _RandomTensor], initialized_ids: set[int]
 ) -> LoadedWeights | None:
-    """The load less the weights that have got their values; None where none is left."""
+    """The load without the weights that were set since; None if no others are left."""
     found = {
         name for name in load.missing if name in random_weights and id(random_weights[name].tensor()) in initialized_ids
     }
@@ -94,10 +96,10 @@ def _without(
 
 
 def _tensors(module: Any) -> dict[str, Any]:
-    """Parameters and buffers by all of their names: tied ones have several."""
+    """Parameters and buffers by all of their names; tied ones have several."""
     return dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
 
 
 def _elements(parameter: Any) -> int:
-    """Elements of the whole parameter, of which ZeRO-3 may have left a rank its part."""
+    """Number of elements of the whole parameter, even if ZeRO-3 has partitioned it."""
     return int(getattr(parameter, "ds_numel", None) or parameter.numel())

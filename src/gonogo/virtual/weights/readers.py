@@ -1,4 +1,4 @@
-"""Weights without weights: the program's own loading code runs, and no weight's bytes are read."""
+"""Loading weights without their bytes: the program's own loading code runs, but no weight data are read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONFIG_ARGUMENTS = ("subfolder", "revision", "cache_dir", "local_files_only", "
 
 
 def install(generated_weights: GeneratedWeights) -> Patches:
-    """Have all readers of weights read names and shapes only, and make checkpoints that are not there."""
+    """Make all readers of weights read only names and shapes, and generate checkpoints that are missing."""
     patches = Patches()
     opened: set[str] = set()
     device_index.install(patches)
@@ -35,9 +35,9 @@ _NO_WEIGHTS_FILE = ("no file named", "does not appear to have a file named diffu
 
 
 def _follow_diffusers(patches: Patches, notify: Callable[[str], None]) -> None:
-    """Models of diffusers whose configuration is there and whose weights aren't are made of the configuration.
+    """Generate diffusers models from their config if the weights are missing.
 
-    Their ``from_pretrained`` looks for one file of weights, and stops where there is none.
+    Their ``from_pretrained`` looks for a single weight file, and fails if there is none.
     """
     for module in ("diffusers.models.modeling_utils", "diffusers.modeling_utils"):
         patches.on_undo(after_import(module, functools.partial(_follow, patches, notify)))

@@ -1,7 +1,8 @@
-"""safetensors files read without their bytes: ``safe_open`` answers from the header.
+"""safetensors files read without their data: ``safe_open`` is answered from the header.
 
-safetensors itself checks the file (as numpy's reader: torch's would reserve memory for all of it). A file that gonogo
-wrote says in its metadata which tensors have no bytes (:data:`UNREAD_KEY`); of a real one only small tensors are read.
+safetensors itself validates the file (through NumPy's reader, since torch's would allocate memory for all of it). A
+file written by gonogo lists the tensors without data in its metadata (:data:`UNREAD_KEY`); from a real one only small
+tensors are read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ UNREAD_KEY = "gonogo.unread"
 """Key of a header's metadata: a JSON list of the tensors without values, or ``"all"``."""
 
 ORIGINS = "gonogo.origins"
-"""Key of a header's metadata: what each tensor holds (see ``origins.py``)."""
+"""Key of a header's metadata: the origins of each tensor (see ``origins.py``)."""
 _DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
     "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool", "U64": "uint64", "U32": "uint32", "U16": "uint16",
@@ -30,18 +31,18 @@ _DTYPES = {
     "F8_E5M2FNUZ": "float8_e5m2fnuz", "F8_E8M0": "float8_e8m0fnu", "F4": "float4_e2m1fn_x2",
 }  # fmt: skip
 DTYPE_NAMES = {name: code for code, name in _DTYPES.items()}
-"""torch's name of a dtype → safetensors' code."""
+"""Maps torch's name of a dtype to safetensors' code."""
 _TORCH = ("pt", "pytorch", "torch")
 
 
 class Slice:
-    """What ``get_slice`` returns: shape and dtype now, a tensor when it is indexed."""
+    """The result of ``get_slice``: has a shape and dtype, and returns a tensor when indexed."""
 
     def __init__(self, safe_file: SafeOpen, name: str, original: Any) -> None:
         self._opened, self._name, self._original = safe_file, name, original
 
     def get_shape(self) -> list[int]:
-        """As safetensors."""
+        """Like safetensors'."""
         return list(self._original.get_shape())
 
     def get_dtype(self) -> str:
@@ -53,14 +54,14 @@ class Slice:
 
 
 class SafeOpen:
-    """Stands for ``safetensors.safe_open``; ``original`` is set by :func:`install`."""
+    """Stand-in for ``safetensors.safe_open``; ``original`` is set by :func:`install`."""
 
     original: Callable[..., Any]
     on_open: Callable[[str], None] = staticmethod(lambda path: None)
     opened: ClassVar[list[Any]] = []
-    """Where each file lies that was opened, in order."""
+    """The paths of the opened files, in order."""
     counted = False
-    """Whether tensors on the CPU are copies of the file's bytes (read, not mapped)."""
+    """True if tensors on the CPU are copies of the file's bytes (read, not mapped)."""
 
     def __init__(self, filename: Any, framework: Any, device: Any = "cpu", **kwargs: Any) -> None:
         self._torch = str(framework) in _TORCH
@@ -88,29 +89,29 @@ class SafeOpen:
         return getattr(self._file, name)
 
     def keys(self) -> Any:
-        """As safetensors."""
+        """Like safetensors'."""
         return self._file.keys()
 
     def metadata(self) -> dict[str, str] | None:
-        """The header's metadata, without our own."""
+        """The header's metadata, without gonogo's own entries."""
         metadata = self._file.metadata()
         return metadata and {key: value for key, value in metadata.items() if key not in (UNREAD_KEY, ORIGINS)}
 
     def get_slice(self, name: str) -> Any:
-        """As safetensors."""
+        """Like safetensors'."""
         original = self._file.get_slice(name)
         return Slice(self, name, original) if self._torch else original
 
     def get_tensor(self, name: str) -> Any:
-        """As safetensors: on the device that the file was opened for."""
+        """Like safetensors': the tensor on the device for which the file was opened."""
         return self.part(name, self._file.get_slice(name), ...) if self._torch else self._file.get_tensor(name)
 
     def get_tensors(self) -> dict[str, Any]:
-        """As safetensors: all tensors by name."""
+        """Like safetensors': all tensors by name."""
         return {name: self.get_tensor(name) for name in self.keys()}
 
     def _read(self, name: str, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
-        """A small tensor's real values."""
+        """Read a small tensor's real values."""
         self._offsets = self._offsets or _offsets(self._path)
         begin, end = self._offsets[name]
         with open(self._path, "rb") as file:
@@ -119,14 +120,14 @@ class SafeOpen:
         return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else real.empty(shape, dtype=dtype)
 
     def part(self, name: str, original: Any, index: Any) -> torch.Tensor:
-        """A tensor, or the part of it that ``index`` says."""
+        """A tensor, or the part of it selected by ``index``."""
         tensor = self._part(name, original, index)
         record_read(tensor, self._origins.get(name), str(self._path), name)
         return tensor
 
     def _part(self, name: str, original: Any, index: Any) -> torch.Tensor:
         shape, dtype = original.get_shape(), _dtype(original.get_dtype())
-        if dtype is getattr(torch, "float4_e2m1fn_x2", None):  # two numbers a byte
+        if dtype is getattr(torch, "float4_e2m1fn_x2", None):  # two numbers per byte
             shape = [*shape[:-1], shape[-1] // 2]
         known = self._unread is not None and name not in self._unread and nbytes_of(shape, dtype) <= VALUES_LIMIT_BYTES
         if known:
@@ -140,12 +141,12 @@ class SafeOpen:
 
 
 def names_in(paths: Iterable[Any]) -> set[str]:
-    """The names of all tensors in some files."""
+    """The names of all tensors in several files."""
     return {name for path in set(paths) for name in _offsets(path)}
 
 
 def _offsets(path: Any) -> dict[str, tuple[int, int]]:
-    """Where each tensor's bytes begin and end in the file."""
+    """The byte range of each tensor in the file."""
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         described = json.loads(file.read(length))
@@ -164,7 +165,7 @@ def _dtype(code: str) -> torch.dtype:
 
 
 def install(patches: Patches, on_open: Callable[[str], None]) -> None:
-    """Have every reader of safetensors files read headers only."""
+    """Make every reader of safetensors files read only headers."""
     import safetensors
 
     original = safetensors.safe_open

@@ -1,8 +1,8 @@
-"""Saving: the program's real path to the very file, which then has its true length and none of the bytes.
+"""Saving: the program's real code path down to the file, which has its true length but none of the bytes.
 
-``torch.save`` pickles for real, so that what can't be pickled raises; safetensors' own checks of shared and
-non-contiguous tensors run. Values that are known and few are written, holes stand for the rest; reading such a file
-back gives tensors of unknown values.
+``torch.save`` really pickles, so unpicklable objects raise; safetensors' own checks for shared and non-contiguous
+tensors run. Small known values are written, and holes replace the rest; reading such a file returns tensors of
+unknown values.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from gonogo.virtual.weights.saving_safetensors import replace_writers
 from gonogo.virtual.weights.torch_archive import UNREAD_LOCATION_PREFIX, Record, write_archive
 
 OnWrite = Callable[[str, int, int], None]
-"""Called with a file's path, its length in bytes, and how many tensors were in it."""
+"""Called with a file's path, its length in bytes, and the number of tensors in it."""
 _VALUES_LIMIT_BYTES = 1 << 20
-"""A storage of up to so many bytes is written with its values, where they are known."""
+"""Storages up to this size are written with their values, if they are known."""
 _STREAM_LIMIT_BYTES = 64 << 20
-"""The same of one that goes into a stream in memory, as programs send tensors to their other processes."""
+"""The same limit for an in-memory stream, with which programs send tensors to their other processes."""
 
 
 def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
-    """Have ``torch.save`` and safetensors write files without bytes; ``undo()`` of what is returned ends it."""
+    """Make ``torch.save`` and safetensors write files without the tensors' bytes, until ``undo()`` of the result."""
     patches = Patches()
 
     def wrote(path: str, nbytes: int, tensors: int) -> None:
@@ -58,7 +58,7 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
         _use_new_zipfile_serialization: bool = True,
         _disable_byteorder_record: bool = False,
     ) -> None:
-        """As ``torch.save``; tensors without values take no room."""
+        """Like ``torch.save``; tensors without values occupy no space."""
         private_serialization.check_save_arguments(f, pickle_module)
         stored = _Storages(_STREAM_LIMIT_BYTES if isinstance(f, io.BytesIO) else _VALUES_LIMIT_BYTES)
         if Origins.followed:
@@ -99,31 +99,31 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
 
 
 class _StorageStub:
-    """Stands for a virtual tensor's storage in a pickle."""
+    """Stand-in for a virtual tensor's storage in a pickle."""
 
     def __init__(self, persistent_id: tuple[Any, ...]) -> None:
         self.persistent = persistent_id
 
 
 class _Storages:
-    """The storages met while pickling, numbered as torch numbers them."""
+    """The storages found during pickling, numbered as torch does."""
 
     def __init__(self, limit: int) -> None:
         self._by_identity: dict[int, tuple[int, Any]] = {}
         self._limit = limit
         self.tensors = 0
         self.names: dict[int, str] = {}
-        """Of virtual storages: the first tensor's place in the object, where origins are followed."""
+        """The path of the first tensor on each virtual storage, if origins are tracked."""
         self._described: list[Described] = []
         self.label_bytes = 0
-        """What the archive has besides, of where its storages come from."""
+        """Bytes that the origin labels add to the archive."""
 
     def _key(self, owner: Any, identity: int) -> str:
         known = self._by_identity.setdefault(identity, (len(self._by_identity), owner))
         return str(known[0])
 
     def of_virtual(self, tensor: VirtualTensor) -> _StorageStub:
-        """The storage of a virtual tensor."""
+        """The stub for a virtual tensor's storage."""
         self.tensors += 1
         dtype, cell = tensor.dtype, tensor.cell
         kind = private_serialization.storage_type_of(dtype)
@@ -141,7 +141,7 @@ class _Storages:
         return _StorageStub(("storage", kind or torch.UntypedStorage, key, location, cell.nbytes // itemsize))
 
     def real_persistent_id(self, storage: Any) -> tuple[Any, ...]:
-        """The persistent id of a real storage, as torch gives it."""
+        """The persistent id of a real storage, as torch creates it."""
         if isinstance(storage, torch.storage.TypedStorage):
             untyped = storage._untyped_storage
             kind: Any = private_serialization.storage_type_of(storage.dtype) or torch.UntypedStorage
@@ -163,24 +163,24 @@ class _Storages:
         return labelled
 
     def tell(self, file: str) -> None:
-        """Tell whoever follows origins what was saved to the file."""
+        """Report the tensors saved to the file, if origins are tracked."""
         if Origins.followed and not InternalWork.now:
             Origins.on_saved(file, self._described)
 
     def records(self) -> list[Record]:
-        """The records of all storages, holes for those without values."""
+        """The records of all storages, with holes for those without values."""
         found = []
         for number, owner in self._by_identity.values():
             data = _content(owner, self._limit) if isinstance(owner, Cell) else _bytes_of(owner)
             nbytes = owner.nbytes if isinstance(owner, Cell) else owner.nbytes()
-            if isinstance(owner, Cell) and owner.freed_by.name != "cpu":  # torch copies one storage at a time
+            if isinstance(owner, Cell) and owner.freed_by.name != "cpu":  # torch copies storages one at a time
                 tensor_without_values((nbytes,), torch.uint8, "cpu", mapped=False)
             found.append(Record(f"data/{number}", nbytes, data))
         return found
 
 
 def _name_tensors(value: Any, name: str, names: dict[int, str]) -> None:
-    """Where in an object of dictionaries and lists each tensor lies, by its storage."""
+    """Map storages to the path of their first tensor in an object of dicts and lists."""
     for tensor in local_tensors(value):
         names.setdefault(id(tensor.cell), name)
     items: Any = (
@@ -191,7 +191,7 @@ def _name_tensors(value: Any, name: str, names: dict[int, str]) -> None:
 
 
 def _content(cell: Cell, limit: int) -> bytes | None:
-    """The bytes of a virtual storage, where they are known and few."""
+    """The bytes of a virtual storage, or None if they are unknown or too many."""
     if cell.values is None or cell.nbytes > limit:
         return None
     with private.modes_off():
@@ -227,7 +227,7 @@ def _pickle_object(obj: object, storages: _Storages, pickle_module: Any, protoco
 
 
 def _reduce_tensor(tensor: VirtualTensor, storages: _Storages) -> Any:
-    """What a real tensor of the same kind is pickled as."""
+    """The reduce value of a real tensor of the same kind."""
     state = dict(tensor.__dict__)
     hooks: OrderedDict[Any, Any] = OrderedDict()
     if isinstance(tensor, torch.nn.Parameter):

@@ -1,7 +1,7 @@
-"""safetensors' writers: the header is written, the tensors' bytes are holes.
+"""Replacements for safetensors' writers, which write the header and leave holes for the data.
 
-safetensors' own Python code runs up to the call that would read memory; the functions that would are replaced, in the
-versions that take addresses (0.6 on) and in those that take bytes.
+safetensors' own Python code runs up to the call that would read memory; the functions that would do so are replaced,
+both in versions that take addresses (since 0.6) and in those that take bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IN_MEMORY_LIMIT = 256 << 20
 
 
 class _TensorBytes:
-    """A tensor's bytes: the array, and the address in it, that safetensors passes on to its compiled part."""
+    """A tensor's bytes: mimics the array and its address, which safetensors passes on to its compiled code."""
 
     def __init__(self, tensor: torch.Tensor, copy: torch.Tensor | None = None) -> None:
         self.tensor = tensor
@@ -50,7 +50,7 @@ class _TensorBytes:
         return self
 
     def known(self) -> bytes | None:
-        """The bytes, where they are known (and few); None otherwise."""
+        """The bytes if they are known and few, else None."""
         tensor = self.tensor
         if isinstance(tensor, VirtualTensor):
             if self.nbytes > VALUES_LIMIT_BYTES:
@@ -67,7 +67,7 @@ class _TensorBytes:
 
 
 class _Spec:
-    """Stands for ``TensorSpec``."""
+    """Stand-in for ``TensorSpec``."""
 
     def __init__(self, *, dtype: str, shape: Any, data_ptr: Any, data_len: int) -> None:
         if dtype not in DTYPE_NAMES:
@@ -76,7 +76,7 @@ class _Spec:
 
 
 def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[str, int, int], None]) -> None:
-    """Replace what ``safetensors.torch`` writes by."""
+    """Replace the functions with which ``safetensors.torch`` writes."""
     original = getattr(module, "_to_ndarray", None)
     if original is not None:
 
@@ -147,11 +147,11 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
 
 
 _TensorLayout = tuple[str, str, list[int], int, int, "bytes | None"]
-"""Name, safetensors' dtype, shape, begin, end, and the bytes where they are known."""
+"""Name, safetensors' dtype, shape, begin, end, and the bytes if they are known."""
 
 
 def _described(tensor_dict: dict[str, Any]) -> list[Described]:
-    """What each tensor holds, where origins are followed."""
+    """The origins of each tensor, if they are tracked."""
     found: list[Described] = []
     for name, spec in tensor_dict.items():
         data = spec.data_ptr if isinstance(spec, _Spec) else spec["data"]

@@ -1,8 +1,9 @@
-"""Sharded states that are saved where only some of the ranks are rehearsed: what the others hold is not known.
+"""Saving sharded states if only some of the ranks are rehearsed, so that the other ranks' shards are unknown.
 
-A rank that is not rehearsed sends the objects that this one sends. Of shards that is the same shard again and again:
-``torch.distributed.checkpoint``, whose coordinator gathers every rank's plan, would say that the rest of each tensor is
-missing; FSDP, whose ranks tell each other of which parameters they hold optimizer states, would miss those of the rest.
+A rank that is not rehearsed is assumed to send the same objects as this one, which for shards means the same shard
+over and over: the coordinator of ``torch.distributed.checkpoint``, which gathers every rank's plan, would report the
+rest of each tensor as missing; FSDP, whose ranks exchange for which parameters they have optimizer states, would miss
+the rest.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _THREAD_EXECUTOR_MODULE = "torch.distributed.checkpoint._async_thread_executor"
 
 
 def install(peers: Peers | None, world_size: int) -> Callable[[], None]:
-    """Have other ranks' shards be there where some ranks are only assumed; returns the undo."""
+    """Accept the missing shards of ranks that aren't rehearsed; returns the undo."""
     patches = Patches()
     if (len(peers.ranks) if peers is not None else 1) < world_size:
         plans = after_import(
@@ -39,7 +40,7 @@ def install(peers: Peers | None, world_size: int) -> Callable[[], None]:
 
 
 def _patch_plan_creation(patches: Patches, module: ModuleType) -> None:
-    """A plan of shards is taken as it is, where PyTorch would find it short of some."""
+    """Accept a global plan that PyTorch would reject as incomplete."""
     owner: Any = module.DefaultSavePlanner
     create = owner.create_global_plan
 
@@ -60,13 +61,13 @@ def _patch_plan_creation(patches: Patches, module: ModuleType) -> None:
 
 
 def _accept_plan(module: ModuleType) -> Callable[..., Any]:
-    """In the words of the release: True, or a list of no errors."""
+    """A validator that always succeeds, in the form of this release: True, or an empty list of errors."""
     validate: Any = module._validate_global_plan
     return lambda *args: True if isinstance(validate(*args), bool) else []
 
 
 def _deduplicate_plans(plans: list[Any]) -> list[Any]:
-    """The plans, one a rank; what is the same as an earlier rank's holds nothing."""
+    """The plans, one per rank; those equal to an earlier rank's are emptied."""
     known: list[Any] = []
     for plan in plans:
         known.append(dataclasses.replace(plan, items=[]) if plan in known else plan)
@@ -74,9 +75,9 @@ def _deduplicate_plans(plans: list[Any]) -> list[Any]:
 
 
 def _states(patches: Patches, module: Any) -> None:
-    """Where this rank's shard of a flat parameter ends, another holds the states of the rest."""
+    """Add the optimizer state keys that other ranks have for the rest of a flat parameter."""
     map_keys = module._map_param_key_to_optim_keys
-    gather_info = getattr(module, "_allgather_state_info", None)  # torch 2.1 has none
+    gather_info = getattr(module, "_allgather_state_info", None)  # torch 2.1 doesn't have it
 
     @functools.wraps(map_keys)
     def of_all_ranks(
@@ -110,16 +111,16 @@ def _states(patches: Patches, module: Any) -> None:
 
 
 def install_staging() -> Callable[[], None]:
-    """``torch.distributed.checkpoint.async_save``: the state is copied to host memory first, by storages and
-    attributes.
+    """Support ``torch.distributed.checkpoint.async_save``, which first copies the state to host memory by storages
+    and attributes.
 
-    The copier walks into a tensor's attributes and storage, which of a virtual tensor are gonogo's. What it makes is
-    the same here: a tensor in host memory, pinned where it pins them, with the program's attributes.
+    The copier traverses a tensor's attributes and storage, which for a virtual tensor are gonogo's. Its result is the
+    same here: a tensor in host memory, pinned if the copier pins, with the program's attributes.
 
-    Then a thread saves, whose ranks gather each other's plans: what a rank hears of the others is its main thread's.
-    So the save is made where it was asked for; the ranks ask for it alike, and wait for it in their own time.
+    Then a thread would save, and gather the other ranks' plans there; but the exchange with other ranks belongs to
+    the main thread. So the save runs synchronously where it was requested, which is the same place on all ranks.
 
-    Have virtual tensors copied as tensors, and the save made in place; returns the undo.
+    Copies virtual tensors as tensors, and makes the save synchronous; returns the undo.
     """
     patches = Patches()
     patches.on_undo(after_import(_MODULE, functools.partial(_patch_stager, patches)))
@@ -128,10 +129,10 @@ def install_staging() -> Callable[[], None]:
 
 
 class _InlineExecutor(Executor):
-    """Runs what it is given at once."""
+    """Runs submitted functions immediately."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """What the function returned, or raised, as a future that is done."""
+        """A completed future with what the function returned or raised."""
         future: Future[Any] = Future()
         try:
             future.set_result(function(*args, **kwargs))

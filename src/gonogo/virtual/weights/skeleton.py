@@ -1,8 +1,8 @@
-"""The checkpoint that ``save_pretrained`` of a model would have written, made from its config alone.
+"""The checkpoint that ``save_pretrained`` of a model would have written, generated from its config alone.
 
-The model is built on the meta device, apart from the program: outside the virtual devices, DeepSpeed's ``zero.Init``
-and the random state; then transformers' own ``save_pretrained`` writes it, as files whose bytes are holes. Names, tied
-weights, renamed and split weights are thus what transformers itself makes of them.
+The model is built on the meta device, isolated from the program: without virtual devices, DeepSpeed's ``zero.Init``
+or changes to the random state; then transformers' own ``save_pretrained`` writes it to files whose data are holes. So
+names, tied weights, renamed and split weights are exactly those of transformers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gonogo.virtual.weights.model_folders import read_json
 
 @contextlib.contextmanager
 def isolated_model_build() -> Iterator[None]:
-    """No dispatch mode, no ``zero.Init``, no ZeRO-3 for transformers; the random states are put back."""
+    """Context without dispatch modes, ``zero.Init`` and ZeRO-3 in transformers; restores the random states."""
     zero = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
     integration = sys.modules.get("transformers.integrations.deepspeed")
     numpy = sys.modules.get("numpy")
@@ -39,7 +39,7 @@ def isolated_model_build() -> Iterator[None]:
             integration._hf_deepspeed_config_weak_ref = None  # type: ignore[union-attr]
             stack.callback(setattr, integration, "_hf_deepspeed_config_weak_ref", config)
         for module in (integration, sys.modules.get("transformers.modeling_utils")):
-            if hasattr(module, "is_deepspeed_zero3_enabled"):  # axolotl replaces it by one that always says yes
+            if hasattr(module, "is_deepspeed_zero3_enabled"):  # axolotl's always returns True
                 stack.enter_context(mock.patch.object(module, "is_deepspeed_zero3_enabled", return_value=False))
         stack.enter_context(_quiet_transformers_logging())
         stack.enter_context(private.modes_off())
@@ -56,7 +56,7 @@ def isolated_model_build() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet_transformers_logging() -> Iterator[None]:
-    """The program's log tells of the program's own loading and saving only."""
+    """Silence transformers, so that the log shows only the program's own loading and saving."""
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -73,7 +73,7 @@ def _quiet_transformers_logging() -> Iterator[None]:
 def stored_class_and_config(
     model_class: Any, folder: str, passed_config: Any, trust_remote_code: bool
 ) -> tuple[Any, Any]:
-    """The class and config that the checkpoint in ``folder`` was saved with: what its config.json says, where it can.
+    """The class and config with which the checkpoint in ``folder`` was saved, from its config.json if possible.
 
     ``passed_config`` is the config that the program passed, or None.
     """
@@ -120,7 +120,7 @@ def _remote_class(raw: dict[str, Any], name: str, folder: str) -> Any:
 
 
 def build(model_class: Any, config: Any, folder: str) -> Any:
-    """The model on the meta device, tied. Call within :func:`apart`."""
+    """Build the model on the meta device, with tied weights. Call inside :func:`isolated_model_build`."""
     dtype = _dtype_of(config)
     context = _init_contexts(model_class, dtype)
     with context:
@@ -142,7 +142,7 @@ def _dtype_of(config: Any) -> torch.dtype:
 
 @contextlib.contextmanager
 def _init_contexts(model_class: Any, dtype: torch.dtype) -> Iterator[None]:
-    """transformers' own contexts for building on the meta device, and those of older versions."""
+    """transformers' own contexts for building on the meta device, also in older versions."""
     from transformers import modeling_utils
 
     before = torch.get_default_dtype()
@@ -164,7 +164,7 @@ def _init_contexts(model_class: Any, dtype: torch.dtype) -> Iterator[None]:
 
 
 def _quantize(model: Any, quantization: Any) -> None:
-    """Put a quantized checkpoint's modules in place, as its quantizer does before loading."""
+    """Replace modules as the quantizer does before it loads a quantized checkpoint."""
     from transformers.quantizers import AutoHfQuantizer
 
     quantizer = AutoHfQuantizer.from_config(quantization, pre_quantized=True)
@@ -172,20 +172,22 @@ def _quantize(model: Any, quantization: Any) -> None:
 
 
 def write(model: Any, folder: str) -> None:
-    """Write the model's weights into ``folder``. Call within :func:`apart`, with the virtual writers installed."""
+    """Write the model's weights to ``folder``. Call inside :func:`isolated_model_build`, with virtual writers
+    installed."""
     import transformers.modeling_utils as modeling
 
     os.makedirs(folder, exist_ok=True)
-    # Newer transformers saves on rank 0 only, where there is a process group; each rank needs the files here.
+    # Newer transformers saves only on rank 0 if there is a process group; each rank needs the files here.
     vars(model)["should_save_on_this_rank"] = lambda is_main_process: is_main_process
     if hasattr(modeling, "revert_weight_conversion"):
-        inspect.unwrap(type(model).save_pretrained)(model, folder, max_shard_size="5GB")  # not the program's saving
+        inspect.unwrap(type(model).save_pretrained)(model, folder, max_shard_size="5GB")  # bypasses save tracking
     else:
         _write_with_safetensors(model, folder)
 
 
 def _write_with_safetensors(model: Any, folder: str) -> None:
-    """For transformers before 5, whose ``save_pretrained`` takes all meta tensors for one."""
+    """Save directly, for transformers before 5, whose ``save_pretrained`` treats all meta tensors as one shared
+    tensor."""
     import json
 
     from safetensors.torch import save_file
@@ -208,11 +210,11 @@ def _write_with_safetensors(model: Any, folder: str) -> None:
 
 
 def _split_into_shards(state: dict[str, torch.Tensor]) -> tuple[dict[str, list[str]], dict[str, Any] | None]:
-    """The names of tensors by the file that holds them, and the index, where there are several files."""
+    """The names of the tensors in each file, and the index if there are several files."""
     try:
         from huggingface_hub import split_torch_state_dict_into_shards  # since 0.23
     except ImportError:
-        from transformers.modeling_utils import shard_checkpoint  # until then transformers' own
+        from transformers.modeling_utils import shard_checkpoint  # in transformers until then
 
         shards, index = shard_checkpoint(state, max_shard_size="5GB", weights_name="model.safetensors")
         return {file: list(tensors) for file, tensors in shards.items()}, index

@@ -1,8 +1,8 @@
-"""The archive that ``torch.save`` writes, with storages that have no bytes.
+"""The archive format of ``torch.save``, with storages that have no bytes.
 
-A zip without compression, each storage a record aligned to 64 bytes. A storage whose values are not known is a hole:
-the file has its full length and takes no room on the disk. Into a stream, which can't have holes, such records are
-left out and listed in a record of their own, and :func:`expand` puts them back.
+An uncompressed zip file, in which each storage is a record aligned to 64 bytes. A storage with unknown values is a
+hole: the file has its full length but takes no space on disk. In a stream, which can't have holes, such records are
+omitted and listed in a separate record, and :func:`expand` restores them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 UNREAD_LOCATION_PREFIX = "gonogo-unread:"
-"""Put before the location of a storage without values."""
+"""Prefix of the location of a storage without values."""
 _OMITTED_RECORD = "gonogo-omitted"
 _ALIGNMENT = 64
 _ZIP64_LIMIT = 0xFFFFFFFF
@@ -30,7 +30,7 @@ class Record(NamedTuple):
 
 
 def _local_header(name: bytes, nbytes: int, crc: int, offset: int) -> bytes:
-    """A record's header, padded so that its data begins at a multiple of 64."""
+    """The header of a record, padded so that its data starts at a multiple of 64."""
     large = nbytes >= _ZIP64_LIMIT
     extra = struct.pack("<HHQQ", 1, 16, nbytes, nbytes) if large else b""
     length = 30 + len(name) + len(extra) + 4
@@ -64,9 +64,9 @@ def _directory_entry(name: bytes, nbytes: int, crc: int, header_offset: int) -> 
 
 
 def write_archive(file: Any, prefix: str, records: Iterable[Record], *, sparse: bool) -> int:
-    """Write the records to a binary file; returns the archive's length (with ``sparse``, mostly not on the disk).
+    """Write the records to a binary file; returns the archive's length, which with ``sparse`` is mostly holes.
 
-    Without ``sparse`` (a stream), records without data are left out and listed.
+    Without ``sparse`` (a stream), records without data are omitted and listed.
     """
     records = list(records)
     if not sparse:
@@ -106,14 +106,14 @@ def write_archive(file: Any, prefix: str, records: Iterable[Record], *, sparse: 
 
 
 def omitted_records(source: Any) -> dict[str, int]:
-    """Records, by name, that were left out of an archive (a path or a binary file), and their lengths."""
+    """The names and lengths of records that were omitted from an archive (a path or a binary file)."""
     with zipfile.ZipFile(source) as archive:
         listed = next((name for name in archive.namelist() if name.endswith("/" + _OMITTED_RECORD)), None)
         return {} if listed is None else dict(json.loads(archive.read(listed)))
 
 
 def expand(source: Any, target: str, omitted_sizes: dict[str, int]) -> None:
-    """Write an archive anew to the path ``target``, with what was left out as holes."""
+    """Rewrite an archive to the path ``target``, with the omitted records as holes."""
     with zipfile.ZipFile(source) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/" + _OMITTED_RECORD)]
         prefix = names[0].partition("/")[0]

@@ -1,8 +1,8 @@
 """``torch.load`` without the bytes of large tensors.
 
-torch itself reads the archive, as it does with ``mmap=True``; the mapped file is ours, and nothing is mapped, and so is
-the step that makes a tensor of a storage. Small storages keep their values (random states, step counts); what a virtual
-``torch.save`` left out is marked by its location.
+torch itself reads the archive as with ``mmap=True``, but the mapped file is replaced, so that nothing is mapped, and
+so is the step that creates a tensor from a storage. Small storages keep their values (random states, step counts);
+those omitted by a virtual ``torch.save`` are marked by their location.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gonogo.virtual.weights.torch_archive import UNREAD_LOCATION_PREFIX, expand,
 
 
 class _File:
-    """Stands for the storage that is a whole mapped file: its slices are storages without memory."""
+    """Stand-in for the storage of a whole mapped file: its slices are storages without memory."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -45,7 +45,7 @@ class _File:
         return storage
 
     def read(self, storage: Any) -> torch.Tensor:
-        """The bytes of one of the slices."""
+        """Read the bytes of a slice."""
         place = storage.gonogo_place
         with open(self.path, "rb") as file:
             file.seek(place.start)
@@ -54,7 +54,7 @@ class _File:
 
 
 class _LoadState:
-    """One running ``torch.load``: where each storage belongs, and the tensor that stands for it."""
+    """The state of a running ``torch.load``: each storage's target device, and the tensor that represents it."""
 
     def __init__(self, map_location: Any, memory_mapped: bool, file: _File | None, path: str) -> None:
         self.map_location = map_location
@@ -66,7 +66,7 @@ class _LoadState:
         self.origins: dict[int, str | None] = {}
 
     def note(self, storage: Any, location: Any) -> Any:
-        """What torch is given as ``map_location``: the storage stays; where it belongs is kept."""
+        """Passed to torch as ``map_location``: records the storage's target device, and returns it unchanged."""
         location, self.origins[storage._cdata] = split_location(location)
         unread = location.startswith(UNREAD_LOCATION_PREFIX)
         location = location.removeprefix(UNREAD_LOCATION_PREFIX)
@@ -87,7 +87,7 @@ class _LoadState:
         return location
 
     def tensor(self, storage: Any, offset: int, size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
-        """A tensor on a storage; those on the same one share."""
+        """A tensor on a storage; tensors on the same storage share memory."""
         untyped = getattr(storage, "_untyped_storage", storage)
         _, device, unread = self.places.get(untyped._cdata, (None, "cpu", False))
         base = self.bases.get(untyped._cdata)
@@ -116,7 +116,7 @@ class _LoadState:
 
 
 class _StorageProxy:
-    """The storage that a program's own ``map_location`` function is given: it is asked where it should go."""
+    """The storage passed to a program's own ``map_location`` function, which returns it or moves it to a device."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -140,11 +140,11 @@ _current_load = threading.local()
 
 
 def install(patches: Patches, on_open: Callable[[str], None]) -> None:
-    """Replace ``torch.load``, and the step that makes a tensor of a storage."""
+    """Replace ``torch.load``, and the step that creates a tensor from a storage."""
     original = torch.load
     utils = private_serialization.utils
     rebuild = utils._rebuild_tensor
-    rebuild_v3: Any = getattr(utils, "_rebuild_tensor_v3", None)  # newer than torch 2.1
+    rebuild_v3: Any = getattr(utils, "_rebuild_tensor_v3", None)  # new in torch 2.2
 
     def load(
         f: Any,
@@ -155,7 +155,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
         mmap: bool | None = None,
         **arguments: Any,
     ) -> Any:
-        """As ``torch.load``; large tensors have no values."""
+        """Like ``torch.load``; large tensors have no values."""
         path = _path_of(f)
         if path is not None and path.endswith(".safetensors"):
             return original(f, map_location, pickle_module, weights_only=weights_only, mmap=mmap, **arguments)
@@ -217,7 +217,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
     set_state = torch.random.set_rng_state
 
     def set_rng_state(new_state: torch.Tensor) -> None:
-        """As ``torch.set_rng_state``, for a state that comes from a checkpoint."""
+        """Like ``torch.set_rng_state``, for a state that was loaded from a checkpoint."""
         check_rng_state(new_state)
         if isinstance(new_state, VirtualTensor):
             new_state = VirtualTensor.virtual_mode.values_or_assumed(new_state)
@@ -228,7 +228,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
 
 
 def _path_of(f: Any) -> str | None:
-    """The path of a file, also of one that the program has open from its start on."""
+    """The path of a file, including an open file object at its start."""
     if isinstance(f, str | os.PathLike):
         return os.fspath(f)
     name = getattr(f, "name", None)
@@ -241,7 +241,7 @@ def _path_of(f: Any) -> str | None:
 
 
 def _read_into_buffer(f: Any) -> Any:
-    """What is left of a stream, as a buffer of its own; the stream itself where it is no stream of bytes."""
+    """The rest of a stream as a separate buffer, or the stream itself if it doesn't contain bytes."""
     if isinstance(f, io.BytesIO) and f.tell() == 0:
         return f
     try:
@@ -252,7 +252,7 @@ def _read_into_buffer(f: Any) -> Any:
 
 @contextlib.contextmanager
 def _source(f: Any, path: str | None) -> Iterator[tuple[Any, bool]]:
-    """What torch reads: a file, with what a virtual save left out put in as holes."""
+    """The input for torch: a file in which records omitted by a virtual save are restored as holes."""
     source: Any = _read_into_buffer(f) if path is None else path
     if path is not None and not os.path.isfile(source):
         yield f, False

@@ -1,1 +1,1 @@
-"""Files that tell versions, one kind a module."""
+"""Readers of files that state versions, one module for each format."""

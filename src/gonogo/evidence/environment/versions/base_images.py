@@ -1,4 +1,4 @@
-"""What the tag of a base image tells: the images whose tags name versions."""
+"""Versions in the tags of known base images."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _PACKAGE_BY_TAG_WORD = {
 
 
 def add_base_image(listing: PackageListing, image: str, place: Place) -> None:
-    """The versions that an image (``pytorch/pytorch:2.1.0-cuda12.1-cudnn8-devel``) is known to hold.
+    """Add the versions that an image (``pytorch/pytorch:2.1.0-cuda12.1-cudnn8-devel``) is known to contain.
 
-    Apptainer's (``docker://NAME``) and enroot's (``REGISTRY#NAME``) forms of its name are taken too.
+    Apptainer's (``docker://NAME``) and enroot's (``REGISTRY#NAME``) notations are supported.
     """
     image = re.sub(r"^\w+://", "", image).replace("#", "/")
     name, _, tag = image.partition("@")[0].rpartition(":")
@@ -35,10 +35,10 @@ def add_base_image(listing: PackageListing, image: str, place: Place) -> None:
         listing.fact("cuda", match[2], place)
         _toolkit(listing, match[2], tag, place)
     elif re.search(r"(?:^|/)nvidia/cuda$", name) and (match := re.match(r"(\d+\.\d+)(?:\.\d+)?-", tag)):
-        listing.pypi = True  # it holds no torch: that comes from elsewhere
+        listing.pypi = True  # it contains no torch, which comes from elsewhere
         _toolkit(listing, match[1], tag, place)
     elif re.search(r"(?:^|/)nvidia/pytorch$", name):
-        listing.add("torch", "", place)  # a build of NVIDIA's own, which the tag does not tell
+        listing.add("torch", "", place)  # a build by NVIDIA, whose version is not in the tag
     elif "modelscope" in name or "axolotl" in name:
         _add_tag_words(listing, tag, place)
 
@@ -51,7 +51,7 @@ def _toolkit(listing: PackageListing, cuda: str, tag: str, place: Place) -> None
 
 
 def _add_tag_words(listing: PackageListing, tag: str, place: Place) -> None:
-    """``ubuntu22.04-cuda12.4.0-py311-torch2.6.0-1.26.0`` and ``main-py3.11-cu124-2.5.1``."""
+    """Tags such as ``ubuntu22.04-cuda12.4.0-py311-torch2.6.0-1.26.0`` and ``main-py3.11-cu124-2.5.1``."""
     words = tag.split("-")
     for word in words:
         if match := re.fullmatch(r"cuda(\d+\.\d+)(?:\.\d+)?", word) or re.fullmatch(r"cu(\d\d)(\d)", word):

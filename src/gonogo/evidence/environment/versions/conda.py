@@ -1,4 +1,4 @@
-"""Conda: environment files (YAML, with a pip section in them), and what ``conda list`` prints."""
+"""Conda environment files (YAML, with an optional pip section), and the output of ``conda list``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
 
 _NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "pytorch-lightning": "pytorch-lightning"}
-"""Packages that conda names otherwise than PyPI does."""
+"""Packages that have other names in conda than on PyPI."""
 _SPEC_PATTERN = r"(?:[\w./-]{1,100}::)?([A-Za-z0-9_][\w.-]{0,100})\s*(?:\[[^\]]{0,200}\])?\s*(.{0,200})$"
 
 _BUILD_STRING_PATTERN = re.compile(r"h[0-9a-f]{7}_\w+|main|\d+(?:_\w+)?")
-"""Builds of what is no Python package: `h5eee18b_0`, and not `py310h6a678d5_0` or `pyhd8ed1ab_0`."""
+"""Build strings of packages that are not for Python: `h5eee18b_0`, but not `py310h6a678d5_0` or `pyhd8ed1ab_0`."""
 
 
 def read_conda(listing: PackageListing) -> None:
-    """All dependencies of the listing's file."""
+    """Add all dependencies of the listing's file."""
     import yaml
 
     try:
@@ -36,7 +36,7 @@ def read_conda(listing: PackageListing) -> None:
                     _add_pip_requirement(listing, line)
         elif isinstance(entry, yaml.ScalarNode):
             builds += add_conda_dependency(listing, entry.value, _place(listing.source, entry))
-    listing.complete = builds >= 20  # `conda env export` tells the build of everything that is there
+    listing.complete = builds >= 20  # `conda env export` states the builds of all installed packages
 
 
 def _mapping_items(node: Any, key: str) -> list[Any]:
@@ -70,7 +70,7 @@ def _add_pip_requirement(listing: PackageListing, node: Any) -> None:
 
 
 def add_conda_dependency(listing: PackageListing, text: str, place: Place | None) -> bool:
-    """One dependency; whether its build is told."""
+    """Add one dependency; returns whether its build is stated."""
     match = re.match(_SPEC_PATTERN, text.strip())
     if match is None:
         return False
@@ -80,7 +80,7 @@ def add_conda_dependency(listing: PackageListing, text: str, place: Place | None
     if fact := {"python": "python", "pytorch-cuda": "cuda", "cudatoolkit": "cuda", "cuda-version": "cuda"}.get(name):
         if version is not None:
             told_version = ".".join(version.split(".")[:2]) if fact == "cuda" else version
-            listing.facts[fact] = Field(told_version, place=place)  # over what an image had
+            listing.facts[fact] = Field(told_version, place=place)  # overrides the image's value
         return built
     if name in ("cuda-nvcc", "cuda-toolkit", "cuda", "cudatoolkit-dev") and version is not None:
         listing.fact("toolkit", version, place)
@@ -99,19 +99,19 @@ def add_conda_dependency(listing: PackageListing, text: str, place: Place | None
 
 
 def conda_specifier(text: str) -> tuple[str, bool]:
-    """Conda's ``=2.1``, ``=2.1.0=py311_cuda``, ``>=2,<3`` or ``2.1.*`` as a specifier, and whether a build is told."""
+    """Conda's ``=2.1``, ``=2.1.0=py311_cuda``, ``>=2,<3`` or ``2.1.*`` as a specifier, and whether it has a build."""
     text = text.strip()
     match = re.fullmatch(r"(={0,2})\s*(\d[\w.]*?)(\.?\*)?(?:[=\s]+([\w.*]+))?", text)
     if match is None:
         return valid(text), False
     operator, version, wild, build = match.groups()
-    # `=2.1.0` takes 2.1.0.*, which is 2.1.0 itself where a release has three numbers.
+    # `=2.1.0` means 2.1.0.*, which is 2.1.0 itself if a release has three numbers.
     fuzzy = wild or (operator == "=" and build is None and version.count(".") < 2)
     return (valid(f"=={version}.*") if fuzzy else exact(version)), build is not None
 
 
 def read_conda_list(listing: PackageListing, text: str) -> None:
-    """What ``conda list`` printed: ``name version build channel``."""
+    """Read the output of ``conda list``: ``name version build channel``."""
     for match in re.finditer(
         r"^([A-Za-z0-9_][\w.-]*)[ \t]+(\d[\w.!+-]*)(?:[ \t]+([\w.]+))?(?:[ \t]+\S+)?[ \t]*\r?$", text, re.M
     ):

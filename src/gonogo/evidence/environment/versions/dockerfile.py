@@ -1,4 +1,4 @@
-"""Dockerfiles: the base image, and what ``pip``, ``uv`` and ``conda`` are told to install, in order."""
+"""Dockerfiles: the base image and the install commands of ``pip``, ``uv`` and ``conda``, in order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _INDEX = frozenset(("-i", "--index-url", "--extra-index-url", "-f", "--find-link
 
 
 def read_dockerfile(listing: PackageListing) -> None:
-    """What the last stage of the listing's file, and those that it builds on, come to."""
+    """Add the packages of the file's last stage, and of the stages that it is built from."""
     text = re.sub(r"(?m)^[ \t]*#.*$", lambda match: " " * len(match[0]), latin1_text(listing.source))
     text = re.sub(r"[\\`][ \t]*(\r?\n)(?:[ \t]*\r?\n)*", lambda match: " " * len(match[0]), text)
     values: dict[str, str] = {}
@@ -58,7 +58,7 @@ def read_dockerfile(listing: PackageListing) -> None:
 
 
 def read_installs(listing: PackageListing, text: str, start: int, values: dict[str, str]) -> None:
-    """What a shell's commands install, in order; ``text`` begins at byte ``start`` of the file."""
+    """Add what a shell command installs, in order; ``text`` starts at the byte ``start`` of the file."""
     for command in re.finditer(_INSTALL_COMMAND_PATTERN, text):
         is_conda = "conda" in command[0][: command.start(1) - command.start()] or "mamba" in command[0][:11]
         _add_installed(listing, command[1], start + command.start(1), values, conda=is_conda)
@@ -75,7 +75,7 @@ def _begin_stage(
     fresh = PackageListing(listing.source)
     if parent is not None:
         fresh.packages, fresh.facts = dict(parent.packages), dict(parent.facts)
-    # The listing is the current stage; what was before is kept for stages that build on it.
+    # The listing is the current stage; earlier ones are kept for stages that build on them.
     listing.packages, listing.facts = fresh.packages, fresh.facts
     listing.pypi = True
     if name:
@@ -86,14 +86,14 @@ def _begin_stage(
 
 
 def snapshot_listing(listing: PackageListing) -> PackageListing:
-    """A listing that shares the packages and facts of another as they are now."""
+    """A listing that refers to the current packages and facts of another one."""
     view = PackageListing(listing.source)
     view.packages, view.facts = listing.packages, listing.facts
     return view
 
 
 def substitute_variables(word: str, values: dict[str, str]) -> str | None:
-    """The word with the variables in it replaced; None where one has no value that is certain."""
+    """The word with its variables replaced; None if the value of one is unknown."""
     missing = False
 
     def value(match: re.Match[str]) -> str:
@@ -138,7 +138,7 @@ def _add_installed(listing: PackageListing, text: str, start: int, values: dict[
 
     if listing.packages.get("torch") is not torch:
         if listing.facts.get("cuda") is cuda:
-            listing.facts.pop("cuda", None)  # which was the former torch's
+            listing.facts.pop("cuda", None)  # belonged to the replaced torch
         listing.pypi = not conda
     for one in indexes:
         read_index(listing, one)

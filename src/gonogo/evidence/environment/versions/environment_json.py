@@ -1,4 +1,4 @@
-"""An environment as JSON, as ``gonogo env --format json`` writes it, and back without loss."""
+"""An environment as JSON, as written by ``gonogo env --format json``, and read back without loss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gonogo.finding.environment import Card, EnvironmentFacts
 
 
 def environment_facts(environment: Environment) -> EnvironmentFacts:
-    """The environment as a report tells it; its ``to_json`` is what :func:`read_environment_json` reads."""
+    """The environment in the form of a report; its ``to_json`` can be read by :func:`read_environment_json`."""
     machine: dict[str, str | int | float | Text | None] = {}
     for name in field_names():
         value: Field = getattr(environment, name)
@@ -36,7 +36,7 @@ def environment_facts(environment: Environment) -> EnvironmentFacts:
 
 
 def read_environment_json(listing: PackageListing, content: Mapping[str, Any]) -> None:
-    """Everything but the packages, from such an object."""
+    """Read everything but the packages from such a JSON object."""
     listing.complete = content.get("complete") is True
     for name in field_names():
         if name in content:

@@ -1,4 +1,4 @@
-"""JSON that lists packages: an object of package to version, ``pip list``, ``pip inspect``, ``gonogo env`` …"""
+"""JSON files that list packages: a mapping of package to version, ``pip list``, ``pip inspect``, ``gonogo env`` …"""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _NO_VERSION = translated('{path}: {name}: {version} is not a version: write {{"d
 
 
 _MAX_FAILED_SEARCHES = 1000
-"""Packages that are looked for in the whole text: those written with escapes, or in another order than they are met."""
+"""Limit of searches from the beginning, for names that are escaped in the file or parsed in another order."""
 
 
 def read_json(listing: PackageListing) -> Environment:
-    """What the listing's file, which is JSON, tells."""
+    """Read the listing's JSON file."""
     try:
         content: Any = json.loads(listing.source.text)
     except (ValueError, RecursionError) as error:
@@ -44,7 +44,7 @@ def read_json(listing: PackageListing) -> Environment:
     if isinstance(content, Mapping) and isinstance(content.get("environment"), Mapping):
         if isinstance(content["environment"].get("packages"), (dict, list)):  # `gonogo env --format json`
             content = content["environment"]
-        elif isinstance(content.get("installed"), list):  # `pip inspect`, whose environment are its markers
+        elif isinstance(content.get("installed"), list):  # `pip inspect`, whose environment contains the markers
             markers = content["environment"]
             if isinstance(markers.get("python_full_version"), str):
                 listing.fact("python", markers["python_full_version"])
@@ -92,7 +92,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _direct_url(entry: Mapping[str, Any]) -> str:
-    """What ``pip inspect`` says of a package that was not installed from an index (PEP 610)."""
+    """The URL of a package that was not installed from an index, as in ``pip inspect`` (PEP 610)."""
     told = _mapping(entry.get("direct_url"))
     url, vcs = told.get("url"), _mapping(told.get("vcs_info"))
     if not isinstance(url, str):
@@ -124,7 +124,7 @@ def _add(listing: PackageListing, text: str, name: str, version: Any, *, in_list
 def _places(
     listing: PackageListing, text: str, name: str, version: str, *, in_list: bool
 ) -> tuple[Place | None, Place | None]:
-    """Where the package and its version stand: found by their words, which JSON writes as they are."""
+    """The places of the package and its version, found by searching for their quoted text."""
     if not (name.isascii() and version.isascii()):
         return None, None
     key = json.dumps(name)

@@ -1,4 +1,4 @@
-"""What a file is found to tell, while it is read; becomes an Environment."""
+"""The packages and facts collected while a file is read, before they become an Environment."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _FROM_LOCAL_VERSION = translated("torch's local version {local}")
 
 
 class PackageListing:
-    """Packages and facts, as they are met in one file and those that it includes.
+    """Packages and facts found in a file and those that it includes.
 
-    Offsets are bytes: readers search the file's :func:`latin1_text`.
+    Offsets are bytes, since readers search the file's :func:`latin1_text`.
     """
 
     def __init__(self, source: SourceFile) -> None:
@@ -41,15 +41,15 @@ class PackageListing:
         self.variables_known = False
         self.unread: list[UnreadableLine] = []
         self.lines = 0
-        """Lines that were read, of the file and those that it includes."""
+        """Number of lines read from the file and those that it includes."""
         self.searched_to = 0
-        """Where the last package was found: the next one stands behind it."""
+        """The position of the last package found; the next one is searched from here."""
         self.not_found = 0
         self.complete = False
         self.sources: list[Text] = []
         self.index_lines: list[Place] = []
         self.pypi = True
-        """Whether torch comes from PyPI, as far as the file tells."""
+        """Whether torch is installed from PyPI, as far as the file indicates."""
 
     def add(
         self,
@@ -63,7 +63,7 @@ class PackageListing:
         extras: str = "",
         address: str = "",
     ) -> None:
-        """A package. Where it is there already both specifiers hold; with ``replace`` the later does."""
+        """Add a package. If it was added before, both specifiers apply, or with ``replace`` only the later one."""
         where = f"{place.source.path}:{place.line}" if place is not None else self.source.path
         source = Text(where, where)
         found = Package(canonical(name), specifier.strip(), place, source, notation, specifier_place, extras, address)
@@ -75,11 +75,11 @@ class PackageListing:
         self.packages[found.name] = found
 
     def fact(self, name: str, value: Any, place: Place | None = None, reason: Text | None = None) -> None:
-        """A fact of the machine; the first that is told stays."""
+        """Add a fact about the machine, unless it is already known."""
         self.facts.setdefault(name, Field(value, place=place, reason=reason))
 
     def environment(self) -> Environment:
-        """What was found."""
+        """The collected environment."""
         for constraint in self.constraints:
             if constraint.name in self.packages:
                 self.packages[constraint.name] = intersect_packages(self.packages[constraint.name], constraint)
@@ -128,12 +128,12 @@ class PackageListing:
                 self.fact("cuda", cuda, place, _FROM_PYPI_WHEEL.format(version=public_version, cuda=cuda))
 
     def skip(self, place: Place, reason: Text) -> None:
-        """Something that can't be understood."""
+        """Record a part of a file that can't be parsed."""
         self.unread.append(UnreadableLine(place, reason))
 
 
 def intersect_packages(left: Package, other: Package) -> Package:
-    """A package that both specifiers hold for; its place is the one that tells its exact version."""
+    """A package restricted by both specifiers; its place is the one with the exact version."""
     first, second = (left, other) if left.version_text or not other.specifier else (other, left)
     address = left.address or other.address
     if first.version_text or not second.specifier or second.specifier == first.specifier:
@@ -145,13 +145,13 @@ def intersect_packages(left: Package, other: Package) -> Package:
 
 
 def cuda_version_of_tag(tag: str) -> str | None:
-    """``12.1`` of ``cu121`` or ``cuda12.1``; None where a tag names no CUDA."""
+    """``12.1`` for ``cu121`` or ``cuda12.1``; None if a tag names no CUDA version."""
     match = re.match(r"cu(?:da)?-?(\d{1,2})\.(\d)", tag) or re.match(r"cu(\d{1,2})(\d)(?!\d)", tag)
     return f"{match[1]}.{match[2]}" if match else None
 
 
 def repository_address(url: str, revision: str) -> str:
-    """A git repository as pip writes it; uv's lock has the revision in the address itself."""
+    """A git repository in pip's notation; in uv's lock file, the URL contains the revision."""
     address, _, fragment = url.removeprefix("git+").partition("#")
     address, _, query = address.partition("?")
     asked = re.search(r"(?:^|&)(?:rev|tag|branch)=([\w./-]+)", query)
@@ -160,18 +160,18 @@ def repository_address(url: str, revision: str) -> str:
 
 
 def latin1_text(source: SourceFile) -> str:
-    """The file as text with one character a byte, so that positions in it are the file's."""
+    """The file decoded as latin-1, with one character per byte, so that positions are byte offsets."""
     text = source.data.decode("latin-1")
     return " " * source.start + text[source.start :] if source.start else text
 
 
 def decoded(text: str) -> str:
-    """A piece of :func:`latin1_text` as the text that it is."""
+    """A part of :func:`latin1_text`, decoded as UTF-8."""
     return text.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 def exact(version: str) -> str:
-    """The specifier of a version as a listing tells it."""
+    """The specifier of an exact version in a listing."""
     version = version.strip()
     if not version or not re.fullmatch(r"[\w.!+*-]{1,100}", version):
         return ""
@@ -179,13 +179,13 @@ def exact(version: str) -> str:
 
 
 def valid(specifier: str) -> str:
-    """The specifier without spaces, or nothing where it is none."""
+    """The specifier without spaces, or an empty string if it is invalid."""
     text = re.sub(r"\s+", "", specifier)
     return text if text and parse_specifier(text) is not None else ""
 
 
 def resolve_included_path(base: SourceFile, base_file: SourceFile, name: str) -> str | None:
-    """The path of a file that ``base`` names, where it lies in the folder of ``base_file`` or in the current one."""
+    """The path of a file that ``base`` names, if it is in the folder of ``base_file`` or the working directory."""
     if not base.writable or "\0" in name:
         return None
     path = os.path.normpath(os.path.join(os.path.dirname(base.path), name))

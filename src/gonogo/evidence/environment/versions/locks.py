@@ -1,7 +1,7 @@
-"""Lock files of Poetry, uv, PDM and PEP 751: blocks of ``[[package]]`` with a name and a version.
+"""Lock files of Poetry, uv, PDM and PEP 751: ``[[package]]`` tables with a name and a version.
 
-Read line by line: a lock that is cut off or merged badly still tells what it tells. A lock is not edited by hand (its
-hashes would be others), so versions in it can't be replaced.
+Parsed line by line, so that a truncated or badly merged lock file can be used. A lock file is not edited by hand (its
+hashes would no longer match), so versions in it can't be replaced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gonogo.evidence.source_file import Place
 
 
 def read_lock(listing: PackageListing) -> None:
-    """All packages of the listing's file."""
+    """Add all packages of the listing's file."""
     text = latin1_text(listing.source)
     found: dict[str, tuple[set[str], Place, str]] = {}
     for block in re.finditer(r"^\[\[packages?\]\][ \t]*\r?\n((?:(?!\[).*(?:\n|\Z))*)", text, re.MULTILINE):
@@ -34,7 +34,7 @@ def read_lock(listing: PackageListing) -> None:
         place = listing.source.place(start + name.start(1), end)
         found.setdefault(name[1], (set(), place, address))[0].add(version[1] if version else "")
     for name_, (versions, place, address) in found.items():
-        # Several versions: one for each platform or Python, and which it will be can't be told from the lock alone.
+        # Several versions are for different platforms or Pythons; the lock file alone doesn't tell which one applies.
         listing.add(name_, exact(versions.pop()) if len(versions) == 1 else "", place, address=address)
     listing.complete = bool(found)
 
@@ -47,7 +47,7 @@ _KEY_VALUE_PATTERN = re.compile(r"(?:^|[,\s])([\w-]+)[ \t]*=[ \t]*[\"']([^\"'\n]
 
 
 def _source_url(text: str, block: re.Match[str]) -> str:
-    """Where a lock has a package from, where that is no index: as uv, Poetry, PDM and PEP 751 write it."""
+    """The source URL of a package that is not from an index, as written by uv, Poetry, PDM or PEP 751."""
     end = text.find("\n[[", block.end() - 1)
     tables = _TABLE.findall(text, block.end(), end + 1 if end >= 0 else len(text))
     of_pdm = re.search(r"^(?:git|url|path)[ \t]*=.*$(?:\n^(?:ref|revision)[ \t]*=.*$)*", block[1], re.MULTILINE)

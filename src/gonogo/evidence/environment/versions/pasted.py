@@ -1,6 +1,6 @@
-"""Reports that people paste: torch's ``collect_env``, ``ds_report``, ``transformers env``, ``pip list`` and their like.
+"""Reports that people paste: torch's ``collect_env``, ``ds_report``, ``transformers env``, ``pip list`` and similar.
 
-Their lines are told apart by their own words, so that several may stand in one file, between other text.
+Their lines are recognized by their wording, so one file may contain several of them and other text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MARKS = (
     b"-- ---------",
     b"-------- ----",
 )
-"""Words by which a file is known to be such a report."""
+"""Text that identifies a file as such a report."""
 
 _VERSION = r"(\d[\w.!+-]{0,80})"
 _BULLET_VERSION_PATTERN = lazy_compile(
@@ -62,7 +62,7 @@ _UNKNOWN = frozenset({"Could not collect", "N/A"})
 
 
 def read_pasted(listing: PackageListing) -> None:
-    """All that the listing's file tells in the words of such reports."""
+    """Read all packages and facts from such reports in the listing's file."""
     text = latin1_text(listing.source)
     for match in _BULLET_VERSION_PATTERN.finditer(text):
         _add(listing, match[1], match[2], _place(listing, match, 1, 2))
@@ -103,7 +103,7 @@ def _add(listing: PackageListing, name: str, version: str, place: Place) -> None
 def _add_torch(listing: PackageListing, text: str) -> None:
     match = re.search(rf"^[ \t>]*PyTorch version[ \t]*:[ \t]*{_VERSION}", text, re.MULTILINE)
     if match is not None:
-        listing.packages.pop("torch", None)  # what was imported counts, not what pip lists beside it
+        listing.packages.pop("torch", None)  # the imported torch counts, not pip's list
         listing.add("torch", exact(match[1]), listing.source.place(match.start(), match.end(1)))
 
 

@@ -1,4 +1,4 @@
-"""pyproject.toml and Pipfile: dependencies as the standard, Poetry, PDM, uv and Pipenv write them."""
+"""pyproject.toml and Pipfile: dependencies in the notations of PEP 621, Poetry, PDM, uv and Pipenv."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ else:
 
 _DOTTED = re.compile(r"(?:[\w\"'-]{1,100}[ \t]*\.[ \t]*){30}")
 _MAX_NOT_FOUND = 1000
-"""Requirements that are looked for in the whole text: those written with escapes, or met in another order."""
+"""Limit of searches from the beginning, for requirements that are escaped in the file or parsed in another order."""
 
 
 def read_pyproject(listing: PackageListing) -> None:
-    """All dependencies of the listing's file, those of its extras and groups with them."""
+    """Add all dependencies of the listing's file, including those of extras and groups."""
     try:
         if _DOTTED.search(listing.source.text):
-            return  # tomllib's time is quadratic in a key's dots, and no tool's key has as many
+            return  # tomllib is quadratic in the number of a key's dots, and real keys have few
         content = tomllib.loads(listing.source.text)
     except (ValueError, RecursionError):
         return
@@ -55,7 +55,7 @@ def read_pyproject(listing: PackageListing) -> None:
 
 
 def _find_string(text: str, literal: str, start: int) -> int:
-    """Where a string begins in the text, behind its opening quote; -1 where it doesn't stand there."""
+    """The offset of a string literal's content; -1 if the text doesn't contain it."""
     found = [text.find(f"{quote}{literal}{quote}", start) for quote in "\"'"]
     return min((at + 1 for at in found if at >= 0), default=-1)
 
@@ -74,7 +74,7 @@ def _pep621_requirements(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _common_requirements(extras: Mapping[str, Any]) -> list[list[str]]:
-    """What extras ask for, without what they ask for differently: which of them is installed is not told."""
+    """The requirements of extras, without those that differ between extras: it is unknown which are installed."""
     lists = [[entry for entry in one if isinstance(entry, str)] for one in extras.values() if isinstance(one, list)]
     asked: dict[str, set[str]] = {}
     for one in lists:
@@ -127,7 +127,7 @@ def _add_table_dependency(listing: PackageListing, text: str, start: int, name: 
 
 
 def dependency_url(dependency: Any) -> str:
-    """Where a table of Poetry, Pipenv or uv has a package from; empty where that is an index."""
+    """The URL or path of a dependency in a table of Poetry, Pipenv or uv; empty if it is from an index."""
     told = _mapping(dependency)
     git = told.get("git")
     if isinstance(git, str):
@@ -137,7 +137,7 @@ def dependency_url(dependency: Any) -> str:
 
 
 def poetry_specifier(text: str) -> str:
-    """Poetry's ``^0.14.2``, ``~1.2``, ``1.2.*`` and ``1.2`` as a specifier; empty where any version will do."""
+    """Poetry's ``^0.14.2``, ``~1.2``, ``1.2.*`` and ``1.2`` as a specifier; empty if any version is allowed."""
     if "|" in text:
         return ""
     clauses = []

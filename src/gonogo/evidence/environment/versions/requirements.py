@@ -1,4 +1,4 @@
-"""Requirements files and what ``pip freeze`` prints: one requirement a line, with what they include."""
+"""Requirements files and the output of ``pip freeze``: one requirement per line, with included files."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from gonogo.finding.errors import UserError
 _MAX_DEPTH = 10
 _MAX_LINE_LENGTH = 20_000
 _MAX_LINES = 10_000
-"""Lines of all files together that are read; a file that includes others over and over is read so far."""
+"""Maximum number of lines of all files together, in case files include each other repeatedly."""
 _TOO_LONG = translated("{where}: not read from this line on: version lists are read up to {limit} lines")
 _MAX_UNREADABLE_LINES = 100
-"""Lines that are told of; a file with more is no list of requirements."""
+"""Maximum number of reported lines; a file with more is not a requirements file."""
 _NOT_A_REQUIREMENT = translated(
     "{where}: {line!r} is not a requirement: give a requirements file, a pip freeze, or JSON"
 )
@@ -44,20 +44,20 @@ _ARCHIVE_NAME_PATTERN = rf"(?:^|/)({NAME}?)-(\d[\w.!+]{{0,80}}?)\.(?:tar\.gz|tar
 _CONDA_BUILD_PATH = re.compile(
     r"file:///(?:\S*/)?(?:feedstock_root|croot|conda-bld|ci_py\d+|build/80754af9|ktietz/\w+/ci)"
 )
-"""What ``pip freeze`` says of conda's own packages: the folder in which they were once built, which is nowhere else."""
+"""A path in the output of ``pip freeze`` for conda packages: the folder of their build, which exists nowhere else."""
 _GITHUB_ARCHIVE = rf"://[^/\s]+/[^/\s]+/({NAME})/(?:archive|zipball|tarball|releases/download)/"
 _MIN_FROZEN_PACKAGES = 20
-"""Lines from which a sorted file of exact versions is taken for a listing of all that is installed."""
+"""From this number of pinned lines on, a sorted file counts as a complete list of installed packages."""
 
 
 def read_requirements(listing: PackageListing) -> None:
-    """All requirements of the listing's file."""
+    """Add all requirements of the listing's file."""
     _read_file(listing, listing.source, depth=0, constraint=False, seen={listing.source.path})
     listing.complete = _looks_frozen(listing)
 
 
 def _looks_frozen(listing: PackageListing) -> bool:
-    """Whether the file lists everything that is installed: many exact versions, in pip's order, and nothing else."""
+    """Whether the file lists all installed packages: many exact versions in pip's order, and nothing else."""
     names = [name for name, package in listing.packages.items() if not package.specifier.startswith("~")]
     exact_ones = [p for p in listing.packages.values() if p.version_text or not p.written]
     pinned = sum(1 for p in listing.packages.values() if p.version_text)
@@ -136,11 +136,11 @@ INDEX_OPTION_PATTERN = re.compile(
     r"(?:-i|-f|--(?:index-url|extra-index-url|pypi-url|find-links|trusted-host|no-index|pre|no-binary|only-binary"
     r"|prefer-binary))(?![\w-])|-[if](?=\S)"
 )
-"""Options of a requirements file that say from where packages are taken, and which of those there."""
+"""Options of a requirements file that select indexes or the files to take from them."""
 
 
 def read_index(listing: PackageListing, words: str) -> None:
-    """Where packages come from: PyTorch's own index tells the CUDA that its torch is built for."""
+    """Read an index option: PyTorch's own index determines the CUDA version of its torch."""
     index = re.search(r"download\.pytorch\.org/whl/(?:nightly/|test/)?(cu\d+|cpu|rocm[\d.]+)", words)
     if index is not None:
         listing.pypi = False
@@ -161,7 +161,7 @@ def read_requirement(
     constraint: bool = False,
     replace: bool = False,
 ) -> bool:
-    """One requirement whose text begins at the byte ``start``; False where it is none."""
+    """Add one requirement whose text starts at the byte ``start``; False if it is not a requirement."""
     editable = re.match(r"(?:-e|--editable)(?:\s+|=)", text)
     if editable:
         start, text = start + editable.end(), text[editable.end() :]
@@ -214,7 +214,7 @@ def _version_of_url(url: str, name: str) -> str:
 
 
 def _package_of_url(url: str) -> tuple[str, str] | None:
-    """Name and specifier that a path or URL tells: a wheel's by its name, a repository's by its last folder."""
+    """The name and specifier in a path or URL: a wheel's from its file name, a repository's from its last folder."""
     url = url[:2000]
     wheel = re.search(_WHEEL_NAME_PATTERN, url) or re.search(_ARCHIVE_NAME_PATTERN, url)
     if wheel is not None:
@@ -228,7 +228,7 @@ def _package_of_url(url: str) -> tuple[str, str] | None:
     repository = re.search(rf"(?:://|git@)[^\s#?]*[/:]({NAME})(?:\.git)?(?:@([\w./-]+))?(?:[#?].*)?$", url)
     if repository is None:
         return None
-    # A tag like v0.14.2 names the release; a branch or a commit does not.
+    # A tag such as v0.14.2 is a version; a branch or a commit is not.
     name = re.sub(r"\.git$", "", repository[1])
     tag = re.fullmatch(r"v?(\d+(?:\.\d+){1,3}(?:\.post\d+)?)", repository[2] or "")
     return name, exact(tag[1]) if tag else ""
@@ -236,7 +236,7 @@ def _package_of_url(url: str) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=1024)
 def _holds(marker: str) -> bool:
-    """Whether an environment marker holds on Linux with Python 3.11; one that can't be read does."""
+    """Whether an environment marker applies to Linux with Python 3.11; True if it is invalid."""
     from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 
     surroundings = {

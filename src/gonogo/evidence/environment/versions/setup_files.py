@@ -1,4 +1,4 @@
-"""What a project's own set-up tells: ``setup.py`` and ``setup.cfg``, read and never run, and scripts that install."""
+"""A project's own setup: ``setup.py`` and ``setup.cfg``, which are read but not run, and install scripts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
 
 _CONTROL_FLOW_PATTERN = re.compile(r"(?m)^[ \t]*(?:if|case|for|while|until)\b")
-"""In a script with one of these, it is not settled which of its lines run."""
+"""In a script with control flow, it is unknown which lines are executed."""
 
 
 def read_setup_py(listing: PackageListing) -> None:
-    """``install_requires``, and the files of requirements that it is read from."""
+    """Add ``install_requires``, and the requirements files that it is read from."""
     found = setup_requirements(listing.source.text)
     if found is None:
         return
@@ -32,7 +32,7 @@ def read_setup_py(listing: PackageListing) -> None:
         position = max(position, at)
         if at >= 0:
             read_requirement(listing, listing.source, written, at)
-        else:  # put together of several texts
+        else:  # the string is computed, not in the file
             read_requirement(listing, SourceFile.from_text(listing.source.path, requirement), written, 0)
     for name in found.files:
         _include(listing, name)
@@ -57,7 +57,7 @@ def _include(listing: PackageListing, name: str) -> None:
 
 
 def read_setup_cfg(listing: PackageListing) -> None:
-    """``[options] install_requires``."""
+    """Add ``[options] install_requires``."""
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(listing.source.text)
@@ -75,7 +75,7 @@ def read_setup_cfg(listing: PackageListing) -> None:
 
 
 def read_setup_script(listing: PackageListing) -> None:
-    """``pip install`` and ``conda install`` of a shell script that sets a project up."""
+    """Add the packages of ``pip install`` and ``conda install`` in a shell script that sets up a project."""
     text = latin1_text(listing.source)
     text = re.sub(r"(?m)^[ \t]*#.*$", lambda match: " " * len(match[0]), text)
     text = re.sub(r"\\[ \t]*\r?\n", lambda match: " " * len(match[0]), text)

@@ -1,1 +1,1 @@
-"""What job queues are given, as launches: each queue's own kind of file, and what they all come to."""
+"""Jobs of various queues as launches: each queue's file format, and the workload that all are converted to."""

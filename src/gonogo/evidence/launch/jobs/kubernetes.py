@@ -1,4 +1,4 @@
-"""The kinds of jobs that Kubernetes' operators know, and how many of which pods each comes to."""
+"""Kinds of training jobs in Kubernetes and its operators, and the number and kind of pods of each."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
 
 _TRAINJOB_STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
 _POD_OVERRIDE_KEYS = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
-"""How a TrainJob lays volumes over its runtime's pods, by releases of Kubeflow Trainer."""
+"""Fields by which a TrainJob overrides volumes of its runtime's pods, in various releases of Kubeflow Trainer."""
 _INDEX = {"JOB_COMPLETION_INDEX": "0"}
 
 
 def kubernetes_jobs(node: YamlNode) -> Iterator[Workload]:
-    """The jobs that one object is, or holds."""
+    """The jobs that an object is or contains."""
     if node["kind"].text == "Job" and (node["apiVersion"].text or "").startswith("batch.volcano.sh/"):
         yield from _volcano_job(node)
         return
@@ -28,7 +28,7 @@ def kubernetes_jobs(node: YamlNode) -> Iterator[Workload]:
 
 
 def _torchrun_variables(nodes: YamlNode | int, per_node: YamlNode, resources: YamlNode) -> dict[str, str]:
-    """What the operators of PyTorch jobs tell torchrun, of the first node."""
+    """The environment variables that operators of PyTorch jobs set for torchrun, on the first node."""
     gpus, count = gpus_of(resources).number, nodes if isinstance(nodes, int) else nodes.number or 1
     asked = per_node.text or ""
     return {
@@ -66,7 +66,7 @@ def _torch_workload(kind: str, node: YamlNode, first: YamlNode, groups: list[Yam
 
 
 def _train_job(node: YamlNode) -> Iterator[Workload]:
-    """A TrainJob over its runtime, where that stands in the same file; of another runtime nothing is known."""
+    """A TrainJob combined with its runtime, if that is in the same file; other runtimes are unknown."""
     trainer, reference = node["spec"]["trainer"], node["spec"]["runtimeRef"]
     runtime = YamlNode(None, node.source)
     for one in node.beside():
@@ -110,14 +110,14 @@ def _job(node: YamlNode) -> Iterator[Workload]:
 
 
 def _pod(node: YamlNode) -> Iterator[Workload]:
-    """Pods of all kinds serve; those with accelerators may train."""
+    """A pod, if it requests accelerators: other pods rarely train."""
     work = workload_of_pod("Pod", node["spec"], 1, {})
     if _requests_gpus(work):
         yield work
 
 
 def _mpi_job(node: YamlNode) -> Iterator[Workload]:
-    """The launcher's command, on the workers."""
+    """The launcher's command, with the workers' resources."""
     replicas = dict(node["spec"]["mpiReplicaSpecs"].items())
     launcher, worker = replicas.get("Launcher"), replicas.get("Worker")
     if launcher is None:
@@ -128,7 +128,7 @@ def _mpi_job(node: YamlNode) -> Iterator[Workload]:
 
 
 def _volcano_job(node: YamlNode) -> Iterator[Workload]:
-    """The first task with accelerators; with Volcano's plugin for PyTorch, the world that it tells."""
+    """The first task with accelerators, with the world set by Volcano's PyTorch plugin if it is used."""
     tasks = list(node["spec"]["tasks"])
     working = [one for one in tasks if gpus_of(_first_resources(one["template"]["spec"])).node is not None] or tasks
     if not working:
@@ -147,7 +147,7 @@ def _volcano_job(node: YamlNode) -> Iterator[Workload]:
 
 
 def _wrapped_workloads(node: YamlNode) -> Iterator[Workload]:
-    """An AppWrapper's components, and the items of a List."""
+    """The components of an AppWrapper, or the items of a List."""
     for one in node["items"]:
         yield from kubernetes_jobs(one)
     for one in node["spec"]["components"]:
@@ -155,7 +155,7 @@ def _wrapped_workloads(node: YamlNode) -> Iterator[Workload]:
 
 
 def _ray_job(node: YamlNode) -> Iterator[Workload]:
-    """The entry point, on the groups with accelerators; Ray tells its driver of no world."""
+    """The entry point, with the groups that have accelerators; Ray sets no world variables for its driver."""
     spec, entry = node["spec"], node["spec"]["entrypoint"]
     cluster = spec["rayClusterSpec"]
     head, groups = cluster["headGroupSpec"], [*cluster["workerGroupSpecs"], cluster["headGroupSpec"]]
@@ -188,7 +188,7 @@ def _packages(pip: YamlNode) -> Iterator[YamlNode]:
 
 
 def _parse_runtime_env(block: YamlNode) -> YamlNode:
-    """The environment that the job is run in: YAML in a scalar of YAML."""
+    """The job's runtime environment, which is YAML inside a YAML scalar."""
     try:
         return YamlNode(yaml.compose(block.text or "", yaml.SafeLoader), block.source)
     except (yaml.YAMLError, RecursionError):

@@ -1,4 +1,4 @@
-"""A job whose nodes are pods: what Kubernetes makes of a pod's template."""
+"""A job whose nodes are pods, from Kubernetes' pod templates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
 _GPU_RESOURCE_PATTERN = re.compile(r"(?:nvidia\.com/gpu|huawei\.com/[Aa]scend\w*)$")
 _SHM_PATH = "/dev/shm"
 DEFAULT_POD_SHM_BYTES = 64 << 20
-"""What container runtimes (containerd, CRI-O) mount at /dev/shm of a pod that asks for nothing, in bytes."""
+"""The default size of /dev/shm in a pod (containerd, CRI-O), in bytes."""
 _GPU_TYPE_LABELS = (
     "node.kubernetes.io/instance-type", "sagemaker.amazonaws.com/instance-type", "nvidia.com/gpu.product",
            "cloud.google.com/gke-accelerator", "run.ai/type")  # fmt: skip
@@ -26,10 +26,10 @@ def workload_of_pod(
     given: YamlNode | None = None,
     works_on: YamlNode | None = None,
 ) -> Workload:
-    """A job of ``nodes`` such pods. ``operator_variables``: the variables that an operator gives to the first.
+    """A job of ``nodes`` such pods. ``operator_variables``: the variables that an operator sets in the first pod.
 
-    ``given``: what a TrainJob lays over its container. ``works_on``: the pod that has the accelerators, where the
-    command runs in another.
+    ``given``: a TrainJob's overrides of the container. ``works_on``: the pod with the accelerators, if the command
+    runs in another one.
     """
     nothing = YamlNode(None, spec.source)
     container, over = _training_container(spec), given or nothing
@@ -63,14 +63,14 @@ def workload_of_pod(
 
 
 def _training_container(spec: YamlNode) -> YamlNode:
-    """The one with accelerators, else the first."""
+    """The first container with accelerators, or else the first one."""
     containers = list(spec["containers"])
     with_gpus = (one for one in containers if gpus_of(one["resources"]).node is not None)
     return next(with_gpus, None) or next(iter(containers), YamlNode(None, spec.source))
 
 
 def gpus_of(resources: YamlNode) -> YamlNode:
-    """How many accelerators a container asks for, as it is written; nothing where it asks for none."""
+    """The number of accelerators that a container requests, as written; an empty node if it requests none."""
     for holder in (resources["limits"], resources["requests"]):
         for name, count in holder.items():
             if _GPU_RESOURCE_PATTERN.match(name):
@@ -79,14 +79,14 @@ def gpus_of(resources: YamlNode) -> YamlNode:
 
 
 def total_replicas(groups: Sequence[YamlNode]) -> YamlNode | int:
-    """How many pods groups come to; the number that is still to be filled in, where one is."""
+    """The total number of pods in groups; the unresolved number if one of them is a placeholder."""
     counts = [one["replicas"] for one in groups]
     open_ones = [one for one in counts if one.node is not None and one.number is None]
     return open_ones[0] if open_ones else sum(1 if one.number is None else one.number for one in counts)
 
 
 def _accelerator(spec: YamlNode) -> str | None:
-    """What the pod's nodes are, by the labels that it selects them by."""
+    """The accelerator or instance type of the pod's nodes, from its node selector or affinity."""
     labels = {name: value.text for name, value in spec["nodeSelector"].items()}
     required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     for term in required["nodeSelectorTerms"]:
@@ -98,7 +98,7 @@ def _accelerator(spec: YamlNode) -> str | None:
 
 
 def _shm_bytes(spec: YamlNode, container: YamlNode) -> int | None:
-    """The size of the container's /dev/shm; None where memory alone bounds it, or where a volume of another kind is."""
+    """The size of the container's /dev/shm; None if it is limited only by memory, or is another kind of volume."""
     if spec["hostIPC"].text == "true":
         return None
     mounted = {
@@ -113,7 +113,7 @@ def _shm_bytes(spec: YamlNode, container: YamlNode) -> int | None:
 
 
 def _config_maps(spec: YamlNode, container: YamlNode) -> dict[str, PlacedText]:
-    """What the config maps of the same file put where: each key is a file."""
+    """The files mounted from config maps in the same file, by path; each key of a map is a file."""
     maps = {one["metadata"]["name"].text: one["data"] for one in spec.beside() if one["kind"].text == "ConfigMap"}
     volumes = {one["name"].text: one["configMap"] for one in spec["volumes"] if one["configMap"].node is not None}
     found = {}
@@ -131,7 +131,7 @@ def _config_maps(spec: YamlNode, container: YamlNode) -> dict[str, PlacedText]:
 
 
 def _expand_variables(word: PlacedText, environment: dict[str, PlacedText]) -> PlacedText:
-    """``$(NAME)``, which Kubernetes itself replaces in commands and arguments."""
+    """Expand ``$(NAME)``, which Kubernetes itself replaces in commands and arguments."""
 
     def value(match: re.Match[str]) -> str:
         known = environment.get(match[1])

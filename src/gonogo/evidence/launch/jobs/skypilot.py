@@ -12,7 +12,7 @@ _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
 def skypilot_task(node: YamlNode) -> Workload:
-    """A task: ``run`` in a shell, on each of its nodes."""
+    """A task, whose ``run`` is executed by a shell on each of its nodes."""
     resources = node["resources"]
     choices = [resources, *resources["any_of"], *resources["ordered"]]
     name, count = next((said for one in choices if (said := _accelerators(one["accelerators"]))[0]), ("", ""))
@@ -56,7 +56,7 @@ def skypilot_task(node: YamlNode) -> Workload:
 
 
 def _accelerators(accelerators: YamlNode) -> tuple[str, str]:
-    """The first that will do, and how many: ``H100:8``, ``{H100: 8}``, ``[H100:8, A100-80GB:8]``."""
+    """The first accepted accelerator and its number: ``H100:8``, ``{H100: 8}``, ``[H100:8, A100-80GB:8]``."""
     said = accelerators.text or next((one.text for one in accelerators if one.text), None)
     if said is None:
         said = next((f"{name}:{count.text or 1}" for name, count in accelerators.items()), "")
@@ -65,7 +65,7 @@ def _accelerators(accelerators: YamlNode) -> tuple[str, str]:
 
 
 def _container_image(image: YamlNode) -> PlacedText | None:
-    """``docker:IMAGE``; other images are machines', whose names tell no versions."""
+    """The image of ``docker:IMAGE``; other images are VM images, whose names don't state versions."""
     if not (image.text or "").startswith("docker:"):
         return None
     return PlacedText((image.text or "").removeprefix("docker:"), image.place)

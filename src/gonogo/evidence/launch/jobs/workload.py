@@ -1,4 +1,4 @@
-"""One job of a queue: its command, and what it asks for to run it."""
+"""A job of a queue: its command, and the resources that it requests."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ _VARIABLE_PATTERN = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """One job. Memory in bytes; None where it is not asked for."""
+    """A job of a queue. Memory is in bytes; None if not requested."""
 
     kind: str
     words: tuple[PlacedText, ...]
     environment: dict[str, PlacedText]
     nodes: int | None
-    """None where it can't be told."""
+    """None if unknown."""
     gpus: int | None
-    """Of a node."""
+    """Number per node."""
     accelerator: str | None
-    """As the file names it: an accelerator, or a cloud's instance."""
+    """As named in the file: an accelerator, or a cloud instance type."""
     memory_bytes: int | None
     shm_bytes: int | None
-    """Of /dev/shm; None where it is bounded by the memory alone, or by what is not known here."""
+    """Size of /dev/shm; None if it is limited only by memory, or unknown."""
     container: Place
-    """What runs the command: where a finding about it points."""
+    """The definition of the container, which findings about it point to."""
     image: PlacedText | None
     folder: str | None
-    """Where it is started, in the image or on the rented machine."""
+    """The working directory, in the image or on the rented machine."""
     setup: PlacedText | None = None
-    """What a shell runs before, on each node."""
+    """A shell script that runs before the command, on each node."""
     packages: tuple[PlacedText, ...] = ()
-    """What is installed before, a requirement each."""
+    """Packages installed before the command, one requirement each."""
     files: dict[str, PlacedText] = {}
-    """What stands in the file itself and is mounted: by its path in the container."""
+    """Files defined in the job's file and mounted, by their path in the container."""
     mounts: dict[str, str] = {}
-    """Folders and files that are brought along: their path there, and where they are here, from the file's folder."""
+    """Local files and folders to mount: their path in the job, and their local path relative to the job's file."""
     numbers: tuple[PlacedText, ...] = ()
-    """How many nodes and accelerators, as they are written."""
+    """The numbers of nodes and accelerators, as written."""
 
 
 def script_of(workload: Workload) -> PlacedText | None:
-    """The code of ``bash -c CODE``, where the job's command is that, also behind an image's entry point."""
+    """The code of ``bash -c CODE``, if the command is of this form, possibly after an image's entry point."""
     *_before, shell, option, code = (None, None, *workload.words) if len(workload.words) > 2 else (None, None, None)
     if shell is None or option is None or code is None:
         return None
@@ -58,9 +58,9 @@ def script_of(workload: Workload) -> PlacedText | None:
 
 
 def unfilled_variables(workload: Workload) -> list[str]:
-    """The names that ``envsubst`` or the like is to fill in before the file is given to its queue.
+    """The variables that ``envsubst`` or the like has to replace before the file is submitted.
 
-    No queue replaces ``$NAME`` where it reads a number, nor in a command that no shell runs.
+    No queue replaces ``$NAME`` in a number, or in a command that is not run by a shell.
     """
     script = script_of(workload)
     own = [word for word in workload.words if word is not script and workload.kind != "SkyPilot"]
@@ -73,7 +73,7 @@ def unfilled_variables(workload: Workload) -> list[str]:
 
 
 def brought(workload: Workload, path: str, folder: Path) -> str | None:
-    """Where what is at a path there is here; None where the job brings nothing to it."""
+    """The local counterpart of a path in the job's container, or None if the job mounts nothing there."""
     for mount in sorted(workload.mounts, key=len, reverse=True):
         for there in (mount.rstrip("/"), os.path.expanduser(mount.rstrip("/"))):
             if path == there or path.startswith(f"{there}/"):
@@ -82,6 +82,6 @@ def brought(workload: Workload, path: str, folder: Path) -> str | None:
 
 
 def parse_size_bytes(text: str | None) -> int | None:
-    """``512Gi``, ``1T``, ``512+``; None for anything else."""
+    """The bytes of ``512Gi``, ``1T``, ``512+``; None for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?\+?", text or "")
     return int(float(match[1]) * _SIZES[match[2] or ""]) if match else None

@@ -1,4 +1,4 @@
-"""A YAML document with its places: what is asked of something that is not there is nothing."""
+"""A YAML document with places; looking up a key that doesn't exist gives an empty node."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gonogo.evidence.source_file import Place, SourceFile
 
 
 class PlacedText(msgspec.Struct, frozen=True):
-    """A text of the file, and where it stands; ``text`` is None where the queue makes it."""
+    """A text of the file with its place; ``text`` is None if the queue generates it."""
 
     text: str | None
     place: Place
     style: str = ""
-    """How the scalar is written: ``|``, ``>``, a quote, or nothing."""
+    """The style of the scalar: ``|``, ``>``, a quotation mark, or empty."""
 
 
 class YamlNode:
-    """A node of the document, or nothing: what is asked of nothing is nothing."""
+    """A node of the document, or an empty node: its lookups give empty nodes again."""
 
     def __init__(self, node: Any, source: SourceFile, documents: Sequence[Any] = ()) -> None:
         self.node = node
@@ -42,7 +42,7 @@ class YamlNode:
         yield from (self._of(one) for one in self._documents)
 
     def items(self) -> Iterator[tuple[str, YamlNode]]:
-        """Keys and values of a mapping: its own, then those that it merges (``<<: *template``)."""
+        """Keys and values of a mapping: first its own, then merged ones (``<<: *template``)."""
         waiting, seen = [self.node], set()
         while waiting:
             mapping = waiting.pop(0)
@@ -61,17 +61,17 @@ class YamlNode:
 
     @property
     def text(self) -> str | None:
-        """Of a scalar, as it is written."""
+        """A scalar's text as written; None for other nodes."""
         return self.node.value if self.node is not None and self.node.id == "scalar" else None
 
     @property
     def number(self) -> int | None:
-        """Of a scalar that is one."""
+        """A scalar's value if it is an integer, otherwise None."""
         return int(self.text) if self.text is not None and re.fullmatch(r"\d{1,7}", self.text) else None
 
     @property
     def place(self) -> Place:
-        """Where it stands, in bytes of the file."""
+        """Its place, in bytes of the file."""
         if self.node is None:
             return Place(self.source, 0, 0)
         start, end = (
@@ -81,5 +81,5 @@ class YamlNode:
         return Place(self.source, start, max(start, end))
 
     def word(self) -> PlacedText:
-        """A scalar with its place."""
+        """The scalar's text with its place."""
         return PlacedText(self.text, self.place, getattr(self.node, "style", None) or "")

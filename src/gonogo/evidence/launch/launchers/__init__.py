@@ -1,7 +1,7 @@
-"""The launchers, one file each: how it is called, with which options, and how many processes that comes to.
+"""Descriptions of launchers, one file each: how it is called, its options, how it determines the number of processes.
 
-Nothing of a launcher is imported or run here: :mod:`gonogo.rehearse.launch.launchers` does that, where torch is
-installed. To add a launcher, describe it in a file of its own and name it here.
+Launchers are not imported or run here: :mod:`gonogo.rehearse.launch.launchers` does that, if torch is installed. To
+add a launcher, describe it in a file of its own and name it here.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _ALL = (
     *(TORCHRUN, TORCH_DISTRIBUTED_LAUNCH, TRL),
 )
 LAUNCHERS = {launcher.name: launcher for launcher in _ALL}
-"""By name, in which ms-swift over Megatron is ms-swift."""
+"""Launchers by name; ms-swift with Megatron shares ms-swift's name."""
 
 
 def find_called_launcher(words: Sequence[str]) -> tuple[LauncherDescription, int] | None:
-    """The launcher that ``words`` call, and how many of them are the call; None where they call none."""
+    """The launcher that ``words`` call, and the number of words that form the call; None if they call none."""
     name = PurePath(words[0]).name if words else ""
     at = 1
     if is_python(name):

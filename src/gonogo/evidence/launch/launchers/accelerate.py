@@ -1,4 +1,4 @@
-"""``accelerate launch``, and how many processes accelerate starts for whoever calls it."""
+"""``accelerate launch``, and the number of processes that accelerate starts, also on behalf of other launchers."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ _OPTIONS = OptionTable(
     ),
     {"h": "help", "q": "quiet", "t": "tee", "m": "module"},
 )
-"""From accelerate 1.15.0."""
+"""As of accelerate 1.15.0."""
 
 
 def accelerate_launch_size(settings: LaunchSettings) -> LaunchSize:
-    """What accelerate's options, or those that are handed on to it, and its config come to."""
+    """The launch size from accelerate's options, or those forwarded to it, and from its config."""
     options, config = settings.options, settings.accelerate
     total = options.get("num_processes")
     nodes = options.get("num_machines")

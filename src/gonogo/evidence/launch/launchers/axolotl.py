@@ -1,4 +1,4 @@
-"""``axolotl train …``: axolotl's command line, which replaces itself with ``accelerate launch`` or ``torchrun``."""
+"""``axolotl train …``: axolotl's command line, which executes ``accelerate launch`` or ``torchrun``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers of nodes and processes that a launch starts: what each launcher's options and variables come to."""
+"""The numbers of nodes and processes in a launch, from launchers' options and environment variables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNEVEN_PROCESSES = translated("{total} processes can't be divided evenly over {n
 
 
 class LaunchSize(msgspec.Struct, frozen=True):
-    """The size of a launch."""
+    """The number of nodes and processes of a launch."""
 
     nodes: Field
     processes_per_node: Field
@@ -30,18 +30,18 @@ class LaunchSize(msgspec.Struct, frozen=True):
 
 
 class LaunchSettings(msgspec.Struct, frozen=True):
-    """What tells a launcher how many processes to start."""
+    """The settings from which a launcher determines the number of processes."""
 
     options: CommandOptions
-    """The launcher's own."""
+    """The launcher's own options."""
     variables: Mapping[str, Field]
     cwd: Path
     accelerate: Callable[..., Field] | None = None
-    """What accelerate's config holds under some keys, where one is read."""
+    """Returns the value under nested keys of accelerate's config, if there is one."""
 
 
 def multiply(nodes: Field, per_node: Field) -> Field:
-    """All processes."""
+    """The total number of processes."""
     if nodes.known and per_node.known:
         place = per_node.place or nodes.place
         return Field.of(nodes.value * per_node.value, place, per_node.reason)
@@ -50,12 +50,12 @@ def multiply(nodes: Field, per_node: Field) -> Field:
 
 
 def world(nodes: Field, per_node: Field, hostfile: Field | None = None) -> LaunchSize:
-    """So many nodes with so many processes each."""
+    """A launch size from the number of nodes and the number of processes per node."""
     return LaunchSize(nodes, per_node, multiply(nodes, per_node), hostfile or Field.missing())
 
 
 def count(field: Field, default: int | None = None) -> Field:
-    """A field as a whole number; the default where it is absent."""
+    """A field as a positive integer, or the default if it is absent."""
     if field.absent:
         return Field.of(default, None, DEFAULT) if default is not None else Field.not_known(None, UNSETTLED)
     if field.unknown:
@@ -67,7 +67,7 @@ def count(field: Field, default: int | None = None) -> Field:
 
 
 def visible_gpu_count(variables: Mapping[str, Field]) -> Field:
-    """How many GPUs CUDA_VISIBLE_DEVICES leaves; absent where it is not set."""
+    """The number of GPUs in CUDA_VISIBLE_DEVICES; absent if it is not set."""
     field = variables.get("CUDA_VISIBLE_DEVICES") or variables.get("ASCEND_RT_VISIBLE_DEVICES") or Field.missing()
     if not field.known:
         return field
@@ -76,7 +76,7 @@ def visible_gpu_count(variables: Mapping[str, Field]) -> Field:
 
 
 def one_per_gpu(variables: Mapping[str, Field]) -> Field:
-    """One process for each GPU that CUDA_VISIBLE_DEVICES leaves; not known where it is not set."""
+    """One process for each GPU in CUDA_VISIBLE_DEVICES; unknown if it is not set."""
     field = visible_gpu_count(variables)
     if field.known and field.value:
         return field

@@ -1,4 +1,4 @@
-"""``deepspeed``: DeepSpeed's runner, on one node or over a hostfile's."""
+"""``deepspeed``: DeepSpeed's launcher, on one node or on the nodes of a hostfile."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OPTIONS = OptionTable(
     ),
     {"h": "help", "H": "hostfile", "i": "include", "e": "exclude", "q": "quiet"},
 )
-"""From deepspeed 0.19.8."""
+"""As of deepspeed 0.19.8."""
 
 
 def _launch_size(settings: LaunchSettings) -> LaunchSize:

@@ -1,4 +1,4 @@
-"""How a launcher is called, by which check recognises its calls and rehearse chooses whose own code it runs."""
+"""Describes how a launcher is called: check recognises calls by it, rehearse chooses whose own code to run."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ class LauncherDescription(msgspec.Struct, frozen=True):
 
     name: str
     world: Callable[[LaunchSettings], LaunchSize]
-    """How many processes its options, its variables and accelerate's config come to."""
+    """Computes how many processes its options, its variables and accelerate's config ask for."""
     commands: tuple[str, ...] = ()
-    """Names of its programs without folder, with the word that has to follow: ``accelerate launch``."""
+    """Names of its programs without folder, with the subcommand that must follow: ``accelerate launch``."""
     modules: tuple[str, ...] = ()
     """Names under which ``python -m NAME`` is the same launcher."""
     options: OptionTable | None = None
-    """The options before the program; None where a subcommand is the program."""
+    """The options before the program; None if a subcommand stands in place of the program."""
     subcommands: frozenset[str] = frozenset()
-    """Those that train."""
+    """The subcommands that train."""
     framework: str | None = None
     """The training framework whose command line it is."""
     programs: tuple[str, ...] = ()
-    """Modules, and ends of paths, of the framework's programs that any launcher may be given."""
+    """Modules, and path suffixes, of the framework's own programs, which any launcher may start."""
     accelerate_config: str = ""
-    """The option that names accelerate's config, where the launcher reads one."""
+    """The option that names accelerate's config, if the launcher reads one."""
     package: str = ""
-    """What pip knows it by, where it doesn't come with torch."""
+    """The package to install with pip, if the launcher doesn't come with torch."""
     example: str = ""
-    """How it is called, for the message that lists what gonogo takes."""
+    """An example call, for the message that lists the launchers that gonogo supports."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 MAX_HOSTFILE_BYTES = 1 << 20
-"""Bytes: the lines of some fifty thousand nodes."""
+"""In bytes: enough for some fifty thousand nodes."""
 _MAX_SLOTS = 1 << 20
-"""Of all hosts together; they are counted one by one where a filter leaves some of them out."""
+"""Of all hosts together: they are enumerated one by one if a filter excludes some of them."""
 
 
 def parse_hostfile(text: str) -> dict[str, int] | None:
-    """The hosts and their slots, in order; None where a line can't be read, or there are more than any cluster has."""
+    """The hosts and their slots, in order; None if a line can't be parsed, or there are more than any cluster has."""
     hosts: dict[str, int] = {}
     for line in text.splitlines():
         line = line.partition("#")[0].strip()
@@ -24,7 +24,7 @@ def parse_hostfile(text: str) -> dict[str, int] | None:
 
 
 def filter_hosts(hosts: dict[str, int], include: str, exclude: str) -> dict[str, list[int]] | None:
-    """The slots that a filter such as ``worker-0@worker-1:0,2`` leaves; None where it can't be applied."""
+    """The slots that a filter such as ``worker-0@worker-1:0,2`` leaves; None if it can't be applied."""
     slots = {name: list(range(count)) for name, count in hosts.items()}
     text = include or exclude
     if not text:
@@ -45,7 +45,7 @@ def filter_hosts(hosts: dict[str, int], include: str, exclude: str) -> dict[str,
 
 
 def included(include: str) -> dict[str, list[int] | None] | None:
-    """The hosts that ``--include`` names, with the slots that it names of each (None: all of them)."""
+    """The hosts that ``--include`` names, with the slots listed for each (None: all of them)."""
     hosts: dict[str, list[int] | None] = {}
     for part in include.split("@"):
         name, colon, numbers = part.partition(":")
@@ -57,7 +57,7 @@ def included(include: str) -> dict[str, list[int] | None] | None:
 
 
 def parse_number_ranges(text: str) -> list[int] | None:
-    """The numbers of ``0,2,5-7``; None where it is none such."""
+    """The numbers of ``0,2,5-7``; None if the text isn't such a list."""
     numbers: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")

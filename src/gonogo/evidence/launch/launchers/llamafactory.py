@@ -1,4 +1,4 @@
-"""``llamafactory-cli train …``: LLaMA-Factory, which starts itself by torchrun where the machine has several GPUs."""
+"""``llamafactory-cli train …``: LLaMA-Factory, which starts itself through torchrun if there are several GPUs."""
 
 from __future__ import annotations
 

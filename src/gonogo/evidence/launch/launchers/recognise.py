@@ -1,4 +1,4 @@
-"""Which launcher a command calls, and which program that launcher is to run."""
+"""Recognises which launcher a command calls, and which program that launcher runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNKNOWN = "\0"
 
 
 class LauncherCall(msgspec.Struct, frozen=True):
-    """A call of a launcher."""
+    """A command that calls a launcher: the launcher's own options, and the program with its options."""
 
     launcher: str
     launcher_options: CommandOptions
@@ -38,26 +38,26 @@ class LauncherCall(msgspec.Struct, frozen=True):
     """``srun``'s own options."""
     mpirun: CommandOptions | None = None
     environment: dict[str, tuple[str | None, ShellWord]] = {}
-    """Variables that stand before the command, or are given to ``env``."""
+    """Variables assigned before the command, or given to ``env``."""
     removed: tuple[str, ...] = ()
     cleared: bool = False
     chdir: str | None = None
     in_container: bool = False
     image: ShellWord | None = None
-    """What the container is made of, where the command says it."""
+    """The container's image, if the command names one."""
     script: ShellWord | None = None
-    """A shell script that the command runs: it is followed."""
+    """A shell script that the command runs; its commands are read too."""
     code: ShellWord | None = None
-    """What ``bash -c`` is given."""
+    """The argument of ``bash -c``."""
     script_arguments: tuple[ShellWord, ...] = ()
     console_script: str = ""
-    """``$(which NAME)``, ``NAME``: the program is the one of that name, which a package of the project may bring."""
+    """The NAME of ``NAME`` or ``$(which NAME)``: a console script, possibly from a package of the project."""
     from_input: bool = False
-    """``python -``: the program stands in a heredoc."""
+    """``python -`` or ``bash`` without a script: the program is read from standard input, such as a heredoc."""
 
 
 def parse_launcher_call(words: Sequence[ShellWord]) -> LauncherCall | None:
-    """What a command calls; None where it starts no program that could train."""
+    """The launcher call of a command; None if it starts no program that could train."""
     rest = list(words)
     environment: dict[str, tuple[str | None, ShellWord]] = {}
     removed: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ def parse_launcher_call(words: Sequence[ShellWord]) -> LauncherCall | None:
 
 
 def _known_text(word: ShellWord) -> str:
-    """What is known of a word: enough to see an assignment, and that it is no option's end."""
+    """The known part of a word: enough to see whether it is an assignment or an option."""
     if word.value is not None:
         return word.value
     first = word.pieces[0].text if word.pieces else None
@@ -165,7 +165,7 @@ def script_call(words: Sequence[ShellWord]) -> LauncherCall:
 
 
 def _unknown_launcher(words: list[ShellWord]) -> LauncherCall | None:
-    """``$LAUNCHER train.py …`` where the variable can't be told."""
+    """``$LAUNCHER train.py …`` where the variable's value is unknown."""
     for index, word in enumerate(words[1:8], start=1):
         if word.value is not None and word.value.endswith(".py"):
             own = parse_options(words[:index])
@@ -211,12 +211,12 @@ def _parse_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> La
     call = _program_call(launcher.name, own, kind, rest)
     name = rest[0].value or ""
     if own.get("no_python").known and name and "/" not in name and not PurePath(name).suffix:
-        return msgspec.structs.replace(call, console_script=name)  # looked for on PATH, as by `which`
+        return msgspec.structs.replace(call, console_script=name)  # resolved on PATH, as `which` would
     return call
 
 
 def _skip_unknown_words(launcher_options: CommandOptions, rest: tuple[ShellWord, ...]) -> tuple[ShellWord, ...]:
-    """Past words such as ``$DISTRIBUTED_ARGS`` that can't be told and stand where the launcher's options do."""
+    """Skip unknown words such as ``$DISTRIBUTED_ARGS`` that stand between the launcher's options and the program."""
     index = 0
     while index < len(rest) and rest[index].value is None and not rest[index].quoted:
         text = rest[index].place.text
@@ -260,6 +260,6 @@ def _framework_call(launcher: LauncherDescription, words: list[ShellWord]) -> La
         return None
     answer = _program_call(launcher.name, CommandOptions(), "framework", words)
     if launcher.accelerate_config:
-        # They hand the launcher's own options on; both readings are of the same words.
+        # These frameworks pass the launcher's own options on: read the same words as options of both.
         return msgspec.structs.replace(answer, launcher_options=answer.options)
     return answer

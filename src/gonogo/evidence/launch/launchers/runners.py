@@ -16,7 +16,7 @@ _MPIRUN_OPTIONS = OptionTable(
     {name: name for name in ("np", "n", "c", "N", "npernode", "H", "x", "mca", "ppn", "hosts", "f", "v")},
     abbreviations=False,
 )
-"""Open MPI's and MPICH's ``mpirun``; ``-mca`` takes two words, the second of which is skipped by its launcher."""
+"""Open MPI's and MPICH's ``mpirun``; of the two words that ``-mca`` takes, the caller skips the second."""
 _DOCKER_RUN_OPTIONS = OptionTable(
     names(
         """
@@ -40,7 +40,7 @@ _DOCKER_RUN_OPTIONS = OptionTable(
         "d": "detach",
     },
 )
-"""``docker run`` (27)."""
+"""``docker run`` (version 27)."""
 # Programs of the form `NAME SUBCOMMAND [options] COMMAND`, with the options that take a word.
 _RUNNER_OPTIONS: dict[tuple[str, str], frozenset[str]] = {
     ("uv", "run"): names("--with --python -p --extra --group --project --env-file --directory"),
@@ -56,16 +56,16 @@ _PLAIN_WRAPPERS = {"sudo": frozenset({"-u", "--user", "-g"}), "unbuffer": frozen
 
 
 class Inner(msgspec.Struct, frozen=True):
-    """The command that a program runs, and in which container, where it is one's."""
+    """The command that another program runs, and the container in which it runs, if any."""
 
     words: tuple[ShellWord, ...]
     in_container: bool = False
     image: ShellWord | None = None
-    """What the container is made of; None where it is there already (``docker exec``)."""
+    """The container's image; None if the container exists already (``docker exec``)."""
 
 
 def mpirun(words: Sequence[ShellWord]) -> tuple[CommandOptions, tuple[ShellWord, ...]]:
-    """mpirun's own options, and the command behind them."""
+    """mpirun's own options, and the command that follows them."""
     rest = list(words)
     kept: list[ShellWord] = []
     while rest and rest[0].value is not None and rest[0].value.startswith("-"):
@@ -83,9 +83,9 @@ def mpirun(words: Sequence[ShellWord]) -> tuple[CommandOptions, tuple[ShellWord,
 
 
 def wrapped_command(name: str, words: Sequence[ShellWord]) -> Inner | None:
-    """The command that the program ``name`` runs; None where it is none of these.
+    """The command that the program ``name`` runs; None if it isn't one of these programs.
 
-    ``words`` are those behind the name.
+    ``words`` are those after the name.
     """
     following = words[0].value if words else None
     if name in ("docker", "podman", "nvidia-docker") and following in ("run", "exec"):

@@ -1,4 +1,4 @@
-"""What a job asks slurm for: ``#SBATCH`` lines and ``srun``'s options."""
+"""The resources that a job requests from Slurm: ``#SBATCH`` lines and ``srun``'s options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gonogo.finding import translated
 
 _MAX_WORDS = 200
 _MAX_BYTES = 512 << 10
-"""No longer script is read."""
+"""Only this many bytes of a script are searched for ``#SBATCH`` lines."""
 """Words of one ``#SBATCH`` line that are read; each of them that is no option is met anew with all behind it."""
 _STARTED_BY_SLURM = translated("slurm starts them")
 SRUN = OptionTable(
@@ -71,11 +71,11 @@ SRUN = OptionTable(
         "H": "hold",
     },
 )
-"""slurm's ``srun`` and ``sbatch`` (23.11)."""
+"""Slurm's ``srun`` and ``sbatch`` (23.11)."""
 
 
 def sbatch_directives(source: SourceFile) -> dict[str, Field]:
-    """The ``#SBATCH`` lines, by option name as slurm writes it (``ntasks-per-node``), up to the first command."""
+    """The ``#SBATCH`` lines before the first command, keyed by Slurm's option name (``ntasks-per-node``)."""
     offset = source.start
     if b"#SBATCH" not in source.data:
         return {}
@@ -92,7 +92,7 @@ def sbatch_directives(source: SourceFile) -> dict[str, Field]:
 
 
 def _directive_options(words: Sequence[ShellWord]) -> dict[str, Field]:
-    """The options of one line, which holds nothing else: what is no option ends nothing."""
+    """The options of one ``#SBATCH`` line; words that aren't options are skipped, since no command follows."""
     found: dict[str, Field] = {}
     rest = tuple(words)
     while rest:
@@ -119,12 +119,12 @@ def _words(source: SourceFile, start: int, end: int) -> list[ShellWord]:
 
 
 def slurm_options(options: CommandOptions) -> dict[str, Field]:
-    """slurm's options by name as slurm writes them."""
+    """Slurm's options, keyed by the name that Slurm uses, with hyphens."""
     return {name.replace("_", "-"): options.get(name) for name in options.names()}
 
 
 def with_gpus_per_node(options: dict[str, Field]) -> dict[str, Field]:
-    """Name the GPUs of a node however they are asked for: ``--gres=gpu:a100:8``, ``--gpus-per-node=a100:8``."""
+    """Set ``gpus-per-node`` from any way of requesting GPUs: ``--gres=gpu:a100:8``, ``--gpus-per-node=a100:8``."""
     for name in ("gpus-per-node", "gres"):
         field = options.get(name)
         if field is None or not isinstance(field.value, str):
@@ -140,7 +140,7 @@ def with_gpus_per_node(options: dict[str, Field]) -> dict[str, Field]:
 
 
 def variables(options: Mapping[str, Field]) -> dict[str, str]:
-    """The variables that slurm sets in a job that asks for this."""
+    """The environment variables that Slurm sets in a job that requests these options."""
     nodes = whole_number(options.get("nodes"))
     per_node = whole_number(options.get("ntasks-per-node"))
     tasks = whole_number(options.get("ntasks"))
@@ -164,7 +164,7 @@ def variables(options: Mapping[str, Field]) -> dict[str, str]:
 
 
 def srun_launch_size(slurm: Mapping[str, Field]) -> LaunchSize:
-    """How many processes slurm itself starts, by its options."""
+    """How many processes Slurm itself starts, according to its options."""
     absent = Field.missing()
     nodes, tasks = slurm.get("nodes", absent), slurm.get("ntasks", absent)
     per_node = slurm.get("ntasks-per-node", absent)

@@ -1,4 +1,4 @@
-"""``swift sft …``: ms-swift, which starts itself by torchrun where ``NPROC_PER_NODE`` or ``NNODES`` is set."""
+"""``swift sft …``: ms-swift, which starts itself through torchrun if ``NPROC_PER_NODE`` or ``NNODES`` is set."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ SWIFT = LauncherDescription(
 MEGATRON_SWIFT = LauncherDescription(
     "swift", _processes, commands=("megatron",), subcommands=_TRAINING_SUBCOMMANDS, framework="ms-swift"
 )
-"""ms-swift over Megatron, which is not rehearsed."""
+"""ms-swift on Megatron, which isn't rehearsed."""

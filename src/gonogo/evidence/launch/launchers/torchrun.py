@@ -27,7 +27,7 @@ _OPTIONS = OptionTable(
     ),
     {"h": "help", "m": "module", "r": "redirects", "t": "tee"},
 )
-"""From torch 2.13.0."""
+"""As of torch 2.13.0."""
 
 
 def _processes(settings: LaunchSettings) -> LaunchSize:

@@ -1,1 +1,1 @@
-"""What a program comes to: where a loss is made, what a loop does by its counter."""
+"""Data and control flow in training programs: how a loss is computed, what a loop does at certain steps."""

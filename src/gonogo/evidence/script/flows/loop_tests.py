@@ -1,6 +1,6 @@
-"""What a training loop does by its counter, once in a while or at its end: ``if step % 1000 == 0: save(…)``.
+"""Finds what a training loop does only every so many steps or at its end: ``if step % 1000 == 0: save(…)``.
 
-A rehearsal makes a few steps. What such a test guards it would never come to, though a real run does.
+A rehearsal runs a few steps, and so would never reach the code behind such a test, although a real run does.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _ARITHMETIC_NODES = (
 
 
 class LoopTest(msgspec.Struct, frozen=True, eq=False):
-    """A test in a loop, behind a line of it, under which the program saves or evaluates."""
+    """An ``if`` in a loop, after a given line, that guards saving or evaluating."""
 
     node: ast.If
     kind: Literal["save", "evaluate"]
     loops: tuple[Loop, ...]
-    """The loops that hold both, innermost first."""
+    """The loops that contain both the line and the test, innermost first."""
 
 
 def loop_tests_after(tree: ast.Module, line: int) -> Iterator[LoopTest]:
-    """The tests that the code at a line comes to in its loops, in the order of the lines."""
+    """The tests that follow a line within the loops around it, in source order."""
     scope = _function_at(tree, line)
     around = [node for node in _own_nodes(scope) if isinstance(node, Loop) and _holds(node, line)]
     around.sort(key=lambda loop: -loop.lineno)
@@ -48,12 +48,12 @@ def loop_tests_after(tree: ast.Module, line: int) -> Iterator[LoopTest]:
                 kind = _block_purpose(tree, node.body, _MAX_CALL_DEPTH)
                 if kind is not None:
                     found[node] = LoopTest(node, kind, tuple(around[number:]))
-    # Of a test within another the outer one leads to both.
+    # A nested test comes after the one around it, which leads to both.
     yield from sorted(found.values(), key=lambda one: one.node.lineno)
 
 
 def counter_names(loops: Sequence[Loop]) -> set[str]:
-    """The names that count in loops: what they go over, and what is added to."""
+    """The loop counters: targets of the loops, and names that they increment."""
     found: set[str] = set()
     for loop in loops:
         found |= loop_target_names(loop)
@@ -68,13 +68,13 @@ def counter_names(loops: Sequence[Loop]) -> set[str]:
 
 
 def loop_target_names(loop: Loop) -> set[str]:
-    """The names that a loop gives values to as it goes over something."""
+    """The names that a ``for`` loop assigns on each iteration."""
     targets = [] if isinstance(loop, ast.While) else _flatten_target(loop.target)
     return {name for name in map(dotted, targets) if name is not None}
 
 
 def counter_increment_between(loops: Sequence[Loop], counter: str, line: int, test: ast.If) -> int:
-    """How much is added to a counter on the way from a line to a test."""
+    """The total by which a counter is incremented between a line and a test."""
     added = {
         node.lineno: _constant_increment(node) or 0
         for loop in loops
@@ -88,14 +88,14 @@ def counter_increment_between(loops: Sequence[Loop], counter: str, line: int, te
 
 
 def conjuncts(test: ast.expr) -> list[ast.expr]:
-    """The parts of a test that must all hold."""
+    """The operands of a test joined by ``and``."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return [part for value in test.values for part in conjuncts(value)]
     return [test]
 
 
 def names_in(node: ast.expr) -> set[str]:
-    """The names and dotted attributes that an expression reads, whole ones only."""
+    """The names and dotted attributes that an expression reads, each as a whole."""
     name = dotted(node)
     if name is not None:
         return {name}
@@ -103,7 +103,7 @@ def names_in(node: ast.expr) -> set[str]:
 
 
 def is_arithmetic(node: ast.expr) -> bool:
-    """Whether an expression can be computed without calling anything of the program's."""
+    """Whether an expression can be evaluated without calling any code of the program."""
     for one in ast.walk(node):
         if isinstance(one, ast.Call):
             if not isinstance(one.func, ast.Name) or one.func.id not in _INTEGER_FUNCTIONS or one.keywords:
@@ -114,7 +114,7 @@ def is_arithmetic(node: ast.expr) -> bool:
 
 
 def dotted(node: ast.expr) -> str | None:
-    """``self.args.steps``; None for what is no name and no attribute of one."""
+    """``self.args.steps``; None for anything but a name or an attribute of one."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -129,7 +129,7 @@ def _constant_increment(node: ast.AugAssign) -> int | None:
 
 
 def _block_purpose(tree: ast.Module, body: Sequence[ast.stmt], max_depth: int) -> Literal["save", "evaluate"] | None:
-    """What a block does, by the names of what it calls, and of what the file's own functions call."""
+    """Whether a block saves or evaluates, by the names of what it calls, followed through the file's functions."""
     called = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Call)]
     names = [last_name(call.func) for call in called]
     for kind, told in (("save", _SAVE_WORDS), ("evaluate", _EVALUATE_WORDS)):
@@ -153,7 +153,7 @@ def _flatten_target(target: ast.expr) -> Iterator[ast.expr]:
 
 
 def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function, a module or a loop, without those of functions in it."""
+    """The nodes of a function, a module or a loop, without those of nested functions."""
     pending = list(ast.iter_child_nodes(scope))
     while pending:
         node = pending.pop()

@@ -1,7 +1,7 @@
-"""Where the value that ``backward`` is given comes from: the statements that make it, by following names.
+"""A backward slice of what ``backward`` is called on: the statements that compute it, followed by names.
 
-A backward fails for what was put into the loss, far from the line that raises. Followed are names of the function that
-calls it, what they were computed from, and what functions of the same files return.
+A backward fails because of what went into the loss, far from the line that raises. The slice follows the names of the
+calling function, what they were computed from, and the return values of functions in the same files.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOSS_METHODS = frozenset({"compute_loss", "training_step"})
-"""Methods of a user's by which a library's loop gets the loss that it calls backward on."""
+"""Methods that users override to return the loss on which a library's training loop calls backward."""
 _MAX_STATEMENTS = 200
 
 LineRange = tuple[str, int, int]
-"""A file's name, and the first and the last line of a statement."""
+"""A file's path, and the first and the last line of a statement."""
 
 
 def statements_behind_backward(trees: Mapping[str, ast.Module], path: str, line: int) -> list[LineRange]:
-    """The statements that make what the ``backward`` at that line is called on or with; none where there is none."""
+    """The statements that compute the loss of the ``backward`` at this line; empty if there is none."""
     tree = trees.get(path)
     statement = _statement_at(tree, line) if tree is not None else None
     values = [] if statement is None else list(_backward_inputs(statement))
@@ -27,7 +27,7 @@ def statements_behind_backward(trees: Mapping[str, ast.Module], path: str, line:
 
 
 def statements_behind_losses(trees: Mapping[str, ast.Module]) -> list[LineRange]:
-    """The same of the losses that a library's loop gets of the user's own methods."""
+    """The same for losses that the user's own methods return to a library's training loop."""
     followed = _BackwardSlice(trees)
     for path, function in _functions(trees):
         if function.name in _LOSS_METHODS:
@@ -43,7 +43,7 @@ def _backward_inputs(statement: ast.stmt) -> Iterator[ast.expr]:
 
 
 class _BackwardSlice:
-    """Statements that were come to, each once."""
+    """The statements reached by following names backwards, each once."""
 
     def __init__(self, trees: Mapping[str, ast.Module]) -> None:
         self.found: list[LineRange] = []
@@ -51,14 +51,14 @@ class _BackwardSlice:
         self._seen: set[ast.AST] = set()
 
     def of(self, path: str, line: int, values: Sequence[ast.expr]) -> list[LineRange]:
-        """What makes values that are used at a line."""
+        """The statements that compute values used at a line."""
         scope = _function_at(self._trees[path], line)
         for value in values:
             self._follow(path, scope, value, line)
         return self.found
 
     def returned(self, path: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """What makes what a function returns."""
+        """Add the statements that compute a function's return value."""
         if function in self._seen:
             return
         self._seen.add(function)
@@ -89,7 +89,7 @@ Binding = ast.Assign | ast.AnnAssign | ast.AugAssign
 
 
 def _bindings(scope: ast.AST, name: str, line: int) -> Iterator[Binding]:
-    """What may have given a name its value at a line: backward to the assignment that surely ran."""
+    """Assignments that may define ``name`` at ``line``, searched backwards up to one that always executes."""
     nodes = [
         node
         for node in ast.walk(scope)
@@ -102,7 +102,7 @@ def _bindings(scope: ast.AST, name: str, line: int) -> Iterator[Binding]:
 
 
 def _shares_block_with(scope: ast.AST, node: ast.stmt, line: int) -> bool:
-    """Whether whatever comes to a line has passed a statement: it stands in a block around the line."""
+    """Whether a line is only reached through a statement, which is in a block around the line."""
     for owner in ast.walk(scope):
         blocks = [getattr(owner, field, None) for field in ("body", "orelse", "finalbody")]
         for block in blocks:
@@ -112,7 +112,7 @@ def _shares_block_with(scope: ast.AST, node: ast.stmt, line: int) -> bool:
 
 
 def _names_in(value: ast.expr) -> Iterator[str]:
-    """The names whose values a value is computed from: not those of what is called, but the owners of methods."""
+    """The names from which a value is computed: not those of callees, but the receivers of methods."""
     pending: list[ast.AST] = [value]
     while pending:
         node = pending.pop()

@@ -1,10 +1,10 @@
-"""The launchers that gonogo knows: one file each in this package, with no register.
+"""The launchers that gonogo knows: one file each in this package, without a registry.
 
-A launcher is not imitated: its own code is run, up to the point where it would start its processes, in a process of
-its own (:mod:`gonogo.rehearse.launch.capture`), under the user's Python. What it would have started is recorded there.
+A launcher is never imitated. Its own code runs up to the point where it would start its processes, in a separate
+process (:mod:`gonogo.rehearse.launch.capture`) and under the user's Python, and what it would start is recorded.
 
-To add one, describe it in :mod:`gonogo.evidence.launch.launchers`, which ``check`` reads too, and add a file here with
-a subclass of :class:`Launcher`, whose :meth:`Launcher.start` runs it and answers what it starts.
+To add one, describe it in :mod:`gonogo.evidence.launch.launchers`, which ``check`` reads too, and add a file here
+with a subclass of :class:`Launcher`, whose :meth:`Launcher.start` runs it and returns what it would start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gonogo.rehearse.launch.launch import LaunchedProcess, LaunchMachine, Progra
 
 
 class StartedProgram(msgspec.Struct, frozen=True):
-    """What a launcher starts: one program, as these processes."""
+    """What a launcher starts: one program in these processes."""
 
     program_kind: ProgramKind
     program: str
@@ -35,11 +35,11 @@ class StartedProgram(msgspec.Struct, frozen=True):
 
 
 class LauncherError(Exception):
-    """The launcher's own word on why it would not start: an unknown option, a host that is not in the hostfile …"""
+    """The launcher's own error message: an unknown option, a host that is not in the hostfile …"""
 
 
 def folders_of(module: str, package: str) -> list[str]:
-    """Where a package of modules lies; ModuleNotFoundError, with the name that pip knows, where it isn't installed."""
+    """The folders of a package's modules. Raises ModuleNotFoundError with the name for pip if it isn't installed."""
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"No module named {module!r}", name=package)
@@ -47,12 +47,12 @@ def folders_of(module: str, package: str) -> list[str]:
 
 
 class Launcher(ABC):
-    """One launcher's own code, run; one subclass a file."""
+    """Runs one launcher's own code; each subclass has its own file."""
 
     described: ClassVar[LauncherDescription]
 
     def arguments(self, words: Sequence[str]) -> list[str] | None:
-        """The launcher's own arguments, where ``words`` are a call of it; else None."""
+        """The launcher's own arguments if ``words`` are a call of it, else None."""
         found = find_called_launcher(words)
         return list(words[found[1] :]) if found is not None and found[0] is self.described else None
 
@@ -60,15 +60,15 @@ class Launcher(ABC):
     def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
         """Run the launcher's own code up to where it would start its processes.
 
-        Called in a process of its own, with the launch's environment and folder. May import torch. Raises
-        :class:`LauncherError` with the launcher's own message where it would not start, and ImportError where it is
-        not installed.
+        Called in a separate process, with the launch's environment and folder. May import torch. Raises
+        :class:`LauncherError` with the launcher's own message if it would not start, and ImportError if it isn't
+        installed.
         """
 
 
 @cache
 def all_launchers() -> tuple[Launcher, ...]:
-    """Every launcher of this package, by name."""
+    """An instance of every launcher in this package, sorted by name."""
     found: dict[str, Launcher] = {}
     for module_info in pkgutil.iter_modules(__path__, f"{__name__}."):
         module = importlib.import_module(module_info.name)
@@ -79,7 +79,7 @@ def all_launchers() -> tuple[Launcher, ...]:
 
 
 def find_launcher(words: Sequence[str]) -> tuple[Launcher, list[str]] | None:
-    """The launcher that ``words`` call, with its arguments; None where they call no launcher that gonogo knows."""
+    """The launcher that ``words`` call, with its arguments; None if gonogo doesn't know it."""
     for launcher in all_launchers():
         arguments = launcher.arguments(words)
         if arguments is not None:

@@ -29,7 +29,7 @@ class Accelerate(Launcher):
     described = ACCELERATE
 
     def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
-        """What accelerate starts with those arguments."""
+        """Everything that accelerate would start with those arguments."""
         launch = importlib.import_module("accelerate.commands.launch")
         return capture_accelerate_launch(
             lambda: launch.launch_command(launch.launch_command_parser().parse_args(arguments)), surroundings
@@ -37,7 +37,7 @@ class Accelerate(Launcher):
 
 
 def capture_accelerate_launch(call: Callable[[], object], surroundings: LaunchMachine) -> StartedProgram:
-    """What is started by a call that ends in accelerate's ``launch_command`` or torchrun: its own, or a framework's."""
+    """What a call starts that ends in accelerate's ``launch_command`` or torchrun: accelerate's, or a framework's."""
     launch = importlib.import_module("accelerate.commands.launch")
     run = importlib.import_module("torch.distributed.run")
     base = dict(os.environ)
@@ -83,7 +83,7 @@ class _TorchrunCalled(Exception):
 
 
 class _CommandCalled(Exception):
-    """Carries a command out of accelerate, at the place where it would be run."""
+    """Passes a command out of accelerate, instead of running it."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
         super().__init__("command")
@@ -100,11 +100,11 @@ def _raise_command(command: list[str], env: Mapping[str, str], **_options: Any) 
 
 
 def _patch_accelerate(stack: ExitStack, launch: Any, surroundings: LaunchMachine) -> None:
-    """Keep accelerate from starting processes, writing ``.deepspeed_env`` and asking for this machine's ports."""
+    """Prevent accelerate from starting processes, writing ``.deepspeed_env`` and checking this machine's ports."""
     utilities = importlib.import_module("accelerate.utils.launch")
     stack.enter_context(patch.object(launch, "subprocess", SimpleNamespace(Popen=_raise_command)))
     stack.enter_context(patch.object(launch, "open", lambda *_args, **_kwargs: io.StringIO(), create=True))
-    # Whether this machine has the port free says nothing of the machine that the run will have.
+    # Whether a port is free here says nothing about the machine of the run.
     stack.enter_context(patch.object(utilities, "is_port_in_use", lambda *_args: False))
     stack.enter_context(patch.object(utilities, "get_free_port", lambda: 29500, create=True))
     if surroundings.device_type == "npu":
@@ -115,11 +115,11 @@ def _patch_accelerate(stack: ExitStack, launch: Any, surroundings: LaunchMachine
 def _start_by_command(
     resolved: _CommandCalled, base: Mapping[str, str], surroundings: LaunchMachine, notes: tuple[tuple[str, str], ...]
 ) -> StartedProgram:
-    """Several nodes go through ``deepspeed``; a single process is started as it is."""
+    """The program of a command that accelerate would run: through ``deepspeed`` for several nodes, else directly."""
     if resolved.command[0] == "deepspeed":
         with patch.dict(os.environ, resolved.environment, clear=True):
             arguments = resolved.command[1:]
-            if arguments[:2] == ["--hostfile", "None"]:  # none was said
+            if arguments[:2] == ["--hostfile", "None"]:  # no hostfile was given
                 arguments = arguments[2:]
             across = DeepSpeed().start(arguments, surroundings)
         spawned = [

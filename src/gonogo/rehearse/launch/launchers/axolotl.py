@@ -18,16 +18,16 @@ from gonogo.rehearse.launch.launchers.accelerate import capture_accelerate_launc
 from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, started
 
 _TRAINING = "axolotl.cli.train"
-"""The module that each process runs, and ``--launcher python`` calls in its own process."""
+"""The module that each process runs, and that ``--launcher python`` calls in its own process."""
 
 
 class Axolotl(Launcher):
-    """The command line of axolotl."""
+    """axolotl's command line."""
 
     described = AXOLOTL
 
     def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
-        """What axolotl starts with those arguments."""
+        """Everything that axolotl would start with those arguments."""
         folders_of("axolotl", self.described.package)
         base = dict(os.environ)
 
@@ -46,7 +46,7 @@ class Axolotl(Launcher):
 
 
 class _RunsWithoutLauncher(Exception):
-    """Says that the training would have been run without a launcher, and by which command one runs the same."""
+    """Raised if training would run without a launcher; ``command`` runs the same training."""
 
     def __init__(self, command: list[str]) -> None:
         super().__init__("python")
@@ -54,10 +54,10 @@ class _RunsWithoutLauncher(Exception):
 
 
 def _run_command_line(stack: ExitStack, arguments: list[str]) -> None:
-    """Run ``axolotl`` up to the launcher that it would become, or to the training."""
+    """Run ``axolotl`` up to the point where it would exec the launcher or start training."""
     training: Any = importlib.import_module(_TRAINING)
     trains: Any = importlib.import_module("axolotl.cli.utils.train")
-    cloud = ModuleType("axolotl.cli.cloud")  # whose own imports are of a provider's package
+    cloud = ModuleType("axolotl.cli.cloud")  # the real one imports a cloud provider's package
     vars(cloud)["do_cli_train"] = _refuse_cloud
     stack.enter_context(patch.dict(sys.modules, {cloud.__name__: cloud}))
     stack.enter_context(patch.object(training, "do_cli", _record_direct_training))
@@ -74,7 +74,7 @@ def _run_command_line(stack: ExitStack, arguments: list[str]) -> None:
 
 
 def _launch(_program: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
-    """In ``os.execvpe``'s place: the launcher's own code, in this process."""
+    """Replaces ``os.execvpe``: runs the launcher's own code in this process."""
     with patch.dict(os.environ, environment, clear=True):
         if words[0] == "torchrun":
             run: Any = importlib.import_module("torch.distributed.run")
@@ -96,10 +96,10 @@ def _refuse_cloud(*_args: Any, **_options: Any) -> None:
 
 
 class _SweepSubprocess:
-    """``subprocess`` as axolotl has it for a sweep of several configurations, each a training of its own."""
+    """Replaces ``subprocess`` in axolotl for sweeps, each of whose configurations is a training run of its own."""
 
     class CalledProcessError(Exception):
-        """What axolotl would catch."""
+        """The exception that axolotl would catch."""
 
     @staticmethod
     def run(*_args: Any, **_options: Any) -> None:

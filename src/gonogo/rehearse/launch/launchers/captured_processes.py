@@ -1,4 +1,4 @@
-"""From the processes that a launcher was about to start to what :class:`.launchers.StartedProgram` holds."""
+"""Converts the processes that a launcher would start into a :class:`.launchers.StartedProgram`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gonogo.rehearse.launch.launchers import LauncherError, StartedProgram
 
 @dataclass(frozen=True)
 class CapturedProcess:
-    """One process as a launcher hands it to the operating system."""
+    """One process as a launcher passes it to the operating system."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -32,9 +32,9 @@ def started(
     nodes: int,
     notes: tuple[tuple[str, str], ...] = (),
 ) -> StartedProgram:
-    """The program that all of the processes run, and how each differs from the environment ``base``.
+    """The program that all processes run, and how each one differs from the environment ``base``.
 
-    Raises Refused where they don't run a Python program, or not all the same one.
+    Raises LauncherError if they don't all run the same Python program.
     """
     kind, program, _ = parse_python_program(spawned_processes[0].command)
     processes = []
@@ -61,7 +61,8 @@ def started(
 def parse_python_program(command: Sequence[str]) -> tuple[ProgramKind, str, tuple[str, ...]]:
     """The Python program that a process's command line runs, and its arguments.
 
-    A program that is no interpreter (``--no_python``) has to be a script for Python itself, by its first line.
+    If the command isn't a Python interpreter (``--no_python``), it must be a Python script according to its first
+    line. Raises LauncherError otherwise.
     """
     if is_python(os.path.basename(command[0])):
         python = python_command(command[1:])
@@ -75,7 +76,7 @@ def parse_python_program(command: Sequence[str]) -> tuple[ProgramKind, str, tupl
 
 
 def is_python_script(path: str) -> bool:
-    """Whether a file starts with a line that hands it to Python, or ends in ``.py``."""
+    """Whether a file has a shebang for Python or, without a shebang, the suffix ``.py``."""
     if not os.path.isfile(path):
         return False
     try:
@@ -84,6 +85,6 @@ def is_python_script(path: str) -> bool:
     except OSError:
         return False
     if first.startswith(b"#!"):
-        # pip writes `#!/bin/sh` and `'''exec' /long/path/python "$0" "$@"` where the path is too long for a #! line.
+        # pip writes `#!/bin/sh` and `'''exec' /long/path/python "$0" "$@"` if the path is too long for a shebang.
         return b"python" in first or second.startswith(b"'''exec'")
     return path.endswith(".py")

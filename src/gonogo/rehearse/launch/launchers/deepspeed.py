@@ -25,7 +25,7 @@ class DeepSpeed(Launcher):
     described = DEEPSPEED
 
     def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
-        """What DeepSpeed starts with those arguments."""
+        """Everything that DeepSpeed would start with those arguments."""
         runner, launch = _launcher_modules(_Accelerator(surroundings))
         base = dict(os.environ)
         notes: list[tuple[str, str]] = []
@@ -40,7 +40,7 @@ class DeepSpeed(Launcher):
 
 
 class _Accelerator:
-    """What the launchers ask ``get_accelerator()``, answered for the virtual machine; no torch is imported."""
+    """The parts of ``get_accelerator()`` that the launchers use, for the virtual machine; doesn't import torch."""
 
     def __init__(self, surroundings: LaunchMachine) -> None:
         self._surroundings = surroundings
@@ -59,7 +59,7 @@ class _Accelerator:
 
 
 class _FakeProcess:
-    """What stands for a process that was not started."""
+    """Stands in for a process that was not started."""
 
     pid = 0
     returncode = 0
@@ -69,7 +69,7 @@ class _FakeProcess:
 
 
 class _NodeCommandCaptured(Exception):
-    """Carries a command out of DeepSpeed's ``main``, at the place where it would be run."""
+    """Passes a command out of DeepSpeed's ``main``, instead of running it."""
 
     def __init__(self, words: list[str], environment: Mapping[str, str]) -> None:
         super().__init__("launcher of a node")
@@ -80,11 +80,11 @@ class _NodeCommandCaptured(Exception):
 
 
 def _launcher_modules(accelerator: _Accelerator) -> tuple[ModuleType, ModuleType]:
-    """DeepSpeed's own ``launcher.runner`` and ``launcher.launch``, without the rest of DeepSpeed where that goes.
+    """DeepSpeed's own ``launcher.runner`` and ``launcher.launch``, if possible without the rest of DeepSpeed.
 
-    The two modules need little of the package, whose import takes seconds and, for a DeepSpeed that is older than
-    torch, fails on names that torch has moved. What they take from it is set in its place; a version that takes more
-    is imported whole.
+    The two modules need little of the package, whose import takes seconds and fails for a DeepSpeed that is older
+    than torch, because torch has moved names. What they need is replaced; a version that needs more is imported
+    completely.
     """
     folder = folders_of("deepspeed", DEEPSPEED.package)[0]
     log = logging.getLogger("DeepSpeed")
@@ -122,7 +122,7 @@ def _import_launcher() -> tuple[ModuleType, ModuleType]:
 def _capture_node_command(
     runner: Any, arguments: list[str], surroundings: LaunchMachine, notes: list[tuple[str, str]]
 ) -> _NodeCommandCaptured:
-    """What the runner would execute on each node. Runs the runner's ``main`` up to there."""
+    """The command that the runner would execute on each node; runs the runner's ``main`` up to that point."""
     parsed_by_deepspeed = runner.parse_args
     fetched_by_deepspeed = runner.fetch_hostfile
     nodes = surroundings.nodes or 1
@@ -132,7 +132,7 @@ def _capture_node_command(
         parsed = parsed_by_deepspeed(args)
         if parsed.autotuning:
             raise LauncherError("--autotuning runs many experiments on the GPUs; rehearse the command without it")
-        # These write files, or bind to cores that are not the machine's.
+        # These write files, or bind to cores that the machine doesn't have.
         parsed.enable_each_rank_log, parsed.save_pid = "None", False
         parsed.bind_cores_to_rank, parsed.bind_core_list = False, None
         parsed.elastic_training = False
@@ -143,7 +143,7 @@ def _capture_node_command(
         hosts = fetched_by_deepspeed(path)
         if hosts is not None or nodes == 1:
             return hosts
-        # The hostfile is on the cluster; --num_nodes, or gonogo's --nodes, says how many lines it has.
+        # The hostfile is on the cluster; --num_nodes or gonogo's --nodes give the number of its lines.
         notes.append(
             (
                 f"the hostfile {path} is not on this machine: {nodes} nodes of one kind were taken for it",
@@ -170,7 +170,7 @@ def _capture_node_command(
             setattr(runner, name, several_nodes(name))
     runner.subprocess = SimpleNamespace(
         Popen=one_node,
-        check_call=lambda *_args, **_kwargs: 0,  # whether ssh reaches the first host
+        check_call=lambda *_args, **_kwargs: 0,  # checks that the first host is reachable by ssh
         check_output=lambda *_args, **_kwargs: b"127.0.0.1",  # its address
         CalledProcessError=Exception,
         DEVNULL=None,
@@ -185,7 +185,7 @@ def _capture_node_command(
 
 
 def _format_node_command(args: Any, world_info: str) -> list[str]:
-    """The launcher's arguments as PDSHRunner.get_cmd writes them."""
+    """The arguments of the node's launcher, formatted as by PDSHRunner.get_cmd."""
     words = [f"--world_info={world_info}", f"--master_addr={args.master_addr}", f"--master_port={args.master_port}"]
     words += [f"--{flag}" for flag in ("no_python", "module", "no_local_rank") if getattr(args, flag)]
     return [*words, args.user_script, *args.user_args]
@@ -194,7 +194,7 @@ def _format_node_command(args: Any, world_info: str) -> list[str]:
 def _capture_node_processes(
     launch: Any, node_command: _NodeCommandCaptured, node: int, surroundings: LaunchMachine
 ) -> list[CapturedProcess]:
-    """What DeepSpeed's launcher starts on one node. Runs the launcher's ``main``, where nothing is really started."""
+    """The processes that DeepSpeed's launcher would start on one node; runs its ``main`` without starting any."""
     spawns: list[CapturedProcess] = []
     local_size = len(list(node_command.world.values())[node])
     world_size = sum(len(ids) for ids in node_command.world.values())
@@ -218,7 +218,7 @@ def _capture_node_processes(
     launch.signal = SimpleNamespace(signal=lambda *_args: None, SIGINT=2, SIGTERM=15)
     world = next(word for word in node_command.words if word.startswith("--world_info="))
     rest = [word for word in node_command.words if word is not world]
-    if any(word.startswith("--node_rank=") for word in rest[:3]):  # --no_ssh: each node is started by hand
+    if any(word.startswith("--node_rank=") for word in rest[:3]):  # --no_ssh: each node is started manually
         rest = [word for index, word in enumerate(rest) if index >= 3 or not word.startswith("--node_rank=")]
     argv = sys.argv
     sys.argv = ["launch.py", world, f"--node_rank={node}", *rest]

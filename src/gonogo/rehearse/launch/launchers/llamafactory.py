@@ -1,4 +1,4 @@
-"""``llamafactory-cli train …``: LLaMA-Factory, which starts itself by torchrun where the machine has several GPUs."""
+"""``llamafactory-cli train …``: LLaMA-Factory, which starts itself with torchrun if the machine has several GPUs."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess,
 from gonogo.rehearse.launch.launchers.torchrun import processes_of
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
-# Where the training starts, where the command line runs it in its own process.
+# The modules that train, if the command line doesn't start torchrun.
 _TRAINING = ("llamafactory.train.tuner", "llamafactory.v1.trainers.sft_trainer")
 _CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class LlamaFactory(Launcher):
-    """The command line of LLaMA-Factory."""
+    """LLaMA-Factory's command line."""
 
     described = LLAMAFACTORY
 
     def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
-        """What LLaMA-Factory starts with those arguments."""
+        """Everything that LLaMA-Factory would start with those arguments."""
         folders_of("llamafactory", self.described.package)
         base = dict(os.environ)
         if _is_env_enabled("USE_RAY"):
@@ -65,16 +65,16 @@ class _TorchrunCalled(Exception):
 
 
 class _RunsWithoutLauncher(Exception):
-    """Says that the training would have been run without a launcher."""
+    """Raised if training would run without a launcher."""
 
 
 def _is_env_enabled(variable: str) -> bool:
-    """As LLaMA-Factory's ``is_env_enabled`` has it."""
+    """The same as LLaMA-Factory's ``is_env_enabled``."""
     return os.environ.get(variable, "0").lower() in ("true", "y", "1")
 
 
 def _read(path: str) -> None:
-    """Raise Refused for a configuration that the training could not open: each of its processes would fail on it."""
+    """Raise LauncherError for a config that can't be opened: each process of the training would fail on it."""
     try:
         with open(path, "rb"):
             return
@@ -97,21 +97,21 @@ def _run_command_line(stack: ExitStack, arguments: list[str]) -> None:
     sys.argv = ["llamafactory-cli", *arguments]
     misc: Any = importlib.import_module("llamafactory.extras.misc")
     if hasattr(misc, "find_available_port"):
-        # Which port is free on this machine says nothing of the machine that the run will have.
+        # Which port is free here says nothing about the machine of the run.
         stack.enter_context(patch.object(misc, "find_available_port", lambda: 29500))
     command_line: Any = importlib.import_module("llamafactory.cli")
     command_line.main()
 
 
 def _make_stub_module(name: str) -> ModuleType:
-    """A module whose functions say that the training would have started; its real one imports everything."""
+    """A module whose functions report that training would start; the real one imports everything."""
     module = ModuleType(name)
 
     def ends(*_args: Any, **_options: Any) -> Any:
         raise _RunsWithoutLauncher
 
     def attribute(name: str) -> Any:
-        if name.startswith("__"):  # what walks through all modules asks each for its file
+        if name.startswith("__"):  # code that inspects all modules reads such attributes
             raise AttributeError(name)
         return ends
 
@@ -120,7 +120,7 @@ def _make_stub_module(name: str) -> ModuleType:
 
 
 def _alone() -> CapturedProcess:
-    """The training in one process: by the file that torchrun would be given, which runs the same function."""
+    """Training in a single process, with the file that torchrun would run, which calls the same function."""
     arguments = sys.argv[1:]
     name = "llamafactory.launcher"
     if _is_env_enabled("USE_V1"):

@@ -1,4 +1,4 @@
-"""``swift sft …``: ms-swift, which starts itself by torchrun where ``NPROC_PER_NODE`` or ``NNODES`` is set."""
+"""``swift sft …``: ms-swift, which starts itself with torchrun if ``NPROC_PER_NODE`` or ``NNODES`` is set."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
 
 class Swift(Launcher):
-    """The command line of ms-swift."""
+    """ms-swift's command line."""
 
     described = SWIFT
 
     def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
-        """What ms-swift starts with those arguments."""
+        """Everything that ms-swift would start with those arguments."""
         base = dict(os.environ)
         command = _command(arguments)
         words = command[1:]
@@ -38,7 +38,7 @@ class Swift(Launcher):
 
 
 class _Command(Exception):
-    """Carries the command out of ms-swift's ``main``, at the place where it would be run."""
+    """Passes the command out of ms-swift's ``main``, instead of running it."""
 
     def __init__(self, words: list[str]) -> None:
         super().__init__("command")
@@ -46,7 +46,7 @@ class _Command(Exception):
 
 
 def _command(arguments: list[str]) -> list[str]:
-    """What ``swift`` would run. Sets in ``os.environ`` what it would."""
+    """The command that ``swift`` would run. Changes ``os.environ`` as ``swift`` does."""
     main = _import_cli_main()
 
     def run(words: list[str], **_options: Any) -> Any:

@@ -20,7 +20,7 @@ class Torchrun(Launcher):
     described = TORCHRUN
 
     def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
-        """What torchrun starts with those arguments."""
+        """Everything that torchrun would start with those arguments."""
         run = importlib.import_module("torch.distributed.run")
         base = dict(os.environ)
         with with_virtual_devices(surroundings):
@@ -33,7 +33,7 @@ class TorchDistributedLaunch(Launcher):
     described = TORCH_DISTRIBUTED_LAUNCH
 
     def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
-        """What it starts with those arguments."""
+        """The processes that it would start with those arguments."""
         launch: Any = importlib.import_module("torch.distributed.launch")
         base = dict(os.environ)
         run_arguments: list[Any] = []
@@ -46,10 +46,10 @@ class TorchDistributedLaunch(Launcher):
 def processes_of(
     run_arguments: Any, base: Mapping[str, str], surroundings: LaunchMachine, notes: tuple[tuple[str, str], ...] = ()
 ) -> StartedProgram:
-    """What torchrun starts with parsed arguments; ``os.environ`` is what its processes inherit."""
+    """The processes of torchrun for parsed arguments; they inherit the current ``os.environ``."""
     run = importlib.import_module("torch.distributed.run")
     macros = importlib.import_module("torch.distributed.elastic.utils").macros
-    # Logs would go to the user's folders, and would be made here already.
+    # Otherwise it would create log folders of the user already here.
     run_arguments.log_dir, run_arguments.redirects, run_arguments.tee = None, "0", "0"
     own_rendezvous = run_arguments.standalone or (
         run_arguments.rdzv_backend == "static"
@@ -60,7 +60,7 @@ def processes_of(
     if run_arguments.master_port is None:
         run_arguments.master_port = 29500
     config, entrypoint, program_arguments = run.config_from_args(run_arguments)
-    if not isinstance(entrypoint, str):  # --run-path: the script is run inside the launcher's own process
+    if not isinstance(entrypoint, str):  # --run-path: torchrun runs the script in its own process
         entrypoint, program_arguments = "python", ["-u", *program_arguments]
     nodes = _nodes(config.min_nodes, config.max_nodes, surroundings.nodes)
     per_node = int(config.nproc_per_node)
@@ -93,14 +93,14 @@ def processes_of(
 
 
 def _nodes(min_nodes: int, max_nodes: int, requested_nodes: int | None) -> int:
-    """Nodes within ``--nnodes MIN:MAX``: as many as were asked for, else the most."""
+    """The number of nodes for ``--nnodes MIN:MAX``: the requested one if it is in the range, else the maximum."""
     if requested_nodes is not None and min_nodes <= requested_nodes <= max_nodes:
         return requested_nodes
     return max_nodes
 
 
 def _master(run_arguments: Any) -> tuple[str, str]:
-    """Where rank 0 is met. Other than in a static rendezvous, torchrun picks a free port, which is not known before."""
+    """Address and port of rank 0. Unless the rendezvous is static, torchrun picks a free port, unknown here."""
     endpoint = str(run_arguments.rdzv_endpoint or "")
     if not endpoint:
         return str(run_arguments.master_addr or "127.0.0.1"), str(run_arguments.master_port)

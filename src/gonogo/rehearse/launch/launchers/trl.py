@@ -1,4 +1,4 @@
-"""``trl sft …``: TRL's command line, which starts its own training scripts through ``accelerate launch``."""
+"""``trl sft …``: TRL's command line, which runs its own training scripts through ``accelerate launch``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gonogo.rehearse.launch.launchers.accelerate import capture_accelerate_launc
 
 
 class Trl(Launcher):
-    """The command line of TRL."""
+    """TRL's command line."""
 
     described = TRL
 
     def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
-        """What TRL starts with those arguments."""
+        """Everything that TRL would start with those arguments."""
         folders_of("trl", self.described.package)
 
         def call() -> None:

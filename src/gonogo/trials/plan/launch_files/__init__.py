@@ -1,1 +1,1 @@
-"""The files that start a strategy, written for the launcher that the user has."""
+"""The files that launch a strategy, for various launchers."""

@@ -1,4 +1,4 @@
-"""What a strategy is launched with: transformers' TrainingArguments, and what TRL's configs have beside them."""
+"""The arguments of a strategy: transformers' TrainingArguments, and the additional ones of TRL's configs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gonogo.trials.plan.task.kinds import ON_POLICY_SHARE
 
 CONFIG = "ds_config.json"
 SWIFT_CONFIG = "ds_config_swift.json"
-"""The same without an optimizer: ms-swift looks into what the Trainer makes, a placeholder where DeepSpeed makes it."""
+"""The config without an optimizer: ms-swift inspects the Trainer's, a placeholder if DeepSpeed creates it."""
 
 
 def learning_rate(request: PlanRequest) -> float:
-    """A usual one to begin with: adapters take larger steps, reinforcement smaller ones."""
+    """A common starting value: higher for adapters, lower for reinforcement learning."""
     adapts = request.tune in ("lora", "qlora")
     if request.task is None:
         return 1e-4 if adapts else 1e-5
@@ -23,7 +23,7 @@ def learning_rate(request: PlanRequest) -> float:
 
 
 def training_arguments(strategy: Strategy, request: PlanRequest) -> dict[str, Any]:
-    """transformers' TrainingArguments that agree with the DeepSpeed config."""
+    """TrainingArguments that are consistent with the DeepSpeed config."""
     arguments: dict[str, Any] = {
         "deepspeed": CONFIG,
         request.dtype: True,
@@ -40,20 +40,20 @@ def training_arguments(strategy: Strategy, request: PlanRequest) -> dict[str, An
         "logging_steps": 1,
     }
     if strategy.checkpointing:
-        # PEFT under ZeRO-3 trains right with re-entrant checkpointing alone (huggingface/trl#2514).
+        # PEFT under ZeRO-3 trains correctly only with re-entrant checkpointing (huggingface/trl#2514).
         again = request.task is not None and request.tune == "lora" and strategy.family.zero == 3
         arguments["gradient_checkpointing_kwargs"] = {"use_reentrant": again}
     return arguments
 
 
 def task_arguments(strategy: Strategy, request: PlanRequest) -> dict[str, Any]:
-    """What the config of the task's trainer has beside TrainingArguments; nothing for plain fine-tuning."""
+    """Additional arguments of the task's trainer config; none for plain fine-tuning."""
     task = request.task
     if task is None:
         return {}
     arguments: dict[str, Any] = {}
     if not strategy.checkpointing:
-        arguments["gradient_checkpointing"] = "false"  # TRL's default is another
+        arguments["gradient_checkpointing"] = "false"  # TRL's default differs
     if task.task in ("dpo", "kto", "rm", "gkd"):
         arguments["max_length"] = request.seq_len
     if task.task == "gkd":
@@ -88,7 +88,7 @@ def _engine(strategy: Strategy, request: PlanRequest) -> dict[str, Any]:
 
 
 def options(arguments: dict[str, Any]) -> list[str]:
-    """The same as words of a command line; what is False is left out."""
+    """The arguments as command-line options; False ones are omitted."""
     found = []
     for name, value in arguments.items():
         if value is False:

@@ -1,4 +1,4 @@
-"""The commands that launch a strategy, and what their launchers and frameworks read."""
+"""The commands that launch a strategy, and the config files of their launchers and frameworks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _DATASET_INFO = {
         "tags": {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"},
     }
 }
-"""What LLaMA-Factory has to know of data.jsonl."""
+"""LLaMA-Factory's description of data.jsonl."""
 _LLAMAFACTORY_FINETUNING_TYPES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
 
 
 def launch_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: dict[str, Any]) -> dict[str, str]:
-    """Name and text of each file. ``arguments``: transformers' TrainingArguments."""
+    """(name: text) of each file. ``arguments``: transformers' TrainingArguments."""
     program = [*_training_command(request), *options(arguments)]
     return {
         **({"hostfile": hostfile(request)} if request.machine.nodes > 1 else {}),
@@ -78,7 +78,7 @@ def script(
     data_comment: str = 'a line each: {"messages": [...]} or {"text": "..."}',
     data: bool = True,
 ) -> str:
-    """A shell script that runs a launcher. ``data_comment``: of the data; with neither, none is read."""
+    """A shell script that runs a launcher. ``data_comment`` describes the data; ``data`` is False if none is read."""
     lines = ["#!/usr/bin/env bash", "set -euo pipefail", 'cd "$(dirname "$0")"']
     if data:
         lines.append(f"MODEL=${{MODEL:-{shlex.quote(_model(request))}}}")
@@ -101,18 +101,18 @@ def script(
 
 
 def _model(request: PlanRequest) -> str:
-    """A folder with its whole path, a hub name as it is."""
+    """The absolute path of a local folder, or the hub name unchanged."""
     return str(resolved(request.model)) if exists(expanded(Path(request.name))) else request.name
 
 
 def hostfile(request: PlanRequest) -> str:
-    """The nodes, for DeepSpeed's launcher."""
+    """The hostfile of DeepSpeed's launcher."""
     names = (f"node{number} slots={request.machine.count}" for number in range(request.machine.nodes))
     return "\n".join(["# The nodes' names, the first one's first.", *names, ""])
 
 
 def _option_lines(arguments: list[str]) -> list[str]:
-    """Each option with its value, for a line of its own."""
+    """Each option with its value, to be put on a line of its own."""
     lines: list[str] = []
     for word in arguments:
         if word.startswith("--") or not lines:
@@ -127,7 +127,7 @@ def _word(word: str) -> str:
 
 
 def deepspeed_launcher(request: PlanRequest) -> list[str]:
-    """DeepSpeed's launcher."""
+    """The command of DeepSpeed's launcher."""
     machine = request.machine
     if machine.nodes == 1:
         return ["deepspeed", "--num_gpus", str(machine.count)]
@@ -138,7 +138,7 @@ def deepspeed_launcher(request: PlanRequest) -> list[str]:
 
 
 def torchrun_launcher(request: PlanRequest) -> list[str]:
-    """torchrun."""
+    """The command of torchrun."""
     machine = request.machine
     if machine.nodes == 1:
         return ["torchrun", "--nproc_per_node", str(machine.count)]
@@ -149,14 +149,14 @@ def torchrun_launcher(request: PlanRequest) -> list[str]:
 
 
 def accelerate_node_options(request: PlanRequest) -> list[str]:
-    """What accelerate is told of the node it runs on."""
+    """accelerate's options that depend on the node."""
     if request.machine.nodes == 1:
         return []
     return ["--machine_rank", "$NODE_RANK", "--main_process_ip", "$MASTER_ADDR", "--main_process_port", "$MASTER_PORT"]
 
 
 def accelerate_yaml(request: PlanRequest) -> str:
-    """accelerate's configuration."""
+    """The YAML config of accelerate."""
     machine = request.machine
     return "\n".join(
         [
@@ -175,7 +175,7 @@ def accelerate_yaml(request: PlanRequest) -> str:
 
 
 def swift_environment(request: PlanRequest) -> tuple[str, ...]:
-    """The variables by which ms-swift learns of nodes and GPUs."""
+    """The environment variables from which ms-swift reads nodes and GPUs."""
     machine = request.machine
     lines = [f"export NPROC_PER_NODE={machine.count}"]
     if machine.nodes > 1:
@@ -184,14 +184,14 @@ def swift_environment(request: PlanRequest) -> tuple[str, ...]:
 
 
 def swift_model_options(request: PlanRequest, facts: Facts) -> list[str]:
-    """The model for ms-swift, and of its kind and template what ms-swift can't tell from the folder."""
+    """ms-swift's model options, with the type and template if it can't infer them from the folder."""
     return ["--model", "$MODEL", *swift_kind_options(swift_kind(request.name, request.model, facts.model_class))]
 
 
 def swift_kind_options(
     model_kind: SwiftKind, kind: str = "--model_type", template_option: str = "--template"
 ) -> list[str]:
-    """What has to be named, as options."""
+    """The options for the model type and template that have to be given explicitly."""
     return [
         *([kind, model_kind.kind] if model_kind.kind else []),
         *([template_option, model_kind.template] if model_kind.template else []),
@@ -216,13 +216,13 @@ def _swift_options(choice: Choice, request: PlanRequest, arguments: dict[str, An
 
 
 def swift_arguments(request: PlanRequest, arguments: dict[str, Any]) -> dict[str, Any]:
-    """TrainingArguments as ms-swift takes them beside its own."""
+    """TrainingArguments adapted to ms-swift's own."""
     kept = {name: value for name, value in arguments.items() if name not in (request.dtype, "num_train_epochs")}
     return {**kept, "deepspeed": SWIFT_CONFIG}
 
 
 def torch_dtype(request: PlanRequest) -> str:
-    """The dtype by the name that PyTorch has for it."""
+    """The dtype by its PyTorch name."""
     return "bfloat16" if request.dtype == "bf16" else "float16"
 
 

@@ -1,4 +1,4 @@
-"""The files that start a strategy of a task: TRL by three launchers, ms-swift's command, and a rollout server."""
+"""The files that launch a post-training task: TRL with three launchers, ms-swift's command, and a rollout server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SWIFT_DATA_EXAMPLES = {
 
 
 def task_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: dict[str, Any]) -> dict[str, str]:
-    """Name and text of each file. ``arguments``: transformers' TrainingArguments; ``request``: all GPUs."""
+    """(name: text) of each file. ``arguments``: transformers' TrainingArguments; ``request``: for all GPUs."""
     task, strategy = request.task, choice.strategy
     assert task is not None
     left = request.without(strategy.rollout.gpus)
@@ -59,7 +59,7 @@ def task_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: di
     }
     if strategy.rollout.engine == "server":
         files[SERVER] = _server_script(choice, request)
-    if strategy.reference != "precomputed":  # ms-swift keeps a reference model
+    if strategy.reference != "precomputed":  # ms-swift always has a reference model
         words = [*swift_model_options(request, facts), *_swift(choice, request, task, settings)]
         said = f"a line each: {_SWIFT_DATA_EXAMPLES[task.task]}"
         files["launch_swift.sh"] = script(
@@ -81,7 +81,7 @@ def _has_server_on_same_node(choice: Choice, request: PlanRequest) -> bool:
 
 
 def _devices(choice: Choice, request: PlanRequest) -> tuple[str, ...]:
-    """The trainer's GPUs, where a server has the others of the node."""
+    """Restrict the trainer to its GPUs if a server uses the others of the node."""
     if not _has_server_on_same_node(choice, request):
         return ()
     left = request.without(choice.strategy.rollout.gpus).machine.count
@@ -89,7 +89,7 @@ def _devices(choice: Choice, request: PlanRequest) -> tuple[str, ...]:
 
 
 def _deepspeed_launch_words(choice: Choice, request: PlanRequest) -> list[str]:
-    """DeepSpeed's launcher takes no CUDA_VISIBLE_DEVICES beside a number of GPUs: it is given their names."""
+    """DeepSpeed's launcher rejects CUDA_VISIBLE_DEVICES with a GPU count, so it gets the GPUs by ``--include``."""
     left = request.without(choice.strategy.rollout.gpus)
     if not _has_server_on_same_node(choice, request):
         return deepspeed_launcher(left)
@@ -103,7 +103,7 @@ def _server_address_options(choice: Choice, request: PlanRequest) -> list[str]:
 
 
 def _server_script(choice: Choice, request: PlanRequest) -> str:
-    """TRL's own command: it starts vLLM with what weight synchronisation needs."""
+    """Run TRL's own command, which starts vLLM with weight synchronisation."""
     rollout, machine = choice.strategy.rollout, request.machine
     left = request.without(rollout.gpus).machine.count
     mine = range(machine.count) if machine.nodes > 1 else range(left, machine.count)
@@ -143,10 +143,10 @@ def _swift(choice: Choice, request: PlanRequest, task: TaskSettings, settings: d
 
 
 def _beside(option: str, task: TaskSettings) -> list[str]:
-    """The reward model or the teacher, and its kind where ms-swift can't tell it from the folder."""
+    """The options for the reward model or teacher, with its type if ms-swift can't infer it from the folder."""
     assert task.beside is not None
     found = swift_kind(task.beside_name, task.beside)
     words = swift_kind_options(found, "--reward_model_type", "--reward_template")
-    if task.task == "gkd":  # the teacher reads what the student's template makes
+    if task.task == "gkd":  # the teacher reads prompts in the student's template
         words = ["--teacher_model_type", found.kind] if found.kind else []
     return [option, task.beside_name, *words]

@@ -1,1 +1,1 @@
-"""What generation takes beside a strategy: the engine, its layouts, the batches of a step."""
+"""The resources for generation: the engine, its layouts, the batches of a step."""

@@ -1,4 +1,4 @@
-"""Batches of a task: what a step has in all, and how few micro-batches of it show what it takes."""
+"""Batch sizes of a task: the full step, and the few micro-batches that a rehearsal needs to measure it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _USUAL = 64
 
 
 def global_batch(request: PlanRequest) -> int:
-    """Samples of an optimizer step: as asked, else the least number from 64 on that GPUs and generations divide."""
+    """Samples per optimizer step: as requested, else the first number from 64 up that GPUs and generations divide."""
     if request.global_batch is not None:
         return request.global_batch
     of = lcm(request.world_size, generations(request))
@@ -21,20 +21,20 @@ def global_batch(request: PlanRequest) -> int:
 
 
 def generations(request: PlanRequest) -> int:
-    """Completions of a prompt, which all have to be in one step."""
+    """Completions per prompt, all of which have to be in the same step."""
     return 1 if request.task is None else request.task.generations
 
 
 def min_micro_batch(request: PlanRequest) -> int:
-    """KTO compares each sample with its neighbour's completion: TRL takes no micro-batch of one."""
+    """The minimum micro-batch: 2 for KTO, because TRL pairs each prompt with a neighbour's completion."""
     return 2 if request.task is not None and request.task.task == "kto" else 1
 
 
 def measured_accumulation(request: PlanRequest, strategy: Strategy) -> int:
-    """Micro-batches that a rehearsal's step has: the second shows what any later one would.
+    """Micro-batches per step in a rehearsal: two, because later ones are like the second.
 
-    All of them, where TRL puts a step's completions through a model at once: a reward model, or the trained one that
-    generates by itself (trl/trainer/grpo_trainer.py, ``_calculate_rewards`` and ``_generate``).
+    All of them if TRL passes a step's completions through a model at once: a reward model, or the trained model if it
+    generates itself (trl/trainer/grpo_trainer.py, ``_calculate_rewards`` and ``_generate``).
     """
     task = request.task
     if task is not None and task.kind.rolls_out and (task.beside is not None or strategy.rollout.engine == "none"):
@@ -44,15 +44,15 @@ def measured_accumulation(request: PlanRequest, strategy: Strategy) -> int:
 
 
 def measured_generations(samples_per_step: int) -> int:
-    """Completions of a prompt in a rehearsal's step of so many samples: the fewest that make it up.
+    """Completions per prompt in a rehearsed step of ``samples_per_step`` samples: its smallest divisor above 1.
 
-    How many of them have one prompt decides nothing that is measured: each is trained, and scored, by itself.
+    The number doesn't affect the measurement, because completions are trained and scored independently.
     """
     return next(count for count in range(2, samples_per_step + 1) if samples_per_step % count == 0)
 
 
 def check_completions(request: PlanRequest) -> None:
-    """Raise UserError where a step can't hold all completions of each of its prompts."""
+    """Raise UserError if a step can't contain all completions of each of its prompts."""
     batch, of = request.global_batch, generations(request)
     if batch is None or batch % of == 0:
         return

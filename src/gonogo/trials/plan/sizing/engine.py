@@ -1,4 +1,4 @@
-"""The engine beside one strategy: what it takes of a GPU, whether it starts there, and how long it generates."""
+"""The rollout engine of a strategy: its GPU memory, whether it starts, and the time of generation."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from gonogo.virtual.measuring.jobs import EngineFacts, Facts
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS
 
 _KERNELS_PER_LAYER = 10
-"""Norms, projections, rotation, attention, activation: launched one by one, or replayed as a graph."""
+"""Norms, projections, rotary embedding, attention, activation: launched one by one, or replayed as a CUDA graph."""
 _MIN_REDUCE_SECONDS = 15e-6
-"""An all-reduce of a few KiB within a node: its latency, as nccl-tests shows it over NVLink."""
+"""The latency of an all-reduce of a few KiB within a node, as nccl-tests measures over NVLink."""
 _ALL_REDUCES_PER_LAYER = 2
-"""All-reduces of a layer under tensor parallelism, behind attention and behind the MLP (Megatron-LM, §3)."""
+"""Tensor parallelism needs an all-reduce after attention and one after the MLP (Megatron-LM, §3)."""
 
 
 def facts_of(facts: Facts, strategy: Strategy) -> EngineFacts | None:
-    """The engine's figures, divided as the strategy does; None where no engine runs."""
+    """The engine's figures at the strategy's tensor-parallel size; None if there is no engine."""
     if strategy.rollout.engine not in ("colocate", "server"):
         return None
     return next((one for one in facts.engine if one.tp == strategy.rollout.tp), None)
 
 
 def beside(request: PlanRequest, facts: Facts, strategy: Strategy) -> EngineMemory | None:
-    """What the engine takes of the trainer's GPUs; None where none runs there."""
+    """The engine's memory on the trainer's GPUs; None if it isn't colocated."""
     known = facts_of(facts, strategy)
     if known is None or strategy.rollout.engine != "colocate":
         return None
-    # TRL's max_num_seqs: what the ranks of one engine train in a step.
+    # TRL's max_num_seqs: the samples per step of all ranks that share an engine.
     sequences = strategy.micro_batch * strategy.accumulation * known.tp
     return memory_of(known, strategy.rollout, sequences, request.machine.accelerator.total_bytes)
 
 
 def margin(request: PlanRequest, facts: Facts, strategy: Strategy, held: float) -> float | None:
-    """Bytes by which the engine surely starts, beside ``held`` of the trainer; negative where it may not."""
+    """Spare bytes when the engine starts beside ``held`` bytes of the trainer; negative if it may not start."""
     engine, known = beside(request, facts, strategy), facts_of(facts, strategy)
     if engine is None or known is None:
         return None
@@ -47,7 +47,7 @@ def margin(request: PlanRequest, facts: Facts, strategy: Strategy, held: float) 
 
 
 def seconds(request: PlanRequest, facts: Facts, strategy: Strategy) -> float:
-    """Of generating a step's completions, and of bringing the weights there. ``request``: the trainer's GPUs."""
+    """Time to generate a step's completions, including the weight sync. ``request``: for the trainer's GPUs."""
     known, task = facts_of(facts, strategy), request.task
     speed = request.machine.accelerator.speed
     if known is None or task is None or speed is None:
@@ -73,16 +73,15 @@ def generation_seconds(
     facts: Facts, engine: EngineFacts, speed: Speed, *, cache: float, completions: int, generations: int, prompt: int,
     completion_tokens: int,
 ) -> float:  # fmt: skip
-    """Seconds in which ``engine.tp`` GPUs write so many completions, ``generations`` for each prompt, to their limit.
+    """Time for ``engine.tp`` GPUs to generate the completions, ``generations`` per prompt, to their maximum length.
 
-    An estimate, by what has to be read for each token: each step of decoding reads all weights and the keys and values
-    of all sequences that run, and multiplies by the weights once for each sequence; the prompts are computed before, as
-    a forward pass is. Decoding is bound by memory until the batch is large: Pope et al., "Efficiently Scaling
-    Transformer Inference" (https://arxiv.org/abs/2211.05102), §2.1. The shares of bandwidth and FLOP/s that are reached
-    are those of the training's roofline. Not in it: sampling, scheduling, Python, sequences that end early,
-    speculative decoding.
+    An estimate from the memory traffic per token: each decoding step reads all weights and the KV cache of all
+    running sequences, and multiplies by the weights once per sequence; prompts are prefilled before, like a forward
+    pass. Decoding is memory-bound until the batch is large: Pope et al., "Efficiently Scaling Transformer Inference"
+    (https://arxiv.org/abs/2211.05102), §2.1. The fractions of bandwidth and FLOP/s that are reached are those of the
+    training's roofline. Not included: sampling, scheduling, Python, sequences that end early, speculative decoding.
 
-    ``cache``: bytes of one rank's. As many sequences run at once as it holds whole; the rest wait for their turn.
+    ``cache``: KV cache bytes per rank. It limits the number of sequences that run at once; the others are queued.
     """
     of_sequence = max((prompt + completion_tokens) * engine.cache_of_token, 1)
     at_once = max(min(completions, int(cache // of_sequence)), 1)
@@ -103,7 +102,7 @@ def generation_seconds(
 
 
 def weight_sync_seconds(engine: EngineFacts, speed: Speed, *, server: bool) -> float:
-    """Seconds of the weights' way into the engine: within the GPU's memory, or over a link to the server's GPUs."""
+    """Time to transfer the weights to the engine: within GPU memory, or over a link to the server's GPUs."""
     if server:
         return engine.weights * engine.tp / (speed.link_bytes * LINK_SHARE)
     return 2.0 * engine.weights / (speed.memory_bytes * MEMORY_SHARE)

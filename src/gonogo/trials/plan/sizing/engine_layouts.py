@@ -1,4 +1,4 @@
-"""The ways to generate that a request leaves: which engines, on which GPUs, divided how, with what share of them."""
+"""The options for generation within a request: which engine, on which GPUs, tensor-parallel size, memory share."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gonogo.trials.plan.task.rollout import SERVER_MEMORY_SHARE, EngineMemory, R
 from gonogo.virtual.measuring.jobs import EngineFacts, Facts
 
 _MAX_CONCURRENT_SEQUENCES = 256
-"""Sequences at once of a server: vLLM's default ``max_num_seqs`` of one on GPUs below 70 GiB, and enough for any."""
+"""Concurrent sequences of a server: vLLM's default ``max_num_seqs`` on GPUs below 70 GiB, sufficient for any."""
 
 
 def engines(request: PlanRequest, facts: Facts) -> Iterator[tuple[Where, int]]:
-    """Each with how many GPUs, of all nodes, it takes for itself."""
+    """The engines, each with the number of GPUs, over all nodes, that it occupies exclusively."""
     assert request.task is not None
     for engine in request.task.engines:
         if engine == "server":
@@ -24,7 +24,7 @@ def engines(request: PlanRequest, facts: Facts) -> Iterator[tuple[Where, int]]:
 
 
 def _server_gpu_counts(request: PlanRequest) -> Iterator[int]:
-    """A node of several, or of one node 1, 2, 4 … GPUs, up to half; those that leave GPUs which divide the batch."""
+    """One of several nodes, or 1, 2, 4 … GPUs of a single one, up to half, if the remaining ones divide the batch."""
     machine = request.machine
     counts = [machine.count] if machine.nodes > 1 else [1 << power for power in range(8) if 2 << power <= machine.count]
     for gpus in counts:
@@ -34,7 +34,7 @@ def _server_gpu_counts(request: PlanRequest) -> Iterator[int]:
 
 
 def serving(request: PlanRequest, facts: Facts, gpus: int) -> list[EngineFacts]:
-    """The tensor-parallel sizes with which a server of so many GPUs has room for the model and a cache."""
+    """The tensor-parallel sizes at which a server with that many GPUs has room for the model and a cache."""
     return [
         one for one in facts.engine if gpus % one.tp == 0 and one.tp <= request.machine.count and _serves(request, one)
     ]
@@ -47,7 +47,7 @@ def _serves(request: PlanRequest, engine: EngineFacts) -> bool:
 
 
 def served(request: PlanRequest, engine: EngineFacts) -> EngineMemory:
-    """What a server's rank takes of its GPU."""
+    """The memory of a server's rank on its GPU."""
     asked = RolloutChoice("server", engine.tp, SERVER_MEMORY_SHARE)
     return memory_of(engine, asked, _MAX_CONCURRENT_SEQUENCES, request.machine.accelerator.total_bytes)
 
@@ -55,7 +55,7 @@ def served(request: PlanRequest, engine: EngineFacts) -> EngineMemory:
 def rollouts(
     request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int
 ) -> Iterator[list[RolloutChoice]]:
-    """The choices of an engine, ``samples`` completions to each of the trainer's GPUs: of each, by rising share."""
+    """Choices of an engine for ``samples`` completions per trainer GPU: a list per layout, by rising memory share."""
     if engine == "server":
         yield from ([RolloutChoice(engine, one.tp, gpus=gpus)] for one in serving(request, facts, gpus))
         return
@@ -70,7 +70,7 @@ def rollouts(
 
 
 def holding(request: PlanRequest, facts: Facts, samples: int) -> RolloutChoice | None:
-    """The smallest colocated engine, asleep while the trainer works, whose cache has all of a step's completions."""
+    """The smallest colocated engine with sleep mode whose cache holds all of a step's completions."""
     total = request.machine.accelerator.total_bytes
     found = []
     for one in facts.engine:
@@ -85,7 +85,7 @@ def holding(request: PlanRequest, facts: Facts, samples: int) -> RolloutChoice |
 
 
 def smallest_rollout(request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int) -> RolloutChoice:
-    """What takes the least memory beside the trainer, of those that :func:`rollouts` has."""
+    """The choice of :func:`rollouts` with the least memory beside the trainer."""
     if engine not in ("colocate", "server"):
         return RolloutChoice(engine)
     found = [rising[0] for rising in rollouts(request, facts, engine, gpus, samples)]

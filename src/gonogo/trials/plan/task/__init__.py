@@ -1,1 +1,1 @@
-"""Training by preferences, rewards and teachers: what ``gonogo plan --task`` has beside plain fine-tuning."""
+"""Preference optimization, reinforcement learning and distillation: what ``gonogo plan --task`` supports."""

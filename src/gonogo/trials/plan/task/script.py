@@ -1,4 +1,4 @@
-"""The script that ``gonogo plan --task … --write`` writes, on TRL's trainers; what is rehearsed is the same."""
+"""The script that ``gonogo plan --task … --write`` writes, based on TRL's trainers; the same script is rehearsed."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ _MAKING = {
 
 
 def script_of(task: Task) -> str:
-    """The whole script of a task."""
+    """The complete script of a task."""
     name = _TRAINERS[task]
     making = {"grpo": "rewarded", "rloo": "rewarded", "gkd": "taught"}.get(task, "plain")
     more = "from transformers import AutoTokenizer\n" if task == "gkd" else ""
@@ -117,5 +117,5 @@ def script_of(task: Task) -> str:
 
 
 def lines_of(task: Task) -> str:
-    """What a line of the task's data is."""
+    """The format of a line of the task's data."""
     return _DATA_EXAMPLES[task]

@@ -1,4 +1,4 @@
-"""What ``--task`` is asked with: lengths, generations, models beside the trained one, where completions are made."""
+"""The settings of ``--task``: lengths, generations, auxiliary models, where completions are generated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TUNING_METHODS = ("full", "lora")
 
 
 class TaskOptions(msgspec.Struct, frozen=True):
-    """The command line's options, as typed; None where one isn't given."""
+    """The command line's options, as typed; None if not given."""
 
     task: str | None = None
     prompt_len: int | None = None
@@ -31,35 +31,35 @@ class TaskOptions(msgspec.Struct, frozen=True):
 
 
 class TaskSettings(msgspec.Struct, frozen=True):
-    """A training by preferences, rewards or a teacher. Lengths are tokens."""
+    """Settings of preference optimization, reinforcement learning or distillation. Lengths are in tokens."""
 
     task: Task
     prompt_len: int
     completion_len: int
     generations: int = 1
-    """Completions of each prompt."""
+    """Completions per prompt."""
     beta: float = 0.0
     beside: Path | None = None
-    """The folder of the reward model, or of the teacher."""
+    """The folder of the reward model or teacher."""
     beside_name: str = ""
-    """The same, as the user names it."""
+    """The name of that model as the user gave it."""
     engine: Where = ""
-    """The only one that is tried, if it was asked for."""
+    """The engine that the user chose; empty to try all."""
 
     @property
     def kind(self) -> TaskKind:
-        """What the task has beside the model."""
+        """The properties of the task."""
         return KINDS[self.task]
 
     @property
     def engines(self) -> tuple[Where, ...]:
-        """Where completions may be generated: transformers' own ``generate`` only where it is asked for."""
+        """Where completions may be generated; transformers' own ``generate`` only on request."""
         if not self.kind.rolls_out:
             return ("",)
         return (self.engine,) if self.engine else ("colocate", "server")
 
     def references(self, tune: str) -> tuple[Reference, ...]:
-        """Where the log-probabilities of the reference may come from."""
+        """The possible sources of the reference's log-probabilities."""
         if not self.beta or (not self.kind.beta and not self.kind.rolls_out):
             return ("",)
         if tune == "lora":
@@ -68,7 +68,7 @@ class TaskSettings(msgspec.Struct, frozen=True):
 
 
 def merged(options: TaskOptions, command_options: TaskOptions) -> TaskOptions:
-    """The options, and what a command says besides. Raises UserError where it trains by what no plan knows."""
+    """The options, completed by those of a command. Raises UserError for a training method unknown to ``plan``."""
     if options.task is None and command_options.task is not None and command_options.task not in TASKS:
         raise UserError(
             translated(
@@ -86,7 +86,7 @@ def merged(options: TaskOptions, command_options: TaskOptions) -> TaskOptions:
 def settings_of(
     task_options: TaskOptions, seq_len: int | None, tune: str, find_model_folder: Callable[[str], Path]
 ) -> TaskSettings | None:
-    """What is asked; None for plain fine-tuning. ``find_model_folder`` finds a model's folder. Raises UserError."""
+    """The task's settings; None for plain fine-tuning. Raises UserError."""
     task = _known_task(task_options.task or "sft")
     kind = KINDS[task]
     _reject_useless_options(task_options, task)
@@ -140,7 +140,7 @@ def _known_engine(name: str | None) -> Where:
 
 
 def _reject_useless_options(task_options: TaskOptions, task: Task) -> None:
-    """Options that a task has no use for are a mistake, rather than being passed over."""
+    """Raise UserError for options that the task doesn't use, instead of silently ignoring them."""
     kind = KINDS[task]
     useless = [] if kind.rolls_out else [name for name in _ROLLOUT_OPTIONS if getattr(task_options, name) is not None]
     useless += [] if task == "gkd" or task_options.teacher is None else ["teacher"]
@@ -172,7 +172,7 @@ def _is_useless(option: str, task: Task) -> bool:
 def _prompt_and_completion_lengths(
     task_options: TaskOptions, seq_len: int | None, *, has_rollouts: bool
 ) -> tuple[int, int]:
-    """Tokens of a prompt and of a completion: what is given, the rest of ``--seq-len``, else what is usual."""
+    """Tokens of a prompt and of a completion: as given, else from the rest of ``--seq-len``, else defaults."""
     prompt, completion = task_options.prompt_len, task_options.completion_len
     if seq_len is None:
         usual = _COMPLETION if has_rollouts else 4096 - _PROMPT

@@ -1,4 +1,4 @@
-"""What a launch command tells of its task: TRL's commands and trainers, ``swift rlhf``, LLaMA-Factory's stages."""
+"""Reads the task from a launch command: TRL's commands and trainers, ``swift rlhf``, LLaMA-Factory's stages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRL_COMMANDS = ("sft", "dpo", "kto", "reward", "grpo", "rloo", "distillation")
 
 
 def task_options_from(run: Run) -> TaskOptions:
-    """The task with what the command says of it; None where it does not say."""
+    """The task and its options in the command; None for those that it doesn't set."""
     name = _name(run)
     if name is None or name == "sft":
         return TaskOptions(task=name)
@@ -31,7 +31,7 @@ def task_options_from(run: Run) -> TaskOptions:
     kind = KINDS[known]
     generates = kind.rolls_out or kind.generates
     completion = _number(run, ("max_completion_length", "max_new_tokens")) if generates else None
-    # ms-swift's max_length is a prompt's where completions are generated.
+    # With generation, ms-swift's max_length is the prompt length.
     prompts = ("max_prompt_length", *(("max_length",) if run.framework == "ms-swift" else ()))
     beta = run.arguments.get("beta").number
     return TaskOptions(

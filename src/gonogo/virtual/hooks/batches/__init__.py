@@ -1,1 +1,1 @@
-"""Which batches of a pass are read and run, and what those that are left out would have shown."""
+"""Chooses which batches of a pass are read and run, and accounts for those that are left out."""

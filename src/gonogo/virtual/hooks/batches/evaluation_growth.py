@@ -1,8 +1,8 @@
-"""Memory that grows from one batch of an evaluation to the next: what a program keeps of each, counted for all.
+"""Memory that grows with each batch of an evaluation: what the program keeps per batch, extrapolated to all batches.
 
-A rehearsal ends an evaluation after a few batches. A list of logits that stays on the GPU is small by then, and fills
-it in the run. Where memory grows so, one batch more is read to see whether it goes on; if it does, as much is allocated
-for each of the batches that are left out, until the evaluation is over.
+A rehearsal ends an evaluation after a few batches. A list of logits that stays on the GPU is still small then, but
+fills the GPU in the real run. If memory grows in this way, one more batch is read to see whether the growth
+continues; if so, the same amount is allocated for each batch that is left out, until the evaluation is over.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from gonogo.virtual.memory.tracking import DeviceRecord
 from gonogo.virtual.tensor import CPU, VirtualTensor
 
 _MIN_GROWTH_BYTES = 1 << 14
-"""Bytes: a loss that is kept of each batch is less, and fills nothing."""
+"""Smaller growth, such as a loss that is kept per batch, is ignored."""
 _MIN_GROWTH_STEPS = 2
-"""How often it has to grow: what the first batch leaves behind (outputs, the batch itself) the second one replaces."""
+"""How many times memory has to grow: the second batch replaces what the first leaves behind (outputs, the batch)."""
 _MEMORY_GROWTH_ASSUMPTION = translated(
     "each evaluation batch that is left out keeps as much GPU memory as the last one that was observed"
 )
 
 
 class EvaluationGrowth:
-    """What one pass over an evaluation's data keeps of each batch."""
+    """The memory that one evaluation pass keeps per batch."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._life = lifecycle
@@ -34,13 +34,13 @@ class EvaluationGrowth:
         self._kept: list[torch.Tensor] = []
 
     def note(self) -> None:
-        """Another batch is about to be read."""
+        """Note the memory in use before the next batch is read."""
         for device, record in self._life.memory.devices.items():
             if device != CPU:
                 self._seen.setdefault(str(device), []).append(record.live)
 
     def goes_on(self, batch_count: int) -> bool:
-        """Whether one batch more is to be read, to see whether memory goes on growing; ranks read on together."""
+        """Whether to read one more batch to see whether memory keeps growing; all ranks decide together."""
         if batch_count > EVALUATION_BATCHES:
             return False
         self.note()
@@ -51,7 +51,7 @@ class EvaluationGrowth:
         return wants if everywhere is None else any(everywhere)
 
     def _growth_per_batch(self, batch_count: int) -> dict[str, int]:
-        """By device, by how much each of the last batches has made memory grow, where all did."""
+        """Growth per batch, by device, if memory grew with each of the last ``batch_count`` batches."""
         found = {}
         for device, seen in self._seen.items():
             steps = [later - earlier for earlier, later in itertools.pairwise(seen[1:])]
@@ -60,7 +60,7 @@ class EvaluationGrowth:
         return found
 
     def extend(self, left: int | None) -> None:
-        """The evaluation ends here, with so many batches left: take what they would keep."""
+        """Allocate what the ``left`` remaining batches would keep, when the evaluation is ended here."""
         self.note()
         for device, each in self._growth_per_batch(_MIN_GROWTH_STEPS).items() if left else ():
             record = self._life.memory.device(torch.device(device))
@@ -70,7 +70,7 @@ class EvaluationGrowth:
         self._kept.clear()
 
     def _take(self, record: DeviceRecord, device: torch.device, bytes_per_batch: int, count: int) -> None:
-        """Allocate as the program would, batch for batch; many at once where there is surely room."""
+        """Allocate batch by batch, as the program would; several at once while there is plenty of room."""
         allocator = record.allocator
         assert allocator is not None
         while count and record.shortage is None:

@@ -1,7 +1,7 @@
-"""Which of a program's later batches are unlike the first: with a larger number, a longer row, fewer rows.
+"""Finds later batches that differ from those seen so far: a larger integer, a longer or shorter tensor.
 
-A label that the head has no class for, a token that the embedding has no row for, the longest sample: where they stand
-is known by reading the data, without running the model on it.
+A label without a class in the head, a token without a row in the embedding, the longest sample: reading the data
+shows where they are, without running the model on them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 import torch
 
 MAX_ODD_BATCHES = 4
-"""Batches that are run for what makes them odd."""
+"""At most this many odd batches are run."""
 _MAX_TENSORS = 64
 
 Measure = tuple[str, str]
 
 
 def measures_of(batch: Any) -> dict[Measure, int]:
-    """By tensor and kind: how many elements it has, at most and at least, and its largest and least whole number."""
+    """By tensor and kind: maximum and minimum number of elements, and the largest and smallest integer."""
     found: dict[Measure, int] = {}
     for place, (name, tensor) in enumerate(_tensors_in(batch, "")):
         if place >= _MAX_TENSORS:
@@ -45,18 +45,18 @@ def _tensors_in(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 class OddBatches:
-    """What the batches that a program was given measure, and which later ones measure more."""
+    """Measures of the batches that the program has seen, and a search for later batches that exceed them."""
 
     def __init__(self) -> None:
         self._most: dict[Measure, int] = {}
 
     def saw(self, batch: Any) -> None:
-        """The program was given that batch."""
+        """Note a batch that the program has seen."""
         for measure, value in measures_of(batch).items():
             self._most[measure] = max(value, self._most.get(measure, value))
 
     def among(self, batches: Iterable[Any]) -> list[int]:
-        """The places of the odd ones of them, those first that are so in most ways."""
+        """The indices of the odd batches, beginning with those that are odd in most measures."""
         holders: dict[Measure, int] = {}
         for place, batch in enumerate(batches):
             for measure, value in measures_of(batch).items():

@@ -1,4 +1,4 @@
-"""What the batches of a pass cost that trains nothing, an evaluation mostly: whether all of them are read."""
+"""The cost of a pass without training, such as an evaluation, which decides whether all its batches are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle, affordable
 
 
 class PassCosts:
-    """The seconds that each batch takes, its forward included. All passes of a program share what may be spent."""
+    """Measures the seconds per batch, including the forward. All passes of a program share one budget."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._life = lifecycle
@@ -16,12 +16,12 @@ class PassCosts:
         """When the first batch had been read, in processor time and by the clock."""
 
     def note(self) -> None:
-        """A batch has been read."""
+        """Note that a batch has been read."""
         if self._first is None:
             self._first = time.process_time(), time.monotonic()
 
     def affordable(self, batch_count: int, left: int) -> bool:
-        """Whether ``left`` batches more cost little, after ``batch_count`` of them."""
+        """Whether ``left`` more batches fit the budget, judging by the first ``batch_count``."""
         if self._first is None or batch_count < 2:
             return False
         processor, clock = self._first

@@ -1,13 +1,14 @@
-"""Transformer Engine: its own Python runs (modules, autograd functions, quantizers); its compiled library does not.
+"""Transformer Engine: its own Python code runs (modules, autograd functions, quantizers), but not its library.
 
-What is kept for the backward, which workspaces are held and when, which attention is chosen: its Python says it.
-``transformer_engine_torch``, its compiled module, is stood in for (:mod:`.module`), with outputs of the shapes
-and dtypes that its C++ gives and what it allocates on the way. The wheel ``transformer_engine`` on PyPI is that Python,
-for any machine; it refuses to be imported where the libraries are missing that its other parts bring.
+The Python code decides what is kept for the backward, which workspaces are held and when, and which attention is
+chosen. Its compiled module ``transformer_engine_torch`` is replaced by a stand-in (:mod:`.module`), whose outputs
+have the shapes and dtypes of the C++ code and which makes the same temporary allocations. The wheel
+``transformer_engine`` on PyPI contains this Python code for any machine, but its import fails without the libraries
+of its other parts.
 
-FP8 is covered in delayed, current and block scaling and MXFP8, for products, norms and activations; attention in FP8,
-NVFP4 and products that overlap with communication are not: asked for, they say so. Read in
-transformer_engine/pytorch/csrc of 2.6 to 2.18; tried with 2.17.1.
+FP8 is covered with delayed, current and block scaling and MXFP8, for matmuls, norms and activations; FP8 attention,
+NVFP4 and matmuls that overlap with communication are not, and raise an error. Based on
+transformer_engine/pytorch/csrc of 2.6 to 2.18; tested with 2.17.1.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from gonogo.virtual.tensor import VirtualTensor, meta_device
 
 _BACKEND_SELECTION_MODULE = "transformer_engine.pytorch.attention.dot_product_attention.utils"
 _WRAPPERS = ("transformer_engine.pytorch.quantized_tensor", "transformer_engine.pytorch.tensor.quantized_tensor")
-"""Where the class of tensors in FP8 is, in newer releases and older."""
+"""The modules that define the FP8 tensor class, in newer and older releases."""
 _BUILDING, _RELEASE = "NVTE_PROJECT_BUILDING", "NVTE_RELEASE_BUILD"
 
 
@@ -44,7 +45,7 @@ def install(
     compute_capability: tuple[int, int],
     count_flops: Computed = ignore_flops,
 ) -> None:
-    """Have Transformer Engine's Python find its compiled module once the program imports it."""
+    """Make Transformer Engine's Python code find the stand-in for its compiled module."""
     patches.on_undo(import_within("transformer_engine.common", _library_loading_disabled))
     module = make_module(written, assume, compute_capability, count_flops)
 
@@ -64,9 +65,9 @@ def install(
 
 
 def _use_meta_device(patches: Patches, module: ModuleType) -> None:
-    """A tensor in FP8 wraps its bytes, and tells C++ a device: of virtual ones that is what C++ is told of the bytes.
+    """Create FP8 tensors, which wrap their bytes, with the device that C++ sees for virtual bytes: meta.
 
-    An accelerator that this build of torch may not know would end the process in autograd.
+    A device type unknown to this build of torch would crash the process in autograd.
     """
     kind = module.QuantizedTensor
     new = kind.__new__
@@ -80,12 +81,12 @@ def _use_meta_device(patches: Patches, module: ModuleType) -> None:
         return property(lambda tensor: getattr(memory_of(tensor)[0], name))
 
     patches.set(kind, "__new__", staticmethod(make))
-    for name in ("device", "is_cuda"):  # newer releases have their own, which come first
+    for name in ("device", "is_cuda"):  # newer releases define these, which would take precedence
         patches.set(kind, name, of_bytes(name))
 
 
 def _report_plain_tensor_type(patches: Patches, module: ModuleType) -> None:
-    """Attention is chosen by the very class of the queries: a virtual tensor's is as good as ``torch.Tensor``."""
+    """Report virtual queries as ``torch.Tensor``, because the attention backend is chosen by their exact class."""
     parameters = getattr(module, "AttentionParams", None)
     if parameters is None or "qkv_type" not in getattr(parameters, "__dataclass_fields__", {}):
         return
@@ -102,7 +103,7 @@ def _report_plain_tensor_type(patches: Patches, module: ModuleType) -> None:
 
 @contextlib.contextmanager
 def _library_loading_disabled() -> Iterator[None]:
-    """As while it is being built: no library of CUDA's or of its own is loaded, and none is missed."""
+    """Set the variables of Transformer Engine's own build, during which it loads no CUDA or own libraries."""
     before = {name: os.environ.pop(name, None) for name in (_BUILDING, _RELEASE)}
     os.environ[_BUILDING] = "1"
     try:

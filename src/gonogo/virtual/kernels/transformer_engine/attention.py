@@ -1,10 +1,10 @@
 """Fused attention by cuDNN (csrc/extensions/attention.cpp, common/fused_attn/) and its helpers.
 
-The workspaces are those that cudnn-frontend asks for beside what cuDNN's own plans take
-(include/cudnn_frontend/node/scaled_dot_product_flash_attention.h): in the backward a row sum, and the gradient of
-the queries in float32 or, where the result has to be the same each time, the gradient of the scores.
+Workspaces are those that cudnn-frontend requests in addition to cuDNN's own plans
+(include/cudnn_frontend/node/scaled_dot_product_flash_attention.h): in the backward a row sum, and the queries'
+gradient in float32 or, if deterministic, the gradient of the scores.
 
-Arguments are told apart by their types, since each release has put new ones between the old.
+Arguments are identified by their types, because releases insert new ones between the old ones.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Attention(CompiledFunctions):
     """``fused_attn_fwd`` and ``fused_attn_bwd``."""
 
     def get_cudnn_version(self) -> int:
-        """The one that is assumed."""
+        """The version that is assumed."""
         return CUDNN_VERSION
 
     def get_fused_attn_backend(self, *arguments: Any) -> Any:
-        """``nvte_get_fused_attn_backend`` for a cuDNN of 9.13.1 or newer. In FP8 it isn't covered."""
+        """``nvte_get_fused_attn_backend`` for cuDNN 9.13.1 or newer. FP8 is not covered."""
         mask = _of(arguments, MaskType).name.removeprefix("NVTE_")
         bias = _of(arguments, BiasType).name.removeprefix("NVTE_")
         query = next(value for value in arguments if isinstance(value, DType) or _is_dtype(value))
@@ -92,7 +92,7 @@ class Attention(CompiledFunctions):
         return self._capability[0] >= 10 and (head_dim_qk, head_dim_v) == (192, 128)
 
     def fused_attn_fwd(self, *arguments: Any) -> list[torch.Tensor]:
-        """[output, softmax statistics, (largest logits,) state of the random numbers, (bias, softmax offset)]."""
+        """[output, softmax statistics, (largest logits,) RNG state, (bias, softmax offset)]."""
         self._assume(ATTENTION_ASSUMPTION)
         length_q = arguments[0]
         layout = _of(arguments, QkvLayout).name
@@ -126,7 +126,7 @@ class Attention(CompiledFunctions):
         return found
 
     def fused_attn_bwd(self, *arguments: Any) -> list[Any]:
-        """[dq, dk, dv, gradient of the bias, gradient of the softmax offset]."""
+        """[dq, dk, dv, bias gradient, softmax offset gradient]."""
         length_q, length_kv = arguments[:2]
         layouts = [value.name for value in arguments if isinstance(value, QkvLayout)]
         start = _first_tensor(arguments)
@@ -178,7 +178,7 @@ class Attention(CompiledFunctions):
     def _gradients(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, format_q: str, format_kv: str, layout: str
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """In one memory or in several, as the layout of the gradients has queries, keys and values."""
+        """Allocate dq, dk and dv as one tensor or several, depending on the gradients' layout."""
         to_q, to_kv = _query_format(layout), _key_format(layout)
         shape_q, shape_k, shape_v = (
             _permute_shape(tensor.shape, letters, wanted)
@@ -197,14 +197,14 @@ class Attention(CompiledFunctions):
         return dq, self._new(shape_k, k.dtype, k), self._new(shape_v, v.dtype, v)
 
     def fa_prepare_fwd(self, qkvi: torch.Tensor) -> Any:
-        """[length, batch, heads, 3 sizes] as [3, batch, length, heads, size]."""
+        """From [length, batch, heads, 3 * size] to [3, batch, length, heads, size]."""
         self._takes(qkvi)
         check(qkvi.dim() == 4, "Expected 4-dim tensor.")
         length, batch, heads, size = qkvi.shape
         return self._new((3, batch, length, heads, size), qkvi.dtype, qkvi)
 
     def fa_prepare_bwd(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
-        """Three of [batch, length, heads, size] as one with three times the size."""
+        """From three tensors [batch, length, heads, size] to one with three times the size."""
         self._takes(q, k, v)
         first, second, heads, size = q.shape
         return self._new((second, first, heads, 3 * size), q.dtype, q)
@@ -212,7 +212,7 @@ class Attention(CompiledFunctions):
     def multi_tensor_transpose_to_bhsd(
         self, inputs: Sequence[torch.Tensor | None], original_format: str, outputs: Sequence[Any] = ()
     ) -> list[Any]:
-        """Each as [batch, heads, length, size]."""
+        """Each tensor transposed to [batch, heads, length, size]."""
         found: list[Any] = []
         for number, tensor in enumerate(inputs):
             if tensor is None:
@@ -225,7 +225,7 @@ class Attention(CompiledFunctions):
         return found
 
     def multi_tensor_pad_last_dim(self, inputs: Sequence[torch.Tensor], alignment: int) -> list[torch.Tensor]:
-        """Each with its last dimension made a multiple."""
+        """Each tensor with its last dimension padded to a multiple of ``alignment``."""
         padded = [(tensor, -(-tensor.shape[-1] // alignment) * alignment) for tensor in inputs]
         return [
             tensor if size == tensor.shape[-1] else self._new((tensor.shape[0], size), tensor.dtype, tensor)
@@ -233,19 +233,19 @@ class Attention(CompiledFunctions):
         ]
 
     def convert_thd_to_bshd(self, tensor: torch.Tensor, cu_seqlens: torch.Tensor, b: int, max_seq_len: int) -> Any:
-        """Packed sequences as a padded batch."""
+        """Convert packed sequences to a padded batch."""
         self._takes(tensor, cu_seqlens)
         return self._new((b, max_seq_len, *tensor.shape[1:]), tensor.dtype, tensor)
 
     def convert_bshd_to_thd(self, tensor: torch.Tensor, cu_seqlens: torch.Tensor, t: int) -> Any:
-        """A padded batch as packed sequences."""
+        """Convert a padded batch to packed sequences."""
         self._takes(tensor, cu_seqlens)
         return self._new((t, *tensor.shape[2:]), tensor.dtype, tensor)
 
     def copy_to_kv_cache(
         self, new_k: torch.Tensor, new_v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, *rest: Any
     ) -> None:
-        """New keys and values into the caches."""
+        """Write new keys and values into the caches."""
         self._takes(new_k, new_v, k_cache, v_cache)
         self._written(k_cache)
         self._written(v_cache)
@@ -270,7 +270,7 @@ def _refuse_quantized(arguments: Sequence[Any]) -> None:
 
 
 def _query_format(layout: str) -> str:
-    """The letters of the queries' dimensions in a layout: ``SBHD`` of ``NVTE_SBHD_SB2HD`` or ``NVTE_SB3HD``."""
+    """The dimension letters of the queries in a layout: ``SBHD`` for ``NVTE_SBHD_SB2HD`` or ``NVTE_SB3HD``."""
     return _letters(layout.removeprefix("NVTE_").removeprefix("Paged_KV_").split("_")[0])
 
 
@@ -288,7 +288,7 @@ def _permute_shape(shape: Sequence[int], letters: str, target_format: str) -> tu
 
 
 def _with(shape: Sequence[int], place: int, size: int) -> list[int]:
-    """The shape with a dimension more, so that it is the one at a place counted from the end."""
+    """The shape with an inserted dimension, at a position counted from the end of the result."""
     found = list(shape)
     found.insert(len(found) + 1 + place, size)
     return found

@@ -1,4 +1,4 @@
-"""What all parts of the compiled module's stand-in share."""
+"""The common base of all parts of the stand-in for the compiled module."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 ASSUMED = translated("Transformer Engine's compiled library and cuDNN {cudnn} load on the machine").format(cudnn="9.20")
 ATTENTION_ASSUMPTION = translated("cuDNN's attention runs on the machine")
 CUDNN_VERSION = 92000
-"""The cuDNN that is taken to be there: what it can do decides which attention is used."""
+"""The assumed cuDNN version, whose capabilities decide which attention is used."""
 
 
 class CompiledFunctions:
-    """A part of the compiled module: its public methods are functions of it."""
+    """A part of the compiled module: its public methods become functions of the module."""
 
     def __init__(
         self,
@@ -42,13 +42,13 @@ class CompiledFunctions:
         self._computed = count_flops
 
     def _new(self, shape: Sequence[int], dtype: torch.dtype, like: torch.Tensor) -> Any:
-        """Memory with unknown content, on the device of a tensor."""
+        """Uninitialised memory on the device of ``like``."""
         made = torch.empty(tuple(shape), dtype=dtype, device=like.device)
         self._written(made)
         return made
 
     def _on(self, device: Any, pin_memory: bool = False) -> Callable[[Sequence[int], torch.dtype], torch.Tensor]:
-        """Makes memory with unknown content on a device."""
+        """A function that allocates uninitialised memory on a device."""
 
         def new(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
             made = torch.empty(tuple(shape), dtype=dtype, device=device, pin_memory=pin_memory)
@@ -60,10 +60,10 @@ class CompiledFunctions:
     def _output(
         self, shape: Sequence[int], dtype: torch.dtype, like: Any, quantizer: Any, fused: Collection[str] = ()
     ) -> Any:
-        """What a kernel gives: plain, or in FP8.
+        """The output of a kernel: a plain tensor, or FP8 if there is a quantizer.
 
-        Where the kernel doesn't write FP8 itself (``fused``: the recipes for which it does), its result is quantized
-        after it, and let go.
+        If the kernel doesn't write FP8 itself (``fused``: the recipes for which it does), a temporary plain result is
+        quantized afterwards.
         """
         new = self._on(like.device)
         if quantizer is None:
@@ -76,7 +76,7 @@ class CompiledFunctions:
         return out
 
     def _takes(self, *operands: Any) -> None:
-        """What every kernel asks of what it is given: plain tensors on the accelerator."""
+        """Check that all operands are plain tensors on the accelerator."""
         self._assume(ASSUMED)
         for operand in operands:
             if isinstance(operand, torch.Tensor) and type(operand).__module__.startswith("transformer_engine."):
@@ -86,13 +86,13 @@ class CompiledFunctions:
             check(on_accelerator(operand), f"Expected a CUDA tensor, but got a tensor on {operand.device}")
 
     def _takes_any(self, *operands: Any) -> None:
-        """As :meth:`_takes`, of tensors in FP8, too."""
+        """Like :meth:`_takes`, but also accepts FP8 tensors."""
         for operand in operands:
             self._takes(*(memory_of(operand) if is_quantized(operand) else [operand]))
 
 
 def two_dimensional(shape: Sequence[int]) -> tuple[int, int]:
-    """``get_2d_dims``: all dimensions but the last as one, and the last."""
+    """``get_2d_dims``: the product of all dimensions but the last, and the last."""
     rows = 1
     for size in shape[:-1]:
         rows *= size

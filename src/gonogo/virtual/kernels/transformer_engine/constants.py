@@ -1,4 +1,4 @@
-"""The enumerations of Transformer Engine's compiled module, by the numbers that its headers give them."""
+"""The enumerations of Transformer Engine's compiled module, with the values in its headers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DTYPES = {
     "kFloat8E5M2": 8,
     "kFloat4E2M1": 10,
 }
-"""Those that the module has; Transformer Engine's Python holds its own against them."""
+"""The dtypes that the module has; Transformer Engine's Python code compares its own with them."""
 _FORMATS = ("SBHD", "BSHD", "THD", "BSHD_2SBHD", "SBHD_2BSHD", "THD_2BSHD", "THD_2SBHD", "BHSD", "QKV_Format_NOT_SET")
 _MIXED = ("SBHD_BSHD_BSHD", "BSHD_SBHD_SBHD", "THD_BSHD_BSHD", "THD_SBHD_SBHD")
 _PAGED = ("BSHD_BSHD_BSHD", "BSHD_SBHD_SBHD", "SBHD_BSHD_BSHD", "SBHD_SBHD_SBHD", "THD_BSHD_BSHD", "THD_SBHD_SBHD")
@@ -77,9 +77,9 @@ ENUMERATIONS: dict[str, type[IntEnum]] = {
         _numbered_enumeration("FP8BwdTensors", [f"GRAD_{of}{n}" for n in _GEMMS for of in ("OUTPUT", "INPUT")], ""),
     )
 }
-"""By the name that each has in the module."""
+"""By the name in the module."""
 
 
 def torch_dtype(dtype: int) -> torch.dtype:
-    """PyTorch's dtype for one of Transformer Engine's."""
+    """The PyTorch dtype for one of Transformer Engine's."""
     return TORCH_DTYPES[int(dtype)]

@@ -1,4 +1,4 @@
-"""Norms, activations, rotary embeddings, softmax and dropout (csrc/extensions/normalization.cpp and its neighbours)."""
+"""Norms, activations, rotary embeddings, softmax, dropout (csrc/extensions/normalization.cpp and others)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _BACKWARD = (
     *("clamped_dswiglu", "dsituglu"),
 )
 _FUSED_RECIPES = (DELAYED, MXFP8)
-"""Recipes in which an activation's kernel writes FP8 itself."""
+"""Recipes for which an activation kernel writes FP8 itself."""
 _BIAS_GRADIENT_FUNCTIONS = ("dbias_dgelu", "dbias_dsilu", "dbias_drelu", "dbias_dqgelu", "dbias_dsrelu")
 
 
 class Norms(CompiledFunctions):
-    """LayerNorm and RMSNorm, with the statistics that they keep."""
+    """LayerNorm and RMSNorm, with the statistics that they save for the backward."""
 
     def layernorm_fwd(
         self,
@@ -40,7 +40,7 @@ class Norms(CompiledFunctions):
         sm_margin: int,
         zero_centered_gamma: bool,
     ) -> list[Any]:
-        """[output, mean, reciprocal deviation]."""
+        """[output, mean, reciprocal standard deviation]."""
         out, statistics = self._normalized(input, weight, ln_out, quantizer, otype)
         return [out, self._new((statistics,), torch.float32, input), self._new((statistics,), torch.float32, input)]
 
@@ -94,13 +94,13 @@ class Norms(CompiledFunctions):
         self, dz: torch.Tensor, x: torch.Tensor, add: torch.Tensor, rsigma: torch.Tensor, gamma: torch.Tensor,
         sm_margin: int, zero_centered_gamma: bool,
     ) -> list[Any]:  # fmt: skip
-        """[dx plus what is added, dgamma]."""
+        """[dx plus ``add``, dgamma]."""
         return [self._backward(1, dz, x, add, rsigma, gamma), torch.empty_like(gamma)]
 
     def _backward(
         self, partial_sum_count: int, dz: torch.Tensor, x: torch.Tensor, *others: torch.Tensor
     ) -> torch.Tensor:
-        """The gradient; on the way, sums of the weights' gradients in float32, a row for each multiprocessor."""
+        """Allocate dx; temporarily also partial sums of the weight gradients in float32, a row per multiprocessor."""
         self._takes(dz, x, *others)
         whole = [tensor.contiguous() for tensor in (dz, x, *others)]
         dx = torch.empty_like(whole[1])
@@ -111,10 +111,10 @@ class Norms(CompiledFunctions):
 
 
 class Activations(CompiledFunctions):
-    """Activations and their backward: an output, nothing else."""
+    """Activations and their backward, which allocate nothing but an output."""
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """All of them by name."""
+        """All functions by name."""
         found: dict[str, Callable[..., Any]] = {}
         for names, halves in ((_GATED_ACTIVATIONS, 2), (_PLAIN, 1)):
             found |= {name: functools.partial(self._forward, halves) for name in names}
@@ -179,7 +179,7 @@ class Rotary(CompiledFunctions):
         self, q_grad_out: torch.Tensor, k_grad_out: torch.Tensor, v_grad_out: torch.Tensor, q_freqs: torch.Tensor,
         k_freqs: torch.Tensor, qkv_split_arg_list: list[int], *settings: Any,
     ) -> Any:  # fmt: skip
-        """The gradient of all three in one."""
+        """The gradients of all three in one tensor."""
         self._takes(q_grad_out, k_grad_out, v_grad_out, q_freqs, k_freqs)
         heads = sum(tensor.shape[2] for tensor in (q_grad_out, k_grad_out, v_grad_out))
         together = sum(qkv_split_arg_list)
@@ -194,10 +194,10 @@ def _check_frequencies(freqs: torch.Tensor) -> None:
 
 
 class Softmax(CompiledFunctions):
-    """Scaled softmax of attention scores: an output forward, in place backward."""
+    """Scaled softmax of attention scores: a new output in the forward, in place in the backward."""
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """All of them by name."""
+        """All functions by name."""
         kinds = ("scaled", "scaled_masked", "scaled_upper_triang_masked", "scaled_aligned_causal_masked")
         found: dict[str, Callable[..., Any]] = {}
         for kind in kinds:
@@ -219,7 +219,7 @@ class Softmax(CompiledFunctions):
 
 
 class Dropout(CompiledFunctions):
-    """Dropout with a mask of bits."""
+    """Dropout with a bit mask."""
 
     def dropout_fwd(
         self, input: torch.Tensor, dropout_probability: float, out: torch.Tensor | None = None

@@ -1,4 +1,4 @@
-"""Routing to experts, permutation and padding of their tokens (router.cpp, permutation.cpp, padding.cpp)."""
+"""Routing to experts, permutation and padding of tokens (router.cpp, permutation.cpp, padding.cpp)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _SCORES = ("softmax", "sigmoid", "sqrtsoftplus")
 
 
 class Router(CompiledFunctions):
-    """Scores, the best of them, and the loss that balances experts."""
+    """Router scores, top-k selection, and the load-balancing loss."""
 
     def fused_topk_with_score_function_fwd(
         self, logits: torch.Tensor, topk: int, use_pre_softmax: bool, num_groups: int | None, group_topk: int | None,
         scaling_factor: float | None, score_function: str, expert_bias: torch.Tensor | None,
         routing_map_format: int = 0,
     ) -> tuple[Any, ...]:  # fmt: skip
-        """(probabilities, which experts, what is kept in float32)."""
+        """(probabilities, routing map, intermediate output in float32)."""
         self._check(logits, score_function)
         check(
             expert_bias is None or score_function != "softmax",
@@ -36,14 +36,14 @@ class Router(CompiledFunctions):
         self, routing_map: torch.Tensor, intermediate_output: torch.Tensor, grad_probs: torch.Tensor,
         grad_logits: torch.Tensor, *settings: Any, **named: Any,
     ) -> None:  # fmt: skip
-        """Into ``grad_logits``."""
+        """Writes to ``grad_logits``."""
         self._takes(routing_map, intermediate_output, grad_probs, grad_logits)
         self._written(grad_logits)
 
     def fused_score_for_moe_aux_loss_fwd(
         self, logits: torch.Tensor, topk: int, score_function: str, routing_map_format: int = 0
     ) -> tuple[Any, ...]:
-        """(scores, which experts, what is kept in float32)."""
+        """(scores, routing map, intermediate output in float32)."""
         self._check(logits, score_function)
         scores = self._new(logits.shape, torch.float32, logits)
         experts = self._routing_map(logits, routing_map_format)
@@ -52,14 +52,14 @@ class Router(CompiledFunctions):
     def fused_score_for_moe_aux_loss_bwd(
         self, intermediate_output: torch.Tensor, grad_scores: torch.Tensor, grad_logits: torch.Tensor, *rest: Any
     ) -> None:
-        """Into ``grad_logits``."""
+        """Writes to ``grad_logits``."""
         self._takes(intermediate_output, grad_scores, grad_logits)
         self._written(grad_logits)
 
     def fused_moe_aux_loss_fwd(
         self, probs: torch.Tensor, tokens_per_expert: torch.Tensor, total_num_tokens: Any, *settings: Any, **named: Any
     ) -> tuple[Any, ...]:
-        """(the loss, two numbers for the backward)."""
+        """(loss, a buffer of two numbers for the backward)."""
         self._takes(probs, tokens_per_expert)
         return self._new((), probs.dtype, probs), self._new((2,), torch.float32, probs)
 
@@ -85,18 +85,18 @@ class Router(CompiledFunctions):
 
 
 class Permutation(CompiledFunctions):
-    """Tokens in the order of their experts, by indices, and back."""
+    """Permutation of tokens into the order of their experts, by indices, and back."""
 
     def moe_permute_fwd(
         self, input: torch.Tensor, dtype: Any, indices: torch.Tensor, num_out_tokens: int,
         workspace: list[torch.Tensor], max_expanded_token_num: int,
     ) -> tuple[Any, ...]:  # fmt: skip
-        """(tokens, where each went, the workspace of the sort, which is kept for the next time)."""
+        """(permuted tokens, row id map, the sort's workspace, which is kept for later calls)."""
         self._takes(input, indices)
         expanded = input.shape[0] * indices.shape[1]
         if not workspace:
             numbers = [self._new((max_expanded_token_num,), torch.int32, input) for _ in range(3)]
-            # What CUB's radix sort of pairs takes: keys and values once more.
+            # The temporary storage of CUB's radix sort of pairs: a second copy of keys and values.
             workspace = [*numbers, self._new((8 * max_expanded_token_num,), torch.int8, input)]
         tokens = self._new((num_out_tokens if num_out_tokens > 0 else expanded, input.shape[1]), input.dtype, input)
         return tokens, self._new((expanded,), torch.int32, input), workspace
@@ -104,7 +104,7 @@ class Permutation(CompiledFunctions):
     def moe_unpermute_fwd(
         self, input: torch.Tensor, dtype: Any, row_id_map: torch.Tensor, prob: torch.Tensor, num_tokens: int, topK: int
     ) -> Any:
-        """Tokens in their own order."""
+        """The tokens in their original order."""
         self._takes(input, row_id_map)
         return self._new((num_tokens, input.shape[1]), input.dtype, input)
 
@@ -113,7 +113,7 @@ class Permutation(CompiledFunctions):
     def moe_unpermute_bwd(
         self, input_bwd: torch.Tensor, input_fwd: torch.Tensor, dtype: Any, row_id_map: torch.Tensor, prob: torch.Tensor
     ) -> tuple[Any, ...]:
-        """(gradient of the tokens, gradient of the probabilities)."""
+        """(token gradient, gradient of the probabilities)."""
         self._takes(input_bwd, input_fwd, row_id_map)
         shape = tuple(prob.shape) if prob.numel() else (row_id_map.shape[0], 1)
         gradient = self._new((input_fwd.shape[0], input_bwd.shape[1]), input_bwd.dtype, input_bwd)
@@ -122,7 +122,7 @@ class Permutation(CompiledFunctions):
     def fused_multi_row_padding(
         self, input: torch.Tensor, output: torch.Tensor, input_row_list: Sequence[int], padded_row_list: Sequence[int]
     ) -> None:
-        """Each expert's rows made a multiple, into ``output``."""
+        """Pad each expert's rows to a multiple, into ``output``."""
         self._takes(input, output)
         check(len(input_row_list) == len(padded_row_list), "Number of input row list and padded row list must match.")
         check(input.dim() == 2, "Dimension of input must equal 2.")

@@ -1,4 +1,4 @@
-"""Several matrices in one memory, of sizes that only the device knows: offsets, and products (gemm.cpp, misc.cpp)."""
+"""Grouped tensors: several matrices in one buffer, with sizes known only on the device (gemm.cpp, misc.cpp)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GroupedTensors(CompiledFunctions):
     """Functions around Transformer Engine's ``GroupedTensor``, in high precision."""
 
     def splits_to_offsets(self, first_dims: torch.Tensor, logical_last_dim: int) -> torch.Tensor:
-        """Where each matrix begins, and the end of the last."""
+        """Offset of each matrix, and the end of the last one: int64 of shape ``(len(first_dims) + 1,)``."""
         self._takes(first_dims)
         check(first_dims.dtype == torch.int64, "first_dims must have dtype int64.")
         check(first_dims.dim() == 1, "first_dims must be a 1D tensor.")
@@ -33,7 +33,7 @@ class GroupedTensors(CompiledFunctions):
         self, split_sizes: torch.Tensor, device: Any, *, strides: Sequence[int], include_leading_zero: Sequence[bool],
         dtypes: Sequence[torch.dtype], bulk_allocate: bool = False,
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:  # fmt: skip
-        """(the sizes on the device, the offsets of each kind)."""
+        """The sizes as int64 on ``device``, and one tensor of offsets per stride."""
         sizes = split_sizes.to(device=device, dtype=torch.int64)
         self._takes(sizes)
         kinds = zip(strides, include_leading_zero, dtypes, strict=True)
@@ -47,19 +47,19 @@ class GroupedTensors(CompiledFunctions):
         return torch.tensor([0, *sums] if zero else sums, dtype=dtype, device=sizes.device)
 
     def copy_data_ptrs_to_device(self, tensors: Sequence[torch.Tensor], device: Any) -> torch.Tensor:
-        """Addresses, on the device."""
+        """The tensors' data pointers as a tensor on the device."""
         return torch.empty(len(tensors), dtype=torch.int64, device=device)
 
     def bulk_allocate(
         self, shapes: Sequence[Sequence[int]], dtypes: Sequence[torch.dtype], device: Any = None,
         alignments: Sequence[int] | None = None,
     ) -> list[torch.Tensor]:  # fmt: skip
-        """Tensors in one memory."""
+        """Allocate all tensors in one buffer."""
         check(len(shapes) == len(dtypes), f"Got {len(shapes)} shapes and {len(dtypes)} dtypes.")
         aligned = list(alignments) if alignments is not None else [dtype.itemsize for dtype in dtypes]
         begins, end = [], 0
         for shape, dtype, alignment in zip(shapes, dtypes, aligned, strict=True):
-            # A view of another dtype has to begin at a multiple of its size.
+            # A view as another dtype has to start at a multiple of its element size.
             begins.append(-(-end // max(alignment, _ALIGNMENT)) * max(alignment, _ALIGNMENT))
             end = begins[-1] + _numel(shape) * dtype.itemsize
         memory = torch.empty(end, dtype=torch.uint8, device=device or "cuda")
@@ -72,7 +72,7 @@ class GroupedTensors(CompiledFunctions):
     def te_general_grouped_gemm_for_grouped_tensor(
         self, A: Any, transa: bool, B: Any, transb: bool, D: Any, *settings: Any
     ) -> Any:
-        """Into ``D``: a grouped tensor, or a list of matrices."""
+        """A grouped GEMM written into ``D``: a grouped tensor, or a list of matrices."""
         for operand in (A, B):
             self._check_operand(operand)
         for tensor in _memory_of(D):

@@ -1,4 +1,4 @@
-"""The module ``transformer_engine_torch``, put together of its parts; names that are not covered say so when used."""
+"""Assembles the module ``transformer_engine_torch``; names that are not covered raise an error when used."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _CLASSES = "CommOverlapHelper CommOverlapCore CommOverlapBase CommOverlapP2PBase
 
 
 class _FP8TensorMeta:
-    """Scales of tensors in FP8."""
+    """The scales of FP8 tensors."""
 
     scale: Any = None
     scale_inv: Any = None
@@ -63,7 +63,7 @@ def make_module(
     compute_capability: tuple[int, int],
     count_flops: Computed = ignore_flops,
 ) -> ModuleType:
-    """The module, for devices of a compute capability."""
+    """Build the module for devices of one compute capability."""
     module = ModuleType(NAME, __doc__)
     names: dict[str, Any] = {**ENUMERATIONS, "FP8TensorMeta": _FP8TensorMeta, **_machine_queries()}
     names |= {name: _unsupported_function(name) for name in (*_QUANTIZATION_FUNCTIONS.split(), *_OTHERS.split())}
@@ -98,7 +98,7 @@ def _unsupported_function(name: str) -> Callable[..., Any]:
 
 
 class _UnsupportedClass:
-    """A class whose name is all there is."""
+    """Placeholder for a class that is not covered: creating an instance raises ``UnsupportedOperator``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise UnsupportedOperator(f"transformer_engine_torch.{type(self).__name__}", NOT_COVERED)

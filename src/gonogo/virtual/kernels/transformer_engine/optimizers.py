@@ -1,4 +1,4 @@
-"""CompiledFunctions over lists of tensors: optimizers, norms, scaling (csrc/extensions/multi_tensor/)."""
+"""Multi-tensor functions: optimizers, norms, scaling (csrc/extensions/multi_tensor/)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _READ_ONLY_LIST_COUNTS = {
     **dict.fromkeys(("multi_tensor_adam_capturable", "multi_tensor_adam_capturable_master"), 1),
     **dict.fromkeys(("multi_tensor_scale", "multi_tensor_scale_tensor"), 1),
 }
-"""How many of the lists, from the first, are read alone: gradients, what is scaled."""
+"""How many leading tensor lists are only read (gradients, or the tensors to be scaled)."""
 
 
 class Optimizers(CompiledFunctions):
-    """What they write, and for norms what they allocate."""
+    """Multi-tensor functions: what they write, and what norms allocate."""
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """Those that only write into lists."""
+        """Functions that only write into their tensor lists."""
         return {name: self._writing(read) for name, read in _READ_ONLY_LIST_COUNTS.items()}
 
     def _writing(self, input_count: int) -> Callable[..., Any]:
@@ -43,7 +43,7 @@ class Optimizers(CompiledFunctions):
         self, chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]],
         per_tensor: bool | None = None,
     ) -> tuple[Any, Any]:  # fmt: skip
-        """(norm of all, norm of each)."""
+        """The norm of all tensors, and the norm of each."""
         self._check(noop_flag, tensor_lists)
         first = tensor_lists[0]
         self._new((_BLOCKS,), torch.float32, first[0])
@@ -58,7 +58,7 @@ class Optimizers(CompiledFunctions):
         self, chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]],
         inv_scale: torch.Tensor, per_tensor: bool | None = None,
     ) -> tuple[Any, Any]:  # fmt: skip
-        """As :meth:`multi_tensor_l2norm`, of what unscaling would give."""
+        """Like :meth:`multi_tensor_l2norm`, for the unscaled tensors."""
         self._takes(inv_scale)
         return self.multi_tensor_l2norm(chunk_size, noop_flag, tensor_lists, per_tensor)
 

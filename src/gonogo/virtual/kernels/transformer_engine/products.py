@@ -1,4 +1,4 @@
-"""Matrix products (csrc/extensions/gemm.cpp): cuBLASLt with a workspace that Transformer Engine's Python holds."""
+"""GEMMs (csrc/extensions/gemm.cpp): cuBLASLt with a workspace that Transformer Engine's Python code owns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POINTERS, _ALIGNMENT = 16, 256
 
 
 class Products(CompiledFunctions):
-    """``generic_gemm`` and the grouped products."""
+    """``generic_gemm`` and the grouped GEMMs."""
 
     def generic_gemm(
         self,
@@ -53,7 +53,7 @@ class Products(CompiledFunctions):
         alpha: float = 1.0,
         beta: float | None = None,
     ) -> list[Any]:
-        """[D, gradient of the bias, input of GELU, extra output]."""
+        """Returns ``[D, bias gradient, GELU input, extra output]``."""
         check(A is not None, "Tensor A has not been provided")
         check(B is not None, "Tensor B has not been provided")
         self._takes_any(A, B, workspace)
@@ -64,7 +64,7 @@ class Products(CompiledFunctions):
         self._check_layouts(B, transB, "B")
         check(accumulate or not beta, "Trying to use non-zero beta while not accumulating into D tensor.")
         dtype = A.dtype if output_dtype is None else torch_dtype(output_dtype)
-        # A product of tensors with a scale each writes FP8 itself, where the next scale is known before.
+        # With per-tensor scales the GEMM writes FP8 directly if the output's scale is known in advance.
         one_scale = any(hasattr(operand, "_transpose") for operand in (A, B))
         if D is None:
             D = self._output(shape, dtype, A, quantizer, (DELAYED,) if one_scale else ())
@@ -102,7 +102,7 @@ class Products(CompiledFunctions):
         use_split_accumulator: bool,
         math_sm_count: int,
     ) -> list[torch.Tensor]:
-        """A product for each expert, written into D; returns the biases, or their gradients."""
+        """One GEMM per expert, written into ``D``; returns the biases or their gradients."""
         self._takes_any(*A, *B, *workspace)
         check(not single_output or D is not None, "not implemented, D should be allocated for single output case.")
         for number, (a, b) in enumerate(zip(A, B, strict=True)):
@@ -120,21 +120,22 @@ class Products(CompiledFunctions):
         return bias
 
     def get_grouped_gemm_setup_workspace_size(self, num_tensors: int) -> int:
-        """Bytes of eight arrays of pointers and seven of numbers, and an alignment (cublaslt_grouped_gemm.cu)."""
+        """Size in bytes of eight pointer arrays and seven integer arrays, with alignment
+        (cublaslt_grouped_gemm.cu)."""
         pointers = 8 * (-(-num_tensors * 8 // _POINTERS) * _POINTERS)
         numbers = 7 * num_tensors * 4
         return -(-(pointers + numbers) // _ALIGNMENT) * _ALIGNMENT + _ALIGNMENT
 
     def get_num_cublas_streams(self) -> int:
-        """Streams that grouped products are spread over."""
+        """The number of streams over which grouped GEMMs are distributed."""
         return 4
 
     def get_cublasLt_version(self) -> int:
-        """Of CUDA 13."""
+        """The version that ships with CUDA 13."""
         return 130200
 
     def swap_first_dims(self, tensor: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
-        """The first two dimensions exchanged, as a copy."""
+        """A copy with the first two dimensions swapped."""
         self._takes(tensor)
         check(tensor.dim() >= 2, "Invalid input for swap_first_dims operation.")
         first, second, *rest = tensor.shape
@@ -144,7 +145,7 @@ class Products(CompiledFunctions):
         return out
 
     def _check_layouts(self, operand: Any, columnwise: bool, name: str) -> None:
-        """``CanonicalizeGemmInput``: a tensor in FP8 has to be there in the order in which it is read."""
+        """``CanonicalizeGemmInput``: an FP8 tensor must have its data in the layout in which it is read."""
         if not is_quantized(operand):
             return
         if hasattr(operand, "_transpose") and supports_non_tn_fp8(self._capability):
@@ -154,7 +155,8 @@ class Products(CompiledFunctions):
         check(there, f"Input {name} is missing {'column' if columnwise else 'row'}-wise usage")
 
     def _reorder_scales(self, *operands: Any) -> None:
-        """MXFP8's scales are brought into the product's order beside the old, on Blackwell those of blocks as well."""
+        """Allocate the scales in the GEMM's swizzled layout, next to the originals: for MXFP8, and on Blackwell for
+        blocks."""
         for operand in operands:
             for scales in scales_of(operand)[:1]:
                 if scales.dtype == torch.uint8 and not getattr(operand, "_with_gemm_swizzled_scales", False):
@@ -171,7 +173,7 @@ class Products(CompiledFunctions):
 
 
 def _output_shape(a: Sequence[int], transa: bool, b: Sequence[int], transb: bool) -> tuple[int, ...]:
-    """``getGemmOutputShape``: column-major A times B, seen row-major."""
+    """``getGemmOutputShape``: the column-major product of A and B, as a row-major shape."""
     a_rows, a_last = two_dimensional(a)
     b_rows, b_last = two_dimensional(b)
     check(

@@ -1,8 +1,8 @@
-"""Tensors in FP8: what Transformer Engine's quantizers allocate for one and while it is filled (csrc/quantizer.cpp).
+"""FP8 tensors: what Transformer Engine's quantizers allocate to create and to fill one (csrc/quantizer.cpp).
 
-Data are bytes by rows, by columns or both. Up to Hopper a product takes rows alone, so that what is by columns is a
-transpose. With a scale for the whole tensor (delayed and current scaling) it is one number; in blocks there is one for
-128 by 128 elements or 128 in a row; MXFP8 has a byte for 32. The classes are those of Transformer Engine's Python.
+The data are bytes, rowwise, columnwise or both. Up to Hopper, GEMMs read rowwise data only, so columnwise data are
+stored as a transpose. Per-tensor scaling (delayed and current) has one scale; blockwise scaling has one per 128x128
+elements or per 128 in a row; MXFP8 has one byte per 32. The classes are those of Transformer Engine's Python code.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ DELAYED, CURRENT, BLOCKS, MXFP8 = (
     *("Float8Quantizer", "Float8CurrentScalingQuantizer", "Float8BlockQuantizer", "MXFP8Quantizer"),
 )
 _TENSORS = {DELAYED: "Float8Tensor", CURRENT: "Float8Tensor", BLOCKS: "Float8BlockwiseQTensor", MXFP8: "MXFP8Tensor"}
-"""By the quantizer's class: the class of its tensors."""
+"""Tensor class by quantizer class."""
 _DATA = ("_data", "_transpose", "_rowwise_data", "_columnwise_data")
 _SCALE_ATTRIBUTES = ("_scale_inv", "_rowwise_scale_inv", "_columnwise_scale_inv")
 _OF_32, _OF_128 = 32, 128
 AllocateFunction = Callable[[Sequence[int], torch.dtype], torch.Tensor]
-"""Makes memory with unknown content on the device."""
+"""Allocates uninitialized memory on the device."""
 
 
 def kind_of(quantizer: Any) -> str:
-    """The recipe by the name of its quantizer. Raises UnsupportedOperator for one that isn't covered."""
+    """The recipe, by the name of the quantizer's class. Raises UnsupportedOperator if it isn't covered."""
     for one in type(quantizer).__mro__:
         if one.__name__ in _TENSORS and one.__module__.startswith("transformer_engine."):
             return one.__name__
@@ -44,19 +44,19 @@ def kind_of(quantizer: Any) -> str:
 
 
 def is_quantized(value: Any) -> bool:
-    """Whether it is a tensor in FP8, by the classes of its data (``Float8TensorStorage``, ``Float8TensorBase``)."""
+    """True if it is an FP8 tensor, by its storage classes (``Float8TensorStorage``, ``Float8TensorBase``)."""
     names = {one.__name__.removesuffix("Storage").removesuffix("Base") for one in type(value).__mro__}
     return not names.isdisjoint(_TENSORS.values())
 
 
 def memory_of(tensor: Any) -> list[torch.Tensor]:
-    """The data and the scales of one."""
+    """The data and scale tensors of an FP8 tensor."""
     found = [getattr(tensor, name, None) for name in (*_DATA, *_SCALE_ATTRIBUTES)]
     return [one for one in found if isinstance(one, torch.Tensor)]
 
 
 def shape_of(tensor: Any) -> tuple[int, ...]:
-    """The shape of any tensor; of one in FP8 that is by columns alone, what its transpose is the transpose of."""
+    """The shape of any tensor; for an FP8 tensor with columnwise data only, derived from its transpose."""
     if not is_quantized(tensor):
         return tuple(tensor.shape)
     rows, columns = ([getattr(tensor, name, None) for name in names] for names in (_DATA[::2], _DATA[1::2]))
@@ -69,20 +69,21 @@ def shape_of(tensor: Any) -> tuple[int, ...]:
 
 
 def scales_of(tensor: Any) -> list[torch.Tensor]:
-    """Its scales."""
+    """The scale tensors of an FP8 tensor."""
     found = [getattr(tensor, name, None) for name in _SCALE_ATTRIBUTES]
     return [one for one in found if isinstance(one, torch.Tensor)]
 
 
 def supports_non_tn_fp8(capability: tuple[int, int]) -> bool:
-    """``nvte_is_non_tn_fp8_gemm_supported``: whether products take FP8 by columns without a transpose."""
+    """``nvte_is_non_tn_fp8_gemm_supported``: True if GEMMs take FP8 operands in any layout, without a transpose."""
     return (10, 0) <= capability < (12, 0) or capability >= (13, 0)
 
 
 def make_quantized(
     quantizer: Any, shape: Sequence[int], dtype: torch.dtype, capability: tuple[int, int], allocate: AllocateFunction
 ) -> Any:
-    """``create_tensor``: a tensor of the quantizer's class, internal or whole, that stands for one of ``dtype``."""
+    """``create_tensor``: a tensor of the quantizer's class (the storage only if ``quantizer.internal``), posing as
+    ``dtype``."""
     kind = kind_of(quantizer)
     by_rows, by_columns = _wanted(quantizer, kind, capability)
     parts: dict[str, Any] = {"fp8_dtype": quantizer.dtype, "quantizer": quantizer}
@@ -111,7 +112,7 @@ def make_quantized(
 
 
 def update_quantized(quantizer: Any, tensor: Any, capability: tuple[int, int], allocate: AllocateFunction) -> None:
-    """``convert_and_update_tensor``: what the quantizer wants is there, what it doesn't want is let go."""
+    """``convert_and_update_tensor``: allocate the layouts that the quantizer needs, and free the others."""
     kind = kind_of(quantizer)
     shape = shape_of(tensor)
     by_rows, by_columns = _wanted(quantizer, kind, capability)
@@ -133,7 +134,7 @@ def update_quantized(quantizer: Any, tensor: Any, capability: tuple[int, int], a
 
 
 def fill_quantized(quantizer: Any, allocate: AllocateFunction) -> None:
-    """``quantize``: what is allocated meanwhile, and the largest value agreed on between ranks."""
+    """``quantize``: the temporary buffer for the amax of current scaling, and its all-reduce between ranks."""
     if kind_of(quantizer) != CURRENT:
         return
     largest = allocate((2,), torch.float32)[:1]
@@ -177,7 +178,7 @@ def _round_up(number: int, alignment: int) -> int:
 
 
 def _made(kind: Any, attributes: dict[str, Any]) -> Any:
-    """An instance; releases differ in what they want to be told beside the data."""
+    """An instance of ``kind``, without the optional arguments that this release doesn't accept."""
     known = {name for one in kind.__mro__ if "__new__" in vars(one) and one is not object for name in _names(one)}
     optional = ("fake_dtype", "stride", "device", "with_gemm_swizzled_scales")
     return kind(**{name: value for name, value in attributes.items() if name in known or name not in optional})
@@ -186,5 +187,5 @@ def _made(kind: Any, attributes: dict[str, Any]) -> Any:
 def _names(kind: Any) -> list[str]:
     try:
         return list(inspect.signature(kind.__new__).parameters)
-    except ValueError:  # of torch.Tensor
+    except ValueError:  # the signature of torch.Tensor can't be inspected
         return []

@@ -1,4 +1,4 @@
-"""Quantization as functions of the module (cast.cpp, transpose.cpp, recipe.cpp, bias.cpp, fp8_partial_cast.cpp)."""
+"""Quantization functions of the module (cast.cpp, transpose.cpp, recipe.cpp, bias.cpp, fp8_partial_cast.cpp)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _WRITTEN = {
     "mxfp8_scaling_compute_partial_amax": (1, 2),
     "mxfp8_scaling_partial_cast": (1, 2),
 }
-"""Of functions that only write: which arguments."""
+"""For functions that only write: the positions of the arguments that they write."""
 
 
 class Recipes(CompiledFunctions):
-    """Casts to FP8 and from it, and the scales of delayed scaling."""
+    """Casts to and from FP8, and the scales of delayed scaling."""
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """Those that only write, for parameters in FP8 whose masters are spread over ranks."""
+        """Functions that only write, for FP8 parameters whose master weights are sharded across ranks."""
         return {name: functools.partial(self._writing, places) for name, places in _WRITTEN.items()}
 
     def _writing(self, places: Sequence[int], *arguments: Any) -> None:
@@ -44,7 +44,7 @@ class Recipes(CompiledFunctions):
     def quantize(
         self, tensor: torch.Tensor, quantizer: Any, output: Any = None, noop: torch.Tensor | None = None
     ) -> Any:
-        """A new tensor in FP8, or ``output`` filled."""
+        """Quantize into a new FP8 tensor, or into ``output``."""
         self._takes(tensor)
         whole = tensor.contiguous()
         new = self._on(tensor.device)
@@ -65,26 +65,26 @@ class Recipes(CompiledFunctions):
     def create_empty_quantized_tensor(
         self, quantizer: Any, shape: Sequence[int], dtype: torch.dtype, device: Any = None, pin_memory: bool = False
     ) -> Any:
-        """One that nothing has been put into."""
+        """A quantized tensor with uninitialized data."""
         new = self._on("cuda" if device is None else device, pin_memory)
         return make_quantized(quantizer, tuple(shape), dtype, self._capability, new)
 
     def dequantize(self, input: Any, otype: Any) -> torch.Tensor:
-        """In high precision."""
+        """Convert back to high precision."""
         self._takes_any(input)
         out: torch.Tensor = self._on(input.device)(shape_of(input), torch_dtype(otype))
         self._computed(0, *memory_of(input), out)
         return out
 
     def multi_tensor_quantize(self, tensor_list: Sequence[torch.Tensor], quantizer_list: Sequence[Any]) -> list[Any]:
-        """Each by its quantizer."""
+        """Quantize each tensor with its quantizer."""
         check(len(tensor_list) == len(quantizer_list), f"Expected {len(tensor_list)} quantizers")
         return [self.quantize(tensor, one) for tensor, one in zip(tensor_list, quantizer_list, strict=True)]
 
     def split_quantize(
         self, tensor: torch.Tensor, split_sections: Sequence[int], quantizer_list: Sequence[Any], *rest: Any, **_: Any
     ) -> list[Any]:
-        """Parts of the rows, each by its quantizer."""
+        """Split the rows into sections, and quantize each with its quantizer."""
         self._takes(tensor)
         check(len(split_sections) == len(quantizer_list), f"Expected {len(split_sections)} quantizers")
         parts = torch.split(tensor.contiguous(), list(split_sections))
@@ -93,14 +93,14 @@ class Recipes(CompiledFunctions):
         return [self.quantize(part, one) for part, one in zip(parts, quantizer_list, strict=True)]
 
     def bgrad_quantize(self, input: torch.Tensor, quantizer: Any) -> list[Any]:
-        """(gradient of the bias, the gradient itself, in FP8 where it is to be)."""
+        """Returns ``[bias gradient, gradient]``, the gradient in FP8 if there is a quantizer."""
         self._takes(input)
         gradient: Any = input.contiguous()
         of_bias = self._new((input.shape[-1],), input.dtype, input)
         return [of_bias, gradient if quantizer is None else self.quantize(gradient, quantizer)]
 
     def fp8_transpose(self, input: torch.Tensor, otype: Any, output: torch.Tensor | None = None, **given: Any) -> Any:
-        """Bytes with the last dimension first."""
+        """Transpose FP8 data, moving the last dimension to the front."""
         output = given.get("out", output)
         self._takes(input)
         if output is None:
@@ -110,7 +110,7 @@ class Recipes(CompiledFunctions):
         return output
 
     def compute_amax(self, input: torch.Tensor, amax: torch.Tensor) -> None:
-        """Into ``amax``."""
+        """Compute the largest absolute value into ``amax``."""
         self._takes(input, amax)
         input.contiguous()
         check(amax.dtype == torch.float32, "amax must be a float tensor")
@@ -121,13 +121,13 @@ class Recipes(CompiledFunctions):
         self, amax_reduction_buffer: torch.Tensor, amax_histories: Sequence[torch.Tensor],
         scales: Sequence[torch.Tensor], *settings: Any,
     ) -> None:  # fmt: skip
-        """Into the histories and the scales."""
+        """Update the amax histories and scales in place."""
         self._takes(amax_reduction_buffer, *amax_histories, *scales)
         for tensor in (*amax_histories, *scales):
             self._written(tensor)
 
     def swizzle_scales_for_gemm_(self, tensor: Any) -> None:
-        """The scales in a product's order: new ones in the place of the old."""
+        """Replace the scales by new ones in the GEMM's swizzled layout."""
         self._takes_any(tensor)
         for scales in scales_of(tensor):
             self._new(scales.shape, scales.dtype, scales)

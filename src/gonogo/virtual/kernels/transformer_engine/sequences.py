@@ -12,10 +12,10 @@ from gonogo.virtual.kernels.transformer_engine.compiled_functions import Compile
 
 
 class Sequences(CompiledFunctions):
-    """Halves of sequences, and partial results put together."""
+    """Splits sequences into halves, and merges partial results."""
 
     def thd_read_half_tensor(self, tensor: torch.Tensor, cu_seqlens: torch.Tensor, half_idx: int) -> Any:
-        """The first or the second half of each sequence."""
+        """The first or second half of each sequence."""
         self._takes(tensor, cu_seqlens)
         shape = list(tensor.shape)
         shape[0 if tensor.dim() == 3 else 1] //= 2
@@ -24,14 +24,14 @@ class Sequences(CompiledFunctions):
     def thd_second_half_lse_correction(
         self, lse: torch.Tensor, lse_per_step: torch.Tensor, cu_seqlens: torch.Tensor, lse_packed: bool
     ) -> None:
-        """Into ``lse``."""
+        """Correct ``lse`` in place."""
         self._takes(lse, lse_per_step, cu_seqlens)
         self._written(lse)
 
     def thd_read_second_half_lse(
         self, lse: torch.Tensor, cu_seqlens: torch.Tensor, lse_packed: bool, second_half_lse_seqlen: int
     ) -> Any:
-        """The second halves' logarithms of sums."""
+        """The log-sum-exp values of the sequences' second halves."""
         self._takes(lse, cu_seqlens)
         return self._new((*lse.shape[: 1 if lse_packed else 2], second_half_lse_seqlen), lse.dtype, lse)
 
@@ -39,7 +39,7 @@ class Sequences(CompiledFunctions):
         self, out: torch.Tensor, out_per_step: torch.Tensor, lse: torch.Tensor, lse_per_step: torch.Tensor,
         cu_seqlens: torch.Tensor, only_second_half: bool, lse_packed: bool,
     ) -> None:  # fmt: skip
-        """Into ``out``."""
+        """Correct ``out`` in place."""
         self._takes(out, out_per_step, lse, lse_per_step, cu_seqlens)
         self._written(out)
 
@@ -47,14 +47,14 @@ class Sequences(CompiledFunctions):
         self, grad: torch.Tensor, grad_per_step: torch.Tensor, cu_seqlens: torch.Tensor, first_half: str,
         second_half: str,
     ) -> None:  # fmt: skip
-        """Into ``grad``."""
+        """Correct ``grad`` in place."""
         self._takes(grad, grad_per_step, cu_seqlens)
         self._written(grad)
 
     def thd_get_partitioned_indices(
         self, cu_seqlens: torch.Tensor, total_tokens: int, world_size: int, rank: int
     ) -> Any:
-        """Which tokens are this rank's: the chunk at its place from the front, and the one from the back."""
+        """The indices of this rank's tokens: its chunk counted from the front, and the one counted from the back."""
         self._takes(cu_seqlens)
         ends = known_numbers(cu_seqlens)
         if ends is None:
